@@ -1,0 +1,1 @@
+//! The reader: discovery, credits, order, async and blocking iterators.

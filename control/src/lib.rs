@@ -1,0 +1,1 @@
+//! Who does what: datasets, jobs, iterations, tasks, splits, leases, and the dispatcher.

@@ -1,0 +1,1 @@
+//! How elements move: credits, sessions, packs, transports, worker server.

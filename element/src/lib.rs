@@ -1,0 +1,1 @@
+//! What moves: dtypes, specs, structures, slots, packs and archived headers.

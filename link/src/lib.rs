@@ -1,0 +1,1 @@
+//! How two processes meet: identity, TLS, sockets, lanes.

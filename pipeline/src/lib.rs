@@ -1,0 +1,1 @@
+//! What is computed: the graph of a dataset and its executor.

@@ -1,0 +1,1 @@
+//! Millstream: the composition of the planes into a service.

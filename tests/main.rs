@@ -1,0 +1,1 @@
+//! The integration tests: a table of contents.
