@@ -1,0 +1,99 @@
+//! The consumer's place in what arrived: takes a delivery from the intake, hands over its elements one by one.
+//!
+//! The lock of the intake is taken once a pack and once every few elements, never for each.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use millstream_element::{Element, Layout, Origin, Pack};
+
+use crate::error::ReadError;
+use crate::intake::{Delivery, Intake};
+
+/// What the consumer gets: an element, the end, or why there are no more.
+pub type Handover = Result<Option<Element>, ReadError>;
+
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    intake: Arc<Intake>,
+    pack: Option<AtHand>,
+    settle_every: u64,
+}
+
+#[derive(Debug)]
+struct AtHand {
+    pack: Pack,
+    layout: Arc<Layout>,
+    worker: Arc<str>,
+    next: usize,
+    handed: u64,
+    unsettled: u64,
+}
+
+impl Cursor {
+    pub(crate) fn new(intake: Arc<Intake>) -> Self {
+        Self { intake, pack: None, settle_every: 1 }
+    }
+
+    /// The next element of the pack at hand.
+    pub(crate) fn next_at_hand(&mut self) -> Option<Handover> {
+        let at_hand = self.pack.as_mut()?;
+        if at_hand.next >= at_hand.pack.len() {
+            self.pack = None;
+            return None;
+        }
+        let slot = at_hand.pack.element_slot(at_hand.next);
+        at_hand.next += 1;
+        at_hand.handed += 1;
+        at_hand.unsettled += 1;
+        self.intake.count_handed(at_hand.handed);
+        // The last element of a pack is settled when the next pack is asked for, or by the reader's timer.
+        if at_hand.unsettled >= self.settle_every {
+            at_hand.unsettled = 0;
+            self.intake.settle();
+        }
+        Some(Element::open(slot, &at_hand.layout, Origin::Ours).map(Some).map_err(|error| ReadError::Element {
+            worker: at_hand.worker.to_string(),
+            reason: error.to_string(),
+        }))
+    }
+
+    /// The next element, or registers the waker.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Handover> {
+        loop {
+            if let Some(handover) = self.next_at_hand() {
+                return Poll::Ready(handover);
+            }
+            match std::task::ready!(self.intake.poll_next(cx)) {
+                Ok(Some(delivery)) => self.open(delivery)?,
+                Ok(None) => return Poll::Ready(Ok(None)),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// The next element; blocks the thread for `timeout` at most.
+    pub(crate) fn wait_next(&mut self, timeout: Duration) -> Poll<Handover> {
+        loop {
+            if let Some(handover) = self.next_at_hand() {
+                return Poll::Ready(handover);
+            }
+            match std::task::ready!(self.intake.wait_next(timeout)) {
+                Ok(Some(delivery)) => self.open(delivery)?,
+                Ok(None) => return Poll::Ready(Ok(None)),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    fn open(&mut self, delivery: Delivery) -> Result<(), ReadError> {
+        let Delivery { worker, layout, body, .. } = delivery;
+        let pack = body
+            .open(self.intake.alloc())
+            .map_err(|error| ReadError::Element { worker: worker.to_string(), reason: error.to_string() })?;
+        self.settle_every = self.intake.settle_every();
+        self.pack = Some(AtHand { pack, layout, worker, next: 0, handed: 0, unsettled: 0 });
+        Ok(())
+    }
+}

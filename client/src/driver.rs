@@ -1,0 +1,83 @@
+//! Keeps a link to one worker: connects, carries frames, connects again.
+//!
+//! Owns the waits between attempts and the decision to give up. Refuses to know credits and elements.
+
+use std::fmt::Debug;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use millstream_dataplane::transport::{Admission, ClientLink, LinkLost};
+
+use crate::error::ReadError;
+use crate::intake::Intake;
+
+/// First wait after a failure; doubled each time.
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+
+/// Longest wait between two attempts.
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+
+/// A link in the making.
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Box<ClientLink>, String>> + Send + 'a>>;
+
+/// Makes links to workers; chooses how by where they are.
+pub trait Connector: Send + Sync + Debug {
+    /// Connects to the worker that is advertised as `worker`, within a bounded time. Errors say what was tried.
+    fn connect<'a>(&'a self, worker: &'a str, admission: Arc<dyn Admission>) -> Connecting<'a>;
+}
+
+/// Keeps the link to `worker` until nothing of it is wanted or it was out of reach for `give_up`.
+pub(crate) async fn drive(intake: Arc<Intake>, connector: Arc<dyn Connector>, worker: String, give_up: Duration) {
+    let mut backoff = BACKOFF_MIN;
+    let mut failing_since: Option<Instant> = None;
+    while intake.is_wanted(&worker) {
+        let reason = match connector.connect(&worker, intake.clone()).await {
+            Ok(mut link) => {
+                intake.handle_link_up(&worker);
+                let connected_at = Instant::now();
+                let lost = poll_fn(|cx| carry(&intake, &worker, &mut *link, cx)).await;
+                drop(link);
+                intake.handle_link_lost(&worker);
+                if let LinkLost::Misbehaved(reason) = lost {
+                    return intake.fail(ReadError::WorkerMisbehaved { worker, reason });
+                }
+                // A link that broke at once is a failure like any other.
+                if connected_at.elapsed() > BACKOFF_MAX {
+                    (backoff, failing_since) = (BACKOFF_MIN, None);
+                }
+                lost.to_string()
+            }
+            Err(reason) => reason,
+        };
+        let since = *failing_since.get_or_insert_with(Instant::now);
+        if since.elapsed() > give_up {
+            let after_s = since.elapsed().as_secs();
+            return intake.fail(ReadError::WorkerUnreachable { worker, reason, after_s });
+        }
+        tracing::debug!(%worker, %reason, ?backoff, "worker cannot be reached, trying again");
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(BACKOFF_MAX);
+    }
+}
+
+/// Carries frames both ways until the link is lost.
+fn carry(intake: &Intake, worker: &str, link: &mut ClientLink, cx: &mut Context<'_>) -> Poll<LinkLost> {
+    while let Poll::Ready(frame) = link.poll_recv(cx) {
+        if let Err(lost) = frame.and_then(|frame| intake.handle(worker, frame)) {
+            return Poll::Ready(lost);
+        }
+    }
+    while let Poll::Ready(ready) = link.poll_ready(cx) {
+        if let Err(lost) = ready {
+            return Poll::Ready(lost);
+        }
+        let Poll::Ready(message) = intake.poll_outbox(worker, cx) else { break };
+        if let Err(lost) = link.try_send(message) {
+            return Poll::Ready(lost);
+        }
+    }
+    Poll::Pending
+}

@@ -1,0 +1,78 @@
+//! Why reading stopped, by who is to blame.
+
+use millstream_dataplane::proto::message::Failure;
+use thiserror::Error;
+
+/// Why a reader has no further elements although its iteration is not over. Once returned, it is returned again.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A task failed: its data, or a user's function.
+    #[error("worker {worker}: {failure}")]
+    Task {
+        /// The worker that ran it.
+        worker: String,
+        /// What it said.
+        failure: Failure,
+    },
+    /// A worker that the dispatcher holds to be alive cannot be reached.
+    #[error("worker {worker} cannot be reached: {reason}; gave up after {after_s} s. Check that this host may send UDP to it")]
+    WorkerUnreachable {
+        /// Its address.
+        worker: String,
+        /// The last failure.
+        reason: String,
+        /// Seconds of trying.
+        after_s: u64,
+    },
+    /// A worker said what no correct worker says.
+    #[error("worker {worker} misbehaved: {reason}")]
+    WorkerMisbehaved {
+        /// Its address.
+        worker: String,
+        /// What it did.
+        reason: String,
+    },
+    /// A worker does not accept this reader.
+    #[error("worker {worker} refused task {task}: {reason}")]
+    Refused {
+        /// Its address.
+        worker: String,
+        /// The task.
+        task: u64,
+        /// What it said.
+        reason: String,
+    },
+    /// No worker is left to read from.
+    #[error("all workers were lost: {}; start new ones, or raise the grace for them to come back", workers.join(", "))]
+    WorkersLost {
+        /// Their addresses.
+        workers: Vec<String>,
+    },
+    /// The dispatcher ended this reader's lease, or is gone for good.
+    #[error("dispatcher: {0}")]
+    Dispatcher(String),
+    /// One element is larger than all that may be outstanding.
+    #[error(
+        "an element of task {task} takes {element_bytes} bytes, more than max_outstanding_bytes ({max_outstanding_bytes}); raise it"
+    )]
+    ElementTooLarge {
+        /// The task.
+        task: u64,
+        /// What the element takes.
+        element_bytes: u64,
+        /// What may be outstanding.
+        max_outstanding_bytes: u64,
+    },
+    /// An element is not what its task's specification says.
+    #[error("worker {worker} sent an element that cannot be read: {reason}")]
+    Element {
+        /// The worker that sent it.
+        worker: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The reader was cancelled.
+    #[error("the reader was cancelled")]
+    Cancelled,
+}

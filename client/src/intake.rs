@@ -1,0 +1,517 @@
+//! What a reader has and is owed, shared between its lane and its consumer.
+//!
+//! Owns the client halves of all subscriptions of an iteration, the queue of what arrived, and the one lock around them.
+//! The lane steps it once a pack, the consumer once a pack and once every few elements. Refuses to know sockets.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::task::AtomicWaker;
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::{Cancel, Grant, Hello, ToClient, ToWorker};
+use millstream_dataplane::proto::receive::{Arrival, ReceiveError, ReceiveHalf};
+use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost};
+use millstream_element::{ElementSpec, Layout, SlotAlloc};
+use parking_lot::{Condvar, Mutex};
+
+use crate::credit::{Bounds, Standing, distribute};
+use crate::error::ReadError;
+
+/// A task that the reader is to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSource {
+    /// The task.
+    pub task: TaskId,
+    /// Where its worker listens.
+    pub worker: String,
+    /// The dispatcher's ticket for it.
+    pub ticket: Vec<u8>,
+}
+
+/// Elements on their way to the consumer.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) task: TaskId,
+    pub(crate) worker: Arc<str>,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) body: Body,
+}
+
+/// A split that was received to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DoneSplit {
+    pub(crate) task: TaskId,
+    pub(crate) lease: u64,
+    pub(crate) attempt: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Intake {
+    state: Mutex<State>,
+    /// Elements of the delivery at hand that the consumer has handed over; only the consumer writes it.
+    handed: AtomicU64,
+    arrived: Condvar,
+    consumer: AtomicWaker,
+    /// Wakes whoever tells the dispatcher.
+    pub(crate) reporter: AtomicWaker,
+    alloc: Arc<dyn SlotAlloc>,
+}
+
+#[derive(Debug)]
+struct State {
+    bounds: Bounds,
+    tasks: BTreeMap<TaskId, Entry>,
+    links: BTreeMap<Arc<str>, Outbox>,
+    ready: VecDeque<Delivery>,
+    at_hand: Option<TaskId>,
+    at_hand_settled: u64,
+    done_splits: Vec<DoneSplit>,
+    grants: u64,
+    is_open: bool,
+    is_iteration_over: bool,
+    failure: Option<ReadError>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    half: ReceiveHalf<Body>,
+    source: TaskSource,
+    worker: Arc<str>,
+    layout: Option<Arc<Layout>>,
+    /// Elements polled from the half and not handed over.
+    polled: u64,
+    is_subscribed: bool,
+    is_removed: bool,
+    is_finished: bool,
+    granted_at: u64,
+}
+
+#[derive(Debug, Default)]
+struct Outbox {
+    messages: VecDeque<ToWorker>,
+    bell: Arc<AtomicWaker>,
+    is_up: bool,
+}
+
+impl Intake {
+    pub(crate) fn new(bounds: Bounds, alloc: Arc<dyn SlotAlloc>) -> Self {
+        let state = State {
+            bounds,
+            tasks: BTreeMap::new(),
+            links: BTreeMap::new(),
+            ready: VecDeque::new(),
+            at_hand: None,
+            at_hand_settled: 0,
+            done_splits: Vec::new(),
+            grants: 0,
+            is_open: false,
+            is_iteration_over: false,
+            failure: None,
+        };
+        let (handed, arrived) = (AtomicU64::new(0), Condvar::new());
+        Self {
+            state: Mutex::new(state),
+            handed,
+            arrived,
+            consumer: AtomicWaker::new(),
+            reporter: AtomicWaker::new(),
+            alloc,
+        }
+    }
+
+    // What the lane tells.
+
+    /// Adds a task. True when no link to its worker is known yet.
+    pub(crate) fn add_task(&self, source: TaskSource) -> bool {
+        let mut state = self.state.lock();
+        if state.tasks.contains_key(&source.task) {
+            return false;
+        }
+        let worker: Arc<str> = source.worker.as_str().into();
+        let is_new = !state.links.contains_key(&worker);
+        let outbox = state.links.entry(worker.clone()).or_default();
+        let half = ReceiveHalf::new(source.task);
+        if outbox.is_up {
+            outbox.push(ToWorker::Subscribe(half.subscribe(source.ticket.clone())));
+        }
+        let entry = Entry {
+            half,
+            worker,
+            layout: None,
+            polled: 0,
+            is_subscribed: false,
+            is_removed: false,
+            is_finished: false,
+            granted_at: 0,
+            source,
+        };
+        state.tasks.insert(entry.source.task, entry);
+        is_new
+    }
+
+    /// Drops a task that the dispatcher removed; what arrived from it is still handed over.
+    pub(crate) fn remove_task(&self, task: TaskId) {
+        let mut state = self.state.lock();
+        if let Some(entry) = state.tasks.get_mut(&task) {
+            entry.is_removed = true;
+            entry.half.handle_link_lost();
+        }
+        state.distribute();
+        self.wake(&state);
+    }
+
+    /// The dispatcher said that no further task comes.
+    pub(crate) fn finish_iteration(&self) {
+        let mut state = self.state.lock();
+        state.is_iteration_over = true;
+        self.wake(&state);
+    }
+
+    /// Ends reading with an error, behind what arrived before.
+    pub(crate) fn fail(&self, error: ReadError) {
+        let mut state = self.state.lock();
+        state.failure.get_or_insert(error);
+        self.wake(&state);
+    }
+
+    /// A link to a worker stands: says hello and subscribes to its tasks.
+    pub(crate) fn handle_link_up(&self, worker: &str) {
+        let mut state = self.state.lock();
+        let State { tasks, links, .. } = &mut *state;
+        let Some(outbox) = links.get_mut(worker) else { return };
+        outbox.is_up = true;
+        outbox.messages.clear();
+        outbox.push(ToWorker::Hello(Hello::current()));
+        for entry in tasks.values().filter(|entry| &*entry.worker == worker && entry.is_wanted()) {
+            outbox.push(ToWorker::Subscribe(entry.half.subscribe(entry.source.ticket.clone())));
+        }
+    }
+
+    /// A link broke: writes off its credits, so that the other tasks get them.
+    pub(crate) fn handle_link_lost(&self, worker: &str) {
+        let mut state = self.state.lock();
+        if let Some(outbox) = state.links.get_mut(worker) {
+            outbox.is_up = false;
+            outbox.messages.clear();
+        }
+        for entry in state.tasks.values_mut().filter(|entry| &*entry.worker == worker) {
+            entry.half.handle_link_lost();
+            entry.is_subscribed = false;
+        }
+        state.distribute();
+        self.wake(&state);
+    }
+
+    /// Whether any task of the worker is still to be read.
+    pub(crate) fn is_wanted(&self, worker: &str) -> bool {
+        let state = self.state.lock();
+        state.failure.is_none() && state.tasks.values().any(|entry| &*entry.worker == worker && entry.is_wanted())
+    }
+
+    /// Takes a frame from a worker.
+    pub(crate) fn handle(&self, worker: &str, frame: Downstream<InPack>) -> Result<(), LinkLost> {
+        let mut state = self.state.lock();
+        match frame {
+            Downstream::Message(message) => state.handle_message(worker, message)?,
+            Downstream::Pack(pack) => {
+                let Some(entry) = state.tasks.get_mut(&pack.task).filter(|entry| &*entry.worker == worker) else {
+                    return Ok(());
+                };
+                entry.half.handle_pack(pack.first, pack.elements, pack.body)?;
+                state.drain(pack.task)?;
+            }
+        }
+        state.distribute();
+        self.wake(&state);
+        Ok(())
+    }
+
+    /// Takes the messages that wait for a worker, or arranges to be woken for them.
+    pub(crate) fn poll_outbox(&self, worker: &str, cx: &mut Context<'_>) -> Poll<ToWorker> {
+        let mut state = self.state.lock();
+        let Some(outbox) = state.links.get_mut(worker) else { return Poll::Pending };
+        outbox.bell.register(cx.waker());
+        outbox.messages.pop_front().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Books what the consumer handed over, also when it has fallen silent in the middle of a pack.
+    pub(crate) fn settle(&self) {
+        let mut state = self.state.lock();
+        if state.settle(&self.handed) {
+            state.distribute();
+        }
+    }
+
+    /// The splits that were received to their ends since the last call.
+    pub(crate) fn take_done_splits(&self) -> Vec<DoneSplit> {
+        std::mem::take(&mut self.state.lock().done_splits)
+    }
+
+    // What the consumer asks.
+
+    /// The next elements; `Ok(None)` at the end. Registers the waker when there is nothing yet.
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Delivery>, ReadError>> {
+        self.consumer.register(cx.waker());
+        self.try_next()
+    }
+
+    /// The same for a thread, which waits `timeout` at most. `Pending` when nothing came.
+    pub(crate) fn wait_next(&self, timeout: Duration) -> Poll<Result<Option<Delivery>, ReadError>> {
+        let until = Instant::now() + timeout;
+        let mut state = self.state.lock();
+        loop {
+            if let Poll::Ready(next) = state.next(&self.handed) {
+                return Poll::Ready(next);
+            }
+            if self.arrived.wait_until(&mut state, until).timed_out() {
+                return state.next(&self.handed);
+            }
+        }
+    }
+
+    /// The same without waiting.
+    pub(crate) fn try_next(&self) -> Poll<Result<Option<Delivery>, ReadError>> {
+        self.state.lock().next(&self.handed)
+    }
+
+    /// Counts one more element of the delivery at hand as handed over.
+    pub(crate) fn count_handed(&self, elements: u64) {
+        self.handed.store(elements, Ordering::Release);
+    }
+
+    /// How many hand-overs may go unreported: an eighth of what may be outstanding.
+    pub(crate) fn settle_every(&self) -> u64 {
+        let state = self.state.lock();
+        let standings = state.standings();
+        (state.bounds.elements(&standings) / 8).clamp(1, 4096)
+    }
+
+    /// Stops wanting anything: cancels every subscription.
+    pub(crate) fn cancel(&self) {
+        let mut state = self.state.lock();
+        state.failure.get_or_insert(ReadError::Cancelled);
+        let State { tasks, links, .. } = &mut *state;
+        for entry in tasks.values() {
+            if let Some(outbox) = links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
+                outbox.push(ToWorker::Cancel(Cancel { task: entry.source.task }));
+            }
+        }
+        self.wake(&state);
+    }
+
+    /// Where decompressed elements go.
+    pub(crate) fn alloc(&self) -> &dyn SlotAlloc {
+        &*self.alloc
+    }
+
+    fn wake(&self, state: &State) {
+        if !state.ready.is_empty() || state.failure.is_some() || state.is_over() {
+            self.arrived.notify_all();
+            self.consumer.wake();
+        }
+        if !state.done_splits.is_empty() {
+            self.reporter.wake();
+        }
+    }
+}
+
+impl Admission for Intake {
+    fn admit(&self, task: TaskId, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
+        let mut state = self.state.lock();
+        match state.tasks.get_mut(&task) {
+            Some(entry) => entry.half.admit(first, elements, region_bytes),
+            None => Err(ReceiveError::Contradiction { count: first }),
+        }
+    }
+
+    fn slot_alloc(&self) -> &dyn SlotAlloc {
+        &*self.alloc
+    }
+}
+
+impl Entry {
+    fn is_wanted(&self) -> bool {
+        !self.is_removed && !self.is_finished
+    }
+
+    fn standing(&self) -> Standing {
+        Standing {
+            task: self.source.task,
+            outstanding: self.half.outstanding(),
+            waiting: self.half.held() + self.polled,
+            element_bytes: self.half.element_bytes(),
+            is_eligible: self.is_subscribed && self.is_wanted() && !self.half.is_ended() && !self.half.is_parked(),
+            granted_at: self.granted_at,
+        }
+    }
+}
+
+impl Outbox {
+    fn push(&mut self, message: ToWorker) {
+        self.messages.push_back(message);
+        self.bell.wake();
+    }
+}
+
+impl State {
+    fn next(&mut self, handed: &AtomicU64) -> Poll<Result<Option<Delivery>, ReadError>> {
+        let is_first = !std::mem::replace(&mut self.is_open, true);
+        if self.settle(handed) || is_first {
+            self.at_hand = None;
+            self.distribute();
+        }
+        if let Some(delivery) = self.ready.pop_front() {
+            self.at_hand = Some(delivery.task);
+            self.at_hand_settled = 0;
+            handed.store(0, Ordering::Release);
+            return Poll::Ready(Ok(Some(delivery)));
+        }
+        if let Some(failure) = &self.failure {
+            return Poll::Ready(Err(failure.clone()));
+        }
+        if self.is_over() { Poll::Ready(Ok(None)) } else { Poll::Pending }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_iteration_over && self.ready.is_empty() && self.tasks.values().all(|entry| !entry.is_wanted())
+    }
+
+    /// Books what was handed over since the last time; true if anything was.
+    fn settle(&mut self, handed: &AtomicU64) -> bool {
+        let handed = handed.load(Ordering::Acquire);
+        let fresh = handed - self.at_hand_settled.min(handed);
+        let Some(entry) = self.at_hand.and_then(|task| self.tasks.get_mut(&task)) else { return false };
+        entry.polled -= fresh.min(entry.polled);
+        self.at_hand_settled = handed;
+        fresh > 0
+    }
+
+    fn handle_message(&mut self, worker: &str, message: ToClient) -> Result<(), LinkLost> {
+        let Some(task) = task_of(&message) else { return Ok(()) };
+        let Some(entry) = self.tasks.get_mut(&task).filter(|entry| &*entry.worker == worker && !entry.is_removed) else {
+            return Ok(());
+        };
+        match &message {
+            ToClient::Accepted(accepted) => {
+                entry.is_subscribed = true;
+                if entry.layout.is_none() {
+                    let spec = ElementSpec::from_bytes(&accepted.spec)
+                        .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
+                    entry.layout = Some(Layout::new(spec));
+                }
+            }
+            ToClient::Refused(refused) => {
+                let (worker, reason) = (worker.to_owned(), refused.message.clone());
+                let refused = ReadError::Refused { worker, task: task.0, reason };
+                self.failure.get_or_insert(refused);
+                return Ok(());
+            }
+            ToClient::Hello(_)
+            | ToClient::Yielded(_)
+            | ToClient::Need(_)
+            | ToClient::SplitDone(_)
+            | ToClient::TaskError(_)
+            | ToClient::EndOfTask(_)
+            | ToClient::Skip(_) => {}
+        }
+        entry.half.handle(message)?;
+        let element_bytes = entry.half.element_bytes();
+        if !self.bounds.can_hold(element_bytes) {
+            let max_outstanding_bytes = self.bounds.max_outstanding_bytes;
+            let error = ReadError::ElementTooLarge { task: task.0, element_bytes, max_outstanding_bytes };
+            self.failure.get_or_insert(error);
+            return Ok(());
+        }
+        self.drain(task)
+    }
+
+    /// Moves what arrived in order to where the consumer finds it.
+    fn drain(&mut self, task: TaskId) -> Result<(), LinkLost> {
+        let Some(entry) = self.tasks.get_mut(&task) else { return Ok(()) };
+        while let Some(arrival) = entry.half.poll() {
+            match arrival {
+                Arrival::Pack { elements, body } => {
+                    let Some(layout) = entry.layout.clone() else {
+                        return Err(LinkLost::Misbehaved(format!("task {task} sent elements before its specification")));
+                    };
+                    entry.polled += elements;
+                    self.ready.push_back(Delivery { task, worker: entry.worker.clone(), layout, body });
+                }
+                Arrival::SplitDone { lease, attempt } => self.done_splits.push(DoneSplit { task, lease, attempt }),
+                Arrival::End => {
+                    entry.finish();
+                    // Tells the worker that it may forget this reader.
+                    if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
+                        outbox.push(ToWorker::Cancel(Cancel { task }));
+                    }
+                }
+                Arrival::Failed(failure) => {
+                    entry.finish();
+                    self.failure.get_or_insert(ReadError::Task { worker: entry.worker.to_string(), failure });
+                }
+            }
+        }
+        if entry.half.owes_acknowledgement() {
+            let acknowledgement = entry.half.acknowledge();
+            self.tell(task, acknowledgement);
+        }
+        Ok(())
+    }
+
+    /// Grants what is free. Nothing is granted before the consumer asked for its first element.
+    fn distribute(&mut self) {
+        if !self.is_open || self.failure.is_some() {
+            return;
+        }
+        for (task, credits) in distribute(&self.bounds, &self.standings()) {
+            self.grants += 1;
+            let grants = self.grants;
+            if let Some(entry) = self.tasks.get_mut(&task) {
+                entry.granted_at = grants;
+                let grant = entry.half.grant(credits, crate::credit::CREDIT_BYTES_MIN);
+                self.tell(task, grant);
+            }
+        }
+    }
+
+    fn tell(&mut self, task: TaskId, grant: Grant) {
+        let Some(entry) = self.tasks.get(&task) else { return };
+        if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
+            // The latest grant says all that earlier ones did.
+            match outbox.messages.back_mut() {
+                Some(ToWorker::Grant(last)) if last.task == task => *last = grant,
+                Some(_) | None => outbox.messages.push_back(ToWorker::Grant(grant)),
+            }
+            outbox.bell.wake();
+        }
+    }
+
+    fn standings(&self) -> Vec<Standing> {
+        self.tasks.values().map(Entry::standing).collect()
+    }
+}
+
+impl Entry {
+    /// The task ended: its unused credits are free, and nothing of it is owed any more.
+    fn finish(&mut self) {
+        self.is_finished = true;
+        self.half.handle_link_lost();
+    }
+}
+
+fn task_of(message: &ToClient) -> Option<TaskId> {
+    match message {
+        ToClient::Hello(_) => None,
+        ToClient::Accepted(message) => Some(message.task),
+        ToClient::Refused(message) => Some(message.task),
+        ToClient::Yielded(message) => Some(message.task),
+        ToClient::Need(message) => Some(message.task),
+        ToClient::SplitDone(message) => Some(message.task),
+        ToClient::TaskError(message) => Some(message.task),
+        ToClient::EndOfTask(message) => Some(message.task),
+        ToClient::Skip(message) => Some(message.task),
+    }
+}

@@ -1,0 +1,12 @@
+//! The protocol, without I/O: what is said, what may be sent, what must be kept. `PROTOCOL.md` has the rules by number.
+//!
+//! - [`message`]: the vocabulary and its encoding
+//! - [`credit`]: the account of one subscription, both ends
+//! - [`send`]: the worker's half of a subscription
+//! - [`receive`]: the client's half
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod credit;
+pub mod message;
+pub mod receive;
+pub mod send;

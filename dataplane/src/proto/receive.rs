@@ -1,0 +1,273 @@
+//! The client's half of a subscription: grants, the order of what arrives, and when it counts.
+//!
+//! Packs and messages travel on streams that are not ordered among each other. This half puts packs back in order and
+//! holds what a message says until the elements it counts are there (D5.4). Refuses to know links, time, and what a
+//! pack's body is (`B`).
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use thiserror::Error;
+
+use super::credit::{CreditError, Issuer};
+use super::message::{Failure, Grant, SplitDone, Subscribe, TaskId, ToClient};
+
+/// Elements start at multiples of this in a pack's region, in bytes.
+const STRIDE_BYTES: u64 = 64;
+
+/// Splits that may end without an element having arrived since; beyond it the worker misbehaves.
+const WAITING_MAX: usize = 1 << 16;
+
+/// Splits after which an acknowledgement is due even if no element is granted.
+const SPLITS_PER_ACKNOWLEDGEMENT: u64 = 64;
+
+/// What the reader gets to see, in the order it happened at the worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arrival<B> {
+    /// Elements, in order.
+    Pack {
+        /// How many.
+        elements: u64,
+        /// Them.
+        body: B,
+    },
+    /// A split all of whose elements arrived before.
+    SplitDone {
+        /// The lease that ended.
+        lease: u64,
+        /// Which attempt at the split it was.
+        attempt: u32,
+    },
+    /// The task has no further elements.
+    End,
+    /// The task failed behind the elements that arrived.
+    Failed(Failure),
+}
+
+/// What the worker did that no correct worker does; the link is closed with it.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum ReceiveError {
+    /// Credits were overspent or made up.
+    #[error(transparent)]
+    Credit(#[from] CreditError),
+    /// A pack is larger than the credits it takes are worth.
+    #[error("peer announced {region_bytes} bytes for {elements} elements although a credit is worth {element_bytes} bytes")]
+    Oversized {
+        /// Bytes announced.
+        region_bytes: u64,
+        /// Elements announced.
+        elements: u64,
+        /// What a credit is worth.
+        element_bytes: u64,
+    },
+    /// A pack without elements, or one that repeats elements.
+    #[error("peer sent elements {first} to {end} although {expected} are already there")]
+    Repeated {
+        /// First element of the pack.
+        first: u64,
+        /// One behind its last.
+        end: u64,
+        /// Elements already there.
+        expected: u64,
+    },
+    /// A count that goes backwards, or more waiting messages than any correct worker sends.
+    #[error("peer's cumulative counts contradict each other at {count}")]
+    Contradiction {
+        /// The offending count.
+        count: u64,
+    },
+}
+
+/// The client's half of a subscription.
+#[derive(Debug)]
+pub struct ReceiveHalf<B> {
+    task: TaskId,
+    credit: Issuer,
+    element_bytes: u64,
+    /// Elements seen by `poll`.
+    next: u64,
+    /// Elements that arrived without a gap; those above `next` are in `ready`.
+    contiguous: u64,
+    early: BTreeMap<u64, (u64, B)>,
+    ready: VecDeque<(u64, B)>,
+    /// Messages that wait for the elements they count, oldest first.
+    waiting: VecDeque<(u64, Arrival<B>)>,
+    splits: u64,
+    splits_acknowledged: u64,
+    parked: bool,
+    ended: bool,
+}
+
+impl<B> ReceiveHalf<B> {
+    /// A subscription at its beginning.
+    pub fn new(task: TaskId) -> Self {
+        Self {
+            task,
+            credit: Issuer::default(),
+            element_bytes: 0,
+            next: 0,
+            contiguous: 0,
+            early: BTreeMap::new(),
+            ready: VecDeque::new(),
+            waiting: VecDeque::new(),
+            splits: 0,
+            splits_acknowledged: 0,
+            parked: false,
+            ended: false,
+        }
+    }
+
+    /// The message that opens the subscription on a link, at its beginning or behind what is already here (D6.1).
+    pub fn subscribe(&self, ticket: Vec<u8>) -> Subscribe {
+        Subscribe { task: self.task, ticket, resume_from: self.contiguous, splits_from: self.splits }
+    }
+
+    /// Grants `credits` more, each worth `element_bytes` at least.
+    pub fn grant(&mut self, credits: u64, element_bytes: u64) -> Grant {
+        self.element_bytes = self.element_bytes.max(element_bytes);
+        self.credit.grant(credits);
+        self.parked = false;
+        self.acknowledge()
+    }
+
+    /// The present limit and acknowledgement, for when nothing is granted.
+    pub fn acknowledge(&mut self) -> Grant {
+        self.splits_acknowledged = self.splits;
+        let limit = self.credit.grant(0);
+        let (element_bytes, received) = (self.element_bytes, self.contiguous);
+        Grant { task: self.task, limit, element_bytes, received, splits: self.splits }
+    }
+
+    /// Whether so many splits ended that the worker should hear of it.
+    pub fn owes_acknowledgement(&self) -> bool {
+        self.splits - self.splits_acknowledged >= SPLITS_PER_ACKNOWLEDGEMENT
+    }
+
+    /// Books a pack whose header arrived, before memory is taken for it (D2.3).
+    pub fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
+        let end = first.saturating_add(elements);
+        if elements == 0 || first < self.contiguous {
+            return Err(ReceiveError::Repeated { first, end, expected: self.contiguous });
+        }
+        let worth = self.element_bytes.next_multiple_of(STRIDE_BYTES).saturating_mul(elements);
+        if region_bytes > worth {
+            let element_bytes = self.element_bytes;
+            return Err(ReceiveError::Oversized { region_bytes, elements, element_bytes });
+        }
+        self.credit.receive(elements)?;
+        Ok(())
+    }
+
+    /// Takes an admitted pack.
+    pub fn handle_pack(&mut self, first: u64, elements: u64, body: B) -> Result<(), ReceiveError> {
+        let end = first.saturating_add(elements);
+        let repeated = ReceiveError::Repeated { first, end, expected: self.contiguous };
+        let overlaps_next = self.early.range(first..).next().is_some_and(|(&start, _)| start < end);
+        let overlaps_before = self.early.range(..first).next_back().is_some_and(|(&s, &(n, _))| s + n > first);
+        if first < self.contiguous || overlaps_next || overlaps_before {
+            return Err(repeated);
+        }
+        self.early.insert(first, (elements, body));
+        while let Some(entry) = self.early.first_entry() {
+            if *entry.key() != self.contiguous {
+                break;
+            }
+            let (elements, body) = entry.remove();
+            self.contiguous += elements;
+            self.ready.push_back((elements, body));
+        }
+        Ok(())
+    }
+
+    /// Takes a message about this task. Returns the number of credits it gave back.
+    pub fn handle(&mut self, message: ToClient) -> Result<u64, ReceiveError> {
+        match message {
+            ToClient::Yielded(yielded) => {
+                self.parked = true;
+                Ok(self.credit.take_back(yielded.total)?)
+            }
+            ToClient::Need(need) => {
+                self.parked = false;
+                self.element_bytes = self.element_bytes.max(need.bytes);
+                Ok(self.credit.take_back(need.yielded)?)
+            }
+            ToClient::SplitDone(SplitDone { lease, attempt, upto, .. }) => {
+                self.splits += 1;
+                self.wait_for(upto, Arrival::SplitDone { lease, attempt })?;
+                Ok(0)
+            }
+            ToClient::EndOfTask(end) => self.finish(end.sent, Arrival::End),
+            ToClient::TaskError(error) => self.finish(error.sent, Arrival::Failed(error.failure)),
+            ToClient::Accepted(accepted) => {
+                self.element_bytes = self.element_bytes.max(accepted.element_bytes);
+                Ok(0)
+            }
+            ToClient::Hello(_) | ToClient::Refused(_) | ToClient::Skip(_) => Ok(0),
+        }
+    }
+
+    /// What arrived next, in order.
+    pub fn poll(&mut self) -> Option<Arrival<B>> {
+        if let Some((count, _)) = self.waiting.front()
+            && *count <= self.next
+        {
+            return self.waiting.pop_front().map(|(_, arrival)| arrival);
+        }
+        let (elements, body) = self.ready.pop_front()?;
+        self.next += elements;
+        Some(Arrival::Pack { elements, body })
+    }
+
+    /// Writes off what was on its way when the link broke and returns how many credits that frees (D6.3).
+    pub fn handle_link_lost(&mut self) -> u64 {
+        let before = self.credit.outstanding() + self.credit.received();
+        self.early.clear();
+        let contiguous = self.contiguous;
+        self.credit = Issuer::resumed_at(contiguous);
+        self.parked = false;
+        before - contiguous
+    }
+
+    /// Credits granted whose elements have not arrived and that were not given back.
+    pub fn outstanding(&self) -> u64 {
+        self.credit.outstanding()
+    }
+
+    /// Elements that arrived, in whatever order, and were not yet seen by `poll`.
+    pub fn held(&self) -> u64 {
+        self.credit.received() - self.next
+    }
+
+    /// Whether the worker said that nothing is ready and has not said otherwise since.
+    pub fn is_parked(&self) -> bool {
+        self.parked
+    }
+
+    /// Whether the worker said that nothing follows; what arrived before may still wait in `poll`.
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// What a credit of this task is worth, in bytes.
+    pub fn element_bytes(&self) -> u64 {
+        self.element_bytes
+    }
+
+    fn finish(&mut self, sent: u64, arrival: Arrival<B>) -> Result<u64, ReceiveError> {
+        if self.ended {
+            return Ok(0);
+        }
+        self.wait_for(sent, arrival)?;
+        self.ended = true;
+        Ok(0)
+    }
+
+    fn wait_for(&mut self, count: u64, arrival: Arrival<B>) -> Result<(), ReceiveError> {
+        let backwards = self.waiting.back().is_some_and(|(last, _)| *last > count);
+        if backwards || self.waiting.len() >= WAITING_MAX {
+            return Err(ReceiveError::Contradiction { count });
+        }
+        self.waiting.push_back((count, arrival));
+        Ok(())
+    }
+}

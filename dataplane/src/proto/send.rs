@@ -1,0 +1,315 @@
+//! The worker's half of a subscription: which elements go next, which are kept until they are acknowledged.
+//!
+//! Owns the order of one client's elements of one task, over as many links as it takes. Refuses to know where elements
+//! come from, what a link is, and what time it is: it is told.
+//!
+//! Call order: `resume` once for each link; then, whenever something changed, `next` until it asks for nothing more,
+//! answering [`Next::Fresh`] with `spend` or `starve`; `handle_timeout` when `poll_timeout` is due.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use millstream_element::Pack;
+use thiserror::Error;
+
+use super::credit::Holder;
+use super::message::{EndOfTask, Failure, Grant, Need, SplitDone, TaskError, TaskId, ToClient, Yielded};
+
+/// Elements of one task on their way to one client, side by side in one slot.
+#[derive(Debug, Clone)]
+pub struct TaskPack {
+    /// The task they belong to.
+    pub task: TaskId,
+    /// Elements of this subscription sent before them (D5.4).
+    pub first: u64,
+    /// The elements.
+    pub pack: Pack,
+}
+
+/// What [`SendHalf::next`] wants done.
+#[derive(Debug)]
+pub enum Next {
+    /// Send this pack again: the link it went out on broke before it was acknowledged.
+    Resend(TaskPack),
+    /// Take up to `elements` from the task, none above `element_bytes`, and answer with `spend`, `starve` or
+    /// `handle_ending`.
+    Fresh {
+        /// Credits at hand; with none, only the end of the task is of interest, or that an element is ready.
+        elements: u64,
+        /// What a credit is worth, in bytes.
+        element_bytes: u64,
+    },
+    /// Tell the client, then ask again.
+    Tell(ToClient),
+    /// Nothing can be done until something changes.
+    Nothing,
+}
+
+/// What the task could not give when it was asked for fresh elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// Nothing is ready.
+    Empty,
+    /// The next element has this size, and no credit held is worth it.
+    NoCredit {
+        /// Its size, in bytes.
+        bytes: u64,
+    },
+}
+
+/// A place that sending cannot resume at; the client's fault, or it stayed away too long.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+#[error("cannot resume at element {from}: elements {kept} to {sent} are at hand")]
+pub struct CannotResume {
+    /// The place asked for.
+    pub from: u64,
+    /// The first element still kept.
+    pub kept: u64,
+    /// Elements sent in all.
+    pub sent: u64,
+}
+
+/// The client acknowledged what it was never sent.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+#[error("peer acknowledged {received} elements and {splits} splits although only {sent} and {marked} were sent")]
+pub struct FalseAcknowledgement {
+    /// Elements acknowledged.
+    pub received: u64,
+    /// Splits acknowledged.
+    pub splits: u64,
+    /// Elements sent.
+    pub sent: u64,
+    /// Splits told of.
+    pub marked: u64,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It has no further elements.
+    Exhausted,
+    /// It failed.
+    Failed(Failure),
+}
+
+/// The worker's half of a subscription.
+#[derive(Debug)]
+pub struct SendHalf {
+    task: TaskId,
+    patience: Duration,
+    credit: Holder,
+    element_bytes: u64,
+    /// Sent and not acknowledged, oldest first; the first `resent` of them went out on the present link.
+    kept: VecDeque<TaskPack>,
+    resent: usize,
+    acknowledged: u64,
+    /// Splits told of and not acknowledged, oldest first; the first `splits_told` of them on the present link.
+    splits: VecDeque<SplitDone>,
+    splits_told: usize,
+    splits_acknowledged: u64,
+    idle_since: Option<Instant>,
+    /// Credits were given back and no element was announced since.
+    parked: bool,
+    ending: Option<Ending>,
+    ending_told: bool,
+}
+
+impl SendHalf {
+    /// A subscription at its beginning. A task that has nothing ready for `patience` gives its credits back.
+    pub fn new(task: TaskId, patience: Duration) -> Self {
+        Self {
+            task,
+            patience,
+            credit: Holder::default(),
+            element_bytes: 0,
+            kept: VecDeque::new(),
+            resent: 0,
+            acknowledged: 0,
+            splits: VecDeque::new(),
+            splits_told: 0,
+            splits_acknowledged: 0,
+            idle_since: None,
+            parked: false,
+            ending: None,
+            ending_told: false,
+        }
+    }
+
+    /// Starts on a new link behind the `from` elements and `splits_from` splits that the client has (D6.1).
+    pub fn resume(&mut self, from: u64, splits_from: u64) -> Result<(), CannotResume> {
+        let sent = self.sent();
+        let refusal = CannotResume { from, kept: self.acknowledged, sent };
+        let marked = self.splits_acknowledged + self.splits.len() as u64;
+        if from < self.acknowledged || from > sent || splits_from < self.splits_acknowledged || splits_from > marked {
+            return Err(refusal);
+        }
+        self.forget_elements(from);
+        self.forget_splits(splits_from);
+        self.credit = Holder::resumed_at(from);
+        (self.resent, self.splits_told) = (0, 0);
+        (self.idle_since, self.parked, self.ending_told) = (None, false, false);
+        Ok(())
+    }
+
+    /// Books a grant and the acknowledgement in it (D4.1, D6.2).
+    pub fn handle_grant(&mut self, grant: &Grant) -> Result<(), FalseAcknowledgement> {
+        let (sent, marked) = (self.credit.sent(), self.splits_acknowledged + self.splits_told as u64);
+        if grant.received > sent || grant.splits > marked {
+            return Err(FalseAcknowledgement { received: grant.received, splits: grant.splits, sent, marked });
+        }
+        self.forget_elements(grant.received);
+        self.forget_splits(grant.splits);
+        self.element_bytes = self.element_bytes.max(grant.element_bytes);
+        if self.credit.raise_to(grant.limit) > 0 {
+            self.parked = false;
+        }
+        Ok(())
+    }
+
+    /// Books the end of a split whose elements were all sent, to this client or to others.
+    pub fn handle_split_done(&mut self, lease: u64, attempt: u32) {
+        self.splits.push_back(SplitDone { task: self.task, lease, attempt, upto: self.sent() });
+    }
+
+    /// Books the task's end; nothing fresh follows.
+    pub fn handle_ending(&mut self, ending: Ending) {
+        self.ending.get_or_insert(ending);
+    }
+
+    /// What to do next.
+    pub fn next(&mut self) -> Next {
+        if let Some(split) = self.splits.get(self.splits_told) {
+            // A split is told of only behind the elements it counts (D5.2).
+            if split.upto <= self.credit.sent() {
+                self.splits_told += 1;
+                return Next::Tell(ToClient::SplitDone(*split));
+            }
+        }
+        let elements = self.credit.available();
+        if self.resent < self.kept.len() {
+            return self.next_resend(elements);
+        }
+        if let Some(ending) = &self.ending {
+            if self.ending_told {
+                return Next::Nothing;
+            }
+            self.ending_told = true;
+            let sent = self.sent();
+            return Next::Tell(match ending {
+                Ending::Exhausted => ToClient::EndOfTask(EndOfTask { task: self.task, sent }),
+                Ending::Failed(failure) => {
+                    ToClient::TaskError(TaskError { task: self.task, sent, failure: failure.clone() })
+                }
+            });
+        }
+        Next::Fresh { elements, element_bytes: self.element_bytes }
+    }
+
+    /// Books fresh elements that go out now. The caller took no more than [`Next::Fresh`] asked for.
+    pub fn spend(&mut self, pack: Pack) -> TaskPack {
+        let out = TaskPack { task: self.task, first: self.credit.sent(), pack };
+        self.credit.spend(out.pack.len() as u64);
+        self.kept.push_back(out.clone());
+        self.resent = self.kept.len();
+        self.idle_since = None;
+        out
+    }
+
+    /// Books that the task could not give what was asked for, and says what the client must hear (D4.3, D4.4).
+    pub fn starve(&mut self, shortage: Shortage, now: Instant) -> Option<ToClient> {
+        match shortage {
+            Shortage::Empty => {
+                if self.credit.available() > 0 {
+                    self.idle_since.get_or_insert(now);
+                }
+                None
+            }
+            Shortage::NoCredit { bytes } => self.announce(bytes),
+        }
+    }
+
+    /// When `handle_timeout` is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.idle_since.map(|since| since + self.patience)
+    }
+
+    /// Gives the credits back when the patience is over (D4.3).
+    pub fn handle_timeout(&mut self, now: Instant) -> Option<ToClient> {
+        if self.poll_timeout().is_none_or(|due| now < due) {
+            return None;
+        }
+        self.idle_since = None;
+        if self.credit.available() == 0 {
+            return None;
+        }
+        self.parked = true;
+        Some(ToClient::Yielded(Yielded { task: self.task, total: self.credit.yield_all() }))
+    }
+
+    /// Elements of the subscription sent at least once.
+    pub fn sent(&self) -> u64 {
+        self.kept.back().map_or(self.acknowledged, |last| last.first + last.pack.len() as u64)
+    }
+
+    /// Whether everything was sent, the end was told, and the client has it all.
+    pub fn is_settled(&self) -> bool {
+        self.ending_told && self.kept.is_empty()
+    }
+
+    fn next_resend(&mut self, elements: u64) -> Next {
+        let Some(waiting) = self.kept.get_mut(self.resent) else { return Next::Nothing };
+        if elements == 0 {
+            return Next::Nothing;
+        }
+        let count = waiting.pack.fitting(elements as usize, self.element_bytes);
+        if count == 0 {
+            let bytes = waiting.pack.lens().next().unwrap_or_default();
+            return self.announce(bytes).map_or(Next::Nothing, Next::Tell);
+        }
+        let first = waiting.first;
+        let pack = waiting.pack.split_to(count);
+        let out = TaskPack { task: self.task, first, pack };
+        if waiting.pack.is_empty() {
+            *waiting = out.clone();
+        } else {
+            waiting.first += count as u64;
+            self.kept.insert(self.resent, out.clone());
+        }
+        self.resent += 1;
+        self.credit.spend(count as u64);
+        Next::Resend(out)
+    }
+
+    fn announce(&mut self, bytes: u64) -> Option<ToClient> {
+        if self.credit.available() == 0 && !self.parked {
+            return None;
+        }
+        self.parked = false;
+        self.idle_since = None;
+        Some(ToClient::Need(Need { task: self.task, bytes, yielded: self.credit.yield_all() }))
+    }
+
+    fn forget_elements(&mut self, received: u64) {
+        self.acknowledged = self.acknowledged.max(received);
+        while let Some(oldest) = self.kept.front_mut() {
+            let end = oldest.first + oldest.pack.len() as u64;
+            if end > received {
+                if oldest.first < received {
+                    oldest.pack.split_to((received - oldest.first) as usize);
+                    oldest.first = received;
+                }
+                return;
+            }
+            self.kept.pop_front();
+            self.resent = self.resent.saturating_sub(1);
+        }
+    }
+
+    fn forget_splits(&mut self, acknowledged: u64) {
+        while self.splits_acknowledged < acknowledged && self.splits.pop_front().is_some() {
+            self.splits_acknowledged += 1;
+            self.splits_told = self.splits_told.saturating_sub(1);
+        }
+    }
+}

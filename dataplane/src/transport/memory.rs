@@ -1,0 +1,162 @@
+//! The link within a process: frames move through bounded channels, slots by reference.
+//!
+//! Also the link of tests: [`Knobs`] cut it after a number of frames and make packs overtake each other, as
+//! streams of a network do. Refuses to copy a payload.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use millstream_element::{HeapAlloc, SlotAlloc};
+use tokio::sync::mpsc;
+use tokio_util::sync::PollSender;
+
+use super::{Admission, Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, OutPack, Transport, WorkerLink};
+use crate::proto::message::ToWorker;
+
+/// Frames that wait in each direction. A pack holds many elements, so a few frames keep both sides busy.
+const FRAMES_MAX: usize = 64;
+
+/// Faults on purpose.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Knobs {
+    /// The link breaks after so many frames from the worker.
+    pub cut_after_frames: Option<u64>,
+    /// Packs are delivered in groups of this size, last first.
+    pub reversed_in_groups_of: usize,
+}
+
+/// A link; the worker's end and the client's.
+pub fn pair(admission: Arc<dyn Admission>, alloc: Arc<dyn SlotAlloc>, knobs: Knobs) -> (Box<WorkerLink>, Box<ClientLink>) {
+    let (down_sender, down) = mpsc::channel(FRAMES_MAX);
+    let (up_sender, up) = mpsc::channel(FRAMES_MAX);
+    let worker = WorkerEnd { down: PollSender::new(down_sender), up, alloc, packs: 0 };
+    let client = ClientEnd { up: PollSender::new(up_sender), down, admission, knobs, frames: 0, held: Vec::new(), ready: VecDeque::new(), packs: 0 };
+    (Box::new(worker), Box::new(client))
+}
+
+#[derive(Debug)]
+struct WorkerEnd {
+    down: PollSender<Downstream<OutPack>>,
+    up: mpsc::Receiver<ToWorker>,
+    alloc: Arc<dyn SlotAlloc>,
+    packs: u64,
+}
+
+impl Transport for WorkerEnd {
+    type Out = Downstream<OutPack>;
+    type In = ToWorker;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
+        self.down.poll_reserve(cx).map_err(|_| gone())
+    }
+
+    fn try_send(&mut self, frame: Self::Out) -> Result<(), LinkLost> {
+        self.packs += u64::from(matches!(frame, Downstream::Pack(_)));
+        self.down.send_item(frame).map_err(|_| gone())
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
+        self.up.poll_recv(cx).map(|frame| frame.ok_or_else(gone))
+    }
+
+    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
+        self.alloc.clone()
+    }
+
+    fn is_network(&self) -> bool {
+        false
+    }
+
+    fn report(&self) -> LinkReport {
+        LinkReport { transport: "memory", packs: self.packs, ..LinkReport::default() }
+    }
+}
+
+#[derive(Debug)]
+struct ClientEnd {
+    up: PollSender<ToWorker>,
+    down: mpsc::Receiver<Downstream<OutPack>>,
+    admission: Arc<dyn Admission>,
+    knobs: Knobs,
+    frames: u64,
+    held: Vec<InPack>,
+    ready: VecDeque<InPack>,
+    packs: u64,
+}
+
+impl ClientEnd {
+    fn release(&mut self) {
+        self.ready.extend(self.held.drain(..).rev());
+    }
+
+    fn take_in(&mut self, out: OutPack) -> Result<InPack, LinkLost> {
+        let elements = out.elements.pack.len() as u64;
+        let (task, first) = (out.elements.task, out.elements.first);
+        self.admission.admit(task, first, elements, out.elements.pack.region().len() as u64)?;
+        self.packs += 1;
+        Ok(InPack { task, first, elements, body: Body::Plain(out.elements.pack) })
+    }
+}
+
+impl Transport for ClientEnd {
+    type Out = ToWorker;
+    type In = Downstream<InPack>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
+        self.up.poll_reserve(cx).map_err(|_| gone())
+    }
+
+    fn try_send(&mut self, frame: ToWorker) -> Result<(), LinkLost> {
+        self.up.send_item(frame).map_err(|_| gone())
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
+        loop {
+            if let Some(pack) = self.ready.pop_front() {
+                return Poll::Ready(Ok(Downstream::Pack(pack)));
+            }
+            let frame = match self.down.poll_recv(cx) {
+                Poll::Ready(Some(frame)) => frame,
+                Poll::Ready(None) => return Poll::Ready(Err(gone())),
+                // What is held back to be reordered is let go before the link falls silent.
+                Poll::Pending if self.held.is_empty() => return Poll::Pending,
+                Poll::Pending => {
+                    self.release();
+                    continue;
+                }
+            };
+            self.frames += 1;
+            if self.knobs.cut_after_frames.is_some_and(|cut| self.frames > cut) {
+                self.down.close();
+                return Poll::Ready(Err(LinkLost::Broken("cut on purpose".into())));
+            }
+            match frame {
+                Downstream::Message(message) => return Poll::Ready(Ok(Downstream::Message(message))),
+                Downstream::Pack(out) => {
+                    let pack = self.take_in(out)?;
+                    self.held.push(pack);
+                    if self.held.len() >= self.knobs.reversed_in_groups_of.max(1) {
+                        self.release();
+                    }
+                }
+            }
+        }
+    }
+
+    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
+        Arc::new(HeapAlloc)
+    }
+
+    fn is_network(&self) -> bool {
+        false
+    }
+
+    fn report(&self) -> LinkReport {
+        LinkReport { transport: "memory", packs: self.packs, ..LinkReport::default() }
+    }
+}
+
+fn gone() -> LinkLost {
+    LinkLost::Closed("the other end was dropped".into())
+}

@@ -1,0 +1,151 @@
+//! How messages and packs cross from one process to another: one trait, one file or folder per mechanism.
+//!
+//! - [`memory`]: within a process; a pack's slot moves, nothing is copied
+//! - [`quic`]: between hosts; the only part of this crate that names quinn
+//!
+//! A transport moves frames and bounds what it holds; it knows no credits. It asks an [`Admission`] before it takes
+//! memory for what a peer announces, so a grant exists before a byte does.
+
+pub mod body;
+pub mod memory;
+pub mod quic;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use millstream_element::SlotAlloc;
+use thiserror::Error;
+
+use crate::proto::message::{MessageError, TaskId, ToClient, ToWorker};
+use crate::proto::receive::ReceiveError;
+use crate::proto::send::TaskPack;
+
+pub use body::{Body, BodyError, Compression};
+
+/// What a worker sends: a message, or elements.
+#[derive(Debug)]
+pub enum Downstream<P> {
+    /// A message.
+    Message(ToClient),
+    /// Elements of one task.
+    Pack(P),
+}
+
+/// Elements as they leave a worker.
+#[derive(Debug)]
+pub struct OutPack {
+    /// The elements and their place in the subscription.
+    pub elements: TaskPack,
+    /// Their compressed form, where that is what travels.
+    pub compressed: Option<body::Compressed>,
+}
+
+/// Elements as they reach a client.
+#[derive(Debug)]
+pub struct InPack {
+    /// The task they belong to.
+    pub task: TaskId,
+    /// Elements of this subscription before them.
+    pub first: u64,
+    /// How many they are.
+    pub elements: u64,
+    /// Them.
+    pub body: Body,
+}
+
+/// A worker's end of a link.
+pub type WorkerLink = dyn Transport<Out = Downstream<OutPack>, In = ToWorker>;
+
+/// A client's end of a link.
+pub type ClientLink = dyn Transport<Out = ToWorker, In = Downstream<InPack>>;
+
+/// One end of a link between a client process and a worker.
+///
+/// All methods return at once; the `poll_` ones wake the task of their context when they may get further. Dropping
+/// an end closes the link; what was queued may be lost.
+pub trait Transport: Send + Debug {
+    /// What this end sends.
+    type Out: Send;
+    /// What this end receives.
+    type In: Send;
+
+    /// Whether one more frame can be queued. Ready is a promise for the next [`Transport::try_send`].
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>>;
+
+    /// Queues a frame. Call only after `poll_ready` said so; a frame beyond the bound is an error and is lost.
+    fn try_send(&mut self, frame: Self::Out) -> Result<(), LinkLost>;
+
+    /// The next frame from the peer. Messages arrive in order among themselves; packs in any order.
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>>;
+
+    /// Where elements for this link are best produced.
+    fn slot_alloc(&self) -> Arc<dyn SlotAlloc>;
+
+    /// Whether payloads cross a network here, so that compressing them can pay.
+    fn is_network(&self) -> bool;
+
+    /// What is in force on this link.
+    fn report(&self) -> LinkReport;
+}
+
+/// Says whether announced elements may come in, and where they go.
+pub trait Admission: Send + Sync + Debug {
+    /// Books `elements` of `region_bytes` in all, that begin behind `first`, or says what is wrong with them (D2.3).
+    fn admit(&self, task: TaskId, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError>;
+
+    /// Memory for what was admitted.
+    fn slot_alloc(&self) -> &dyn SlotAlloc;
+}
+
+/// Why a link is no more.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum LinkLost {
+    /// The peer closed it on purpose.
+    #[error("the peer closed the link: {0}")]
+    Closed(String),
+    /// The peer, or the network to it, is gone.
+    #[error("the link broke: {0}")]
+    Broken(String),
+    /// The peer said what no correct peer says; the link was closed because of it.
+    #[error("the peer broke the protocol: {0}")]
+    Misbehaved(String),
+    /// This side ran out of something it needs to go on.
+    #[error("this side cannot serve the link: {0}")]
+    Resource(String),
+}
+
+impl From<MessageError> for LinkLost {
+    fn from(error: MessageError) -> Self {
+        Self::Misbehaved(error.to_string())
+    }
+}
+
+impl From<ReceiveError> for LinkLost {
+    fn from(error: ReceiveError) -> Self {
+        Self::Misbehaved(error.to_string())
+    }
+}
+
+/// What is in force on a link, for people and for `bench-transfer`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LinkReport {
+    /// `memory` or `quic`.
+    pub transport: &'static str,
+    /// Bytes of a packet's payload, where there are packets.
+    pub mtu: Option<u16>,
+    /// Whether the kernel splits what is sent.
+    pub gso: bool,
+    /// Whether the kernel joins what is received.
+    pub gro: bool,
+    /// The socket's receive buffer, in bytes, as the kernel reports it.
+    pub rcvbuf_bytes: Option<usize>,
+    /// The cipher suite.
+    pub cipher: Option<String>,
+    /// Packets lost so far.
+    pub lost_packets: u64,
+    /// Payload bytes copied by this end's own code so far.
+    pub bytes_copied: u64,
+    /// Packs that crossed so far.
+    pub packs: u64,
+}

@@ -1,0 +1,164 @@
+//! The client's end of a QUIC link: writes messages, reads messages and packs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use millstream_element::{HeapAlloc, SlotAlloc};
+use quinn::{Connection, RecvStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::PollSender;
+
+use super::control;
+use super::frame::{Assembler, FrameError};
+use crate::proto::message::{ToClient, ToWorker};
+use crate::transport::{Admission, ClientLink, Downstream, InPack, LinkLost, LinkReport, Transport};
+
+/// Frames that wait to be handled. Elements in them are granted, so their memory is accounted for already.
+const FRAMES_MAX: usize = 256;
+
+/// Packs read at the same time; more wait in their streams.
+const PACKS_READ_AT_ONCE: usize = 64;
+
+/// Chunks taken from a stream at once.
+const CHUNKS_AT_ONCE: usize = 32;
+
+/// Opens a link on an authenticated connection. Packs come in only as `admission` says.
+pub async fn connect(connection: Connection, admission: Arc<dyn Admission>) -> Result<Box<ClientLink>, LinkLost> {
+    let (send, recv) = connection.open_bi().await.map_err(|error| LinkLost::Broken(error.to_string()))?;
+    let (up, up_queue) = mpsc::channel(control::MESSAGES_MAX);
+    let (down_queue, down) = mpsc::channel(FRAMES_MAX);
+    let counters = Arc::new(Counters::default());
+    let mut tasks = JoinSet::new();
+    let failures = down_queue.clone();
+    tasks.spawn(async move {
+        if let Err(lost) = control::write(send, up_queue).await {
+            // The reader of failures may be gone already; then nobody asks.
+            let _ = failures.send(Err(lost)).await;
+        }
+    });
+    let messages = down_queue.clone();
+    tasks.spawn(async move {
+        let deliver =
+            async |message: ToClient| messages.send(Ok(Downstream::Message(message))).await.map_err(|_| closed());
+        let lost = control::read(recv, deliver).await;
+        let _ = messages.send(Err(lost)).await;
+    });
+    let reader = PackReader { connection: connection.clone(), admission, counters: counters.clone() };
+    tasks.spawn(async move {
+        let lost = reader.run(&down_queue).await;
+        let _ = down_queue.send(Err(lost)).await;
+    });
+    Ok(Box::new(QuicClientLink { connection, up: PollSender::new(up), down, counters, _tasks: tasks }))
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    packs: AtomicU64,
+    bytes_copied: AtomicU64,
+}
+
+struct PackReader {
+    connection: Connection,
+    admission: Arc<dyn Admission>,
+    counters: Arc<Counters>,
+}
+
+impl PackReader {
+    async fn run(self, queue: &mpsc::Sender<Result<Downstream<InPack>, LinkLost>>) -> LinkLost {
+        let mut reading = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                biased;
+                Some(outcome) = reading.next(), if !reading.is_empty() => match outcome {
+                    Ok(pack) => if queue.send(Ok(Downstream::Pack(pack))).await.is_err() { return closed() },
+                    Err(lost) => return lost,
+                },
+                stream = self.connection.accept_uni(), if reading.len() < PACKS_READ_AT_ONCE => match stream {
+                    Ok(stream) => reading.push(self.read(stream)),
+                    Err(error) => return LinkLost::Broken(error.to_string()),
+                },
+            }
+        }
+    }
+
+    async fn read(&self, mut stream: RecvStream) -> Result<InPack, LinkLost> {
+        let mut assembler = Assembler::new(self.admission.clone());
+        let mut chunks: [Bytes; CHUNKS_AT_ONCE] = Default::default();
+        while let Some(count) =
+            stream.read_chunks(&mut chunks).await.map_err(|error| LinkLost::Broken(error.to_string()))?
+        {
+            for chunk in &mut chunks[..count] {
+                assembler.push(&std::mem::take(chunk)).map_err(blame)?;
+            }
+        }
+        self.counters.packs.fetch_add(1, Ordering::Relaxed);
+        self.counters.bytes_copied.fetch_add(assembler.copied_bytes(), Ordering::Relaxed);
+        assembler.finish().map_err(blame)
+    }
+}
+
+#[derive(Debug)]
+struct QuicClientLink {
+    connection: Connection,
+    up: PollSender<ToWorker>,
+    down: mpsc::Receiver<Result<Downstream<InPack>, LinkLost>>,
+    counters: Arc<Counters>,
+    _tasks: JoinSet<()>,
+}
+
+impl Transport for QuicClientLink {
+    type Out = ToWorker;
+    type In = Downstream<InPack>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
+        self.up.poll_reserve(cx).map_err(|_| closed())
+    }
+
+    fn try_send(&mut self, frame: ToWorker) -> Result<(), LinkLost> {
+        self.up.send_item(frame).map_err(|_| closed())
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
+        let frame = std::task::ready!(self.down.poll_recv(cx)).unwrap_or_else(|| Err(closed()));
+        if let Err(lost @ (LinkLost::Misbehaved(_) | LinkLost::Resource(_))) = &frame {
+            self.connection.close(super::CLOSE_BLAMED, lost.to_string().as_bytes());
+        }
+        Poll::Ready(frame)
+    }
+
+    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
+        Arc::new(HeapAlloc)
+    }
+
+    fn is_network(&self) -> bool {
+        true
+    }
+
+    fn report(&self) -> LinkReport {
+        let (packs, copied) = (&self.counters.packs, &self.counters.bytes_copied);
+        super::report(&self.connection, packs.load(Ordering::Relaxed), copied.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for QuicClientLink {
+    fn drop(&mut self) {
+        self.connection.close(super::CLOSE_DONE, b"the client closed the link");
+    }
+}
+
+fn blame(error: FrameError) -> LinkLost {
+    match error {
+        FrameError::Alloc(error) => LinkLost::Resource(error.to_string()),
+        FrameError::Header(_) | FrameError::Length { .. } | FrameError::Pack(_) | FrameError::Refused(_) => {
+            LinkLost::Misbehaved(error.to_string())
+        }
+    }
+}
+
+fn closed() -> LinkLost {
+    LinkLost::Closed("the link was closed".into())
+}

@@ -1,0 +1,73 @@
+//! The stream of messages: length, then CBOR, in both directions (D2.1).
+
+use minicbor::{Decode, Encode};
+use quinn::{ReadExactError, RecvStream, SendStream};
+use tokio::sync::mpsc;
+
+use crate::proto::message::{check_length, decode, encode};
+use crate::transport::LinkLost;
+
+/// Messages that wait to be written or handled. Each is small and none stands for an element.
+pub(super) const MESSAGES_MAX: usize = 256;
+
+/// Writes messages until the queue closes.
+pub(super) async fn write<M: Encode<()>>(mut stream: SendStream, mut queue: mpsc::Receiver<M>) -> Result<(), LinkLost> {
+    let mut out = Vec::new();
+    while let Some(message) = queue.recv().await {
+        out.clear();
+        append(&mut out, &message)?;
+        while out.len() < 16 * 1024
+            && let Ok(message) = queue.try_recv()
+        {
+            append(&mut out, &message)?;
+        }
+        stream.write_all(&out).await.map_err(|error| LinkLost::Broken(error.to_string()))?;
+    }
+    // The peer may already be gone; there is nobody left to tell.
+    let _ = stream.finish();
+    Ok(())
+}
+
+/// Reads messages and hands each to `deliver`, until the stream ends.
+pub(super) async fn read<M, F>(mut stream: RecvStream, mut deliver: F) -> LinkLost
+where
+    M: for<'b> Decode<'b, ()>,
+    F: AsyncFnMut(M) -> Result<(), LinkLost>,
+{
+    loop {
+        match read_one(&mut stream).await {
+            Ok(Some(message)) => {
+                if let Err(lost) = deliver(message).await {
+                    return lost;
+                }
+            }
+            Ok(None) => return LinkLost::Closed("the peer ended its messages".into()),
+            Err(lost) => return lost,
+        }
+    }
+}
+
+/// The next message, or that the stream ended between two.
+pub(super) async fn read_one<M>(stream: &mut RecvStream) -> Result<Option<M>, LinkLost>
+where
+    M: for<'b> Decode<'b, ()>,
+{
+    let mut length = [0; 4];
+    match stream.read_exact(&mut length).await {
+        Ok(()) => {}
+        Err(ReadExactError::FinishedEarly(0)) => return Ok(None),
+        Err(error) => return Err(LinkLost::Broken(error.to_string())),
+    }
+    let length = u32::from_le_bytes(length) as usize;
+    check_length(length)?;
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).await.map_err(|error| LinkLost::Broken(error.to_string()))?;
+    Ok(Some(decode(&bytes)?))
+}
+
+pub(super) fn append<M: Encode<()>>(out: &mut Vec<u8>, message: &M) -> Result<(), LinkLost> {
+    let bytes = encode(message)?;
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(&bytes);
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! The link between hosts: messages on one bidirectional stream, each pack on a stream of its own (D2).
+//!
+//! - [`frame`]: the bytes of a pack
+//! - [`control`]: the stream of messages
+//! - [`worker`]: the worker's end
+//! - [`client`]: the client's end
+//!
+//! Both ends are driven by tasks of the runtime they are made on, which ends with them.
+
+mod client;
+mod control;
+pub mod frame;
+mod worker;
+
+pub use client::connect;
+pub use worker::accept;
+
+use quinn::{Connection, VarInt};
+
+use crate::transport::LinkReport;
+
+/// The protocol's name in TLS (D1.1).
+pub const ALPN: &[u8] = b"millstream-data/1";
+
+/// Closed on purpose; nothing is wrong.
+const CLOSE_DONE: VarInt = VarInt::from_u32(0);
+
+/// Closed because of what the peer did; the reason says what.
+const CLOSE_BLAMED: VarInt = VarInt::from_u32(1);
+
+fn report(connection: &Connection, packs: u64, bytes_copied: u64) -> LinkReport {
+    let path = millstream_link::path_report(connection);
+    LinkReport {
+        transport: "quic",
+        mtu: Some(path.mtu),
+        gso: path.gso,
+        gro: path.gro,
+        rcvbuf_bytes: Some(path.rcvbuf_bytes),
+        cipher: path.cipher,
+        lost_packets: path.lost_packets,
+        bytes_copied,
+        packs,
+    }
+}

@@ -1,0 +1,21 @@
+//! The serving side: tasks produce into buffers, sessions carry from there to clients.
+//!
+//! - [`buffer`]: the elements of one task that wait for a credit
+//! - [`producer`]: the end of it that a pipeline writes to
+//! - [`task`]: a task and its subscriptions
+//! - [`server`]: all tasks of a worker, and who may read them
+//! - [`session`]: one link, served
+//! - [`compress`]: the pool that compresses packs
+//!
+//! Written against the transport trait: nothing here names a mechanism.
+
+pub mod buffer;
+mod compress;
+pub mod producer;
+pub mod server;
+mod session;
+mod task;
+
+pub use buffer::{BufferLimits, Mark, Take};
+pub use producer::{Producer, Stopped, WriteError};
+pub use server::{Server, ServerConfig, ServerCounters, SessionEnd};

@@ -1,0 +1,144 @@
+//! The end of a task's buffer that a pipeline writes to, from its own thread.
+//!
+//! Owns the packs in the making and the wait for room. Refuses to know what is computed.
+
+use std::sync::Arc;
+
+use millstream_element::{AllocError, Layout, PackWriter, SlotAlloc};
+use thiserror::Error;
+
+use super::buffer::{Mark, TaskBuffer};
+use crate::proto::send::Ending;
+
+/// Bytes of a pack that gathers small elements. Figures in benches/README.md: smaller costs a packet's overhead more
+/// often, larger leaves the cache.
+pub const PACK_BYTES: usize = 256 * 1024;
+
+/// Elements of a pack at most.
+pub const PACK_ELEMENTS: usize = 8192;
+
+/// The task was stopped, by its dispatcher or with its worker.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+#[error("the task was stopped")]
+pub struct Stopped;
+
+/// Why nothing was written.
+#[derive(Debug, Error)]
+pub enum WriteError<E> {
+    /// The elements do not fit what is left of the pack; a new one of `needed_bytes` at least will do.
+    #[error("the pack is full")]
+    Full {
+        /// What the element takes, in bytes.
+        needed_bytes: usize,
+    },
+    /// The task was stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// There is no memory for a pack.
+    #[error(transparent)]
+    Alloc(#[from] AllocError),
+    /// The element could not be computed.
+    #[error("{0}")]
+    Compute(E),
+}
+
+/// Writes a task's elements.
+#[derive(Debug)]
+pub struct Producer {
+    buffer: Arc<TaskBuffer>,
+    alloc: Arc<dyn SlotAlloc>,
+    layout: Arc<Layout>,
+    writer: Option<PackWriter>,
+    written_elements: u64,
+    written_bytes: u64,
+}
+
+impl Producer {
+    pub(super) fn new(buffer: Arc<TaskBuffer>, alloc: Arc<dyn SlotAlloc>, layout: Arc<Layout>) -> Self {
+        Self { buffer, alloc, layout, writer: None, written_elements: 0, written_bytes: 0 }
+    }
+
+    /// The layout of the task's elements.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Waits until a client asked for a first element. Blocks the thread.
+    pub fn wait_started(&self) -> Result<(), Stopped> {
+        if self.buffer.wait_started() { Ok(()) } else { Err(Stopped) }
+    }
+
+    /// Waits until the buffer takes one more element. Blocks the thread.
+    pub fn wait_room(&self) -> Result<(), Stopped> {
+        if self.buffer.has_room(self.written_elements, self.written_bytes) {
+            return Ok(());
+        }
+        if self.buffer.wait_room(self.written_elements, self.written_bytes) { Ok(()) } else { Err(Stopped) }
+    }
+
+    /// Whether the task was stopped, for a producer that computes long before it writes.
+    pub fn is_stopped(&self) -> bool {
+        self.buffer.is_stopped()
+    }
+
+    /// Runs `write` on the pack in the making, and again on a new one if the element does not fit. What `write`
+    /// commits can leave at once.
+    pub fn write<E>(
+        &mut self,
+        mut write: impl FnMut(&mut PackWriter, &Layout) -> Result<(), WriteError<E>>,
+    ) -> Result<(), WriteError<E>> {
+        let mut needed_bytes = 0;
+        let layout = self.layout.clone();
+        for _ in 0..2 {
+            let writer = match self.writer.as_mut() {
+                Some(writer) if needed_bytes == 0 => writer,
+                Some(_) | None => self.open(needed_bytes)?,
+            };
+            let before = (writer.elements() as u64, writer.committed_bytes() as u64);
+            let outcome = write(writer, &layout);
+            let (elements, bytes) = (writer.elements() as u64 - before.0, writer.committed_bytes() as u64 - before.1);
+            self.written_elements += elements;
+            self.written_bytes += bytes;
+            if elements > 0 {
+                self.buffer.committed();
+            }
+            match outcome {
+                Err(WriteError::Full { needed_bytes: needed }) => needed_bytes = needed.max(1),
+                other => return other,
+            }
+        }
+        Err(WriteError::Full { needed_bytes })
+    }
+
+    /// Says that a split has no further elements.
+    pub fn split_done(&self, lease: u64, attempt: u32) {
+        self.buffer.push_mark(Mark { position: self.written_elements, lease, attempt });
+    }
+
+    /// Says that nothing follows.
+    pub fn finish(self, ending: Ending) {
+        self.buffer.end(ending);
+    }
+
+    /// Elements written so far.
+    pub fn written_elements(&self) -> u64 {
+        self.written_elements
+    }
+
+    fn open(&mut self, needed_bytes: usize) -> Result<&mut PackWriter, AllocError> {
+        let element_bytes = self.layout.typical_element_bytes().max(needed_bytes);
+        // An element that fills most of a pack gets one of its own: its slot is freed as soon as it was read.
+        let capacity = if element_bytes * 2 > PACK_BYTES { element_bytes.next_multiple_of(64) } else { PACK_BYTES };
+        let (writer, open) = PackWriter::open(&*self.alloc, capacity, PACK_ELEMENTS)?;
+        self.buffer.push_pack(open);
+        Ok(self.writer.insert(writer))
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        let failure = crate::proto::message::Failure::new("internal", "the task's producer went away", "", "");
+        // Has no effect behind `finish`.
+        self.buffer.end(Ending::Failed(failure));
+    }
+}

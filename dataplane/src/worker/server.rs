@@ -1,0 +1,176 @@
+//! All tasks of a worker, and who may read them.
+//!
+//! Owns the table of tasks and the key that tickets are checked with. Refuses to know how links come about.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use millstream_element::{ElementSpec, Layout, SlotAlloc};
+use millstream_link::ticket::{Ticket, TicketKey};
+use parking_lot::{Mutex, RwLock};
+
+use super::buffer::{BufferLimits, TaskBuffer};
+use super::compress::CompressPool;
+use super::producer::Producer;
+use super::session;
+use super::task::{Attach, Denied, Subscription, Task};
+use crate::proto::message::{RefusalCode, Subscribe, TaskId};
+use crate::transport::{Compression, WorkerLink};
+
+pub use super::session::SessionEnd;
+
+/// Is told how many elements just left a task's buffer.
+pub type OnTaken = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// The limits and habits of a [`Server`].
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// How long a task may have nothing ready before it gives its credits back; default 50 ms, so that a stuck task
+    /// holds up a reader with one credit for no longer.
+    pub patience: Duration,
+    /// How long a client that lost its link may stay away and still resume; default 60 s.
+    pub resume_within: Duration,
+    /// What each task may hold ready.
+    pub buffer: BufferLimits,
+    /// Tasks served at a time; default 4096.
+    pub tasks_max: usize,
+    /// Subscriptions on one link; default 1024.
+    pub subscriptions_per_link_max: usize,
+    /// Compression on networks.
+    pub compression: Compression,
+    /// Threads that compress; default 1.
+    pub compress_threads: usize,
+    /// Is told of elements that leave the buffers; for gauges.
+    pub on_taken: Option<OnTaken>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_millis(50),
+            resume_within: Duration::from_secs(60),
+            buffer: BufferLimits::default(),
+            tasks_max: 4096,
+            subscriptions_per_link_max: 1024,
+            compression: Compression::None,
+            compress_threads: 1,
+            on_taken: None,
+        }
+    }
+}
+
+impl fmt::Debug for ServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerConfig")
+            .field("patience", &self.patience)
+            .field("buffer", &self.buffer)
+            .field("compression", &self.compression)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a server did so far.
+#[derive(Debug, Default)]
+pub struct ServerCounters {
+    /// Elements that left the buffers.
+    pub elements: AtomicU64,
+    /// Bytes of them.
+    pub bytes: AtomicU64,
+    /// Packs they travelled in.
+    pub packs: AtomicU64,
+    /// Sessions served in all.
+    pub sessions: AtomicU64,
+}
+
+/// The data plane of a worker. Cheap to clone; all clones are the same server.
+#[derive(Debug, Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) config: ServerConfig,
+    key: TicketKey,
+    tasks: RwLock<BTreeMap<TaskId, Arc<Task>>>,
+    pub(super) counters: ServerCounters,
+    pub(super) compress: Option<CompressPool>,
+}
+
+impl Server {
+    /// A server without tasks. Fails when a thread cannot be started.
+    pub fn new(config: ServerConfig, key: TicketKey, alloc: &Arc<dyn SlotAlloc>) -> std::io::Result<Self> {
+        let compress = match config.compression {
+            Compression::None => None,
+            Compression::Lz4 => Some(CompressPool::start(config.compress_threads, alloc)?),
+        };
+        let (tasks, counters) = (RwLock::default(), ServerCounters::default());
+        Ok(Self { inner: Arc::new(Inner { config, key, tasks, counters, compress }) })
+    }
+
+    /// Adds a task whose elements are as `spec` says and are produced into slots of `alloc`. `None` when the task is
+    /// there already, or there are too many.
+    pub fn add_task(&self, id: TaskId, spec: &ElementSpec, alloc: Arc<dyn SlotAlloc>) -> Option<Producer> {
+        let layout = Layout::new(spec.clone());
+        let mut tasks = self.inner.tasks.write();
+        if tasks.contains_key(&id) || tasks.len() >= self.inner.config.tasks_max {
+            return None;
+        }
+        let buffer = Arc::new(TaskBuffer::new(self.inner.config.buffer));
+        let element_bytes = layout.typical_element_bytes() as u64;
+        tasks.insert(id, Arc::new(Task::new(id, spec.to_bytes(), element_bytes, buffer.clone())));
+        Some(Producer::new(buffer, alloc, layout))
+    }
+
+    /// Removes a task and stops its producer. Its clients hear that it ended.
+    pub fn remove_task(&self, id: TaskId) {
+        if let Some(task) = self.inner.tasks.write().remove(&id) {
+            task.buffer.stop();
+        }
+    }
+
+    /// Whether a task produced its last element and all of them left its buffer. True for an unknown task.
+    pub fn is_drained(&self, id: TaskId) -> bool {
+        self.inner.tasks.read().get(&id).is_none_or(|task| task.buffer.is_drained())
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &ServerCounters {
+        &self.inner.counters
+    }
+
+    /// Serves a link until it ends. Not cancel-safe in the sense that dropping the future closes the link; subscriptions
+    /// stay for the client to resume.
+    pub async fn serve(&self, link: Box<WorkerLink>) -> SessionEnd {
+        let number = self.inner.counters.sessions.fetch_add(1, Ordering::Relaxed) + 1;
+        session::serve(link, self.inner.clone(), number).await
+    }
+}
+
+impl Inner {
+    /// Checks a ticket and attaches the session to the client's subscription (D3.2).
+    pub(super) fn attach(
+        &self,
+        subscribe: &Subscribe,
+        session: u64,
+        now: Instant,
+    ) -> Result<(u64, Arc<Task>, Arc<Mutex<Subscription>>), Denied> {
+        let bad = |message: String| Denied { code: RefusalCode::BadTicket, message };
+        let ticket = Ticket::from_bytes(&subscribe.ticket).map_err(|error| bad(error.to_string()))?;
+        let claims = self.key.verify(&ticket).map_err(|error| bad(error.to_string()))?;
+        if claims.task != subscribe.task.0 {
+            return Err(bad(format!("the ticket is for task {}, not for task {}", claims.task, subscribe.task)));
+        }
+        let Some(task) = self.tasks.read().get(&subscribe.task).cloned() else {
+            let message = format!("this worker has no task {}", subscribe.task);
+            return Err(Denied { code: RefusalCode::UnknownTask, message });
+        };
+        let (resume_from, splits_from) = (subscribe.resume_from, subscribe.splits_from);
+        let attach = Attach { client: claims.client, session, resume_from, splits_from };
+        let subscription = task.attach(attach, self.config.patience, self.config.resume_within, now)?;
+        Ok((claims.client, task, subscription))
+    }
+}

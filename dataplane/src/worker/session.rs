@@ -1,0 +1,300 @@
+//! One link, served: messages in, elements out, until it ends.
+//!
+//! Joins the pure halves of the link's subscriptions with its transport and its clock. Stepped once a pack, never once an
+//! element.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::Sleep;
+
+use super::buffer::Take;
+use super::compress::Job;
+use super::server::Inner;
+use super::task::{Subscription, Task};
+use crate::proto::message::{Accepted, Hello, PROTOCOL_VERSION, Refused, Subscribe, TaskId, ToClient, ToWorker};
+use crate::proto::send::{Next, Shortage, TaskPack};
+use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
+
+/// Packs of one session that are being compressed.
+const COMPRESSING_MAX: usize = 8;
+
+/// Messages that wait for room on the link.
+const OUTBOX_MAX: usize = 4096;
+
+/// Rings a session: something of its tasks is ready.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    waker: AtomicWaker,
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        self.waker.wake();
+    }
+}
+
+/// How a session ended.
+#[derive(Debug, Clone)]
+pub struct SessionEnd {
+    /// Why the link is no more.
+    pub lost: LinkLost,
+}
+
+struct Subscribed {
+    client: u64,
+    task: Arc<Task>,
+    state: Arc<Mutex<Subscription>>,
+}
+
+struct Session {
+    number: u64,
+    server: Arc<Inner>,
+    link: Box<WorkerLink>,
+    is_greeted: bool,
+    subscribed: BTreeMap<TaskId, Subscribed>,
+    /// Where the next round begins, so that no task is always served last.
+    turn: usize,
+    outbox: VecDeque<Downstream<OutPack>>,
+    bell: Arc<Bell>,
+    compressed: mpsc::UnboundedReceiver<OutPack>,
+    compress_done: mpsc::UnboundedSender<OutPack>,
+    compressing: usize,
+    timer: Pin<Box<Sleep>>,
+}
+
+pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64) -> SessionEnd {
+    // Bounded by COMPRESSING_MAX: a session stops taking while so many are under way.
+    let (compress_done, compressed) = mpsc::unbounded_channel();
+    let mut session = Session {
+        number,
+        server,
+        link,
+        is_greeted: false,
+        subscribed: BTreeMap::new(),
+        turn: 0,
+        outbox: VecDeque::from([Downstream::Message(ToClient::Hello(Hello::current()))]),
+        bell: Arc::default(),
+        compressed,
+        compress_done,
+        compressing: 0,
+        timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+    };
+    SessionEnd { lost: poll_fn(|cx| session.poll(cx)).await }
+}
+
+impl Session {
+    /// Does what can be done now; ready only when the link is lost.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<LinkLost> {
+        // Before anything is looked at, so that a ring in between is not missed.
+        self.bell.waker.register(cx.waker());
+        loop {
+            if let Err(lost) = self.receive(cx).and_then(|()| self.send(cx)) {
+                return Poll::Ready(lost);
+            }
+            let Some(due) = self.poll_timeout() else { return Poll::Pending };
+            self.timer.as_mut().reset(due.into());
+            std::task::ready!(self.timer.as_mut().poll(cx));
+            self.handle_timeout(Instant::now());
+        }
+    }
+
+    fn receive(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
+        while let Poll::Ready(message) = self.link.poll_recv(cx) {
+            self.handle(message?, Instant::now())?;
+        }
+        while let Ok(out) = self.compressed.try_recv() {
+            self.compressing -= 1;
+            self.outbox.push_back(Downstream::Pack(out));
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
+        while let Poll::Ready(ready) = self.link.poll_ready(cx) {
+            ready?;
+            if self.outbox.is_empty() && !self.gather() {
+                break;
+            }
+            if let Some(frame) = self.outbox.pop_front() {
+                self.link.try_send(frame)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, message: ToWorker, now: Instant) -> Result<(), LinkLost> {
+        if !self.is_greeted && !matches!(message, ToWorker::Hello(_)) {
+            return Err(LinkLost::Misbehaved("it spoke before it said hello".into()));
+        }
+        match message {
+            ToWorker::Hello(hello) if hello.version == PROTOCOL_VERSION => self.is_greeted = true,
+            ToWorker::Hello(hello) => {
+                let version = hello.version;
+                let message = format!("it speaks version {version}, this worker speaks {PROTOCOL_VERSION}");
+                return Err(LinkLost::Misbehaved(message));
+            }
+            ToWorker::Subscribe(subscribe) => self.subscribe(&subscribe, now)?,
+            ToWorker::Grant(grant) => {
+                // A grant may cross the end of its subscription.
+                if let Some(subscribed) = self.subscribed.get(&grant.task) {
+                    let mut state = subscribed.state.lock();
+                    state.half.handle_grant(&grant).map_err(|error| LinkLost::Misbehaved(error.to_string()))?;
+                }
+            }
+            ToWorker::Cancel(cancel) => {
+                if let Some(subscribed) = self.subscribed.remove(&cancel.task) {
+                    subscribed.task.buffer.remove_bell(&self.bell);
+                    subscribed.task.forget(subscribed.client);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn subscribe(&mut self, subscribe: &Subscribe, now: Instant) -> Result<(), LinkLost> {
+        if self.subscribed.len() >= self.server.config.subscriptions_per_link_max || self.outbox.len() >= OUTBOX_MAX {
+            return Err(LinkLost::Misbehaved("it subscribed to more than a link may carry".into()));
+        }
+        let reply = match self.server.attach(subscribe, self.number, now) {
+            Ok((client, task, state)) => {
+                task.buffer.remove_bell(&self.bell);
+                task.buffer.add_bell(self.bell.clone());
+                let (spec, element_bytes) = (task.spec.clone(), task.element_bytes);
+                self.subscribed.insert(subscribe.task, Subscribed { client, task, state });
+                ToClient::Accepted(Accepted { task: subscribe.task, spec, element_bytes })
+            }
+            Err(denied) => {
+                ToClient::Refused(Refused { task: subscribe.task, code: denied.code, message: denied.message })
+            }
+        };
+        self.outbox.push_back(Downstream::Message(reply));
+        Ok(())
+    }
+
+    /// Fills the outbox with one round of what the tasks have. False when they have nothing.
+    fn gather(&mut self) -> bool {
+        let count = self.subscribed.len();
+        let start = self.turn.checked_rem(count).unwrap_or_default();
+        self.turn = self.turn.wrapping_add(1);
+        let tasks: smallvec::SmallVec<[TaskId; 8]> =
+            self.subscribed.keys().skip(start).chain(self.subscribed.keys().take(start)).copied().collect();
+        for task in tasks {
+            if self.compressing < COMPRESSING_MAX {
+                self.step(task);
+            }
+        }
+        !self.outbox.is_empty()
+    }
+
+    /// Takes what one task has next.
+    fn step(&mut self, task: TaskId) {
+        let Some(subscribed) = self.subscribed.get(&task) else { return };
+        let (task, state) = (subscribed.task.clone(), subscribed.state.clone());
+        let mut state = state.lock();
+        if state.session != Some(self.number) {
+            // The client came back on another link.
+            drop(state);
+            task.buffer.remove_bell(&self.bell);
+            self.subscribed.remove(&task.id);
+            return;
+        }
+        loop {
+            match state.half.next() {
+                Next::Tell(message) => return self.outbox.push_back(Downstream::Message(message)),
+                Next::Resend(pack) => return self.dispatch(pack),
+                Next::Nothing => return,
+                Next::Fresh { elements, element_bytes } => match self.take(&task, elements, element_bytes) {
+                    Take::Elements(pack) => {
+                        let out = state.half.spend(pack);
+                        self.book_marks(&task, &mut state);
+                        return self.dispatch(out);
+                    }
+                    Take::Ended(ending) => state.half.handle_ending(ending),
+                    shortage @ (Take::Empty | Take::NoCredit { .. }) => {
+                        if !self.book_marks(&task, &mut state) {
+                            let shortage = match shortage {
+                                Take::NoCredit { bytes } => Shortage::NoCredit { bytes },
+                                Take::Empty | Take::Elements(_) | Take::Ended(_) => Shortage::Empty,
+                            };
+                            let told = state.half.starve(shortage, Instant::now());
+                            return self.outbox.extend(told.map(Downstream::Message));
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    /// Takes from the buffer; when it is empty, asks to be rung and looks again, so that nothing is missed.
+    fn take(&self, task: &Task, elements: u64, element_bytes: u64) -> Take {
+        let mut taken = task.buffer.take(elements, element_bytes);
+        if matches!(taken, Take::Empty) {
+            task.buffer.ask_to_ring();
+            taken = task.buffer.take(elements, element_bytes);
+        }
+        if let Take::Elements(pack) = &taken {
+            let counters = &self.server.counters;
+            counters.elements.fetch_add(pack.len() as u64, Ordering::Relaxed);
+            counters.bytes.fetch_add(pack.region().len() as u64, Ordering::Relaxed);
+            counters.packs.fetch_add(1, Ordering::Relaxed);
+            if let Some(on_taken) = &self.server.config.on_taken {
+                on_taken(pack.len() as u64);
+            }
+        }
+        taken
+    }
+
+    fn book_marks(&self, task: &Task, state: &mut Subscription) -> bool {
+        let marks = task.buffer.take_marks();
+        for mark in &marks {
+            state.half.handle_split_done(mark.lease, mark.attempt);
+        }
+        !marks.is_empty()
+    }
+
+    fn dispatch(&mut self, elements: TaskPack) {
+        let plain = |elements| Downstream::Pack(OutPack { elements, compressed: None });
+        let Some(pool) = self.server.compress.as_ref().filter(|_| self.link.is_network()) else {
+            return self.outbox.push_back(plain(elements));
+        };
+        match pool.submit(Job { elements, done: self.compress_done.clone(), bell: self.bell.clone() }) {
+            Ok(()) => self.compressing += 1,
+            Err(elements) => self.outbox.push_back(plain(elements)),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let own = self.subscribed.values().map(|subscribed| subscribed.state.lock());
+        own.filter(|state| state.session == Some(self.number)).filter_map(|state| state.half.poll_timeout()).min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        for subscribed in self.subscribed.values() {
+            let mut state = subscribed.state.lock();
+            if state.session != Some(self.number) {
+                continue;
+            }
+            let told = state.half.handle_timeout(now);
+            self.outbox.extend(told.map(Downstream::Message));
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        for subscribed in self.subscribed.values() {
+            subscribed.task.buffer.remove_bell(&self.bell);
+            subscribed.state.lock().detach(self.number, now);
+        }
+    }
+}
