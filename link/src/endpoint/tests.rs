@@ -1,0 +1,1 @@
+//! Links over real loopback sockets.
