@@ -260,3 +260,105 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
         .unwrap_or("no message")
         .to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    const WATCHDOG: Duration = Duration::from_secs(60);
+
+    /// Tells when it is dropped.
+    struct Witness(Arc<AtomicBool>);
+
+    impl Drop for Witness {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn shutdown_drops_every_task_and_joins_the_thread() {
+        let lane = Lane::start("lane-test").unwrap();
+        let flags: [Arc<AtomicBool>; 3] = std::array::from_fn(|_| Arc::default());
+        let witness = |place: usize| Witness(flags[place].clone());
+        let (started, running) = std_mpsc::channel();
+        let (a, b, c, told) = (witness(0), witness(1), witness(2), started.clone());
+        drop(lane.spawn(async move {
+            let _held = a;
+            told.send(()).unwrap();
+            std::future::pending::<()>().await;
+        }));
+        drop(lane.spawn_local_with(move || async move {
+            let _held = Rc::new(b);
+            started.send(()).unwrap();
+            std::future::pending::<()>().await;
+        }));
+        drop(lane.handle().spawn(async move {
+            let _held = c;
+            std::future::pending::<()>().await;
+        }));
+        running.recv_timeout(WATCHDOG).unwrap();
+        running.recv_timeout(WATCHDOG).unwrap();
+        lane.shutdown(WATCHDOG).unwrap();
+        assert!(flags.iter().all(|dropped| dropped.load(Ordering::SeqCst)));
+    }
+
+    #[test]
+    fn tasks_run_on_the_named_thread_and_give_their_results() {
+        let lane = Lane::start("lane-named").unwrap();
+        let name = lane
+            .spawn(async { thread::current().name().map(str::to_owned) })
+            .wait()
+            .unwrap();
+        assert_eq!(name.as_deref(), Some("lane-named"));
+        let counted = lane.spawn_local_with(|| async {
+            let shared = Rc::new(5);
+            tokio::task::yield_now().await;
+            *shared
+        });
+        assert_eq!(counted.wait().unwrap(), 5);
+    }
+
+    #[test]
+    fn a_panic_ends_its_task_alone() {
+        let lane = Lane::start("lane-panic").unwrap();
+        let failed = lane.spawn(async { panic!("on purpose") }).wait();
+        assert!(matches!(failed, Err(LaneError::Stopped { .. })));
+        assert_eq!(lane.spawn(async { 1 }).wait().unwrap(), 1);
+    }
+
+    #[test]
+    fn a_blocked_lane_is_reported_in_time_and_named() {
+        let lane = Lane::start("lane-stuck").unwrap();
+        let (release, gate) = std_mpsc::channel::<()>();
+        let (entered, inside) = std_mpsc::channel();
+        drop(lane.spawn(async move {
+            entered.send(()).unwrap();
+            gate.recv().ok();
+        }));
+        inside.recv_timeout(WATCHDOG).unwrap();
+        let error = lane.shutdown(Duration::from_millis(10)).unwrap_err();
+        assert!(error.to_string().contains("lane-stuck"), "{error}");
+        drop(release);
+    }
+
+    #[test]
+    fn a_lane_may_be_dropped_by_its_own_task() {
+        let lane = Lane::start("lane-self").unwrap();
+        let dropped = Arc::new(AtomicBool::new(false));
+        let witness = Witness(dropped.clone());
+        let (hand_over, receive) = oneshot::channel::<Lane>();
+        let task = lane.spawn(async move {
+            drop(receive.await);
+            drop(witness);
+        });
+        hand_over.send(lane).unwrap();
+        // Either the task got to its end or the lane's end dropped it; both drop the witness, neither hangs.
+        task.wait().ok();
+        assert!(dropped.load(Ordering::SeqCst));
+    }
+}

@@ -53,9 +53,17 @@ impl Endpoint {
         accepted: &[Role],
         config: EndpointConfig,
     ) -> Result<Endpoint, BindError> {
+        Endpoint::server_with(Identity::new(credentials)?, alpns, accepted, config)
+    }
+
+    pub(super) fn server_with(
+        identity: Identity,
+        alpns: &[&str],
+        accepted: &[Role],
+        config: EndpointConfig,
+    ) -> Result<Endpoint, BindError> {
         let address = config.bind.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        bind_policy(address, credentials.explicitly_given())?;
-        let identity = Identity::new(credentials)?;
+        bind_policy(address, identity.credentials().explicitly_given())?;
         let crypto = identity.server(accepted, alpns)?;
         let server = |peer| {
             let mut server = ServerConfig::with_crypto(crypto.clone());
@@ -254,11 +262,15 @@ pub enum BindError {
 
 impl BindError {
     fn of_socket(address: SocketAddr, source: io::Error) -> BindError {
-        match source.kind() {
-            io::ErrorKind::AddrInUse => BindError::PortInUse { address },
-            io::ErrorKind::AddrNotAvailable => BindError::NotOurs { address },
-            io::ErrorKind::PermissionDenied => BindError::NotPermitted { address },
-            _ => BindError::Socket { address, source },
+        let kind = source.kind();
+        if kind == io::ErrorKind::AddrInUse {
+            BindError::PortInUse { address }
+        } else if kind == io::ErrorKind::AddrNotAvailable {
+            BindError::NotOurs { address }
+        } else if kind == io::ErrorKind::PermissionDenied {
+            BindError::NotPermitted { address }
+        } else {
+            BindError::Socket { address, source }
         }
     }
 }

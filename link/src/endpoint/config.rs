@@ -223,42 +223,18 @@ mod tests {
 
     #[test]
     fn the_defaults_are_valid_and_bad_settings_are_named() {
-        let good = EndpointConfig::default();
-        assert_eq!(good.validate(), Ok(()));
-        let setting = |config: EndpointConfig| config.validate().unwrap_err().setting;
+        assert_eq!(EndpointConfig::default().validate(), Ok(()));
+        let blamed = |change: fn(&mut EndpointConfig)| {
+            let mut config = EndpointConfig::default();
+            change(&mut config);
+            config.validate().unwrap_err().setting
+        };
+        assert_eq!(blamed(|config| config.mtu = Some(1199)), "mtu");
+        assert_eq!(blamed(|config| config.mtu = Some(65_496)), "mtu");
+        assert_eq!(blamed(|config| config.receive_batch = 0), "receive_batch");
+        assert_eq!(blamed(|config| config.connections_max = 0), "connections_max");
         assert_eq!(
-            setting(EndpointConfig {
-                mtu: Some(1199),
-                ..good.clone()
-            }),
-            "mtu"
-        );
-        assert_eq!(
-            setting(EndpointConfig {
-                mtu: Some(65_496),
-                ..good.clone()
-            }),
-            "mtu"
-        );
-        assert_eq!(
-            setting(EndpointConfig {
-                receive_batch: 0,
-                ..good.clone()
-            }),
-            "receive_batch"
-        );
-        assert_eq!(
-            setting(EndpointConfig {
-                connections_max: 0,
-                ..good.clone()
-            }),
-            "connections_max"
-        );
-        assert_eq!(
-            setting(EndpointConfig {
-                idle_timeout: Duration::from_secs(1),
-                ..good
-            }),
+            blamed(|config| config.idle_timeout = Duration::from_secs(1)),
             "idle_timeout"
         );
     }

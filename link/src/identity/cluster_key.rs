@@ -135,6 +135,9 @@ mod tests {
             assert_ne!(subkey, &key.secret);
         }
         // Pinned: a change here would lock every existing cluster key out of its cluster.
-        assert_eq!(hex::encode(&subkeys[0]), "PINNED");
+        assert_eq!(
+            hex::encode(&subkeys[0]),
+            "9026c4c25a3b08b366c09135653dacd8da9071ea463389bf50821e4619311509"
+        );
     }
 }

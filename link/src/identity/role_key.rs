@@ -91,7 +91,7 @@ impl RoleKey {
         })
     }
 
-    pub(super) fn subkey(&self) -> &[u8; 32] {
+    pub(crate) fn subkey(&self) -> &[u8; 32] {
         &self.subkey
     }
 

@@ -11,5 +11,7 @@ mod verifier;
 pub(crate) use anchor::{anchor_of_role, anchor_subject_common_name};
 pub use config::TlsSetupError;
 pub(crate) use config::{CIPHER_NAME, Identity};
+#[cfg(test)]
+pub(crate) use leaf::Leaf;
 pub use verifier::peer_role;
 pub(crate) use verifier::{peer_certificate, roles_of_certificate};

@@ -47,11 +47,14 @@ pub(crate) fn roles_of_certificate(certificate: &CertificateDer<'_>) -> Vec<Role
     let Ok(Some(names)) = parsed.subject_alternative_name() else {
         return Vec::new();
     };
-    let dns_name = |name: &GeneralName<'_>| match name {
-        GeneralName::DNSName(name) => Role::from_dns_name(name),
-        _ => None,
+    let role = |name: &GeneralName<'_>| {
+        if let GeneralName::DNSName(name) = name {
+            Role::from_dns_name(name)
+        } else {
+            None
+        }
     };
-    names.value.general_names.iter().filter_map(dns_name).collect()
+    names.value.general_names.iter().filter_map(role).collect()
 }
 
 /// Admits peers of some roles.

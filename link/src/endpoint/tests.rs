@@ -1,1 +1,0 @@
-//! Links over real loopback sockets.
