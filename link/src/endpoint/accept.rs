@@ -1,0 +1,234 @@
+//! The server's side: handshakes with a deadline, within bounds, and quotas on what comes of them.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aws_lc_rs::digest;
+use parking_lot::Mutex;
+use quinn::{Connection, Incoming, VarInt};
+use tokio::task::{JoinError, JoinSet};
+
+use super::Endpoint;
+use crate::identity::Role;
+use crate::tls::{peer_certificate, peer_role};
+
+/// Application close code of a connection beyond a quota.
+const CLOSE_OVER_QUOTA: VarInt = VarInt::from_u32(1);
+
+/// A peer process, by the digest of the certificate it made.
+type PeerId = [u8; 32];
+
+/// Accepts an endpoint's connections. Handshakes run beside each other and end with it.
+#[derive(Debug)]
+pub struct Acceptor {
+    endpoint: Endpoint,
+    handshakes: JoinSet<Option<Accepted>>,
+    state: Arc<State>,
+}
+
+/// A connection whose peer has proved a role that this server admits.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The connection.
+    pub connection: Connection,
+    /// The peer's role.
+    pub role: Role,
+    /// The connection's place in the quotas: keep it as long as the connection.
+    pub permit: ConnectionPermit,
+}
+
+/// A connection's place in the server's quotas, given back when dropped.
+#[derive(Debug)]
+pub struct ConnectionPermit {
+    peer: PeerId,
+    state: Arc<State>,
+}
+
+/// What an acceptor has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcceptCounts {
+    /// Connections handed over.
+    pub accepted: u64,
+    /// Clients asked to prove their address first.
+    pub retried: u64,
+    /// Turned away because too many handshakes were under way.
+    pub refused_busy: u64,
+    /// Handshakes that failed: wrong key, role or version, or the peer went away.
+    pub failed: u64,
+    /// Handshakes that did not end in time.
+    pub timed_out: u64,
+    /// Closed after the handshake because the server or the peer had too many connections.
+    pub over_quota: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Mutex<OpenConnections>,
+    accepted: AtomicU64,
+    retried: AtomicU64,
+    refused_busy: AtomicU64,
+    failed: AtomicU64,
+    timed_out: AtomicU64,
+    over_quota: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct OpenConnections {
+    total: usize,
+    of_peer: HashMap<PeerId, usize>,
+}
+
+impl Acceptor {
+    pub(super) fn new(endpoint: Endpoint) -> Acceptor {
+        Acceptor {
+            endpoint,
+            handshakes: JoinSet::new(),
+            state: Arc::default(),
+        }
+    }
+
+    /// The next connection; `None` once the endpoint is closed.
+    ///
+    /// Cancel-safe. A peer that fails its handshake is logged, counted and forgotten: it never ends the loop. While nobody
+    /// waits here, handshakes under way go on, and at most `handshakes_max` new ones queue.
+    pub async fn accept(&mut self) -> Option<Accepted> {
+        loop {
+            tokio::select! {
+                incoming = self.endpoint.quic().accept() => self.admit(incoming?),
+                Some(done) = self.handshakes.join_next() => {
+                    if let Some(accepted) = self.finish(done) {
+                        return Some(accepted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> AcceptCounts {
+        // Relaxed: independent counters, for people.
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        AcceptCounts {
+            accepted: read(&self.state.accepted),
+            retried: read(&self.state.retried),
+            refused_busy: read(&self.state.refused_busy),
+            failed: read(&self.state.failed),
+            timed_out: read(&self.state.timed_out),
+            over_quota: read(&self.state.over_quota),
+        }
+    }
+
+    fn admit(&mut self, incoming: Incoming) {
+        let limit = self.endpoint.config().handshakes_max;
+        let live = self.handshakes.len();
+        if live >= limit {
+            count(&self.state.refused_busy);
+            incoming.refuse();
+            return;
+        }
+        if 2 * live >= limit && !incoming.remote_address_validated() {
+            count(&self.state.retried);
+            if let Err(error) = incoming.retry() {
+                // Cannot be: an address that is not validated may be retried.
+                error.into_incoming().refuse();
+            }
+            return;
+        }
+        self.handshakes.spawn(handshake(
+            self.endpoint.clone(),
+            incoming,
+            Arc::clone(&self.state),
+        ));
+    }
+
+    fn finish(&self, done: Result<Option<Accepted>, JoinError>) -> Option<Accepted> {
+        let accepted = match done {
+            Ok(accepted) => accepted?,
+            Err(error) => {
+                tracing::error!(%error, "a handshake task died");
+                count(&self.state.failed);
+                return None;
+            }
+        };
+        count(&self.state.accepted);
+        Some(accepted)
+    }
+}
+
+async fn handshake(endpoint: Endpoint, incoming: Incoming, state: Arc<State>) -> Option<Accepted> {
+    let peer = incoming.remote_address();
+    let config = endpoint.server_config_for(peer)?;
+    let connecting = match incoming.accept_with(config) {
+        Ok(connecting) => connecting,
+        Err(error) => return failed(&state, peer, &error),
+    };
+    let deadline = endpoint.config().handshake_deadline;
+    let connection = match tokio::time::timeout(deadline, connecting).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return failed(&state, peer, &error),
+        Err(_) => {
+            tracing::debug!(%peer, ?deadline, "a handshake did not end in time");
+            count(&state.timed_out);
+            return None;
+        }
+    };
+    let (Some(role), Some(certificate)) = (peer_role(&connection), peer_certificate(&connection)) else {
+        return failed(&state, peer, &"the peer proved no role");
+    };
+    let mut id = PeerId::default();
+    id.copy_from_slice(digest::digest(&digest::SHA256, &certificate).as_ref());
+    let Some(permit) = ConnectionPermit::take(&state, id, &endpoint) else {
+        tracing::warn!(%peer, %role, "too many connections: closed a new one");
+        count(&state.over_quota);
+        connection.close(CLOSE_OVER_QUOTA, b"too many connections");
+        return None;
+    };
+    Some(Accepted {
+        connection,
+        role,
+        permit,
+    })
+}
+
+fn failed(state: &State, peer: SocketAddr, error: &dyn std::fmt::Display) -> Option<Accepted> {
+    tracing::debug!(%peer, %error, "a handshake failed");
+    count(&state.failed);
+    None
+}
+
+fn count(counter: &AtomicU64) {
+    // Relaxed: nothing is ordered by these.
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl ConnectionPermit {
+    fn take(state: &Arc<State>, peer: PeerId, endpoint: &Endpoint) -> Option<ConnectionPermit> {
+        let mut open = state.open.lock();
+        let of_peer = open.of_peer.get(&peer).copied().unwrap_or(0);
+        let config = endpoint.config();
+        if open.total >= config.connections_max || of_peer >= config.connections_per_peer_max {
+            return None;
+        }
+        open.total += 1;
+        open.of_peer.insert(peer, of_peer + 1);
+        Some(ConnectionPermit {
+            peer,
+            state: Arc::clone(state),
+        })
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        let mut open = self.state.open.lock();
+        open.total -= 1;
+        if let Some(of_peer) = open.of_peer.get_mut(&self.peer) {
+            *of_peer -= 1;
+            if *of_peer == 0 {
+                open.of_peer.remove(&self.peer);
+            }
+        }
+    }
+}

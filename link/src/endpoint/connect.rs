@@ -1,0 +1,279 @@
+//! The client's side: a connection that the server has accepted, or a reason that says what to do.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use quinn::{ClientConfig, Connection, ConnectionError};
+
+use super::Endpoint;
+use crate::identity::Role;
+use crate::tls::TlsSetupError;
+
+/// TLS alerts (RFC 8446, section 6) that this crate's verifiers and rustls answer with.
+const ALERT_UNKNOWN_CA: u64 = 48;
+const ALERT_ACCESS_DENIED: u64 = 49;
+const ALERT_NO_APPLICATION_PROTOCOL: u64 = 120;
+/// QUIC carries a TLS alert as this plus its number (RFC 9001, section 4.8).
+const CRYPTO_ERROR_BASE: u64 = 0x100;
+/// QUIC's code of a server that wants no connection now (RFC 9000, section 20.1).
+const CONNECTION_REFUSED: u64 = 0x2;
+
+/// The server's confirmation is looked for this often; it takes one round trip.
+const CONFIRMATION_POLL: Duration = Duration::from_millis(1);
+
+impl Endpoint {
+    /// Connects to a server that must prove `expected` and speak `alpn`.
+    ///
+    /// Returns once the server has accepted this endpoint's certificate as well, which in TLS 1.3 is one round trip after
+    /// the client's own side is complete: a connection returned from here was not refused. Gives up at the deadline.
+    /// Cancel-safe: dropping the future closes the attempt.
+    ///
+    /// # Errors
+    /// [`ConnectError`] names the address and what to do.
+    pub async fn connect(
+        &self,
+        address: SocketAddr,
+        expected: Role,
+        alpn: &str,
+        deadline: Duration,
+    ) -> Result<Connection, ConnectError> {
+        let attempt = Attempt {
+            address,
+            expected,
+            ours: self.role(),
+            alpn,
+        };
+        let mut client = ClientConfig::new(self.identity().client(expected, alpn)?);
+        client.transport_config(self.config().transport(address.ip()));
+        let connecting = self
+            .quic()
+            .connect_with(client, address, expected.dns_name())
+            .map_err(|source| attempt.not_started(source))?;
+        let accepted = async {
+            let connection = connecting.await?;
+            confirmed(&connection).await?;
+            Ok(connection)
+        };
+        match tokio::time::timeout(deadline, accepted).await {
+            Ok(result) => result.map_err(|error| attempt.explain(error, deadline)),
+            Err(_) => Err(attempt.timed_out(deadline)),
+        }
+    }
+}
+
+/// Waits for the server's HANDSHAKE_DONE, which follows its acceptance of our certificate.
+///
+/// quinn has no event for it, only the count of such frames; so this looks, until the connection ends one way or another.
+async fn confirmed(connection: &Connection) -> Result<(), ConnectionError> {
+    loop {
+        if connection.stats().frame_rx.handshake_done > 0 {
+            return Ok(());
+        }
+        if let Ok(reason) = tokio::time::timeout(CONFIRMATION_POLL, connection.closed()).await {
+            return Err(reason);
+        }
+    }
+}
+
+/// What an error must name.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    address: SocketAddr,
+    expected: Role,
+    ours: Role,
+    alpn: &'a str,
+}
+
+impl Attempt<'_> {
+    fn not_started(self, source: quinn::ConnectError) -> ConnectError {
+        use quinn::ConnectError as Quic;
+        match source {
+            Quic::EndpointStopping => ConnectError::EndpointClosed {
+                address: self.address,
+            },
+            Quic::InvalidRemoteAddress(_)
+            | Quic::CidsExhausted
+            | Quic::InvalidServerName(_)
+            | Quic::NoDefaultClientConfig
+            | Quic::UnsupportedVersion => ConnectError::Unreachable {
+                address: self.address,
+                reason: source.to_string(),
+            },
+        }
+    }
+
+    fn timed_out(self, deadline: Duration) -> ConnectError {
+        let deadline_ms = deadline.as_millis();
+        ConnectError::TimedOut {
+            address: self.address,
+            expected: self.expected,
+            deadline_ms,
+        }
+    }
+
+    fn explain(self, error: ConnectionError, deadline: Duration) -> ConnectError {
+        match error {
+            // Our own verdict on the server.
+            ConnectionError::TransportError(ref ours) => match alert(ours.code.into()) {
+                Some(ALERT_UNKNOWN_CA) => ConnectError::Untrusted {
+                    address: self.address,
+                    expected: self.expected,
+                },
+                Some(ALERT_ACCESS_DENIED) => ConnectError::WrongRole {
+                    address: self.address,
+                    expected: self.expected,
+                },
+                Some(ALERT_NO_APPLICATION_PROTOCOL) => self.version(),
+                Some(_) | None => ConnectError::Failed {
+                    address: self.address,
+                    source: error,
+                },
+            },
+            // The server's verdict on us.
+            ConnectionError::ConnectionClosed(ref theirs) => match alert(theirs.error_code.into()) {
+                Some(ALERT_UNKNOWN_CA) => self.refused(RefusalReason::UnknownKey),
+                Some(ALERT_ACCESS_DENIED) => self.refused(RefusalReason::RoleNotAdmitted { role: self.ours }),
+                Some(ALERT_NO_APPLICATION_PROTOCOL) => self.version(),
+                None if u64::from(theirs.error_code) == CONNECTION_REFUSED => {
+                    self.refused(RefusalReason::Busy)
+                }
+                Some(_) | None => ConnectError::Failed {
+                    address: self.address,
+                    source: error,
+                },
+            },
+            ConnectionError::ApplicationClosed(ref close) => {
+                let reason = String::from_utf8_lossy(&close.reason).into_owned();
+                self.refused(RefusalReason::Closed { reason })
+            }
+            ConnectionError::TimedOut => self.timed_out(deadline),
+            ConnectionError::VersionMismatch => self.version(),
+            ConnectionError::LocallyClosed => ConnectError::EndpointClosed {
+                address: self.address,
+            },
+            ConnectionError::Reset | ConnectionError::CidsExhausted => ConnectError::Failed {
+                address: self.address,
+                source: error,
+            },
+        }
+    }
+
+    fn refused(self, reason: RefusalReason) -> ConnectError {
+        ConnectError::Refused {
+            address: self.address,
+            reason,
+        }
+    }
+
+    fn version(self) -> ConnectError {
+        ConnectError::Version {
+            address: self.address,
+            alpn: self.alpn.to_owned(),
+        }
+    }
+}
+
+/// The TLS alert in a QUIC error code.
+fn alert(code: u64) -> Option<u64> {
+    code.checked_sub(CRYPTO_ERROR_BASE).filter(|alert| *alert < 0x100)
+}
+
+/// Why there is no connection, grouped by who must act.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The server's certificate is of another cluster.
+    #[error(
+        "{address} does not hold this cluster's key: check that the address is this cluster's {expected}, and that \
+         both sides were given the same key (--key FILE or MILLSTREAM_KEY)"
+    )]
+    Untrusted {
+        /// The server.
+        address: SocketAddr,
+        /// What it should have been.
+        expected: Role,
+    },
+    /// The server is of this cluster, in another role.
+    #[error("{address} is of this cluster but is not a {expected}: check the address")]
+    WrongRole {
+        /// The server.
+        address: SocketAddr,
+        /// What it should have been.
+        expected: Role,
+    },
+    /// The server wants no connection with us.
+    #[error("{address} refused the connection: {reason}")]
+    Refused {
+        /// The server.
+        address: SocketAddr,
+        /// Why, and what to do.
+        reason: RefusalReason,
+    },
+    /// The server speaks, but not this protocol.
+    #[error("{address} does not speak `{alpn}`: the versions of Millstream on both sides differ too much")]
+    Version {
+        /// The server.
+        address: SocketAddr,
+        /// What was asked for.
+        alpn: String,
+    },
+    /// Nobody answered.
+    #[error(
+        "no answer from {address} within {deadline_ms} ms: check that a {expected} runs there and that UDP can reach it"
+    )]
+    TimedOut {
+        /// The server.
+        address: SocketAddr,
+        /// What should be there.
+        expected: Role,
+        /// How long was waited, in milliseconds.
+        deadline_ms: u128,
+    },
+    /// No packet can be sent there from this socket.
+    #[error("cannot reach {address} from this endpoint: {reason}")]
+    Unreachable {
+        /// The server.
+        address: SocketAddr,
+        /// What stands in the way.
+        reason: String,
+    },
+    /// This endpoint was closed.
+    #[error("the connection to {address} was given up because this endpoint is closing")]
+    EndpointClosed {
+        /// The server.
+        address: SocketAddr,
+    },
+    /// This side's credentials cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsSetupError),
+    /// Something else went wrong on the way.
+    #[error("the connection to {address} failed: {source}")]
+    Failed {
+        /// The server.
+        address: SocketAddr,
+        /// quinn's account.
+        source: ConnectionError,
+    },
+}
+
+/// Why a server refused, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RefusalReason {
+    /// Our certificate is of another cluster.
+    #[error("it does not know our key; give both sides the same key (--key FILE or MILLSTREAM_KEY)")]
+    UnknownKey,
+    /// Our key is good, but not for this.
+    #[error("it admits no `{role}` there, or our certificate claims a role that its key does not prove")]
+    RoleNotAdmitted {
+        /// The role we acted in.
+        role: Role,
+    },
+    /// The server has all the handshakes it can handle.
+    #[error("it is busy; try again")]
+    Busy,
+    /// The server's application said so.
+    #[error("{reason}")]
+    Closed {
+        /// In its own words.
+        reason: String,
+    },
+}

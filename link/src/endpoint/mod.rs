@@ -1,0 +1,24 @@
+//! One UDP socket with QUIC on it: how links are made, limited and described.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `config` | every limit with its default and reason, and their translation for quinn |
+//! | `bind` | the [`Endpoint`] itself: binding, closing, reports |
+//! | `connect` | the client's side: connect, wait until the server has said yes, or say why not |
+//! | `accept` | the server's side: handshakes with a deadline and a bound, quotas |
+//! | `report` | what a link looks like from outside |
+
+mod accept;
+mod bind;
+mod config;
+mod connect;
+mod report;
+
+pub use accept::{AcceptCounts, Accepted, Acceptor, ConnectionPermit};
+pub use bind::{BindError, Endpoint};
+pub use config::{ConfigError, EndpointConfig};
+pub use connect::{ConnectError, RefusalReason};
+pub use report::PathReport;
+
+#[cfg(test)]
+mod tests;

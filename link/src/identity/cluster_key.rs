@@ -1,0 +1,143 @@
+//! The one secret of a cluster, and the subkeys derived from it.
+//!
+//! Owns the text form of the key and the derivation. Knows nothing of files or certificates.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::fmt;
+
+use aws_lc_rs::hkdf;
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+
+use super::{Role, RoleKey, hex};
+
+/// The secret that makes a set of processes one cluster: 32 random bytes.
+///
+/// Whoever holds it can act in every role. `Debug` hides it; only [`ClusterKey::to_text`] shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClusterKey {
+    secret: [u8; 32],
+}
+
+impl ClusterKey {
+    /// Text forms begin with this.
+    pub const PREFIX: &'static str = "millstream-key-1:";
+
+    /// A new key from the operating system's random source.
+    ///
+    /// # Errors
+    /// The system's random source fails, which on a working machine it does not.
+    pub fn generate() -> Result<ClusterKey, KeyTextError> {
+        let mut secret = [0; 32];
+        SystemRandom::new()
+            .fill(&mut secret)
+            .map_err(|_| KeyTextError::NoRandomness)?;
+        Ok(ClusterKey { secret })
+    }
+
+    /// A key of given bytes, for tests and for whoever keeps the secret elsewhere.
+    pub fn from_bytes(secret: [u8; 32]) -> ClusterKey {
+        ClusterKey { secret }
+    }
+
+    /// The key as one line of text: `millstream-key-1:` and 64 hexadecimal digits. This is the secret itself.
+    pub fn to_text(&self) -> String {
+        format!("{}{}", Self::PREFIX, hex::encode(&self.secret))
+    }
+
+    /// The key of a text form; surrounding white space is ignored.
+    ///
+    /// # Errors
+    /// The text is not such a line. The message never repeats the text, which may be a mistyped secret.
+    pub fn from_text(text: &str) -> Result<ClusterKey, KeyTextError> {
+        let digits = text
+            .trim()
+            .strip_prefix(Self::PREFIX)
+            .ok_or(KeyTextError::UnknownForm)?;
+        let secret = hex::decode(digits).ok_or(KeyTextError::BadClusterKey)?;
+        Ok(ClusterKey { secret })
+    }
+
+    /// The key of one role: it lets its holder act as `role` and nothing else.
+    pub fn role_key(&self, role: Role) -> RoleKey {
+        let anchors = Role::ALL.map(|each| public_key(&self.subkey(each)));
+        RoleKey::new(role, self.subkey(role), anchors)
+    }
+
+    fn subkey(&self, role: Role) -> [u8; 32] {
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"millstream cluster key 1");
+        let mut subkey = [0; 32];
+        salt.extract(&self.secret)
+            .expand(&[b"role ", role.name().as_bytes()], hkdf::HKDF_SHA256)
+            .and_then(|okm| okm.fill(&mut subkey))
+            .expect("32 bytes are one SHA-256 output, which HKDF always gives");
+        subkey
+    }
+}
+
+impl fmt::Debug for ClusterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClusterKey(hidden)")
+    }
+}
+
+/// The Ed25519 public key of a 32-byte seed.
+pub(super) fn public_key(seed: &[u8; 32]) -> [u8; 32] {
+    let pair = Ed25519KeyPair::from_seed_unchecked(seed).expect("any 32 bytes are an Ed25519 seed");
+    let mut public = [0; 32];
+    public.copy_from_slice(pair.public_key().as_ref());
+    public
+}
+
+/// Why a text is not a key. The caller's mistake, except for `NoRandomness`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyTextError {
+    /// Neither prefix is there.
+    #[error("not a key: expected a line that begins with `millstream-key-1:` or `millstream-role-1:`")]
+    UnknownForm,
+    /// The cluster key's digits are wrong in number or kind.
+    #[error("damaged cluster key: `millstream-key-1:` must be followed by exactly 64 hexadecimal digits")]
+    BadClusterKey,
+    /// The role key's fields are wrong.
+    #[error("damaged role key: expected `millstream-role-1:<role>:<64 digits>:<256 digits>`, {0}")]
+    BadRoleKey(&'static str),
+    /// The operating system gave no random bytes.
+    #[error("the operating system gave no random bytes for a new key")]
+    NoRandomness,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_form_round_trips_and_debug_hides_it() {
+        let key = ClusterKey::generate().unwrap();
+        let text = key.to_text();
+        assert_eq!(ClusterKey::from_text(&format!("  {text}\n")), Ok(key.clone()));
+        assert!(!format!("{key:?}").contains(&text[17..]));
+    }
+
+    #[test]
+    fn damaged_texts_are_refused_without_repeating_them() {
+        for text in ["", "hello", "millstream-key-1:abc", "millstream-key-2:00"] {
+            let error = ClusterKey::from_text(text).unwrap_err().to_string();
+            assert!(!error.contains("abc"), "{error}");
+        }
+    }
+
+    #[test]
+    fn derivation_never_changes() {
+        let key = ClusterKey::from_bytes([7; 32]);
+        let subkeys = Role::ALL.map(|role| key.subkey(role));
+        for (place, subkey) in subkeys.iter().enumerate() {
+            assert!(!subkeys[..place].contains(subkey), "two roles share a subkey");
+            assert_ne!(subkey, &key.secret);
+        }
+        // Pinned: a change here would lock every existing cluster key out of its cluster.
+        assert_eq!(
+            hex::encode(&subkeys[0]),
+            "9026c4c25a3b08b366c09135653dacd8da9071ea463389bf50821e4619311509"
+        );
+    }
+}

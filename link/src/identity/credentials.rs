@@ -1,0 +1,175 @@
+//! What TLS needs of an identity: one role to act in, and the anchors by which all roles are judged.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::{Role, RoleKey};
+use crate::tls::{anchor_of_role, roles_of_certificate};
+
+/// The right to act as one [`Role`], and the means to recognise every role. Cheap to clone. `Debug` hides secrets.
+#[derive(Clone)]
+pub struct Credentials {
+    role: Role,
+    signer: Signer,
+    trust: Trust,
+    /// Whether the key was given on purpose, which a server beyond loopback needs.
+    explicitly_given: bool,
+}
+
+/// How this process comes by its own certificate.
+#[derive(Clone)]
+pub(crate) enum Signer {
+    /// Each endpoint makes a fresh key and signs its certificate with the role's key (an Ed25519 seed).
+    RoleKey([u8; 32]),
+    /// The site issued a certificate and its key (PKCS #8, SEC 1 or PKCS #1).
+    Site {
+        chain: Vec<CertificateDer<'static>>,
+        key: Arc<PrivateKeyDer<'static>>,
+    },
+}
+
+/// Which anchors vouch for which role.
+#[derive(Clone)]
+enum Trust {
+    /// One anchor per role, in the order of [`Role::ALL`]: the anchor proves the role.
+    PerRole([Arc<RootCertStore>; 4]),
+    /// The site's authorities vouch for the role that stands in the certificate.
+    Site(Arc<RootCertStore>),
+}
+
+impl Credentials {
+    pub(super) fn of_role_key(key: &RoleKey) -> Credentials {
+        let anchors = Role::ALL.map(|role| {
+            let anchor = anchor_of_role(role, &key.anchors()[role.index()]);
+            Arc::new(RootCertStore { roots: vec![anchor] })
+        });
+        Credentials {
+            role: key.role(),
+            signer: Signer::RoleKey(*key.subkey()),
+            trust: Trust::PerRole(anchors),
+            explicitly_given: true,
+        }
+    }
+
+    /// Credentials of a site that runs its own certificate authority.
+    ///
+    /// `certificate` is the chain in PEM, leaf first; `key` the leaf's private key in PEM; `authorities` the trusted
+    /// roots in PEM. The leaf, and every peer's, must allow both client and server authentication and carry exactly
+    /// one DNS name of the form `<role>.millstream` among its subject alternative names; other names are ignored.
+    ///
+    /// # Errors
+    /// A text holds no usable PEM of its kind, or the leaf does not name exactly one role.
+    pub fn from_pem(
+        certificate: &str,
+        key: &str,
+        authorities: &str,
+    ) -> Result<Credentials, CredentialsError> {
+        let chain = certificates(certificate, "the certificate")?;
+        let roles = roles_of_certificate(&chain[0]);
+        let [role] = roles[..] else {
+            return Err(CredentialsError::NotOneRole { found: roles.len() });
+        };
+        let key =
+            PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| CredentialsError::BadPem {
+                what: "the private key",
+                reason: error.to_string(),
+            })?;
+        let mut roots = RootCertStore::empty();
+        for authority in certificates(authorities, "the certificate authority")? {
+            roots.add(authority).map_err(|error| CredentialsError::BadPem {
+                what: "the certificate authority",
+                reason: error.to_string(),
+            })?;
+        }
+        let signer = Signer::Site {
+            chain,
+            key: Arc::new(key),
+        };
+        Ok(Credentials {
+            role,
+            signer,
+            trust: Trust::Site(Arc::new(roots)),
+            explicitly_given: true,
+        })
+    }
+
+    /// The role these credentials act in.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether the key was given on purpose rather than made on this machine on first use.
+    pub fn explicitly_given(&self) -> bool {
+        self.explicitly_given
+    }
+
+    pub(super) fn of_this_machine_only(mut self) -> Credentials {
+        self.explicitly_given = false;
+        self
+    }
+
+    pub(crate) fn signer(&self) -> &Signer {
+        &self.signer
+    }
+
+    pub(crate) fn anchors(&self, role: Role) -> &Arc<RootCertStore> {
+        match &self.trust {
+            Trust::PerRole(anchors) => &anchors[role.index()],
+            Trust::Site(roots) => roots,
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let origin = match self.trust {
+            Trust::PerRole(_) => "cluster key",
+            Trust::Site(_) => "site certificate",
+        };
+        write!(f, "Credentials({}, of a {origin})", self.role)
+    }
+}
+
+fn certificates(pem: &str, what: &'static str) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
+    let bad = |reason: String| CredentialsError::BadPem { what, reason };
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    let certificates = certificates.map_err(|error| bad(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(bad("no CERTIFICATE section".to_owned()));
+    }
+    Ok(certificates)
+}
+
+/// Why a key or certificate does not give the credentials asked for. The caller's mistake.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialsError {
+    /// A role key cannot act in another role.
+    #[error("this key may only act as `{held}`, not as `{wanted}`: use the cluster key, or a `{wanted}` key")]
+    OtherRole {
+        /// What was asked for.
+        wanted: Role,
+        /// What the key allows.
+        held: Role,
+    },
+    /// A PEM text could not be used.
+    #[error("cannot use {what}: {reason}")]
+    BadPem {
+        /// Which of the three texts.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A site certificate must say which role its holder has.
+    #[error(
+        "the certificate names {found} roles: it must carry exactly one DNS name `<role>.millstream` \
+         (read, submit, worker or dispatcher) as a subject alternative name"
+    )]
+    NotOneRole {
+        /// How many it names.
+        found: usize,
+    },
+}

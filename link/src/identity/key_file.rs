@@ -1,0 +1,347 @@
+//! Where keys come from: a given text, a given file, or this user's own key, made on first use.
+//!
+//! Reads no environment: whoever composes the program passes the settings in.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::{ClusterKey, Credentials, CredentialsError, KeyMaterial, KeyTextError, Role};
+
+/// No key text is as long as this; what is longer is some other file.
+const KEY_FILE_BYTES_MAX: u64 = 4096;
+
+/// Where a process takes its key from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// The key itself.
+    Text(KeyText),
+    /// A file that must exist.
+    File(PathBuf),
+    /// This user's own cluster key, created on first use.
+    OwnFile(PathBuf),
+}
+
+/// A key's text, hidden from `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyText(String);
+
+impl std::fmt::Debug for KeyText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("hidden")
+    }
+}
+
+/// A key, and how it was come by.
+#[derive(Clone, Debug)]
+pub struct LoadedKey {
+    /// The key.
+    pub key: KeyMaterial,
+    /// It was given on purpose, so a server may listen beyond loopback (see [`bind_policy`](super::bind_policy)).
+    pub explicitly_given: bool,
+    /// The file was created by this call.
+    pub created: bool,
+}
+
+impl LoadedKey {
+    /// Credentials to act as `role`, which remember whether the key was given explicitly.
+    ///
+    /// # Errors
+    /// The key is another role's.
+    pub fn credentials(&self, role: Role) -> Result<Credentials, CredentialsError> {
+        let credentials = self.key.credentials(role)?;
+        Ok(if self.explicitly_given {
+            credentials
+        } else {
+            credentials.of_this_machine_only()
+        })
+    }
+}
+
+impl KeySource {
+    /// The source that a setting means: the value of `--key` or `MILLSTREAM_KEY`, a key's text or a file's path.
+    pub fn from_setting(setting: &str) -> KeySource {
+        if KeyMaterial::looks_like_key(setting) {
+            KeySource::Text(KeyText(setting.to_owned()))
+        } else {
+            KeySource::File(PathBuf::from(setting))
+        }
+    }
+
+    /// This user's own key: `millstream/cluster.key` under `$XDG_DATA_HOME`, else under `$HOME/.local/share`.
+    ///
+    /// # Errors
+    /// Neither variable is set to an absolute path.
+    pub fn own_file(xdg_data_home: Option<&OsStr>, home: Option<&OsStr>) -> Result<KeySource, KeyError> {
+        let absolute = |value: Option<&OsStr>| value.map(PathBuf::from).filter(|path| path.is_absolute());
+        let data = absolute(xdg_data_home).or_else(|| absolute(home).map(|home| home.join(".local/share")));
+        let data = data.ok_or(KeyError::NoHome)?;
+        Ok(KeySource::OwnFile(data.join("millstream/cluster.key")))
+    }
+
+    /// Reads the key; for [`KeySource::OwnFile`] makes it first if there is none. Blocks on the file system.
+    ///
+    /// Processes that create the file at the same time all end with the same key.
+    ///
+    /// # Errors
+    /// The text or file is no key, or the file is missing, unreadable, or readable by other users.
+    pub fn load(&self) -> Result<LoadedKey, KeyError> {
+        match self {
+            KeySource::Text(KeyText(text)) => {
+                let key = KeyMaterial::from_text(text).map_err(KeyError::BadText)?;
+                Ok(LoadedKey {
+                    key,
+                    explicitly_given: true,
+                    created: false,
+                })
+            }
+            KeySource::File(path) => {
+                let key = read(path)?;
+                Ok(LoadedKey {
+                    key,
+                    explicitly_given: true,
+                    created: false,
+                })
+            }
+            KeySource::OwnFile(path) => {
+                let created = if path.exists() { false } else { create(path)? };
+                let key = read(path)?;
+                Ok(LoadedKey {
+                    key,
+                    explicitly_given: false,
+                    created,
+                })
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<KeyMaterial, KeyError> {
+    let failed = |source| KeyError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    // Asked of the open file, so that the answer is about what is read.
+    let metadata = file.metadata().map_err(failed)?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(KeyError::ReadableByOthers {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    let mut text = String::new();
+    file.take(KEY_FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    KeyMaterial::from_text(&text).map_err(|source| KeyError::BadFile {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Creates the file with a new key; `false` when another process was faster.
+///
+/// The key is written in full under a name of its own and then linked to its place, which fails if the place is
+/// taken: so the file is never seen half written, and never replaced.
+fn create(path: &Path) -> Result<bool, KeyError> {
+    let failed = |source| KeyError::Create {
+        path: path.to_owned(),
+        source,
+    };
+    let key = ClusterKey::generate().map_err(KeyError::BadText)?;
+    let directory = path
+        .parent()
+        .ok_or_else(|| failed(io::Error::from(io::ErrorKind::InvalidInput)))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(failed)?;
+    let draft = Draft::write(directory, &key).map_err(failed)?;
+    match fs::hard_link(&draft.path, path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// A key file under a temporary name, removed when dropped.
+struct Draft {
+    path: PathBuf,
+}
+
+impl Draft {
+    fn write(directory: &Path, key: &ClusterKey) -> io::Result<Draft> {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static DRAFTS: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: only uniqueness within the process is wanted.
+        let name = format!(
+            ".cluster.key.{}.{}",
+            std::process::id(),
+            DRAFTS.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = directory.join(name);
+        let mut file = match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+        {
+            // A draft of our own process id is left over from a process that died: nobody else uses it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&path)?;
+                OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(&path)?
+            }
+            other => other?,
+        };
+        let draft = Draft { path };
+        writeln!(file, "{}", key.to_text())?;
+        file.sync_all()?;
+        Ok(draft)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "a draft of the key file stays behind");
+        }
+    }
+}
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The text given is no key.
+    #[error("the key given is unusable: {0}")]
+    BadText(#[source] KeyTextError),
+    /// The file holds no key.
+    #[error("key file {path}: {source}", path = path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its content.
+        source: KeyTextError,
+    },
+    /// The file cannot be read.
+    #[error("cannot read key file {path}: {source}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Other users could have read the secret.
+    #[error(
+        "key file {path} has mode {mode:04o}, so other users can use the key: run `chmod 600 {path}`, \
+         and make a new key if this machine has users you do not trust",
+        path = path.display()
+    )]
+    ReadableByOthers {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The user's own key could not be made.
+    #[error(
+        "cannot create key file {path}: {source}; give a key with --key FILE or MILLSTREAM_KEY instead",
+        path = path.display()
+    )]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// There is no directory to keep the user's own key in.
+    #[error(
+        "no place for this user's key: set HOME or XDG_DATA_HOME to an absolute path, or give --key FILE"
+    )]
+    NoHome,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own_file_in(directory: &Path) -> KeySource {
+        KeySource::own_file(Some(directory.as_os_str()), None).unwrap()
+    }
+
+    #[test]
+    fn the_own_key_is_made_once_and_private() {
+        let home = tempfile::tempdir().unwrap();
+        let source = own_file_in(home.path());
+        let first = source.load().unwrap();
+        let second = source.load().unwrap();
+        assert!(first.created && !second.created);
+        assert!(!first.explicitly_given);
+        assert_eq!(first.key, second.key);
+        let file = home.path().join("millstream/cluster.key");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
+        assert_eq!(
+            fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o7777,
+            0o700
+        );
+        assert_eq!(
+            fs::read_dir(file.parent().unwrap()).unwrap().count(),
+            1,
+            "a draft was left behind"
+        );
+    }
+
+    #[test]
+    fn racing_creators_end_with_one_key() {
+        let home = tempfile::tempdir().unwrap();
+        let source = own_file_in(home.path());
+        let gate = std::sync::Barrier::new(8);
+        let keys: Vec<LoadedKey> = std::thread::scope(|scope| {
+            let race = || {
+                gate.wait();
+                source.load().unwrap()
+            };
+            let racers: Vec<_> = (0..8).map(|_| scope.spawn(race)).collect();
+            racers.into_iter().map(|racer| racer.join().unwrap()).collect()
+        });
+        assert!(keys.iter().all(|loaded| loaded.key == keys[0].key));
+        assert_eq!(keys.iter().filter(|loaded| loaded.created).count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused_with_the_cure() {
+        let home = tempfile::tempdir().unwrap();
+        own_file_in(home.path()).load().unwrap();
+        let path = home.path().join("millstream/cluster.key");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = KeySource::File(path.clone()).load().unwrap_err().to_string();
+        assert!(error.contains("0640") && error.contains("chmod 600"), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        assert!(KeySource::File(path).load().unwrap().explicitly_given);
+    }
+
+    #[test]
+    fn a_setting_is_a_key_or_a_path() {
+        let text = ClusterKey::from_bytes([3; 32]).to_text();
+        let loaded = KeySource::from_setting(&text).load().unwrap();
+        assert_eq!(loaded.key, KeyMaterial::Cluster(ClusterKey::from_bytes([3; 32])));
+        assert!(!format!("{:?}", KeySource::from_setting(&text)).contains("0303"));
+        let missing = KeySource::from_setting("/nowhere/key")
+            .load()
+            .unwrap_err()
+            .to_string();
+        assert!(missing.contains("/nowhere/key"), "{missing}");
+        assert!(matches!(
+            KeySource::own_file(None, Some(OsStr::new("home"))),
+            Err(KeyError::NoHome)
+        ));
+    }
+}

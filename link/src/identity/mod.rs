@@ -1,0 +1,26 @@
+//! Who a process is, and how it proves it.
+//!
+//! ```text
+//! ClusterKey (32 secret bytes)
+//!    └─ HKDF ─► one subkey per Role = the signing key of that role's certificates
+//!                  └─ RoleKey: one subkey + the public halves of all four
+//!                        └─ Credentials: what TLS needs to act as one role and to judge the others
+//! ```
+//!
+//! A role key cannot be turned back into the cluster key, nor into another role's key.
+
+mod bind_policy;
+mod cluster_key;
+mod credentials;
+mod hex;
+mod key_file;
+mod role;
+mod role_key;
+
+pub use bind_policy::{BindRefused, bind_policy};
+pub use cluster_key::{ClusterKey, KeyTextError};
+pub(crate) use credentials::Signer;
+pub use credentials::{Credentials, CredentialsError};
+pub use key_file::{KeyError, KeySource, KeyText, LoadedKey};
+pub use role::{Role, UnknownRole};
+pub use role_key::{KeyMaterial, RoleKey};

@@ -1,0 +1,212 @@
+//! The judgement of a peer's certificate, the same for both sides.
+//!
+//! A peer has the role that its certificate names if that role's anchor signed the certificate. So a name alone proves
+//! nothing, and an anchor vouches for its own role only.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::config::TlsSetupError;
+use crate::identity::{Credentials, Role};
+
+/// The role that the peer of an established connection has proved; `None` before the handshake is complete.
+///
+/// Sound for connections of this crate's endpoints alone, whose handshake has checked that the role named in the
+/// certificate is the one its anchor vouches for.
+pub fn peer_role(connection: &quinn::Connection) -> Option<Role> {
+    match roles_of_certificate(&peer_certificate(connection)?)[..] {
+        [role] => Some(role),
+        _ => None,
+    }
+}
+
+/// The peer's own certificate.
+pub(crate) fn peer_certificate(connection: &quinn::Connection) -> Option<CertificateDer<'static>> {
+    let chain = connection
+        .peer_identity()?
+        .downcast::<Vec<CertificateDer<'static>>>()
+        .ok()?;
+    chain.into_iter().next()
+}
+
+/// Every role that a certificate names, unproved.
+pub(crate) fn roles_of_certificate(certificate: &CertificateDer<'_>) -> Vec<Role> {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return Vec::new();
+    };
+    let Ok(Some(names)) = parsed.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let role = |name: &GeneralName<'_>| {
+        if let GeneralName::DNSName(name) = name {
+            Role::from_dns_name(name)
+        } else {
+            None
+        }
+    };
+    names.value.general_names.iter().filter_map(role).collect()
+}
+
+/// Admits peers of some roles.
+#[derive(Debug)]
+pub(crate) struct PeerVerifier {
+    accepted: Vec<Role>,
+    credentials: Credentials,
+    /// In the order of [`Role::ALL`].
+    clients: [Arc<dyn ClientCertVerifier>; 4],
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl PeerVerifier {
+    pub(crate) fn new(
+        credentials: &Credentials,
+        accepted: &[Role],
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<PeerVerifier, TlsSetupError> {
+        let client = |role| {
+            let anchors = Arc::clone(credentials.anchors(role));
+            WebPkiClientVerifier::builder_with_provider(anchors, Arc::clone(provider)).build()
+        };
+        let [read, submit, worker, dispatcher] = Role::ALL.map(client);
+        let failed = TlsSetupError::new;
+        Ok(PeerVerifier {
+            accepted: accepted.to_vec(),
+            credentials: credentials.clone(),
+            clients: [
+                read.map_err(failed)?,
+                submit.map_err(failed)?,
+                worker.map_err(failed)?,
+                dispatcher.map_err(failed)?,
+            ],
+            algorithms: provider.signature_verification_algorithms,
+        })
+    }
+
+    /// The peer's proved and accepted role, given how to check its chain against one role's anchors.
+    ///
+    /// Two kinds of refusal are told apart, because they have different cures: `UnknownIssuer` is another cluster's
+    /// key, `ApplicationVerificationFailure` is this cluster's key in a role that it does not prove or that is not
+    /// wanted here.
+    fn judge(
+        &self,
+        certificate: &CertificateDer<'_>,
+        vouches: impl Fn(Role) -> Result<(), Error>,
+    ) -> Result<Role, Error> {
+        let refused = Err(CertificateError::ApplicationVerificationFailure.into());
+        let [named] = roles_of_certificate(certificate)[..] else {
+            return refused;
+        };
+        match vouches(named) {
+            Ok(()) if self.accepted.contains(&named) => Ok(named),
+            Ok(()) => refused,
+            Err(_) if Role::ALL.into_iter().any(|other| vouches(other).is_ok()) => refused,
+            // The anchors' names are the same in every cluster; only the signature tells them apart.
+            Err(Error::InvalidCertificate(CertificateError::BadSignature)) => {
+                Err(CertificateError::UnknownIssuer.into())
+            }
+            Err(other) => Err(other),
+        }
+    }
+}
+
+impl ServerCertVerifier for PeerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let certificate = rustls::server::ParsedCertificate::try_from(end_entity)?;
+        let role = self.judge(end_entity, |role| {
+            let anchors = self.credentials.anchors(role);
+            let algorithms = self.algorithms.all;
+            rustls::client::verify_server_cert_signed_by_trust_anchor(
+                &certificate,
+                anchors,
+                intermediates,
+                now,
+                algorithms,
+            )
+        })?;
+        rustls::client::verify_server_name(&certificate, server_name)?;
+        debug_assert!(self.accepted.contains(&role));
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for PeerVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // A peer has one certificate; it needs no hint which to send.
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.judge(end_entity, |role| {
+            self.clients[role.index()]
+                .verify_client_cert(end_entity, intermediates, now)
+                .map(drop)
+        })?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
