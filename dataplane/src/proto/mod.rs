@@ -10,3 +10,6 @@ pub mod credit;
 pub mod message;
 pub mod receive;
 pub mod send;
+
+#[cfg(test)]
+mod simulation;

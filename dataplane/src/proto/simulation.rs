@@ -1,0 +1,269 @@
+//! Both halves of a subscription against each other, over a network that delays, reorders and breaks: whatever happens,
+//! the reader sees every element once, in order, and never more are outstanding than were granted.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use millstream_element::{HeapAlloc, Pack, SlotAlloc};
+use proptest::prelude::*;
+
+use super::message::{TaskId, ToClient};
+use super::receive::{Arrival, ReceiveHalf};
+use super::send::{Ending, Next, SendHalf, Shortage, TaskPack};
+
+const TASK: TaskId = TaskId(7);
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Elements of 64 bytes that begin with their number.
+fn pack(first: u64, elements: u64) -> Pack {
+    let mut slot = HeapAlloc.alloc(64 * elements as usize).unwrap();
+    for (index, element) in slot.chunks_exact_mut(64).enumerate() {
+        element[..8].copy_from_slice(&(first + index as u64).to_le_bytes());
+    }
+    Pack::from_parts(slot.freeze(), &vec![64; elements as usize]).unwrap()
+}
+
+fn numbers(pack: &Pack) -> Vec<u64> {
+    pack.region().chunks_exact(64).map(|element| u64::from_le_bytes(element[..8].try_into().unwrap())).collect()
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// The reader grants up to its bound.
+    Grant,
+    /// The worker sends packs of at most so many elements.
+    Send(u64),
+    /// Some frame in flight arrives.
+    Deliver(prop::sample::Index),
+    /// The oldest grant in flight arrives.
+    DeliverGrant,
+    /// The producer makes elements.
+    Produce(u64),
+    /// The producer ends a split here.
+    EndSplit,
+    /// The patience runs out.
+    Wait,
+    /// The link breaks and a new one is made.
+    Cut,
+    /// The reader takes what it has.
+    Read,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => Just(Step::Grant),
+        4 => (1u64..9).prop_map(Step::Send),
+        6 => any::<prop::sample::Index>().prop_map(Step::Deliver),
+        4 => Just(Step::DeliverGrant),
+        3 => (1u64..20).prop_map(Step::Produce),
+        1 => Just(Step::EndSplit),
+        1 => Just(Step::Wait),
+        1 => Just(Step::Cut),
+        4 => Just(Step::Read),
+    ];
+    proptest::collection::vec(step, 0..300)
+}
+
+struct World {
+    now: Instant,
+    worker: SendHalf,
+    client: ReceiveHalf<Pack>,
+    grants: VecDeque<super::message::Grant>,
+    packs: Vec<TaskPack>,
+    messages: VecDeque<ToClient>,
+    produced: u64,
+    taken: u64,
+    /// Where splits end, not yet told to the worker's half.
+    marks: VecDeque<u64>,
+    splits: u64,
+    splits_seen: u64,
+    is_over: bool,
+    bound: u64,
+    read: Vec<u64>,
+    ended: bool,
+}
+
+impl World {
+    fn new(bound: u64) -> Self {
+        Self {
+            now: Instant::now(),
+            worker: SendHalf::new(TASK, PATIENCE),
+            client: ReceiveHalf::new(TASK),
+            grants: VecDeque::new(),
+            packs: Vec::new(),
+            messages: VecDeque::new(),
+            produced: 0,
+            taken: 0,
+            marks: VecDeque::new(),
+            splits: 0,
+            splits_seen: 0,
+            is_over: false,
+            bound,
+            read: Vec::new(),
+            ended: false,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Grant => self.grant(),
+            Step::Send(most) => self.send(*most),
+            Step::Deliver(which) => self.deliver(*which),
+            Step::DeliverGrant => {
+                if let Some(grant) = self.grants.pop_front() {
+                    self.worker.handle_grant(&grant).unwrap();
+                }
+            }
+            Step::Produce(elements) if !self.is_over => self.produced += elements,
+            Step::EndSplit if !self.is_over => {
+                self.marks.push_back(self.produced);
+                self.splits += 1;
+            }
+            Step::Produce(_) | Step::EndSplit => {}
+            Step::Wait => {
+                self.now += PATIENCE;
+                self.messages.extend(self.worker.handle_timeout(self.now));
+            }
+            Step::Cut => self.cut(),
+            Step::Read => self.read(),
+        }
+        let outstanding = self.client.outstanding() + self.client.held();
+        assert!(outstanding <= self.bound, "{outstanding} of {} outstanding", self.bound);
+        assert!(self.taken <= self.read.len() as u64 + self.bound, "more left the task than was granted");
+    }
+
+    fn grant(&mut self) {
+        let free = self.bound - self.client.outstanding() - self.client.held();
+        if free > 0 && !self.client.is_parked() && !self.client.is_ended() {
+            let grant = self.client.grant(free, 64);
+            self.grants.push_back(grant);
+        }
+    }
+
+    fn send(&mut self, most: u64) {
+        for _ in 0..4 {
+            match self.worker.next() {
+                Next::Tell(message) => self.messages.push_back(message),
+                Next::Resend(pack) => self.packs.push(pack),
+                Next::Nothing => return,
+                Next::Fresh { elements, .. } => {
+                    let ready = self.produced - self.taken;
+                    let count = elements.min(ready).min(most);
+                    if count > 0 {
+                        let out = self.worker.spend(pack(self.taken, count));
+                        self.taken += count;
+                        self.packs.push(out);
+                    } else if ready > 0 {
+                        let told = self.worker.starve(Shortage::NoCredit { bytes: 64 }, self.now);
+                        self.messages.extend(told);
+                    } else if self.is_over && self.marks.is_empty() {
+                        self.worker.handle_ending(Ending::Exhausted);
+                    } else {
+                        assert!(self.worker.starve(Shortage::Empty, self.now).is_none());
+                    }
+                    while self.marks.front().is_some_and(|mark| *mark <= self.taken) {
+                        self.marks.pop_front();
+                        self.worker.handle_split_done(1, 0);
+                    }
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self, which: prop::sample::Index) {
+        // Messages are ordered among themselves, packs are not.
+        let choices = self.packs.len() + usize::from(!self.messages.is_empty());
+        if choices == 0 {
+            return;
+        }
+        let choice = which.index(choices);
+        if choice < self.packs.len() {
+            let TaskPack { first, pack, .. } = self.packs.swap_remove(choice);
+            let elements = pack.len() as u64;
+            self.client.admit(first, elements, pack.region().len() as u64).unwrap();
+            self.client.handle_pack(first, elements, pack).unwrap();
+        } else if let Some(message) = self.messages.pop_front() {
+            self.client.handle(message).unwrap();
+        }
+    }
+
+    fn cut(&mut self) {
+        self.grants.clear();
+        self.packs.clear();
+        self.messages.clear();
+        self.client.handle_link_lost();
+        let subscribe = self.client.subscribe(Vec::new());
+        self.worker.resume(subscribe.resume_from, subscribe.splits_from).unwrap();
+    }
+
+    fn read(&mut self) {
+        while let Some(arrival) = self.client.poll() {
+            match arrival {
+                Arrival::Pack { body, .. } => self.read.extend(numbers(&body)),
+                Arrival::SplitDone { .. } => self.splits_seen += 1,
+                Arrival::End => self.ended = true,
+                Arrival::Failed(failure) => panic!("{failure}"),
+            }
+        }
+    }
+
+    /// Lets everything still to be done happen.
+    fn run_out(&mut self) {
+        self.is_over = true;
+        for _ in 0..10_000 {
+            self.grant();
+            while let Some(grant) = self.grants.pop_front() {
+                self.worker.handle_grant(&grant).unwrap();
+            }
+            self.send(u64::MAX);
+            while !(self.packs.is_empty() && self.messages.is_empty()) {
+                self.deliver(prop::sample::Index::arbitrary_first());
+            }
+            self.read();
+            if self.ended {
+                return;
+            }
+        }
+        panic!("the reader never saw the end: {:?} {:?}", self.worker, self.client);
+    }
+}
+
+trait First {
+    fn arbitrary_first() -> Self;
+}
+
+impl First for prop::sample::Index {
+    fn arbitrary_first() -> Self {
+        use proptest::strategy::ValueTree;
+        any::<prop::sample::Index>().new_tree(&mut proptest::test_runner::TestRunner::deterministic()).unwrap().current()
+    }
+}
+
+proptest! {
+    /// D2.4, D4.2, D4.3, D4.4, D5.1, D5.2, D5.4, D6.1, D6.2, D6.3.
+    #[test]
+    fn every_element_arrives_once_and_in_order_whatever_the_network_does(bound in 1u64..40, steps in steps()) {
+        let mut world = World::new(bound);
+        for step in &steps {
+            world.step(step);
+        }
+        world.run_out();
+        prop_assert_eq!(&world.read, &(0..world.produced).collect::<Vec<_>>());
+        prop_assert_eq!(world.splits_seen, world.splits);
+    }
+}
+
+/// D6.4.
+#[test]
+fn what_was_acknowledged_cannot_be_asked_for_again() {
+    let mut world = World::new(8);
+    for step in [Step::Produce(8), Step::Grant, Step::DeliverGrant, Step::Send(8)] {
+        world.step(&step);
+    }
+    world.run_out();
+    let acknowledge = world.client.acknowledge();
+    world.worker.handle_grant(&acknowledge).unwrap();
+    assert!(world.worker.resume(0, 0).is_err());
+    assert!(world.worker.resume(9, 0).is_err());
+    assert!(world.worker.resume(8, 0).is_ok());
+}

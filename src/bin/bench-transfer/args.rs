@@ -1,0 +1,210 @@
+//! The flags of `bench-transfer`, and the checked scenario that they come to.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Measures how fast elements travel, beside yardsticks taken in the same run.
+///
+/// Figures mean something as ratios within one run on one machine. Transports are measured in turn, round after round;
+/// with --rounds above 1 the medians are shown.
+#[derive(Debug, Parser)]
+#[command(name = "bench-transfer", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Both ends on this host: producer and reader in processes of their own.
+    Local(Scenario),
+    /// The producing end, for a reader on another host: a dispatcher and workers.
+    Serve(Serve),
+    /// The reading end, of a `serve` on another host.
+    Pull(Pull),
+    /// One producing process of `local`; not for people.
+    #[command(hide = true)]
+    Child(Child),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Scenario {
+    /// What to measure, comma-separated: the service over quic or memory, or a yardstick.
+    #[arg(long, value_delimiter = ',', default_value = "quic,raw-quic,raw-tcp")]
+    pub(crate) transport: Vec<Transport>,
+    #[command(flatten)]
+    pub(crate) load: Load,
+    /// Rounds; transports alternate within each.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) rounds: u32,
+    /// One JSON object a line instead of a table.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What travels, and how.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Load {
+    /// Sizes of one element's payload, in bytes, comma-separated; k, M and G stand for powers of 1024.
+    #[arg(long, value_delimiter = ',', default_value = "1M", value_parser = parse_bytes)]
+    pub(crate) element_bytes: Vec<u64>,
+    /// Seconds to measure each, behind a short warm-up.
+    #[arg(long, default_value_t = 3.0)]
+    pub(crate) seconds: f64,
+    /// Elements outstanding per reader at most; 0 sizes it by element size.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) max_outstanding: u64,
+    /// Compression on the network: none or lz4.
+    #[arg(long, default_value = "none")]
+    pub(crate) compression: String,
+    /// Workers, each a process (memory: all in this one).
+    #[arg(long, default_value_t = 1)]
+    pub(crate) workers: u32,
+    /// Workers among them whose function never returns.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) stuck_workers: u32,
+    /// UDP payload of a packet, in bytes; found by probing when not given.
+    #[arg(long)]
+    pub(crate) mtu: Option<u16>,
+    /// Elements per second to produce, in all; without it as many as go. For latency.
+    #[arg(long)]
+    pub(crate) rate: Option<u64>,
+    /// Writes every byte when producing and reads every byte when reading.
+    #[arg(long)]
+    pub(crate) touch: bool,
+    /// Seconds into the measurement at which the reader pauses for one second, to show what is outstanding then.
+    #[arg(long)]
+    pub(crate) pause_at: Option<f64>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Serve {
+    /// Where the dispatcher listens; beyond loopback only with an explicit key (MILLSTREAM_KEY or --key).
+    #[arg(long, default_value = "127.0.0.1:5060")]
+    pub(crate) bind: SocketAddr,
+    /// The cluster key, or a file that has it.
+    #[arg(long, env = "MILLSTREAM_KEY", hide_env_values = true)]
+    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) load: Load,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Pull {
+    /// The dispatcher that `serve` printed.
+    pub(crate) dispatcher: String,
+    /// The cluster key, or a file that has it.
+    #[arg(long, env = "MILLSTREAM_KEY", hide_env_values = true)]
+    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) load: Load,
+    /// One JSON object a line instead of a table.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Child {
+    /// The part to play.
+    #[arg(long)]
+    pub(crate) role: ChildRole,
+    /// The cluster key.
+    #[arg(long)]
+    pub(crate) key: String,
+    /// The dispatcher, for a worker.
+    #[arg(long)]
+    pub(crate) dispatcher: Option<String>,
+    /// This worker's number.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) index: u32,
+    /// A file of counters shared with the reader.
+    #[arg(long)]
+    pub(crate) gauge: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    pub(crate) load: Load,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChildRole {
+    Dispatcher,
+    Worker,
+    RawQuic,
+    RawTcp,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// The service over QUIC: dispatcher, workers, tickets, the public client.
+    Quic,
+    /// The service within this process.
+    Memory,
+    /// Bare quinn, same configuration, no elements, each chunk copied into a pooled contiguous buffer.
+    RawQuic,
+    /// The same without the copy.
+    RawQuicNocopy,
+    /// Plaintext TCP with large buffers and one read.
+    RawTcp,
+    /// A copy from memory to memory.
+    Memcpy,
+}
+
+impl Transport {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Quic => "quic",
+            Self::Memory => "memory",
+            Self::RawQuic => "raw-quic",
+            Self::RawQuicNocopy => "raw-quic-nocopy",
+            Self::RawTcp => "raw-tcp",
+            Self::Memcpy => "memcpy",
+        }
+    }
+}
+
+impl Load {
+    /// The flags that hand this load to a child process, for one element size.
+    pub(crate) fn to_flags(&self, element_bytes: u64) -> Vec<String> {
+        let mut flags = vec![
+            format!("--element-bytes={element_bytes}"),
+            format!("--seconds={}", self.seconds),
+            format!("--compression={}", self.compression),
+            format!("--workers={}", self.workers),
+            format!("--stuck-workers={}", self.stuck_workers),
+        ];
+        flags.extend(self.mtu.map(|mtu| format!("--mtu={mtu}")));
+        flags.extend(self.rate.map(|rate| format!("--rate={rate}")));
+        flags.extend(self.touch.then(|| "--touch".to_owned()));
+        flags
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let scale: u64 = match unit.trim_end_matches(['i', 'B', 'b']) {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        _ => return Err(format!("`{text}` is not a size; write 64, 1k, 1M or 1G")),
+    };
+    let count: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size; write 64, 1k, 1M or 1G"))?;
+    let bytes = count.checked_mul(scale).filter(|bytes| (16..=1 << 31).contains(bytes));
+    bytes.ok_or_else(|| format!("`{text}` is out of range: an element takes 16 bytes (two stamps) to 2 GiB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        assert_eq!(parse_bytes("64"), Ok(64));
+        assert_eq!(parse_bytes("1k"), Ok(1024));
+        assert_eq!(parse_bytes("1MiB"), Ok(1 << 20));
+        assert!(parse_bytes("8").is_err());
+        assert!(parse_bytes("1x").is_err());
+        assert!(parse_bytes("99999999999999999999").is_err());
+    }
+}

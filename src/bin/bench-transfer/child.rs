@@ -1,0 +1,41 @@
+//! The producing process of a measurement: says where it listens, sends until its reader is gone.
+
+use std::io::Write;
+use std::net::TcpListener;
+
+use millstream_link::{EndpointConfig, KeySource, Lane, Role};
+
+use crate::args::{Child, ChildRole};
+use crate::yardstick::{raw_quic, raw_tcp};
+
+/// Plays the part that the flags name.
+pub(crate) fn run(child: &Child) -> Result<(), String> {
+    let element_bytes = child.load.element_bytes.first().copied().unwrap_or(1 << 20);
+    match child.role {
+        ChildRole::RawTcp => {
+            let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+            announce(&listener.local_addr().map_err(|error| error.to_string())?.to_string())?;
+            raw_tcp::send(&listener, element_bytes).map_err(|error| error.to_string())
+        }
+        ChildRole::RawQuic => {
+            let lane = Lane::start("raw-quic").map_err(|error| error.to_string())?;
+            let key = KeySource::from_setting(&child.key).load().map_err(|error| error.to_string())?;
+            let credentials = key.credentials(Role::Worker).map_err(|error| error.to_string())?;
+            let config = EndpointConfig { mtu: child.load.mtu, ..EndpointConfig::default() };
+            let sent = lane.spawn(async move {
+                let endpoint = raw_quic::bind(credentials, config)?;
+                announce(&endpoint.local_addr().to_string())?;
+                raw_quic::send(endpoint, element_bytes).await
+            });
+            let path = sent.wait().map_err(|error| error.to_string())??;
+            announce(&path.mtu.to_string())
+        }
+        ChildRole::Dispatcher | ChildRole::Worker => crate::service::run_child(child),
+    }
+}
+
+/// Tells the parent something, on a line.
+pub(crate) fn announce(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| error.to_string())
+}

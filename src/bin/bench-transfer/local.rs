@@ -1,0 +1,153 @@
+//! Measurements on one host: starts the producing processes, reads from them, puts the record together.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use millstream_link::{ClusterKey, Endpoint, EndpointConfig, Lane, PathReport, Role};
+
+use crate::args::{Load, Scenario, Transport};
+use crate::report::{Cpu, Printer, Record};
+use crate::yardstick::{Measured, Meter, memcpy, raw_quic, raw_tcp};
+
+/// Measures everything asked for, round after round.
+pub(crate) fn run(scenario: &Scenario) -> Result<(), String> {
+    let mut printer = Printer::new(scenario.json);
+    let mut records = Vec::new();
+    for _ in 0..scenario.rounds.max(1) {
+        for &element_bytes in &scenario.load.element_bytes {
+            for &transport in &scenario.transport {
+                let record = measure(transport, &scenario.load, element_bytes)
+                    .map_err(|error| format!("{} at {element_bytes} bytes: {error}", transport.name()))?;
+                printer.print(&record).map_err(|error| error.to_string())?;
+                records.push(record);
+            }
+        }
+    }
+    if scenario.rounds > 1 && !scenario.json {
+        printer.print_medians(&records).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn measure(transport: Transport, load: &Load, element_bytes: u64) -> Result<Record, String> {
+    let record = Record {
+        transport: transport.name().to_owned(),
+        element_bytes,
+        max_outstanding: load.max_outstanding,
+        ..Record::default()
+    };
+    match transport {
+        Transport::Memcpy => {
+            let measured = memcpy::measure(element_bytes, Meter::new(load.seconds, Vec::new()));
+            Ok(with_bytes(Record { bytes_copied_per_element: element_bytes as f64, ..record }, measured))
+        }
+        Transport::RawTcp => measure_tcp(record, load, element_bytes),
+        Transport::RawQuic | Transport::RawQuicNocopy => measure_quic(record, load, element_bytes, transport),
+        Transport::Quic | Transport::Memory => crate::service::measure(record, load, element_bytes, transport),
+    }
+}
+
+fn measure_tcp(record: Record, load: &Load, element_bytes: u64) -> Result<Record, String> {
+    let key = ClusterKey::generate().map_err(|error| error.to_string())?;
+    let mut producer = Producer::start("raw-tcp", &key, load, element_bytes, &[])?;
+    let address = producer.read_line()?.parse::<SocketAddr>().map_err(|error| error.to_string())?;
+    let meter = Meter::new(load.seconds, vec![producer.pid()]);
+    let measured = raw_tcp::receive(address, element_bytes, meter).map_err(|error| error.to_string())?;
+    Ok(with_bytes(record, measured))
+}
+
+fn measure_quic(record: Record, load: &Load, element_bytes: u64, transport: Transport) -> Result<Record, String> {
+    let key = ClusterKey::generate().map_err(|error| error.to_string())?;
+    let mut producer = Producer::start("raw-quic", &key, load, element_bytes, &[])?;
+    let address = producer.read_line()?.parse::<SocketAddr>().map_err(|error| error.to_string())?;
+    let lane = Lane::start("reader").map_err(|error| error.to_string())?;
+    let meter = Meter::new(load.seconds, vec![producer.pid()]);
+    let config = EndpointConfig { mtu: load.mtu, ..EndpointConfig::default() };
+    let copies = transport == Transport::RawQuic;
+    let credentials = key.credentials(Role::Read);
+    let reading = lane.spawn(async move {
+        let endpoint = Endpoint::client(credentials, config).map_err(|error| error.to_string())?;
+        raw_quic::receive(endpoint, address, element_bytes, meter, copies).await
+    });
+    let (measured, path) = reading.wait().map_err(|error| error.to_string())??;
+    let peer_mtu = producer.read_line().ok().and_then(|line| line.parse().ok());
+    let bytes_copied_per_element = if copies { element_bytes as f64 } else { 0.0 };
+    let record = Record { peer_mtu, bytes_copied_per_element, ..record };
+    Ok(with_bytes(with_path(record, &path), measured))
+}
+
+fn with_bytes(record: Record, measured: Measured) -> Record {
+    let elements = measured.units / record.element_bytes;
+    with_cpu(record.with_rate(elements, measured.seconds), measured)
+}
+
+/// Adds processor time per gigabyte.
+pub(crate) fn with_cpu(record: Record, measured: Measured) -> Record {
+    let gigabytes = record.gigabytes();
+    let cpu_s_per_gb =
+        Cpu { worker: measured.cpu.producers / gigabytes, client: measured.cpu.reader / gigabytes };
+    Record { cpu_s_per_gb, ..record }
+}
+
+/// Adds what the network path was like.
+pub(crate) fn with_path(record: Record, path: &PathReport) -> Record {
+    Record {
+        mtu: Some(path.mtu),
+        gso: Some(path.gso),
+        gro: Some(path.gro),
+        rcvbuf: Some(path.rcvbuf_bytes),
+        cipher: Some(path.cipher.to_owned()),
+        lost_packets: Some(path.lost_packets),
+        ..record
+    }
+}
+
+/// A producing process, ended with its owner.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Producer {
+    /// Starts this program in another role.
+    pub(crate) fn start(
+        role: &str,
+        key: &ClusterKey,
+        load: &Load,
+        element_bytes: u64,
+        more: &[String],
+    ) -> Result<Self, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut child = Command::new(program)
+            .args(["child", "--role", role, "--key", &key.to_text()])
+            .args(load.to_flags(element_bytes))
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start a producing process: {error}"))?;
+        let stdout = child.stdout.take().ok_or("the producing process has no output")?;
+        Ok(Self { child, lines: BufReader::new(stdout) })
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn read_line(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).map_err(|error| error.to_string())?;
+        if line.is_empty() { Err("the producing process ended early".to_owned()) } else { Ok(line.trim().to_owned()) }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        // Ended already, in the good case.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

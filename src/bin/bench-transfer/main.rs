@@ -1,0 +1,43 @@
+//! `bench-transfer`: the referee of the project's speed.
+//!
+//! - [`args`]: flags
+//! - [`local`]: measurements on one host
+//! - [`child`]: the producing processes
+//! - [`service`]: the service itself under load
+//! - [`yardstick`]: what it is compared with
+//! - [`report`]: records, as table and JSON
+
+mod args;
+mod child;
+mod local;
+mod report;
+mod service;
+mod yardstick;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+// quinn takes and frees a buffer for every packet it receives. The system's allocator gives large ones back to the
+// kernel each time, which costs a tenth of the throughput.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Local(scenario) => local::run(&scenario),
+        Command::Child(child) => child::run(&child),
+        Command::Serve(serve) => service::serve(&serve),
+        Command::Pull(pull) => service::pull(&pull),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "bench-transfer: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

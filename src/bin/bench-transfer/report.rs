@@ -1,0 +1,159 @@
+//! What was measured: one record, shown as a table for people or as a line of JSON.
+
+use std::io::Write;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// One measurement.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Record {
+    pub(crate) transport: String,
+    pub(crate) element_bytes: u64,
+    pub(crate) elements: u64,
+    pub(crate) seconds: f64,
+    pub(crate) elements_per_s: f64,
+    pub(crate) bytes_per_s: f64,
+    pub(crate) latency_us: Option<Latency>,
+    pub(crate) cpu_s_per_gb: Cpu,
+    pub(crate) bytes_copied_per_element: f64,
+    pub(crate) max_outstanding: u64,
+    pub(crate) peak_outstanding: Option<u64>,
+    pub(crate) mtu: Option<u16>,
+    pub(crate) peer_mtu: Option<u16>,
+    pub(crate) gso: Option<bool>,
+    pub(crate) gro: Option<bool>,
+    pub(crate) rcvbuf: Option<usize>,
+    pub(crate) cipher: Option<String>,
+    pub(crate) lost_packets: Option<u64>,
+}
+
+/// From production to hand-over, in microseconds.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Latency {
+    pub(crate) p50: f64,
+    pub(crate) p90: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+}
+
+impl Latency {
+    /// Of a histogram of nanoseconds; `None` when it is empty.
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Option<Self> {
+        let us = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        (!histogram.is_empty()).then(|| Self {
+            p50: us(0.5),
+            p90: us(0.9),
+            p99: us(0.99),
+            p999: us(0.999),
+            max: histogram.max() as f64 / 1e3,
+        })
+    }
+}
+
+/// Processor seconds, user and system, per 10^9 payload bytes.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Cpu {
+    pub(crate) worker: f64,
+    pub(crate) client: f64,
+}
+
+impl Record {
+    /// Fills what follows from the counts.
+    pub(crate) fn with_rate(mut self, elements: u64, seconds: f64) -> Self {
+        self.elements = elements;
+        self.seconds = seconds;
+        self.elements_per_s = elements as f64 / seconds;
+        self.bytes_per_s = self.elements_per_s * self.element_bytes as f64;
+        self
+    }
+
+    /// Billions of payload bytes, for figures per gigabyte.
+    pub(crate) fn gigabytes(&self) -> f64 {
+        (self.elements as f64 * self.element_bytes as f64 / 1e9).max(1e-9)
+    }
+}
+
+/// Prints records as they come.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    is_json: bool,
+    is_header_due: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(is_json: bool) -> Self {
+        Self { is_json, is_header_due: true }
+    }
+
+    /// Prints one measurement.
+    pub(crate) fn print(&mut self, record: &Record) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.is_json {
+            serde_json::to_writer(&mut out, record)?;
+            return writeln!(out);
+        }
+        if std::mem::take(&mut self.is_header_due) {
+            writeln!(
+                out,
+                "{:<16} {:>10} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6}",
+                "transport", "bytes", "elements/s", "GB/s", "p50 us", "p99 us", "cpu wrk", "cpu cli", "mtu", "peak"
+            )?;
+        }
+        let latency = |pick: fn(&Latency) -> f64| {
+            record.latency_us.as_ref().map_or("-".to_owned(), |latency| format!("{:.1}", pick(latency)))
+        };
+        let dash = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+        writeln!(
+            out,
+            "{:<16} {:>10} {:>12.0} {:>9.3} {:>9} {:>9} {:>9.3} {:>9.3} {:>6} {:>6}",
+            record.transport,
+            record.element_bytes,
+            record.elements_per_s,
+            record.bytes_per_s / 1e9,
+            latency(|latency| latency.p50),
+            latency(|latency| latency.p99),
+            record.cpu_s_per_gb.worker,
+            record.cpu_s_per_gb.client,
+            dash(record.mtu.map(u64::from)),
+            dash(record.peak_outstanding),
+        )
+    }
+
+    /// Prints the median rate of each group, and its ratio to the first group.
+    pub(crate) fn print_medians(&mut self, records: &[Record]) -> std::io::Result<()> {
+        let mut groups: Vec<(String, u64, Vec<f64>)> = Vec::new();
+        for record in records {
+            let key = (&record.transport, record.element_bytes);
+            match groups.iter_mut().find(|group| (&group.0, group.1) == key) {
+                Some(group) => group.2.push(record.bytes_per_s),
+                None => groups.push((record.transport.clone(), record.element_bytes, vec![record.bytes_per_s])),
+            }
+        }
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "medians of {} rounds", groups.first().map_or(0, |group| group.2.len()))?;
+        for (transport, element_bytes, rates) in &mut groups {
+            rates.sort_by(f64::total_cmp);
+            let (median, low, high) = (rates[rates.len() / 2], rates[0], rates[rates.len() - 1]);
+            let elements = median / *element_bytes as f64;
+            writeln!(
+                out,
+                "{transport:<16} {element_bytes:>10} {elements:>12.0} {:>9.3}   spread {:.3} to {:.3}",
+                median / 1e9,
+                low / 1e9,
+                high / 1e9
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Processor seconds that a process used so far, all threads, user and system; 0 when it is gone.
+pub(crate) fn cpu_seconds(pid: u32) -> f64 {
+    // Fields 14 and 15 of /proc/PID/stat, in ticks of 10 ms on every Linux; the name before them may hold spaces.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |split| split.1).split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    ticks as f64 / 100.0
+}

@@ -1,0 +1,95 @@
+//! Bare quinn: the endpoint, TLS and socket of the service, one stream a unit, no elements.
+//!
+//! The reader either copies each chunk to its place in a pooled contiguous buffer, as any reader that needs contiguous
+//! memory must, or drops it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millstream_link::{Credentials, Endpoint, EndpointConfig, PathReport, Role};
+use tokio::task::JoinSet;
+
+use super::{Measured, Meter, unit_bytes};
+
+const ALPN: &str = "millstream-bench-raw/1";
+
+/// Units written at the same time, and read at the same time.
+const UNITS_AT_ONCE: usize = 8;
+
+/// Binds a sender.
+pub(crate) fn bind(credentials: Credentials, config: EndpointConfig) -> Result<Endpoint, String> {
+    Endpoint::bind_server(credentials, &[ALPN], &[Role::Read], config).map_err(|error| error.to_string())
+}
+
+/// Sends units to the first reader until it goes away; returns the path at the end.
+pub(crate) async fn send(endpoint: Endpoint, element_bytes: u64) -> Result<PathReport, String> {
+    let mut acceptor = endpoint.acceptor().ok_or("the endpoint is no server")?;
+    let accepted = acceptor.accept().await.ok_or("the endpoint was closed")?;
+    let connection = accepted.connection;
+    let unit = Bytes::from(vec![7_u8; unit_bytes(element_bytes) as usize]);
+    let mut writers = JoinSet::new();
+    for _ in 0..UNITS_AT_ONCE {
+        let (connection, unit) = (connection.clone(), unit.clone());
+        writers.spawn(async move {
+            while let Ok(mut stream) = connection.open_uni().await {
+                if stream.write_chunk(unit.clone()).await.is_err() || stream.finish().is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    while writers.join_next().await.is_some() {}
+    Ok(endpoint.path_report(&connection))
+}
+
+/// Reads units until the meter is done.
+pub(crate) async fn receive(
+    endpoint: Endpoint,
+    address: SocketAddr,
+    element_bytes: u64,
+    mut meter: Meter,
+    copies: bool,
+) -> Result<(Measured, PathReport), String> {
+    let connecting = endpoint.connect(address, Role::Worker, ALPN, Duration::from_secs(5));
+    let connection = connecting.await.map_err(|error| error.to_string())?;
+    let unit = unit_bytes(element_bytes) as usize;
+    let mut pool: Vec<Vec<u8>> = (0..2 * UNITS_AT_ONCE).map(|_| vec![0; unit]).collect();
+    let mut readers = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            Some(done) = readers.join_next(), if !readers.is_empty() => {
+                let buffer: Vec<u8> = done.map_err(|error: tokio::task::JoinError| error.to_string())??;
+                pool.push(buffer);
+                if let Some(measured) = meter.count(unit as u64) {
+                    let report = endpoint.path_report(&connection);
+                    connection.close(0_u32.into(), b"measured");
+                    endpoint.wait_idle(Duration::from_secs(1)).await;
+                    return Ok((measured, report));
+                }
+            }
+            stream = connection.accept_uni(), if !pool.is_empty() => {
+                let stream = stream.map_err(|error| error.to_string())?;
+                if let Some(buffer) = pool.pop() {
+                    readers.spawn(read(stream, buffer, copies));
+                }
+            }
+        }
+    }
+}
+
+async fn read(mut stream: quinn::RecvStream, mut buffer: Vec<u8>, copies: bool) -> Result<Vec<u8>, String> {
+    let mut chunks: [Bytes; 32] = Default::default();
+    let mut filled = 0;
+    while let Some(count) = stream.read_chunks(&mut chunks).await.map_err(|error| error.to_string())? {
+        for chunk in &mut chunks[..count] {
+            let chunk = std::mem::take(chunk);
+            if copies {
+                buffer[filled..filled + chunk.len()].copy_from_slice(&chunk);
+            }
+            filled += chunk.len();
+        }
+    }
+    if filled == buffer.len() { Ok(buffer) } else { Err(format!("a unit had {filled} of {} bytes", buffer.len())) }
+}
