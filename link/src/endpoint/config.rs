@@ -17,6 +17,10 @@ const MTU_LOOPBACK: u16 = 65_495;
 const MTU_LOOPBACK_V6: u16 = 65_488;
 /// A jumbo frame's 9 000 bytes less 40 of IPv6 and 8 of UDP header. Discovery stays below it where frames are smaller.
 const MTU_NETWORK: u16 = 8_952;
+/// A search that lost its probes to congestion and ended too low is made up for after this. At the bound it costs nothing.
+const MTU_SEARCH_INTERVAL: Duration = Duration::from_secs(30);
+/// A fall to 1200 bytes is more often bad luck in a burst of losses than a smaller path: try again soon.
+const MTU_FALL_COOLDOWN: Duration = Duration::from_secs(5);
 /// quinn receives at most this many datagram aggregates in one call.
 const RECEIVE_BATCH_MAX: usize = 32;
 
@@ -40,7 +44,9 @@ pub struct EndpointConfig {
     /// Bytes a peer may send ahead on one stream. Default 16 MiB, four times the product of 10 Gbit/s and 3 ms, so that
     /// credits and not QUIC limit the flow; finite, because it is memory.
     pub stream_window_bytes: u32,
-    /// Bytes a peer may send ahead on one connection. Default 64 MiB, for the same reasons.
+    /// Bytes a peer may send ahead on one connection. Default 64 MiB, for the same reasons. Unread bytes of any stream
+    /// count, and a sender need not send streams in order: whoever reads one stream to its end before it looks at the next
+    /// can wait for bytes that the others' leave no room for. Read all streams side by side.
     pub connection_window_bytes: u32,
     /// Bytes kept for retransmission on one connection before writers wait. Default 64 MiB.
     pub send_window_bytes: u64,
@@ -183,7 +189,9 @@ impl EndpointConfig {
         // To the byte: what was asked for is what the path must end at.
         discovery
             .upper_bound(self.mtu.unwrap_or(discovery_bound(peer)))
-            .minimum_change(1);
+            .minimum_change(1)
+            .interval(MTU_SEARCH_INTERVAL)
+            .black_hole_cooldown(MTU_FALL_COOLDOWN);
         let congestion = CappedCubicConfig {
             window_bytes_initial: self.congestion_window_bytes_initial,
             window_bytes_max: self.congestion_window_bytes_max,

@@ -30,14 +30,13 @@ async fn transfer(connection: &Connection, seed: u8) {
 /// Transfers until the search for the MTU is over, then once more at that MTU.
 async fn settle(endpoint: &Endpoint, connection: &Connection, mtu: u16) -> PathReport {
     let seed = mtu.to_le_bytes()[0];
-    let mut rounds = 0;
-    // Both sides must make the same number of rounds, so that the streams match up: enough for any search.
-    while rounds < 3 {
+    // As many rounds on both sides, so that the streams match up; enough for any search.
+    for _ in 0..3 {
         transfer(connection, seed).await;
-        rounds += 1;
     }
     // The last probe may still be under way; a keep-alive, at the latest, carries it.
     while endpoint.path_report(connection).mtu != mtu {
+        assert_eq!(endpoint.path_report(connection).black_holes, 0);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     endpoint.path_report(connection)
