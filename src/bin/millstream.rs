@@ -1,2 +1,0 @@
-//! The `millstream` command.
-fn main() {}

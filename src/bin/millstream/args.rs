@@ -1,0 +1,183 @@
+//! The flags of `millstream`, and the help that teaches them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Feeds GPU trainers: preprocessing on a pool of CPU workers, tensors over QUIC.
+///
+/// A service is one dispatcher and any number of workers; trainers read from it with the client library. To see one at
+/// work, run `millstream demo`. By hand, in terminals of their own:
+///
+///   millstream dispatcher
+///   millstream worker
+///   millstream read --files 'examples/data/*.tar'
+///   millstream status
+///
+/// On one machine the cluster key is made on first use and found by itself; between machines give each process the same
+/// key (see `millstream key`).
+#[derive(Debug, Parser)]
+#[command(name = "millstream", version, verbatim_doc_comment)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Says more on standard error; repeat for still more. RUST_LOG overrides it.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs a dispatcher: who reads what, and which worker does it.
+    Dispatcher(DispatcherArgs),
+    /// Runs a worker: computes elements and serves them.
+    Worker(WorkerArgs),
+    /// Reads a dataset and prints counts and a digest: a small consumer.
+    Read(ReadArgs),
+    /// Shows what a service is doing.
+    Status(StatusArgs),
+    /// Prints or makes keys.
+    Key(KeyArgs),
+    /// Streams real pictures through a service of its own and checks that each was seen once an epoch.
+    Demo(DemoArgs),
+}
+
+/// Who may come in.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct KeyFlag {
+    /// The cluster key or a role key, or a file that has it. Without it the key in the user's own directory is used,
+    /// and made when there is none; servers then serve this machine only.
+    #[arg(long, env = "MILLSTREAM_KEY", hide_env_values = true, value_name = "KEY|FILE")]
+    pub(crate) key: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DispatcherArgs {
+    /// Where to listen. Beyond loopback only with an explicit --key.
+    #[arg(long, default_value = "127.0.0.1:5050")]
+    pub(crate) bind: SocketAddr,
+    #[command(flatten)]
+    pub(crate) key: KeyFlag,
+    /// Seconds of silence after which a worker or client counts as dead.
+    #[arg(long, default_value_t = 5.0)]
+    pub(crate) liveness_s: f64,
+    /// Ends when standard input closes; for programs that start it.
+    #[arg(long, hide = true)]
+    pub(crate) until_stdin_closes: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WorkerArgs {
+    /// The dispatcher to work for.
+    #[arg(long, default_value = "127.0.0.1:5050")]
+    pub(crate) dispatcher: String,
+    /// Where to serve elements; port 0 takes a free one. Beyond loopback only with an explicit --key.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub(crate) bind: SocketAddr,
+    /// The address that trainers reach this worker at, when it is not the one bound.
+    #[arg(long)]
+    pub(crate) advertise: Option<String>,
+    #[command(flatten)]
+    pub(crate) key: KeyFlag,
+    /// Threads that compute; by default one a processor.
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Labels shown in `status`.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) tags: Vec<String>,
+    /// Compression on the network: none or lz4.
+    #[arg(long, default_value = "none")]
+    pub(crate) compression: String,
+    /// UDP payload of a packet, in bytes; found by probing when not given.
+    #[arg(long)]
+    pub(crate) mtu: Option<u16>,
+    /// Ends when standard input closes; for programs that start it.
+    #[arg(long, hide = true)]
+    pub(crate) until_stdin_closes: bool,
+}
+
+/// How to deal a dataset out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sharding {
+    /// Every worker yields the whole dataset.
+    Off,
+    /// Each part of the dataset goes to one worker, as they ask for more.
+    Dynamic,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReadArgs {
+    /// The dispatcher to read from.
+    #[arg(long, default_value = "127.0.0.1:5050")]
+    pub(crate) dispatcher: String,
+    #[command(flatten)]
+    pub(crate) key: KeyFlag,
+    /// WebDataset tars of JPEGs to read, as a glob pattern that the workers understand.
+    #[arg(long, conflicts_with = "range")]
+    pub(crate) files: Option<String>,
+    /// Reads the numbers from 0 up to this instead.
+    #[arg(long)]
+    pub(crate) range: Option<u64>,
+    /// Elements of one batch; 0 for single elements.
+    #[arg(long, default_value_t = 32)]
+    pub(crate) batch: u64,
+    /// How the dataset is dealt out to the workers.
+    #[arg(long, value_enum, default_value_t = Sharding::Dynamic)]
+    pub(crate) sharding: Sharding,
+    /// Passes over the dataset.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) epochs: u64,
+    /// Elements outstanding at most; 0 sizes it by itself.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) max_outstanding: u64,
+    /// Readers that give the same name share one reading, first come, first served.
+    #[arg(long)]
+    pub(crate) job_name: Option<String>,
+    /// Seconds to wait for a dispatcher that is not there yet.
+    #[arg(long, default_value_t = 30.0)]
+    pub(crate) wait_s: f64,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StatusArgs {
+    /// The dispatcher to ask.
+    #[arg(long, default_value = "127.0.0.1:5050")]
+    pub(crate) dispatcher: String,
+    #[command(flatten)]
+    pub(crate) key: KeyFlag,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct KeyArgs {
+    #[command(flatten)]
+    pub(crate) key: KeyFlag,
+    /// Prints what a process of this role needs, and no more: `read` can read, `submit` can also run code on workers.
+    #[arg(long, value_parser = ["read", "submit", "worker", "dispatcher"])]
+    pub(crate) role: Option<String>,
+    /// Prints a new cluster key and stores nothing.
+    #[arg(long, conflicts_with = "role")]
+    pub(crate) generate: bool,
+    /// Prints where the key of this user is kept.
+    #[arg(long, conflicts_with_all = ["role", "generate"])]
+    pub(crate) path: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DemoArgs {
+    /// Passes over the pictures.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) epochs: u64,
+    /// Worker processes.
+    #[arg(long, default_value_t = 2)]
+    pub(crate) workers: u32,
+    /// A directory of WebDataset tars of JPEGs (`.jpg`) with labels (`.cls`).
+    #[arg(long, default_value = "examples/data")]
+    pub(crate) data: PathBuf,
+    /// Pictures of one batch.
+    #[arg(long, default_value_t = 8)]
+    pub(crate) batch: u64,
+    /// Writes every key that was seen to this file, one a line, in order.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dump_keys: Option<PathBuf>,
+}
