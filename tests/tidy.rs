@@ -113,7 +113,11 @@ const PURE: &[&str] = &[
 ];
 
 /// The files in which `unsafe` may stand, each because it cannot be written without.
-const UNSAFE: &[&str] = &[];
+const UNSAFE: &[&str] = &[
+    "element/src/slot/append.rs", // a committed prefix is read while the rest is written
+    "element/src/slot/region.rs", // aligned allocation
+    "element/src/slot/shared.rs", // shared views of a region
+];
 
 /// Pages that a reader is sent to.
 const PAGES: &[&str] = &[
@@ -219,11 +223,11 @@ fn unsafe_stands_only_in_the_named_files() {
 #[test]
 fn pure_modules_are_denied_clocks_sockets_and_randomness() {
     let files = tree::files();
-    let is_pure = |file: &&File| file.is_rust() && PURE.iter().any(|place| file.is_in(place));
-    let needs = files
-        .iter()
-        .filter(is_pure)
-        .filter(|file| !is_denied_with_its_parents(file, &files));
+    // A table of contents has no code to deny anything to.
+    let is_code = |file: &&File| file.is_rust() && file.name() != "mod.rs";
+    let is_pure = |file: &&File| PURE.iter().any(|place| file.is_in(place));
+    let pure_code = files.iter().filter(is_code).filter(is_pure);
+    let needs = pure_code.filter(|file| !is_denied_with_its_parents(file, &files));
     let what = "add #![deny(clippy::disallowed_methods, clippy::disallowed_types)] below its opening";
     assert_clean(needs.map(|file| Finding::new(&file.path, 1, "pure module", what)));
 }

@@ -1,6 +1,7 @@
-//! Numbered rules of the `PROTOCOL.md` files (`D3.2`), and the comments that cite them.
+//! Numbered rules of the `PROTOCOL.md` files, and the comments that cite them.
 //!
-//! A rule is defined where its number opens a heading or stands in bold at the start of a line.
+//! A number is a capital letter and numbers joined by points. It is defined where it opens a heading or stands in bold at
+//! the start of a line.
 
 use std::collections::BTreeMap;
 
