@@ -1,0 +1,188 @@
+//! Which crates of the workspace depend on which, as Cargo itself reads the manifests.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::tree::{Finding, root};
+
+/// A package of the workspace and the names of its direct dependencies.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    /// Normal and build dependencies.
+    pub(crate) uses: Vec<String>,
+    /// Dependencies of tests, benches and examples.
+    pub(crate) dev_uses: Vec<String>,
+}
+
+/// What a crate of the workspace may depend on within it: exactly this, no more and no less.
+pub(crate) type CrateEdges<'a> = (&'a str, &'a [&'a str]);
+
+/// The workspace's packages.
+pub(crate) fn packages() -> Result<Vec<Package>, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()
+        .map_err(|error| format!("cargo metadata did not start: {error}"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "cargo metadata failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
+    }
+    let metadata =
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    Ok(read(&metadata))
+}
+
+/// The crates must have exactly the edges of the table, and every crate a line in it.
+pub(crate) fn wrong_edges(packages: &[Package], table: &[CrateEdges<'_>]) -> Vec<Finding> {
+    let allowed: BTreeMap<_, _> = table.iter().copied().collect();
+    let is_ours = |name: &&String| allowed.contains_key(name.as_str());
+    let mut findings = Vec::new();
+    let mut say = |of: &str, what: String| {
+        findings.push(Finding::new(
+            "Cargo.toml",
+            0,
+            "crate edge",
+            format!("`{of}` {what}"),
+        ))
+    };
+    for package in packages {
+        let Some(edges) = allowed.get(package.name.as_str()) else {
+            say(
+                &package.name,
+                "is not in the table of crates: state what it may depend on".to_owned(),
+            );
+            continue;
+        };
+        for used in package.uses.iter().chain(&package.dev_uses).filter(is_ours) {
+            if !edges.contains(&used.as_str()) {
+                say(
+                    &package.name,
+                    format!("depends on `{used}`, which the table does not allow"),
+                );
+            }
+        }
+        for edge in edges
+            .iter()
+            .filter(|edge| !package.uses.iter().any(|used| used == *edge))
+        {
+            say(
+                &package.name,
+                format!("no longer depends on `{edge}`: take the edge out of the table"),
+            );
+        }
+    }
+    for (name, _) in table
+        .iter()
+        .filter(|(name, _)| !packages.iter().any(|package| package.name == *name))
+    {
+        say(
+            name,
+            "is in the table of crates but not in the workspace".to_owned(),
+        );
+    }
+    findings
+}
+
+fn read(metadata: &Value) -> Vec<Package> {
+    let packages = metadata["packages"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    packages.iter().map(read_package).collect()
+}
+
+fn read_package(package: &Value) -> Package {
+    let mut read = Package {
+        name: text(&package["name"]),
+        ..Package::default()
+    };
+    for dependency in package["dependencies"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+    {
+        let list = if dependency["kind"] == "dev" {
+            &mut read.dev_uses
+        } else {
+            &mut read.uses
+        };
+        list.push(text(&dependency["name"]));
+    }
+    read
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[CrateEdges<'_>] = &[("low", &[]), ("high", &["low"])];
+
+    fn package(name: &str, uses: &[&str], dev_uses: &[&str]) -> Package {
+        let own = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        Package {
+            name: name.to_owned(),
+            uses: own(uses),
+            dev_uses: own(dev_uses),
+        }
+    }
+
+    fn count(packages: &[Package]) -> usize {
+        wrong_edges(packages, TABLE).len()
+    }
+
+    #[test]
+    fn exactly_the_edges_of_the_table_pass() {
+        assert_eq!(
+            count(&[
+                package("low", &["bytes"], &[]),
+                package("high", &["low", "tokio"], &[])
+            ]),
+            0
+        );
+    }
+
+    #[test]
+    fn an_extra_a_missing_and_a_dev_edge_are_found() {
+        let high = || package("high", &["low"], &[]);
+        assert_eq!(count(&[package("low", &["high"], &[]), high()]), 1);
+        assert_eq!(count(&[package("low", &[], &["high"]), high()]), 1);
+        assert_eq!(
+            count(&[package("low", &[], &[]), package("high", &[], &["low"])]),
+            1
+        );
+    }
+
+    #[test]
+    fn a_crate_outside_the_table_and_a_line_without_a_crate_are_found() {
+        let both = || vec![package("low", &[], &[]), package("high", &["low"], &[])];
+        assert_eq!(
+            count(
+                &both()
+                    .into_iter()
+                    .chain([package("new", &[], &[])])
+                    .collect::<Vec<_>>()
+            ),
+            1
+        );
+        assert_eq!(count(&both()[..1]), 1);
+    }
+
+    #[test]
+    fn kinds_of_dependencies_are_told_apart() {
+        let metadata = serde_json::json!({"packages": [{"name": "a", "dependencies": [
+            {"name": "b", "kind": null}, {"name": "c", "kind": "build"}, {"name": "d", "kind": "dev"},
+        ]}]});
+        assert_eq!(read(&metadata), [package("a", &["b", "c"], &["d"])]);
+    }
+}

@@ -1,0 +1,18 @@
+//! What the house rules are checked with: reading the tree, the sources and the manifests. The rules themselves, with
+//! their tables, are in `tidy.rs`; nothing here knows this project's crates.
+//!
+//! - [`lexer`]: code, comments and literals told apart
+//! - [`tree`]: the project's files, and findings
+//! - [`shape`]: lengths, openings, tables of contents, attributes
+//! - [`paths`]: which paths a source file names
+//! - [`manifest`]: which crates depend on which
+//! - [`words`]: words that stand in no file
+//! - [`protocol`]: numbered rules and their citations
+
+pub(crate) mod lexer;
+pub(crate) mod manifest;
+pub(crate) mod paths;
+pub(crate) mod protocol;
+pub(crate) mod shape;
+pub(crate) mod tree;
+pub(crate) mod words;

@@ -1,0 +1,259 @@
+//! The paths that a source file names, in `use` trees and in the middle of code, counted from the crate's root.
+//!
+//! Macros are read as the code they look like; a name brought in by `use` counts where it is brought in.
+
+use super::lexer::{Lexed, Token, is_word};
+use super::tree::{File, Finding};
+
+/// One path, as `crate::proto::credit::Account` or `tokio::spawn`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) path: String,
+    pub(crate) line: usize,
+}
+
+/// A module and the paths that nothing in it may name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wall {
+    /// A folder or file below the root.
+    pub(crate) around: &'static str,
+    /// Paths, each with all that lies below it; a lone keyword (`async`) counts too.
+    pub(crate) keeps_out: &'static [&'static str],
+}
+
+/// What a file names through a wall that it stands behind.
+pub(crate) fn breaches(file: &File, wall: &Wall) -> Vec<Finding> {
+    if !file.is_rust() || !file.is_in(wall.around) {
+        return Vec::new();
+    }
+    let breach = |named: Named| {
+        let kept_out = wall.keeps_out.iter().find(|path| is_below(&named.path, path))?;
+        let what = format!(
+            "names `{}`, but `{}` never names `{kept_out}`",
+            named.path, wall.around
+        );
+        Some(Finding::new(&file.path, named.line, "module edge", what))
+    };
+    named(file).into_iter().filter_map(breach).collect()
+}
+
+/// Lines of a file that name one of these crates.
+pub(crate) fn crate_lines(file: &File, crates: &[&str]) -> Vec<usize> {
+    let lexed = Lexed::new(&file.text);
+    lexed
+        .tokens()
+        .iter()
+        .filter(|token| crates.contains(&token.text))
+        .map(|token| token.line)
+        .collect()
+}
+
+/// Every path in a file, with `self` and `super` resolved.
+pub(crate) fn named(file: &File) -> Vec<Named> {
+    let lexed = Lexed::new(&file.text);
+    let mut reader = Reader {
+        tokens: lexed.tokens(),
+        raw: Vec::new(),
+    };
+    let mut module = module_of(&file.path);
+    let mut open = Vec::new(); // for each open brace: whether it is an inline module's
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(&Token { text, .. }) = reader.tokens.get(at) {
+        let next = |ahead: usize| reader.tokens.get(at + ahead).map_or("", |token| token.text);
+        match text {
+            "mod" if next(2) == "{" => {
+                module.push(next(1).to_owned());
+                open.push(true);
+                at += 3;
+            }
+            "{" => {
+                open.push(false);
+                at += 1;
+            }
+            "}" => {
+                if open.pop() == Some(true) {
+                    module.pop();
+                }
+                at += 1;
+            }
+            "use" => at = reader.tree(at + 1, &[]),
+            _ if text.starts_with(is_word) => at = reader.inline(at),
+            _ => at += 1,
+        }
+        found.extend(reader.raw.drain(..).map(|(path, line)| Named {
+            path: resolve(&path, &module),
+            line,
+        }));
+    }
+    found
+}
+
+struct Reader<'a> {
+    tokens: Vec<Token<'a>>,
+    raw: Vec<(Vec<&'a str>, usize)>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `a::b::c` in code; returns where it ends.
+    fn inline(&mut self, start: usize) -> usize {
+        let (mut path, mut at) = (vec![self.tokens[start].text], start + 1);
+        while let [colons, word, ..] = &self.tokens[at..]
+            && colons.text == "::"
+            && word.text.starts_with(is_word)
+        {
+            path.push(word.text);
+            at += 2;
+        }
+        self.raw.push((path, self.tokens[start].line));
+        at
+    }
+
+    /// Reads one tree of a `use` below `prefix`; returns where it ends.
+    fn tree(&mut self, start: usize, prefix: &[&'a str]) -> usize {
+        let (mut path, mut at) = (prefix.to_vec(), start);
+        while let Some(&Token { text, line }) = self.tokens.get(at) {
+            match text {
+                "{" => {
+                    at += 1;
+                    while self
+                        .tokens
+                        .get(at)
+                        .is_some_and(|token| token.text != "}" && token.text != ";")
+                    {
+                        at = self.tree(at, &path);
+                        at += usize::from(self.tokens.get(at).is_some_and(|token| token.text == ","));
+                    }
+                    return at + 1;
+                }
+                "::" => at += 1,
+                "as" | "*" => {
+                    self.raw.push((path, line));
+                    return at + if text == "as" { 2 } else { 1 };
+                }
+                _ if text.starts_with(is_word) => {
+                    path.push(text);
+                    at += 1;
+                }
+                _ => {
+                    self.raw.push((path, line));
+                    // A mark that has no place in a tree must not hold the reader up.
+                    return if matches!(text, "," | "}" | ";") {
+                        at
+                    } else {
+                        at + 1
+                    };
+                }
+            }
+        }
+        at
+    }
+}
+
+fn module_of(path: &str) -> Vec<String> {
+    let below = path.split_once("src/").map_or(path, |(_, below)| below);
+    let mut module: Vec<String> = below
+        .trim_end_matches(".rs")
+        .split('/')
+        .map(str::to_owned)
+        .collect();
+    if module
+        .last()
+        .is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str()))
+    {
+        module.pop();
+    }
+    module
+}
+
+fn resolve(path: &[&str], module: &[String]) -> String {
+    let ups = path
+        .iter()
+        .take_while(|&&segment| segment == "super" || segment == "self")
+        .count();
+    let supers = path[..ups].iter().filter(|&&segment| segment == "super").count();
+    if ups == 0 {
+        return path.join("::");
+    }
+    let base = module[..module.len().saturating_sub(supers)]
+        .iter()
+        .map(String::as_str);
+    std::iter::once("crate")
+        .chain(base)
+        .chain(path[ups..].iter().copied())
+        .collect::<Vec<_>>()
+        .join("::")
+}
+
+fn is_below(path: &str, ancestor: &str) -> bool {
+    path.strip_prefix(ancestor)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WALL: Wall = Wall {
+        around: "a/src/pure",
+        keeps_out: &["tokio", "crate::shell", "async"],
+    };
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        let file = File {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        breaches(&file, &WALL)
+            .into_iter()
+            .map(|finding| finding.line)
+            .collect()
+    }
+
+    #[test]
+    fn each_way_to_name_what_is_kept_out_is_found() {
+        for text in [
+            "use tokio::spawn;",
+            "use std::{io, fmt::{self, Debug}};\n\nfn f() { tokio::spawn(x) }",
+            "use crate::{pure::x, shell::{Y}};",
+            "use crate::{other, shell as renamed};",
+            "use super::super::shell::Y;",
+            "use super::super::{other::*, shell::*};",
+            "fn f(x: crate::shell::Y) {}",
+            "mod tests { use super::super::super::shell; }",
+            "pub async fn f() {}",
+            "use ::tokio as t;",
+        ] {
+            assert_eq!(lines("a/src/pure/x.rs", text).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_alike_is_not() {
+        for text in [
+            "use tokios::x; use crate::shellfish;",
+            "// use tokio;\nlet x = \"crate::shell\";",
+            "use crate::pure::shell; mod shell; use self::shell::x;",
+            "use super::shell;",
+            "mod tests { use super::super::shell; }",
+        ] {
+            assert!(lines("a/src/pure/x.rs", text).is_empty(), "{text}");
+        }
+        assert!(lines("a/src/shell/x.rs", "use tokio::spawn;").is_empty());
+    }
+
+    #[test]
+    fn paths_after_an_inline_module_resolve_from_the_file_again() {
+        assert_eq!(
+            lines("a/src/pure/mod.rs", "mod b { fn f() { {} } }\nuse super::shell;"),
+            [2]
+        );
+    }
+
+    #[test]
+    fn a_broken_use_tree_ends_with_the_file() {
+        for text in ["use a::{b, ", "use a::{;", "use", "use {{{", "use a::<b>::{c;"] {
+            lines("a/src/pure/x.rs", text);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The shape of one source file: lengths, its opening, what a table of contents may hold, attributes and `unsafe`.
+
+use super::lexer::{Lexed, Token, is_word};
+use super::tree::{File, Finding};
+
+/// Longest file, in lines.
+pub(crate) const FILE_LINES_MAX: usize = 600;
+/// Longest function, in lines from `fn` to the closing brace.
+pub(crate) const FUNCTION_LINES_MAX: usize = 70;
+
+/// A function that has a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    /// Where `fn` stands, from 1.
+    pub(crate) line: usize,
+    /// From `fn` to the closing brace.
+    pub(crate) lines: usize,
+}
+
+/// Files of at most [`FILE_LINES_MAX`] lines, functions of at most [`FUNCTION_LINES_MAX`].
+pub(crate) fn lengths(file: &File) -> Vec<Finding> {
+    let lines = file.text.lines().count();
+    let long_file = (lines > FILE_LINES_MAX).then(|| {
+        let what = format!("{lines} lines, at most {FILE_LINES_MAX}: give each noun a file of its own");
+        Finding::new(&file.path, 0, "file length", what)
+    });
+    let long_functions = functions(&Lexed::new(&file.text))
+        .into_iter()
+        .filter_map(|function| {
+            let Function { name, line, lines } = function;
+            let what =
+                || format!("`{name}` has {lines} lines, at most {FUNCTION_LINES_MAX}: compute in leaves");
+            (lines > FUNCTION_LINES_MAX).then(|| Finding::new(&file.path, line, "function length", what()))
+        });
+    long_file.into_iter().chain(long_functions).collect()
+}
+
+/// Each file opens with `//!`.
+pub(crate) fn opening(file: &File) -> Vec<Finding> {
+    let opened = file
+        .text
+        .lines()
+        .next()
+        .is_some_and(|line| line.trim_end().len() > 3 && line.starts_with("//!"));
+    let what = "the first line is not `//!`: say what the file owns and what it refuses to know";
+    if opened {
+        Vec::new()
+    } else {
+        vec![Finding::new(&file.path, 1, "opening", what)]
+    }
+}
+
+/// `lib.rs` and `mod.rs` declare, re-export by name and explain: no function bodies, no globs.
+pub(crate) fn table_of_contents(file: &File) -> Vec<Finding> {
+    let lexed = Lexed::new(&file.text);
+    let bodies = functions(&lexed).into_iter().map(|function| {
+        let what = format!("`{}` has a body: move it to a file of its own", function.name);
+        Finding::new(&file.path, function.line, "table of contents", what)
+    });
+    let tokens = lexed.tokens();
+    let globs = tokens
+        .windows(2)
+        .filter(|pair| pair[0].text == "::" && pair[1].text == "*")
+        .map(|pair| {
+            Finding::new(
+                &file.path,
+                pair[0].line,
+                "table of contents",
+                "a glob: name what is re-exported",
+            )
+        });
+    bodies.chain(globs).collect()
+}
+
+/// Lines with the keyword `unsafe`.
+pub(crate) fn unsafe_lines(file: &File) -> Vec<usize> {
+    let lexed = Lexed::new(&file.text);
+    lexed
+        .tokens()
+        .iter()
+        .filter(|token| token.text == "unsafe")
+        .map(|token| token.line)
+        .collect()
+}
+
+/// Whether an inner attribute denies the clocks, sockets and randomness that `clippy.toml` lists.
+pub(crate) fn is_denied_the_world(file: &File) -> bool {
+    let code: String = Lexed::new(&file.text).code.split_whitespace().collect();
+    code.split("#![deny(")
+        .skip(1)
+        .filter_map(|rest| rest.split(")]").next())
+        .any(|lints| {
+            let has = |name| lints.split(',').any(|lint| lint == name);
+            has("clippy::disallowed_methods") && has("clippy::disallowed_types")
+        })
+}
+
+/// Every function with a body, nested ones and those of macros included.
+pub(crate) fn functions(lexed: &Lexed) -> Vec<Function> {
+    let tokens = lexed.tokens();
+    let mut found = Vec::new();
+    for (at, pair) in tokens.windows(2).enumerate() {
+        let named = pair[1].text.starts_with(|c: char| is_word(c) || c == '$');
+        if pair[0].text != "fn" || !named {
+            continue; // `fn(u8)` is a type
+        }
+        let Some(open) = body(&tokens[at..]).map(|open| at + open) else {
+            continue;
+        };
+        let close = closing(&tokens, open);
+        found.push(Function {
+            name: pair[1].text.to_owned(),
+            line: pair[0].line,
+            lines: tokens[close].line - pair[0].line + 1,
+        });
+    }
+    found
+}
+
+/// Where a function's body opens, counted from `fn`; nothing for a declaration that ends in `;`.
+fn body(tokens: &[Token<'_>]) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate() {
+        match token.text {
+            "(" | "[" => depth += 1,
+            ")" | "]" => depth = depth.checked_sub(1)?,
+            ";" if depth == 0 => return None,
+            // A brace right after `<` is a constant argument, and opens no body.
+            "{" if depth == 0 && tokens[at - 1].text == "<" => depth += 1,
+            "}" => depth = depth.checked_sub(1)?,
+            "{" if depth == 0 => return Some(at),
+            "{" => depth += 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn closing(tokens: &[Token<'_>], open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        match token.text {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    tokens.len() - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: impl Into<String>) -> File {
+        File {
+            path: path.to_owned(),
+            text: text.into(),
+        }
+    }
+
+    fn found(text: &str) -> Vec<(String, usize)> {
+        functions(&Lexed::new(text))
+            .into_iter()
+            .map(|function| (function.name, function.lines))
+            .collect()
+    }
+
+    #[test]
+    fn a_file_or_function_one_line_too_long_is_found() {
+        let function = |lines: usize| format!("fn f() {{\n{}}}\n", "x();\n".repeat(lines - 2));
+        assert_eq!(lengths(&file("a.rs", function(FUNCTION_LINES_MAX))), []);
+        assert_eq!(
+            lengths(&file("a.rs", function(FUNCTION_LINES_MAX + 1)))[0].rule,
+            "function length"
+        );
+        assert_eq!(lengths(&file("a.rs", "//\n".repeat(FILE_LINES_MAX))), []);
+        assert_eq!(
+            lengths(&file("a.rs", "//\n".repeat(FILE_LINES_MAX + 1)))[0].rule,
+            "file length"
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_function_is_found_past_braces_that_are_not_code() {
+        let hidden =
+            "fn f(x: [u8; { 3 }]) -> T<{ 4 }> {\n a('}', \"}\", r#\"}\"#); // }\n /* } */\n}\nfn g() {}";
+        assert_eq!(found(hidden), [("f".to_owned(), 4), ("g".to_owned(), 1)]);
+        assert_eq!(
+            found("fn f()\nwhere\n T: Fn(u8) -> fn(u8),\n{\n fn g() {}\n}")[0],
+            ("f".to_owned(), 6)
+        );
+        assert_eq!(
+            found("trait T { fn f(&self, x: fn(u8)); fn g(&self) {} }"),
+            [("g".to_owned(), 1)]
+        );
+        assert_eq!(found("type F = fn(u8) -> u8; const X: &str = \"fn x() {\";"), []);
+    }
+
+    #[test]
+    fn a_file_that_does_not_say_what_it_owns_is_found() {
+        assert_eq!(opening(&file("a.rs", "//! Owns it.\n")), []);
+        for text in ["", "\n//! Late.\n", "// Plain.\n", "//!\n", "use a;\n//! Late.\n"] {
+            assert_eq!(opening(&file("a.rs", text)).len(), 1, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn logic_and_globs_in_a_table_of_contents_are_found() {
+        let clean = "mod a;\npub use a::{B, C};\npub trait D { fn e(&self); }";
+        assert_eq!(table_of_contents(&file("mod.rs", clean)), []);
+        assert_eq!(
+            table_of_contents(&file("mod.rs", "mod a;\nfn f() { }"))[0].line,
+            2
+        );
+        assert_eq!(table_of_contents(&file("mod.rs", "pub use a::*;")).len(), 1);
+    }
+
+    #[test]
+    fn unsafe_is_found_in_code_alone() {
+        let text = "#![expect(unsafe_code)]\n// unsafe\n\"unsafe\";\nunsafe { }";
+        assert_eq!(unsafe_lines(&file("a.rs", text)), [4]);
+    }
+
+    #[test]
+    fn a_pure_module_must_be_denied_both_kinds_of_items() {
+        let denied = |text: &str| is_denied_the_world(&file("a.rs", text));
+        assert!(denied(
+            "//! A.\n#![deny(clippy::disallowed_methods, clippy::disallowed_types)]\n"
+        ));
+        assert!(!denied("#![deny(clippy::disallowed_methods)]\n"));
+        assert!(!denied(
+            "#![allow(clippy::disallowed_methods, clippy::disallowed_types)]\n"
+        ));
+        assert!(!denied(
+            "// #![deny(clippy::disallowed_methods, clippy::disallowed_types)]\n"
+        ));
+    }
+}

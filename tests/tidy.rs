@@ -1,0 +1,290 @@
+//! The rules of the house, with their tables: who may name whom, the shape of a file, where `unsafe` may stand, the words
+//! that stand nowhere. How sources are read is the business of `source`.
+//!
+//! A rule that is broken is printed as `file:line: rule: what to do`. The tables hold in both directions: what they list
+//! must exist.
+
+use crate::source::manifest::{self, CrateEdges};
+use crate::source::paths::{self, Wall};
+use crate::source::protocol;
+use crate::source::shape;
+use crate::source::tree::{self, File, Finding};
+use crate::source::words;
+
+/// The arrows between the crates: each depends on exactly these of the workspace.
+const CRATES: &[CrateEdges<'_>] = &[
+    ("millstream-element", &[]),
+    ("millstream-link", &[]),
+    ("millstream-control", &["millstream-link"]),
+    ("millstream-dataplane", &["millstream-element", "millstream-link"]),
+    ("millstream-pipeline", &["millstream-element"]),
+    (
+        "millstream-client",
+        &[
+            "millstream-control",
+            "millstream-dataplane",
+            "millstream-element",
+            "millstream-link",
+            "millstream-pipeline",
+        ],
+    ),
+    (
+        "millstream",
+        &[
+            "millstream-client",
+            "millstream-control",
+            "millstream-dataplane",
+            "millstream-element",
+            "millstream-link",
+            "millstream-pipeline",
+        ],
+    ),
+];
+
+/// Where the sources may name QUIC's implementation. The last is `raw-quic`, the yardstick that must not be ours.
+const QUINN: &[&str] = &[
+    "link",
+    "dataplane/src/transport/quic",
+    "control/src/rpc",
+    "src/bin/bench-transfer",
+];
+
+/// What the modules inside a crate keep out.
+const WALLS: &[Wall] = &[
+    Wall {
+        around: "element/src",
+        keeps_out: &["async", "tokio", "futures_util", "std::net", "std::fs"],
+    },
+    Wall {
+        around: "dataplane/src/proto",
+        keeps_out: &[
+            "async",
+            "tokio",
+            "quinn",
+            "millstream_link",
+            "crate::transport",
+            "crate::worker",
+        ],
+    },
+    Wall {
+        around: "dataplane/src/worker",
+        keeps_out: &["quinn", "crate::transport::quic", "crate::transport::memory"],
+    },
+    Wall {
+        around: "dataplane/src/transport",
+        keeps_out: &["crate::worker"],
+    },
+    Wall {
+        around: "dataplane/src/transport/memory",
+        keeps_out: &["crate::transport::quic"],
+    },
+    Wall {
+        around: "dataplane/src/transport/quic",
+        keeps_out: &["crate::transport::memory"],
+    },
+    Wall {
+        around: "control/src/dispatcher",
+        keeps_out: &[
+            "async",
+            "tokio",
+            "quinn",
+            "crate::rpc",
+            "crate::store",
+            "crate::agent",
+        ],
+    },
+    Wall {
+        around: "pipeline/src/graph",
+        keeps_out: &["crate::exec", "std::fs", "std::thread"],
+    },
+    Wall {
+        around: "client/src",
+        keeps_out: &["millstream_control::dispatcher", "millstream_dataplane::worker"],
+    },
+];
+
+/// State machines and values: no clock, socket, task or randomness, held to it by the lints of `clippy.toml`.
+const PURE: &[&str] = &[
+    "dataplane/src/proto",
+    "control/src/dispatcher",
+    "pipeline/src/graph",
+    "link/src/ticket.rs",
+    "client/src/credit.rs",
+];
+
+/// The files in which `unsafe` may stand, each because it cannot be written without.
+const UNSAFE: &[&str] = &[
+    "element/src/slot/append.rs", // a committed prefix is read while the rest is written
+    "element/src/slot/region.rs", // aligned allocation
+    "element/src/slot/shared.rs", // shared views of a region
+];
+
+/// Pages that a reader is sent to.
+const PAGES: &[&str] = &[
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "examples/data/SOURCES.md",
+    ".ci/run",
+    "ci/check",
+    "ci/full",
+    "deny.toml",
+    "clippy.toml",
+];
+
+/// Whether everything that the tables list has landed. While it has not, what is absent is passed over.
+const ALL_LANDED: bool = false;
+
+#[test]
+fn crates_depend_on_each_other_as_the_table_says() {
+    let packages = manifest::packages().expect("cargo reads the manifests");
+    assert_clean(manifest::wrong_edges(&packages, CRATES));
+}
+
+#[test]
+fn only_the_shells_name_quinn() {
+    let outside = |file: &&File| file.is_rust() && !QUINN.iter().any(|place| file.is_in(place));
+    let stray = |file: &File| {
+        let lines = paths::crate_lines(file, &["quinn", "quinn_proto", "quinn_udp"]);
+        let what = || format!("names quinn, which only {} may", QUINN.join(", "));
+        lines
+            .into_iter()
+            .map(|line| Finding::new(&file.path, line, "crate name", what()))
+            .collect::<Vec<_>>()
+    };
+    assert_clean(tree::files().iter().filter(outside).flat_map(stray));
+}
+
+#[test]
+fn modules_keep_out_what_the_table_says() {
+    let files = tree::files();
+    assert_clean(
+        files
+            .iter()
+            .flat_map(|file| WALLS.iter().flat_map(|wall| paths::breaches(file, wall))),
+    );
+}
+
+#[test]
+fn every_source_file_says_what_it_owns() {
+    assert_clean(
+        tree::files()
+            .iter()
+            .filter(|file| file.is_rust())
+            .flat_map(shape::opening),
+    );
+}
+
+#[test]
+fn files_and_functions_stay_short() {
+    assert_clean(
+        tree::files()
+            .iter()
+            .filter(|file| file.is_rust())
+            .flat_map(shape::lengths),
+    );
+}
+
+#[test]
+fn parent_modules_are_tables_of_contents() {
+    let is_parent = |file: &&File| file.path.contains("src/") && ["lib.rs", "mod.rs"].contains(&file.name());
+    let is_test = |file: &&File| file.path.contains("/tests/");
+    let files = tree::files();
+    assert_clean(
+        files
+            .iter()
+            .filter(is_parent)
+            .filter(|file| !is_test(file))
+            .flat_map(shape::table_of_contents),
+    );
+}
+
+#[test]
+fn unsafe_stands_only_in_the_named_files() {
+    let files = tree::files();
+    let stray = |file: &File| {
+        let lines = shape::unsafe_lines(file).into_iter();
+        lines
+            .map(|line| Finding::new(&file.path, line, "unsafe", "not in a file named for it"))
+            .collect::<Vec<_>>()
+    };
+    let unnamed = files
+        .iter()
+        .filter(|file| file.is_rust() && !UNSAFE.contains(&file.path.as_str()));
+    let named = files.iter().filter(|file| UNSAFE.contains(&file.path.as_str()));
+    let needless = named.filter(|file| shape::unsafe_lines(file).is_empty());
+    let take_out =
+        needless.map(|file| Finding::new(&file.path, 0, "unsafe", "has none: take it out of the list"));
+    assert_clean(unnamed.flat_map(stray).chain(take_out));
+}
+
+#[test]
+fn pure_modules_are_denied_clocks_sockets_and_randomness() {
+    let files = tree::files();
+    // A table of contents has no code to deny anything to.
+    let is_code = |file: &&File| file.is_rust() && file.name() != "mod.rs";
+    let is_pure = |file: &&File| PURE.iter().any(|place| file.is_in(place));
+    let pure_code = files.iter().filter(is_code).filter(is_pure);
+    let needs = pure_code.filter(|file| !is_denied_with_its_parents(file, &files));
+    let what = "add #![deny(clippy::disallowed_methods, clippy::disallowed_types)] below its opening";
+    assert_clean(needs.map(|file| Finding::new(&file.path, 1, "pure module", what)));
+}
+
+#[test]
+fn no_file_names_a_folder_of_somebodys_machine() {
+    assert_clean(tree::files().iter().flat_map(words::private_paths));
+}
+
+#[test]
+fn no_file_marks_work_as_left_over() {
+    assert_clean(tree::files().iter().flat_map(words::leftovers));
+}
+
+#[test]
+fn protocol_rules_are_numbered_once_and_cited_truly() {
+    let files = tree::files();
+    let rules = protocol::defined(&files);
+    let citations = protocol::cited(&files, &rules);
+    assert_clean(
+        protocol::repeated(&rules)
+            .into_iter()
+            .chain(protocol::unknown(&rules, &citations)),
+    );
+}
+
+#[test]
+fn what_the_tables_list_exists() {
+    let files = tree::files();
+    let absent = |place: &&str| !files.iter().any(|file| file.is_in(place));
+    let places = QUINN
+        .iter()
+        .chain(PURE)
+        .chain(UNSAFE)
+        .copied()
+        .chain(WALLS.iter().map(|wall| wall.around));
+    let listed = PAGES.iter().copied().chain(places.filter(|_| ALL_LANDED));
+    let missing: Vec<&str> = listed.filter(absent).collect();
+    assert_clean(
+        missing
+            .into_iter()
+            .map(|place| Finding::new(place, 0, "tables", "listed in tests/tidy.rs, but gone")),
+    );
+}
+
+/// An attribute in a parent's file holds for the modules below it.
+fn is_denied_with_its_parents(file: &File, files: &[File]) -> bool {
+    let folders = file
+        .path
+        .match_indices('/')
+        .map(|(at, _)| format!("{}/mod.rs", &file.path[..at]));
+    let parents: Vec<String> = folders.collect();
+    let is_above = |other: &&File| other.path == file.path || parents.contains(&other.path);
+    files.iter().filter(is_above).any(shape::is_denied_the_world)
+}
+
+fn assert_clean(findings: impl IntoIterator<Item = Finding>) {
+    let broken: Vec<String> = findings.into_iter().map(|finding| finding.to_string()).collect();
+    assert!(broken.is_empty(), "rules broken:\n{}", broken.join("\n"));
+}
