@@ -39,11 +39,10 @@ impl Cursor {
     /// The next element of the pack at hand.
     pub(crate) fn next_at_hand(&mut self) -> Option<Handover> {
         let at_hand = self.pack.as_mut()?;
-        if at_hand.next >= at_hand.pack.len() {
+        let Some(slot) = at_hand.pack.element_slot(at_hand.next) else {
             self.pack = None;
             return None;
-        }
-        let slot = at_hand.pack.element_slot(at_hand.next);
+        };
         at_hand.next += 1;
         at_hand.handed += 1;
         at_hand.unsettled += 1;

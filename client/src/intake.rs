@@ -400,7 +400,8 @@ impl State {
                 if entry.layout.is_none() {
                     let spec = ElementSpec::from_bytes(&accepted.spec)
                         .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
-                    entry.layout = Some(Layout::new(spec));
+                    let layout = Layout::new(spec).map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
+                    entry.layout = Some(layout);
                 }
             }
             ToClient::Refused(refused) => {

@@ -377,7 +377,7 @@ mod tests {
         fn messages_survive_the_wire(task: u64, limit: u64, element_bytes: u64, received: u64, splits: u64, ticket: Vec<u8>) {
             for message in [
                 ToWorker::Grant(Grant { task: TaskId(task), limit, element_bytes, received, splits }),
-                ToWorker::Subscribe(Subscribe { task: TaskId(task), ticket: ticket.clone(), resume_from: limit, splits_from: splits }),
+                ToWorker::Subscribe(Subscribe { task: TaskId(task), ticket, resume_from: limit, splits_from: splits }),
             ] {
                 prop_assert_eq!(decode::<ToWorker>(&encode(&message).unwrap()).unwrap(), message);
             }

@@ -3,7 +3,7 @@
 //! Owns the order of one client's elements of one task, over as many links as it takes. Refuses to know where elements
 //! come from, what a link is, and what time it is: it is told.
 //!
-//! Call order: `resume` once for each link; then, whenever something changed, `next` until it asks for nothing more,
+//! Call order: `resume` once for each link; then, whenever something changed, `poll_next` until it asks for nothing more,
 //! answering [`Next::Fresh`] with `spend` or `starve`; `handle_timeout` when `poll_timeout` is due.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -27,7 +27,7 @@ pub struct TaskPack {
     pub pack: Pack,
 }
 
-/// What [`SendHalf::next`] wants done.
+/// What [`SendHalf::poll_next`] wants done.
 #[derive(Debug)]
 pub enum Next {
     /// Send this pack again: the link it went out on broke before it was acknowledged.
@@ -178,7 +178,7 @@ impl SendHalf {
     }
 
     /// What to do next.
-    pub fn next(&mut self) -> Next {
+    pub fn poll_next(&mut self) -> Next {
         if let Some(split) = self.splits.get(self.splits_told) {
             // A split is told of only behind the elements it counts (D5.2).
             if split.upto <= self.credit.sent() {
@@ -296,7 +296,7 @@ impl SendHalf {
             let end = oldest.first + oldest.pack.len() as u64;
             if end > received {
                 if oldest.first < received {
-                    oldest.pack.split_to((received - oldest.first) as usize);
+                    let _known = oldest.pack.split_to((received - oldest.first) as usize);
                     oldest.first = received;
                 }
                 return;

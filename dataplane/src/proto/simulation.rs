@@ -84,6 +84,7 @@ struct World {
 }
 
 impl World {
+    #[expect(clippy::disallowed_methods, reason = "any instant will do to count from")]
     fn new(bound: u64) -> Self {
         Self {
             now: Instant::now(),
@@ -142,7 +143,7 @@ impl World {
 
     fn send(&mut self, most: u64) {
         for _ in 0..4 {
-            match self.worker.next() {
+            match self.worker.poll_next() {
                 Next::Tell(message) => self.messages.push_back(message),
                 Next::Resend(pack) => self.packs.push(pack),
                 Next::Nothing => return,

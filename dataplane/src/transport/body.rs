@@ -58,7 +58,7 @@ pub enum Body {
         /// Bytes the block must come to.
         region_bytes: usize,
         /// Length of each element, in bytes.
-        lens: Vec<u32>,
+        lens: Vec<u64>,
     },
 }
 

@@ -7,21 +7,23 @@
 //! memory for what a peer announces, so a grant exists before a byte does.
 
 pub mod body;
+mod lost;
 pub mod memory;
 pub mod quic;
+mod report;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use millstream_element::SlotAlloc;
-use thiserror::Error;
-
-use crate::proto::message::{MessageError, TaskId, ToClient, ToWorker};
+use crate::proto::message::{TaskId, ToClient, ToWorker};
 use crate::proto::receive::ReceiveError;
 use crate::proto::send::TaskPack;
 
-pub use body::{Body, BodyError, Compression};
+pub use body::{Body, BodyError, Compressed, Compression};
+pub use lost::LinkLost;
+pub use report::LinkReport;
 
 /// What a worker sends: a message, or elements.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ pub struct OutPack {
     /// The elements and their place in the subscription.
     pub elements: TaskPack,
     /// Their compressed form, where that is what travels.
-    pub compressed: Option<body::Compressed>,
+    pub compressed: Option<Compressed>,
 }
 
 /// Elements as they reach a client.
@@ -96,56 +98,4 @@ pub trait Admission: Send + Sync + Debug {
 
     /// Memory for what was admitted.
     fn slot_alloc(&self) -> &dyn SlotAlloc;
-}
-
-/// Why a link is no more.
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
-pub enum LinkLost {
-    /// The peer closed it on purpose.
-    #[error("the peer closed the link: {0}")]
-    Closed(String),
-    /// The peer, or the network to it, is gone.
-    #[error("the link broke: {0}")]
-    Broken(String),
-    /// The peer said what no correct peer says; the link was closed because of it.
-    #[error("the peer broke the protocol: {0}")]
-    Misbehaved(String),
-    /// This side ran out of something it needs to go on.
-    #[error("this side cannot serve the link: {0}")]
-    Resource(String),
-}
-
-impl From<MessageError> for LinkLost {
-    fn from(error: MessageError) -> Self {
-        Self::Misbehaved(error.to_string())
-    }
-}
-
-impl From<ReceiveError> for LinkLost {
-    fn from(error: ReceiveError) -> Self {
-        Self::Misbehaved(error.to_string())
-    }
-}
-
-/// What is in force on a link, for people and for `bench-transfer`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LinkReport {
-    /// `memory` or `quic`.
-    pub transport: &'static str,
-    /// Bytes of a packet's payload, where there are packets.
-    pub mtu: Option<u16>,
-    /// Whether the kernel splits what is sent.
-    pub gso: bool,
-    /// Whether the kernel joins what is received.
-    pub gro: bool,
-    /// The socket's receive buffer, in bytes, as the kernel reports it.
-    pub rcvbuf_bytes: Option<usize>,
-    /// The cipher suite.
-    pub cipher: Option<String>,
-    /// Packets lost so far.
-    pub lost_packets: u64,
-    /// Payload bytes copied by this end's own code so far.
-    pub bytes_copied: u64,
-    /// Packs that crossed so far.
-    pub packs: u64,
 }

@@ -102,8 +102,7 @@ impl TaskBuffer {
             shared.is_started = true;
             self.room.notify_all();
         }
-        loop {
-            let Some(front) = shared.packs.front() else { break };
+        while let Some(front) = shared.packs.front() {
             if let Some(pack) = front.take(elements as usize, element_bytes) {
                 self.count_taken(&pack, shared);
                 return Take::Elements(pack);

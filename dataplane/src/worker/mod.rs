@@ -17,5 +17,5 @@ mod session;
 mod task;
 
 pub use buffer::{BufferLimits, Mark, Take};
-pub use producer::{Producer, Stopped, WriteError};
+pub use producer::{ProduceError, Producer, Stopped};
 pub use server::{Server, ServerConfig, ServerCounters, SessionEnd};

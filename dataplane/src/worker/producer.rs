@@ -24,7 +24,7 @@ pub struct Stopped;
 
 /// Why nothing was written.
 #[derive(Debug, Error)]
-pub enum WriteError<E> {
+pub enum ProduceError<E> {
     /// The elements do not fit what is left of the pack; a new one of `needed_bytes` at least will do.
     #[error("the pack is full")]
     Full {
@@ -48,6 +48,8 @@ pub struct Producer {
     buffer: Arc<TaskBuffer>,
     alloc: Arc<dyn SlotAlloc>,
     layout: Arc<Layout>,
+    /// What an element takes, where all take the same.
+    typical_bytes: usize,
     writer: Option<PackWriter>,
     written_elements: u64,
     written_bytes: u64,
@@ -55,7 +57,8 @@ pub struct Producer {
 
 impl Producer {
     pub(super) fn new(buffer: Arc<TaskBuffer>, alloc: Arc<dyn SlotAlloc>, layout: Arc<Layout>) -> Self {
-        Self { buffer, alloc, layout, writer: None, written_elements: 0, written_bytes: 0 }
+        let typical_bytes = typical_element_bytes(&layout);
+        Self { buffer, alloc, layout, typical_bytes, writer: None, written_elements: 0, written_bytes: 0 }
     }
 
     /// The layout of the task's elements.
@@ -85,8 +88,8 @@ impl Producer {
     /// commits can leave at once.
     pub fn write<E>(
         &mut self,
-        mut write: impl FnMut(&mut PackWriter, &Layout) -> Result<(), WriteError<E>>,
-    ) -> Result<(), WriteError<E>> {
+        mut write: impl FnMut(&mut PackWriter, &Layout) -> Result<(), ProduceError<E>>,
+    ) -> Result<(), ProduceError<E>> {
         let mut needed_bytes = 0;
         let layout = self.layout.clone();
         for _ in 0..2 {
@@ -94,20 +97,20 @@ impl Producer {
                 Some(writer) if needed_bytes == 0 => writer,
                 Some(_) | None => self.open(needed_bytes)?,
             };
-            let before = (writer.elements() as u64, writer.committed_bytes() as u64);
+            let before = (writer.len() as u64, writer.committed_bytes() as u64);
             let outcome = write(writer, &layout);
-            let (elements, bytes) = (writer.elements() as u64 - before.0, writer.committed_bytes() as u64 - before.1);
+            let (elements, bytes) = (writer.len() as u64 - before.0, writer.committed_bytes() as u64 - before.1);
             self.written_elements += elements;
             self.written_bytes += bytes;
             if elements > 0 {
                 self.buffer.committed();
             }
             match outcome {
-                Err(WriteError::Full { needed_bytes: needed }) => needed_bytes = needed.max(1),
+                Err(ProduceError::Full { needed_bytes: needed }) => needed_bytes = needed.max(1),
                 other => return other,
             }
         }
-        Err(WriteError::Full { needed_bytes })
+        Err(ProduceError::Full { needed_bytes })
     }
 
     /// Says that a split has no further elements.
@@ -126,13 +129,18 @@ impl Producer {
     }
 
     fn open(&mut self, needed_bytes: usize) -> Result<&mut PackWriter, AllocError> {
-        let element_bytes = self.layout.typical_element_bytes().max(needed_bytes);
+        let element_bytes = self.typical_bytes.max(needed_bytes);
         // An element that fills most of a pack gets one of its own: its slot is freed as soon as it was read.
         let capacity = if element_bytes * 2 > PACK_BYTES { element_bytes.next_multiple_of(64) } else { PACK_BYTES };
         let (writer, open) = PackWriter::open(&*self.alloc, capacity, PACK_ELEMENTS)?;
         self.buffer.push_pack(open);
         Ok(self.writer.insert(writer))
     }
+}
+
+/// What every element of a static specification takes, in bytes; 0 for others.
+pub(super) fn typical_element_bytes(layout: &Layout) -> usize {
+    if layout.is_static() { layout.element_bytes(&[], 0).unwrap_or_default() } else { 0 }
 }
 
 impl Drop for Producer {

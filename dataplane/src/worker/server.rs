@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use millstream_element::{ElementSpec, Layout, SlotAlloc};
 use millstream_link::ticket::{Ticket, TicketKey};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use super::buffer::{BufferLimits, TaskBuffer};
 use super::compress::CompressPool;
-use super::producer::Producer;
+use super::producer::{Producer, typical_element_bytes};
 use super::session;
-use super::task::{Attach, Denied, Subscription, Task};
+use super::task::{Attach, Attached, Denied, Task};
 use crate::proto::message::{RefusalCode, Subscribe, TaskId};
 use crate::transport::{Compression, WorkerLink};
 
@@ -112,15 +112,15 @@ impl Server {
     }
 
     /// Adds a task whose elements are as `spec` says and are produced into slots of `alloc`. `None` when the task is
-    /// there already, or there are too many.
+    /// there already, there are too many, or an element of it is larger than a slot can be.
     pub fn add_task(&self, id: TaskId, spec: &ElementSpec, alloc: Arc<dyn SlotAlloc>) -> Option<Producer> {
-        let layout = Layout::new(spec.clone());
+        let layout = Layout::new(spec.clone()).ok()?;
         let mut tasks = self.inner.tasks.write();
         if tasks.contains_key(&id) || tasks.len() >= self.inner.config.tasks_max {
             return None;
         }
         let buffer = Arc::new(TaskBuffer::new(self.inner.config.buffer));
-        let element_bytes = layout.typical_element_bytes() as u64;
+        let element_bytes = typical_element_bytes(&layout) as u64;
         tasks.insert(id, Arc::new(Task::new(id, spec.to_bytes(), element_bytes, buffer.clone())));
         Some(Producer::new(buffer, alloc, layout))
     }
@@ -157,7 +157,7 @@ impl Inner {
         subscribe: &Subscribe,
         session: u64,
         now: Instant,
-    ) -> Result<(u64, Arc<Task>, Arc<Mutex<Subscription>>), Denied> {
+    ) -> Result<Attached, Denied> {
         let bad = |message: String| Denied { code: RefusalCode::BadTicket, message };
         let ticket = Ticket::from_bytes(&subscribe.ticket).map_err(|error| bad(error.to_string()))?;
         let claims = self.key.verify(&ticket).map_err(|error| bad(error.to_string()))?;
@@ -171,6 +171,6 @@ impl Inner {
         let (resume_from, splits_from) = (subscribe.resume_from, subscribe.splits_from);
         let attach = Attach { client: claims.client, session, resume_from, splits_from };
         let subscription = task.attach(attach, self.config.patience, self.config.resume_within, now)?;
-        Ok((claims.client, task, subscription))
+        Ok(Attached { client: claims.client, task, state: subscription })
     }
 }

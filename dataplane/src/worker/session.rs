@@ -12,14 +12,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
-use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Sleep;
 
 use super::buffer::Take;
 use super::compress::Job;
 use super::server::Inner;
-use super::task::{Subscription, Task};
+use super::task::{Attached, Subscription, Task};
 use crate::proto::message::{Accepted, Hello, PROTOCOL_VERSION, Refused, Subscribe, TaskId, ToClient, ToWorker};
 use crate::proto::send::{Next, Shortage, TaskPack};
 use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
@@ -49,18 +48,12 @@ pub struct SessionEnd {
     pub lost: LinkLost,
 }
 
-struct Subscribed {
-    client: u64,
-    task: Arc<Task>,
-    state: Arc<Mutex<Subscription>>,
-}
-
 struct Session {
     number: u64,
     server: Arc<Inner>,
     link: Box<WorkerLink>,
     is_greeted: bool,
-    subscribed: BTreeMap<TaskId, Subscribed>,
+    subscribed: BTreeMap<TaskId, Attached>,
     /// Where the next round begins, so that no task is always served last.
     turn: usize,
     outbox: VecDeque<Downstream<OutPack>>,
@@ -165,11 +158,12 @@ impl Session {
             return Err(LinkLost::Misbehaved("it subscribed to more than a link may carry".into()));
         }
         let reply = match self.server.attach(subscribe, self.number, now) {
-            Ok((client, task, state)) => {
+            Ok(attached) => {
+                let task = &attached.task;
                 task.buffer.remove_bell(&self.bell);
                 task.buffer.add_bell(self.bell.clone());
                 let (spec, element_bytes) = (task.spec.clone(), task.element_bytes);
-                self.subscribed.insert(subscribe.task, Subscribed { client, task, state });
+                self.subscribed.insert(subscribe.task, attached);
                 ToClient::Accepted(Accepted { task: subscribe.task, spec, element_bytes })
             }
             Err(denied) => {
@@ -208,7 +202,7 @@ impl Session {
             return;
         }
         loop {
-            match state.half.next() {
+            match state.half.poll_next() {
                 Next::Tell(message) => return self.outbox.push_back(Downstream::Message(message)),
                 Next::Resend(pack) => return self.dispatch(pack),
                 Next::Nothing => return,

@@ -35,6 +35,14 @@ pub(super) struct Subscription {
     detached_at: Option<Instant>,
 }
 
+/// A subscription that a session serves.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) client: u64,
+    pub(super) task: Arc<Task>,
+    pub(super) state: Arc<Mutex<Subscription>>,
+}
+
 /// Why a client cannot subscribe.
 #[derive(Debug)]
 pub(super) struct Denied {

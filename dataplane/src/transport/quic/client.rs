@@ -14,6 +14,7 @@ use tokio_util::sync::PollSender;
 
 use super::control;
 use super::frame::{Assembler, FrameError};
+use super::report::PathReporter;
 use crate::proto::message::{ToClient, ToWorker};
 use crate::transport::{Admission, ClientLink, Downstream, InPack, LinkLost, LinkReport, Transport};
 
@@ -27,7 +28,8 @@ const PACKS_READ_AT_ONCE: usize = 64;
 const CHUNKS_AT_ONCE: usize = 32;
 
 /// Opens a link on an authenticated connection. Packs come in only as `admission` says.
-pub async fn connect(connection: Connection, admission: Arc<dyn Admission>) -> Result<Box<ClientLink>, LinkLost> {
+pub async fn connect(path: PathReporter, admission: Arc<dyn Admission>) -> Result<Box<ClientLink>, LinkLost> {
+    let connection = path.connection().clone();
     let (send, recv) = connection.open_bi().await.map_err(|error| LinkLost::Broken(error.to_string()))?;
     let (up, up_queue) = mpsc::channel(control::MESSAGES_MAX);
     let (down_queue, down) = mpsc::channel(FRAMES_MAX);
@@ -42,17 +44,15 @@ pub async fn connect(connection: Connection, admission: Arc<dyn Admission>) -> R
     });
     let messages = down_queue.clone();
     tasks.spawn(async move {
-        let deliver =
-            async |message: ToClient| messages.send(Ok(Downstream::Message(message))).await.map_err(|_| closed());
-        let lost = control::read(recv, deliver).await;
+        let lost = control::read::<ToClient, _>(recv, &messages, Downstream::Message).await;
         let _ = messages.send(Err(lost)).await;
     });
-    let reader = PackReader { connection: connection.clone(), admission, counters: counters.clone() };
+    let reader = PackReader { connection, admission, counters: counters.clone() };
     tasks.spawn(async move {
         let lost = reader.run(&down_queue).await;
         let _ = down_queue.send(Err(lost)).await;
     });
-    Ok(Box::new(QuicClientLink { connection, up: PollSender::new(up), down, counters, _tasks: tasks }))
+    Ok(Box::new(QuicClientLink { path, up: PollSender::new(up), down, counters, _tasks: tasks }))
 }
 
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl PackReader {
 
 #[derive(Debug)]
 struct QuicClientLink {
-    connection: Connection,
+    path: PathReporter,
     up: PollSender<ToWorker>,
     down: mpsc::Receiver<Result<Downstream<InPack>, LinkLost>>,
     counters: Arc<Counters>,
@@ -125,7 +125,7 @@ impl Transport for QuicClientLink {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
         let frame = std::task::ready!(self.down.poll_recv(cx)).unwrap_or_else(|| Err(closed()));
         if let Err(lost @ (LinkLost::Misbehaved(_) | LinkLost::Resource(_))) = &frame {
-            self.connection.close(super::CLOSE_BLAMED, lost.to_string().as_bytes());
+            self.path.connection().close(super::CLOSE_BLAMED, lost.to_string().as_bytes());
         }
         Poll::Ready(frame)
     }
@@ -140,13 +140,13 @@ impl Transport for QuicClientLink {
 
     fn report(&self) -> LinkReport {
         let (packs, copied) = (&self.counters.packs, &self.counters.bytes_copied);
-        super::report(&self.connection, packs.load(Ordering::Relaxed), copied.load(Ordering::Relaxed))
+        self.path.report(packs.load(Ordering::Relaxed), copied.load(Ordering::Relaxed))
     }
 }
 
 impl Drop for QuicClientLink {
     fn drop(&mut self) {
-        self.connection.close(super::CLOSE_DONE, b"the client closed the link");
+        self.path.connection().close(super::CLOSE_DONE, b"the client closed the link");
     }
 }
 

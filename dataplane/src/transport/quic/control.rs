@@ -28,17 +28,16 @@ pub(super) async fn write<M: Encode<()>>(mut stream: SendStream, mut queue: mpsc
     Ok(())
 }
 
-/// Reads messages and hands each to `deliver`, until the stream ends.
-pub(super) async fn read<M, F>(mut stream: RecvStream, mut deliver: F) -> LinkLost
+/// Reads messages into a queue, each as what `wrap` makes of it, until the stream ends.
+pub(super) async fn read<M, T>(mut stream: RecvStream, queue: &mpsc::Sender<Result<T, LinkLost>>, wrap: fn(M) -> T) -> LinkLost
 where
     M: for<'b> Decode<'b, ()>,
-    F: AsyncFnMut(M) -> Result<(), LinkLost>,
 {
     loop {
         match read_one(&mut stream).await {
             Ok(Some(message)) => {
-                if let Err(lost) = deliver(message).await {
-                    return lost;
+                if queue.send(Ok(wrap(message))).await.is_err() {
+                    return LinkLost::Closed("this side dropped the link".into());
                 }
             }
             Ok(None) => return LinkLost::Closed("the peer ended its messages".into()),
@@ -48,7 +47,7 @@ where
 }
 
 /// The next message, or that the stream ended between two.
-pub(super) async fn read_one<M>(stream: &mut RecvStream) -> Result<Option<M>, LinkLost>
+async fn read_one<M>(stream: &mut RecvStream) -> Result<Option<M>, LinkLost>
 where
     M: for<'b> Decode<'b, ()>,
 {

@@ -85,7 +85,7 @@ pub struct Assembler {
 enum Stage {
     Header { bytes: [u8; HEADER_BYTES], filled: usize },
     Table { header: Header, bytes: Vec<u8>, wanted: usize },
-    Body { header: Header, lens: Vec<u32>, slot: SlotMut, filled: usize },
+    Body { header: Header, lens: Vec<u64>, slot: SlotMut, filled: usize },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -127,9 +127,9 @@ impl Header {
         4 * if self.is_uniform { 1 } else { self.elements as usize }
     }
 
-    fn lens(&self, table: &[u8]) -> Vec<u32> {
-        let mut lens: Vec<u32> =
-            table.chunks_exact(4).map(|len| u32::from_le_bytes([len[0], len[1], len[2], len[3]])).collect();
+    fn lens(&self, table: &[u8]) -> Vec<u64> {
+        let mut lens: Vec<u64> =
+            table.chunks_exact(4).map(|len| u32::from_le_bytes([len[0], len[1], len[2], len[3]]).into()).collect();
         if let (true, [len]) = (self.is_uniform, lens.as_slice()) {
             lens = vec![*len; self.elements as usize];
         }

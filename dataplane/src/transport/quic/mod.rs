@@ -10,14 +10,14 @@
 mod client;
 mod control;
 pub mod frame;
+mod report;
 mod worker;
 
 pub use client::connect;
+pub use report::PathReporter;
 pub use worker::accept;
 
-use quinn::{Connection, VarInt};
-
-use crate::transport::LinkReport;
+use quinn::VarInt;
 
 /// The protocol's name in TLS (D1.1).
 pub const ALPN: &[u8] = b"millstream-data/1";
@@ -27,18 +27,3 @@ const CLOSE_DONE: VarInt = VarInt::from_u32(0);
 
 /// Closed because of what the peer did; the reason says what.
 const CLOSE_BLAMED: VarInt = VarInt::from_u32(1);
-
-fn report(connection: &Connection, packs: u64, bytes_copied: u64) -> LinkReport {
-    let path = millstream_link::path_report(connection);
-    LinkReport {
-        transport: "quic",
-        mtu: Some(path.mtu),
-        gso: path.gso,
-        gro: path.gro,
-        rcvbuf_bytes: Some(path.rcvbuf_bytes),
-        cipher: path.cipher,
-        lost_packets: path.lost_packets,
-        bytes_copied,
-        packs,
-    }
-}

@@ -13,6 +13,7 @@ use tokio_util::sync::PollSender;
 
 use super::control;
 use super::frame;
+use super::report::PathReporter;
 use crate::proto::message::{ToClient, ToWorker};
 use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, Transport, WorkerLink};
 
@@ -21,10 +22,11 @@ const FRAMES_MAX: usize = 2;
 
 /// Takes a client's link on an authenticated connection. Waits for the client's stream of messages, `deadline` at most.
 pub async fn accept(
-    connection: Connection,
+    path: PathReporter,
     alloc: Arc<dyn SlotAlloc>,
     deadline: Duration,
 ) -> Result<Box<WorkerLink>, LinkLost> {
+    let connection = path.connection().clone();
     let (send, recv) = tokio::time::timeout(deadline, connection.accept_bi())
         .await
         .map_err(|_| LinkLost::Misbehaved(format!("no stream of messages within {deadline:?}")))?
@@ -33,7 +35,7 @@ pub async fn accept(
     let (up_queue, up) = mpsc::channel(control::MESSAGES_MAX);
     let packs = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
-    let writer = Writer { connection: connection.clone(), messages: send, packs: packs.clone() };
+    let writer = Writer { connection, messages: send, packs: packs.clone() };
     let failures = up_queue.clone();
     tasks.spawn(async move {
         if let Err(lost) = writer.run(down_queue).await {
@@ -42,11 +44,10 @@ pub async fn accept(
         }
     });
     tasks.spawn(async move {
-        let deliver = async |message| up_queue.send(Ok(message)).await.map_err(|_| closed());
-        let lost = control::read::<ToWorker, _>(recv, deliver).await;
+        let lost = control::read::<ToWorker, _>(recv, &up_queue, std::convert::identity).await;
         let _ = up_queue.send(Err(lost)).await;
     });
-    Ok(Box::new(QuicWorkerLink { connection, down: PollSender::new(down), up, alloc, packs, _tasks: tasks }))
+    Ok(Box::new(QuicWorkerLink { path, down: PollSender::new(down), up, alloc, packs, _tasks: tasks }))
 }
 
 struct Writer {
@@ -85,7 +86,7 @@ impl Writer {
 
 #[derive(Debug)]
 struct QuicWorkerLink {
-    connection: Connection,
+    path: PathReporter,
     down: PollSender<Downstream<OutPack>>,
     up: mpsc::Receiver<Result<ToWorker, LinkLost>>,
     alloc: Arc<dyn SlotAlloc>,
@@ -118,13 +119,13 @@ impl Transport for QuicWorkerLink {
     }
 
     fn report(&self) -> LinkReport {
-        super::report(&self.connection, self.packs.load(Ordering::Relaxed), 0)
+        self.path.report(self.packs.load(Ordering::Relaxed), 0)
     }
 }
 
 impl Drop for QuicWorkerLink {
     fn drop(&mut self) {
-        self.connection.close(super::CLOSE_DONE, b"the worker closed the link");
+        self.path.connection().close(super::CLOSE_DONE, b"the worker closed the link");
     }
 }
 

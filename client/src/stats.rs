@@ -1,0 +1,107 @@
+//! What a reader measured about itself: how much it got, how long it waited, and for whom.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+/// Share of the time that a reader may wait before it counts as held up.
+const HELD_UP_SHARE: f64 = 0.05;
+
+/// Longest wait that the histogram tells apart, in microseconds: an hour.
+const WAIT_MAX_US: u64 = 3_600_000_000;
+
+/// What keeps a reader from going faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// Elements wait for the trainer.
+    Trainer,
+    /// The trainer waits, and workers say that they have nothing ready.
+    Workers,
+    /// The trainer waits although workers have elements: the path between them, or too few of them outstanding.
+    Network,
+}
+
+impl Bottleneck {
+    /// The word for it in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Trainer => "trainer",
+            Self::Workers => "workers",
+            Self::Network => "network",
+        }
+    }
+}
+
+/// What a reader did so far.
+#[derive(Debug, Clone)]
+pub struct ReaderStats {
+    /// Elements handed over.
+    pub elements: u64,
+    /// Bytes of them, headers included.
+    pub bytes: u64,
+    /// Since the first element was asked for.
+    pub elapsed: Duration,
+    /// Of that, the time in which the consumer waited for an element.
+    pub waited: Duration,
+    /// The waits, in microseconds; hand-overs that did not wait are not in it.
+    pub waits_us: Histogram<u64>,
+    /// What holds the reader up.
+    pub bottleneck: Bottleneck,
+    /// Splits of which elements were lost with their worker.
+    pub lost_splits: Vec<u64>,
+}
+
+impl ReaderStats {
+    /// Part of the time that the consumer waited, 0 to 1.
+    pub fn wait_share(&self) -> f64 {
+        share(self.waited, self.elapsed)
+    }
+}
+
+/// Measures hand-overs. Costs two additions for one that did not wait.
+#[derive(Debug)]
+pub(crate) struct Stopwatch {
+    elements: u64,
+    bytes: u64,
+    started: Option<Instant>,
+    waited: Duration,
+    waits_us: Histogram<u64>,
+}
+
+impl Stopwatch {
+    pub(crate) fn new() -> Self {
+        // One to an hour with three digits: a valid range whatever happens.
+        let waits_us = Histogram::new_with_bounds(1, WAIT_MAX_US, 3).unwrap_or_else(|_| unreachable!("valid bounds"));
+        Self { elements: 0, bytes: 0, started: None, waited: Duration::ZERO, waits_us }
+    }
+
+    pub(crate) fn handed_over(&mut self, bytes: usize) {
+        self.elements += 1;
+        self.bytes += bytes as u64;
+    }
+
+    pub(crate) fn waiting_since(&mut self, now: Instant) {
+        self.started.get_or_insert(now);
+    }
+
+    pub(crate) fn waited(&mut self, time: Duration) {
+        self.waited += time;
+        self.waits_us.saturating_record((time.as_micros() as u64).max(1));
+    }
+
+    /// The figures, given whether workers said that they had nothing ready, and which splits were lost.
+    pub(crate) fn stats(&self, now: Instant, workers_starve: bool, lost_splits: Vec<u64>) -> ReaderStats {
+        let elapsed = self.started.map_or(Duration::ZERO, |started| now.duration_since(started));
+        let bottleneck = match (share(self.waited, elapsed) > HELD_UP_SHARE, workers_starve) {
+            (false, _) => Bottleneck::Trainer,
+            (true, true) => Bottleneck::Workers,
+            (true, false) => Bottleneck::Network,
+        };
+        let (elements, bytes, waited) = (self.elements, self.bytes, self.waited);
+        ReaderStats { elements, bytes, elapsed, waited, waits_us: self.waits_us.clone(), bottleneck, lost_splits }
+    }
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    if whole.is_zero() { 0.0 } else { (part.as_secs_f64() / whole.as_secs_f64()).min(1.0) }
+}

@@ -1,0 +1,35 @@
+//! Why links end, by who is to blame. What a transport finds wrong becomes one of these.
+
+use thiserror::Error;
+
+use crate::proto::message::MessageError;
+use crate::proto::receive::ReceiveError;
+
+/// Why a link is no more.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum LinkLost {
+    /// The peer closed it on purpose.
+    #[error("the peer closed the link: {0}")]
+    Closed(String),
+    /// The peer, or the network to it, is gone.
+    #[error("the link broke: {0}")]
+    Broken(String),
+    /// The peer said what no correct peer says; the link was closed because of it.
+    #[error("the peer broke the protocol: {0}")]
+    Misbehaved(String),
+    /// This side ran out of something it needs to go on.
+    #[error("this side cannot serve the link: {0}")]
+    Resource(String),
+}
+
+impl From<MessageError> for LinkLost {
+    fn from(error: MessageError) -> Self {
+        Self::Misbehaved(error.to_string())
+    }
+}
+
+impl From<ReceiveError> for LinkLost {
+    fn from(error: ReceiveError) -> Self {
+        Self::Misbehaved(error.to_string())
+    }
+}

@@ -1,0 +1,41 @@
+//! What a QUIC link looks like from outside.
+
+use millstream_link::Endpoint;
+use quinn::Connection;
+
+use crate::transport::LinkReport;
+
+/// Reports on one connection of an endpoint.
+#[derive(Debug, Clone)]
+pub struct PathReporter {
+    endpoint: Endpoint,
+    connection: Connection,
+}
+
+impl PathReporter {
+    /// For this connection, which `endpoint` made or accepted.
+    pub fn new(endpoint: Endpoint, connection: Connection) -> Self {
+        Self { endpoint, connection }
+    }
+
+    /// The connection.
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// What is in force now.
+    pub(super) fn report(&self, packs: u64, bytes_copied: u64) -> LinkReport {
+        let path = self.endpoint.path_report(&self.connection);
+        LinkReport {
+            transport: "quic",
+            mtu: Some(path.mtu),
+            gso: path.gso,
+            gro: path.gro,
+            rcvbuf_bytes: Some(path.rcvbuf_bytes),
+            cipher: Some(path.cipher.to_owned()),
+            lost_packets: path.lost_packets,
+            bytes_copied,
+            packs,
+        }
+    }
+}

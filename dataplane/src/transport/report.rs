@@ -1,0 +1,24 @@
+//! What a link looks like from outside.
+
+/// What is in force on a link, for people and for `bench-transfer`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LinkReport {
+    /// `memory` or `quic`.
+    pub transport: &'static str,
+    /// Bytes of a packet's payload, where there are packets.
+    pub mtu: Option<u16>,
+    /// Whether the kernel splits what is sent.
+    pub gso: bool,
+    /// Whether the kernel joins what is received.
+    pub gro: bool,
+    /// The socket's receive buffer, in bytes, as the kernel reports it.
+    pub rcvbuf_bytes: Option<usize>,
+    /// The cipher suite.
+    pub cipher: Option<String>,
+    /// Packets lost so far.
+    pub lost_packets: u64,
+    /// Payload bytes copied by this end's own code so far.
+    pub bytes_copied: u64,
+    /// Packs that crossed so far.
+    pub packs: u64,
+}

@@ -1,0 +1,76 @@
+//! Counts what a reader gets between the end of the warm-up and the end, and the processor time it took.
+
+use std::time::{Duration, Instant};
+
+use crate::report::cpu_seconds;
+
+/// Bytes that travel as one unit when elements are small, as the packs of the service do.
+const UNIT_BYTES: u64 = 256 * 1024;
+
+/// Bytes of one unit of elements of this size: at least [`UNIT_BYTES`], whole elements.
+pub(crate) fn unit_bytes(element_bytes: u64) -> u64 {
+    element_bytes.max(UNIT_BYTES / element_bytes.max(1) * element_bytes)
+}
+
+/// What a reader counts between the end of the warm-up and the end.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    warm_up: Duration,
+    length: Duration,
+    started: Instant,
+    children: Vec<u32>,
+    measured_from: Option<(Instant, CpuSeconds)>,
+    units: u64,
+}
+
+/// A finished count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    /// Whatever was counted: bytes, elements.
+    pub(crate) units: u64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu: CpuSeconds,
+}
+
+/// Processor time of the reader and of its producing processes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CpuSeconds {
+    pub(crate) reader: f64,
+    pub(crate) producers: f64,
+}
+
+impl Meter {
+    /// Measures `seconds`, behind a warm-up of a quarter of that and a second at most, with producers in `children`.
+    pub(crate) fn new(seconds: f64, children: Vec<u32>) -> Self {
+        let warm_up = Duration::from_secs_f64((seconds / 4.0).min(1.0));
+        let (length, started) = (Duration::from_secs_f64(seconds), Instant::now());
+        Self { warm_up, length, started, children, measured_from: None, units: 0 }
+    }
+
+    /// Counts; `Some` when the time is over.
+    pub(crate) fn count(&mut self, units: u64) -> Option<Measured> {
+        let now = Instant::now();
+        let Some((from, cpu)) = self.measured_from else {
+            if now.duration_since(self.started) >= self.warm_up {
+                self.measured_from = Some((now, self.cpu()));
+            }
+            return None;
+        };
+        self.units += units;
+        let elapsed = now.duration_since(from);
+        if elapsed < self.length {
+            return None;
+        }
+        let end = self.cpu();
+        let cpu =
+            CpuSeconds { reader: end.reader - cpu.reader, producers: end.producers - cpu.producers };
+        Some(Measured { units: self.units, seconds: elapsed.as_secs_f64(), cpu })
+    }
+
+    fn cpu(&self) -> CpuSeconds {
+        CpuSeconds {
+            reader: cpu_seconds(std::process::id()),
+            producers: self.children.iter().map(|&child| cpu_seconds(child)).sum(),
+        }
+    }
+}
