@@ -2,16 +2,39 @@
 //!
 //! - `dtype`, `spec`, `structure`, `spec_codec`: what a task promises about its elements, and its bytes on the wire
 //! - `slot`: the aligned memory that elements live in, and who hands it out
+//! - `header`: the archive at the end of an element, where its parts lie, and the validator
+//! - `pack`: many elements side by side in one slot, taken while more are written
+//! - `element`, `view`, `strings`: one validated element, its tensors, its items
 
 mod dtype;
+mod element;
+mod header;
+mod pack;
 mod slot;
 mod spec;
+mod spec_codec;
+mod strings;
 mod structure;
+mod view;
 
 pub use dtype::{Dtype, DtypeError};
+pub use element::Element;
+pub use header::{
+    ComponentFault, HEADER_VERSION, HeaderError, Layout, MAX_HEADER_BYTES, MAX_PROVENANCE, Origin,
+    Provenance, ROOT_BYTES, Shape, ShapeError,
+};
+pub use pack::{
+    ElementWriter, MAX_PACK_ELEMENTS, OpenPack, Pack, PackError, PackWriter, TensorBytes, TensorRef,
+    WriteError,
+};
 pub use slot::{
     AllocError, HeapAlloc, MAX_SLOT_BYTES, Memory, Pool, PoolStats, Reclaim, SLOT_ALIGN, Slot, SlotAlloc,
     SlotHead, SlotMut, SlotTail,
 };
 pub use spec::{ElementSpec, MAX_COMPONENTS, MAX_RANK, SpecError, TensorSpec};
-pub use structure::{MAX_DEPTH, MAX_NAME_BYTES, MAX_NODES, MAX_RAGGED_RANK, Structure, StructureError};
+pub use spec_codec::{MAX_SPEC_BYTES, SpecCodecError};
+pub use strings::{Strings, StringsError, data_bytes, write_strings};
+pub use structure::{
+    MAX_DEPTH, MAX_NAME_BYTES, MAX_NAMES_BYTES, MAX_NODES, MAX_RAGGED_RANK, Structure, StructureError,
+};
+pub use view::{Item, TensorView, ViewError};

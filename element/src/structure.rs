@@ -12,6 +12,9 @@ pub const MAX_NODES: usize = 256;
 /// Bytes of a dict key.
 pub const MAX_NAME_BYTES: usize = 256;
 
+/// Bytes of all dict keys of a structure together.
+pub const MAX_NAMES_BYTES: usize = 32 << 10;
+
 /// The nesting of an element's components.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Structure {
@@ -49,6 +52,9 @@ pub enum StructureError {
         /// Bytes of the key.
         bytes: usize,
     },
+    /// All dict keys together are too long.
+    #[error("the dict keys exceed {MAX_NAMES_BYTES} bytes together; shorten them")]
+    NamesTooLong,
     /// A dict key comes twice.
     #[error("dict key `{name}` comes twice; keys must be unique")]
     DuplicateName {
@@ -85,8 +91,11 @@ impl Structure {
     /// # Errors
     /// The first bound that is broken.
     pub fn check(&self) -> Result<(), StructureError> {
-        let mut nodes = 0;
-        self.check_below(0, &mut nodes)
+        self.check_below(0, &mut 0)?;
+        if self.names_bytes() > MAX_NAMES_BYTES {
+            return Err(StructureError::NamesTooLong);
+        }
+        Ok(())
     }
 
     /// The flat index of the leaf at `path`: keys and indices joined by dots, as in `image` or `a.b.0`; the empty path
@@ -134,6 +143,19 @@ impl Structure {
         let mut out = Vec::new();
         self.push_paths("", &mut out);
         out
+    }
+
+    fn names_bytes(&self) -> usize {
+        match self {
+            Structure::Leaf | Structure::Ragged { .. } | Structure::Sparse | Structure::None => 0,
+            Structure::Tuple(items) | Structure::List(items) => {
+                items.iter().map(Structure::names_bytes).sum()
+            }
+            Structure::Dict(entries) => entries
+                .iter()
+                .map(|(name, item)| name.len() + item.names_bytes())
+                .sum(),
+        }
     }
 
     fn check_below(&self, depth: usize, nodes: &mut usize) -> Result<(), StructureError> {
@@ -302,6 +324,10 @@ mod tests {
                 bytes: MAX_NAME_BYTES + 1
             })
         );
+        let names = (0..200)
+            .map(|index| (format!("{index:0>256}"), Structure::None))
+            .collect();
+        assert_eq!(Structure::Dict(names).check(), Err(StructureError::NamesTooLong));
         assert_eq!(
             Structure::Ragged { ragged_rank: 0 }.check(),
             Err(StructureError::RaggedRank { ragged_rank: 0 })
