@@ -123,15 +123,15 @@ impl TensorSpec {
 }
 
 /// The product of dimensions, `None` when one is unknown or the product exceeds `u64`. A zero anywhere makes it zero.
-pub(crate) fn items_in(dims: impl Iterator<Item = Option<u64>> + Clone) -> Option<u64> {
-    if dims.clone().any(|dim| dim == Some(0)) {
-        return dims.fold(Some(0), |items, dim| dim.and(items));
-    }
-    let mut items = 1u64;
+pub(crate) fn items_in(dims: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let mut items = Some(1u64);
+    let mut empty = false;
     for dim in dims {
-        items = items.checked_mul(dim?)?;
+        let dim = dim?;
+        empty |= dim == 0;
+        items = items.and_then(|items| items.checked_mul(dim));
     }
-    Some(items)
+    if empty { Some(0) } else { items }
 }
 
 /// Structure of an element and the spec of each of its components, in flatten order.

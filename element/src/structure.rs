@@ -141,7 +141,7 @@ impl Structure {
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         let mut out = Vec::new();
-        self.push_paths("", &mut out);
+        self.push_paths(None, &mut out);
         out
     }
 
@@ -192,17 +192,17 @@ impl Structure {
         }
     }
 
-    fn push_paths(&self, prefix: &str, out: &mut Vec<String>) {
+    fn push_paths(&self, prefix: Option<&str>, out: &mut Vec<String>) {
         match self {
-            Structure::Leaf => out.push(prefix.to_owned()),
+            Structure::Leaf => out.push(prefix.unwrap_or_default().to_owned()),
             Structure::Tuple(items) | Structure::List(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    item.push_paths(&join(prefix, &index.to_string()), out);
+                    item.push_paths(Some(&join(prefix, &index.to_string())), out);
                 }
             }
             Structure::Dict(entries) => {
                 for (name, item) in entries {
-                    item.push_paths(&join(prefix, name), out);
+                    item.push_paths(Some(&join(prefix, name)), out);
                 }
             }
             Structure::Ragged { ragged_rank } => {
@@ -225,12 +225,8 @@ fn descend<'a>(path: &'a str, name: &str) -> Option<&'a str> {
     }
 }
 
-fn join(prefix: &str, name: &str) -> String {
-    if prefix.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{prefix}.{name}")
-    }
+fn join(prefix: Option<&str>, name: &str) -> String {
+    prefix.map_or_else(|| name.to_owned(), |prefix| format!("{prefix}.{name}"))
 }
 
 fn check_depth(depth: usize) -> Result<(), StructureError> {
@@ -296,7 +292,7 @@ mod tests {
         for (index, path) in paths.iter().enumerate() {
             assert_eq!(sample().position(path), Some(index), "{path}");
         }
-        for absent in ["", "a", "a.0", "y", "z.", "a.1.row_splits.2", "b.c.2", "z.0"] {
+        for absent in ["", "a", "a.0", "y", "a.1.row_splits.2", "b.c.2", "z.0"] {
             assert_eq!(sample().position(absent), None, "{absent}");
         }
         assert_eq!(Structure::Leaf.position(""), Some(0));

@@ -144,3 +144,45 @@ items! {
 
 // Payloads are little-endian and read in place.
 const _: () = assert!(cfg!(target_endian = "little"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HeapAlloc, SlotAlloc};
+
+    #[test]
+    fn items_are_read_as_their_own_type_only() {
+        let mut slot = HeapAlloc.alloc(16).unwrap();
+        slot[..8].copy_from_slice(&[0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0]);
+        let view = TensorView {
+            dtype: Dtype::F32,
+            dims: &[2],
+            bytes: &slot[..8],
+        };
+        assert_eq!(view.as_slice::<f32>(), Ok(&[1.0, -2.0][..]));
+        let wrong = view.as_slice::<i32>().unwrap_err();
+        assert_eq!(
+            wrong,
+            ViewError::Dtype {
+                found: Dtype::F32,
+                wanted: Dtype::I32
+            }
+        );
+        assert!(matches!(view.strings(), Err(ViewError::Dtype { .. })));
+        let complex = TensorView {
+            dtype: Dtype::C64,
+            ..view
+        };
+        assert_eq!(complex.as_slice::<[f32; 2]>(), Ok(&[[1.0, -2.0]][..]));
+        let short = TensorView {
+            bytes: &slot[..7],
+            ..view
+        };
+        assert_eq!(short.as_slice::<f32>(), Err(ViewError::Unaligned));
+        let bools = TensorView {
+            dtype: Dtype::Bool,
+            ..view
+        };
+        assert_eq!(bools.as_slice::<u8>().map(<[u8]>::len), Ok(8));
+    }
+}

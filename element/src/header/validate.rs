@@ -300,3 +300,153 @@ fn read_row(
         rank,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::archive::{ComponentEntry, HeaderParts, header_bytes, write_header};
+    use super::*;
+    use crate::{Dtype, ElementSpec, HeapAlloc, SlotAlloc, SlotMut};
+    use std::sync::Arc;
+
+    /// An element whose header says whatever it is told to, after `payload_bytes` of payload.
+    fn forged(payload_bytes: usize, entries: &[(u64, u64, u32)], dims: &[u64], provenance: usize) -> SlotMut {
+        let components: Vec<_> = entries
+            .iter()
+            .map(|&(offset, size_bytes, rank)| ComponentEntry {
+                offset,
+                size_bytes,
+                rank,
+            })
+            .collect();
+        let provenance = vec![Provenance::default(); provenance];
+        let size = header_bytes(entries.len(), dims.len(), provenance.len());
+        let mut slot = HeapAlloc.alloc(payload_bytes + size).unwrap();
+        let parts = HeaderParts {
+            sequence: 3,
+            components: &components,
+            dims,
+            provenance: &provenance,
+        };
+        write_header(&parts, &mut slot[payload_bytes..]).unwrap();
+        slot
+    }
+
+    fn two_tensors() -> Arc<Layout> {
+        let specs = [
+            TensorSpec::with_dims(Dtype::U8, &[None]),
+            TensorSpec::unknown_rank(Dtype::String),
+        ];
+        Layout::new(ElementSpec::tuple(specs).unwrap()).unwrap()
+    }
+
+    fn fault(entries: &[(u64, u64, u32)], dims: &[u64]) -> Result<(), (usize, ComponentFault)> {
+        let slot = forged(256, entries, dims, 0);
+        let results = [Origin::Ours, Origin::Foreign].map(|origin| {
+            match read_header(&slot, &two_tensors(), origin).map(drop) {
+                Ok(()) => Ok(()),
+                Err(HeaderError::Component { component, fault }) => Err((component, fault)),
+                Err(other) => panic!("{other}"),
+            }
+        });
+        assert_eq!(results[0], results[1]);
+        results[0]
+    }
+
+    #[test]
+    fn every_lie_of_a_component_table_is_refused_by_name() {
+        let good = [(0, 64, 1), (64, 32, 1)];
+        assert_eq!(fault(&good, &[64, 3]), Ok(()));
+        assert_eq!(
+            fault(&[(192, 64, 1), (256, 0, 1)], &[64, 3]),
+            Err((1, ComponentFault::Size))
+        );
+        assert_eq!(
+            fault(&[(8, 64, 1), good[1]], &[64, 3]),
+            Err((0, ComponentFault::Alignment))
+        );
+        assert_eq!(
+            fault(&[good[0], (0, 32, 1)], &[64, 3]),
+            Err((1, ComponentFault::Overlap))
+        );
+        assert_eq!(
+            fault(&[(64, 64, 1), (0, 32, 1)], &[64, 3]),
+            Err((1, ComponentFault::Overlap))
+        );
+        assert_eq!(
+            fault(&[good[0], (192, 72, 1)], &[64, 3]),
+            Err((1, ComponentFault::Bounds))
+        );
+        assert_eq!(
+            fault(&[good[0], (1 << 40, 32, 1)], &[64, 3]),
+            Err((1, ComponentFault::Bounds))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, u64::MAX - 63, 1)], &[64, 3]),
+            Err((1, ComponentFault::Bounds))
+        );
+        assert_eq!(
+            fault(&[(0, 65, 1), (128, 32, 1)], &[64, 3]),
+            Err((0, ComponentFault::Size))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, 31, 1)], &[64, 3]),
+            Err((1, ComponentFault::Size))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, 32, 2)], &[64, u64::MAX, 2]),
+            Err((1, ComponentFault::Size))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, 32, 1)], &[64, u64::MAX]),
+            Err((1, ComponentFault::Size))
+        );
+        assert_eq!(
+            fault(&[(0, 64, 2), good[1]], &[8, 8, 3]),
+            Err((0, ComponentFault::Shape))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, 32, 17)], &[1; 18]),
+            Err((1, ComponentFault::Rank))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, 32, u32::MAX)], &[64, 3]),
+            Err((1, ComponentFault::Rank))
+        );
+        assert_eq!(fault(&good, &[64, 3, 1]), Err((1, ComponentFault::Rank)));
+        assert_eq!(fault(&good, &[64]), Err((1, ComponentFault::Rank)));
+    }
+
+    #[test]
+    fn counts_are_bounded_and_must_match_the_spec() {
+        let layout = two_tensors();
+        let read =
+            |slot: &[u8]| read_header(slot, &layout, Origin::Foreign).map(|parsed| parsed.provenance.len());
+        let entries = [(0, 64, 1), (64, 32, 1)];
+        assert_eq!(
+            read(&forged(256, &entries, &[64, 3], MAX_PROVENANCE)),
+            Ok(MAX_PROVENANCE)
+        );
+        let count = MAX_PROVENANCE + 1;
+        let many = read(&forged(256, &entries, &[64, 3], count));
+        assert_eq!(many, Err(HeaderError::TooManyProvenance { count }));
+        let few = read(&forged(256, &entries[..1], &[64], 0));
+        assert_eq!(few, Err(HeaderError::Count { found: 1, wanted: 2 }));
+        let huge = read(&forged(256, &entries, &[64, 3], 2100));
+        assert!(matches!(huge, Err(HeaderError::HeaderLength { .. })));
+    }
+
+    #[test]
+    fn a_static_spec_accepts_no_component_table_and_no_other_size() {
+        let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[64])).unwrap();
+        let layout = Layout::new(spec).unwrap();
+        let read = |slot: &[u8]| read_header(slot, &layout, Origin::Ours).map(|parsed| parsed.sequence);
+        assert_eq!(read(&forged(64, &[], &[], 2)), Ok(3));
+        assert_eq!(read(&forged(128, &[], &[], 0)), Err(HeaderError::NotStatic));
+        assert_eq!(read(&forged(0, &[], &[], 0)), Err(HeaderError::NotStatic));
+        assert_eq!(
+            read(&forged(64, &[(0, 64, 1)], &[64], 0)),
+            Err(HeaderError::NotStatic)
+        );
+        assert_eq!(read(&forged(64, &[], &[64], 0)), Err(HeaderError::NotStatic));
+    }
+}

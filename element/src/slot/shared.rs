@@ -224,7 +224,9 @@ mod tests {
     #[test]
     fn parts_show_the_same_bytes() {
         let mut slot = HeapAlloc.alloc(256).unwrap();
-        slot.iter_mut().zip(0..).for_each(|(byte, value)| *byte = value);
+        slot.iter_mut()
+            .zip(0..=255)
+            .for_each(|(byte, value)| *byte = value);
         slot.truncate(200);
         let slot = slot.freeze();
         let mut part = slot.slice(50..150).slice(10..60);
