@@ -28,6 +28,7 @@ impl Element {
     ///
     /// # Errors
     /// [`HeaderError`] for any bytes that are not an element of this layout.
+    #[inline]
     pub fn open(slot: Slot, layout: &Arc<Layout>, origin: Origin) -> Result<Element, HeaderError> {
         let parsed = read_header(&slot, layout, origin)?;
         let (sequence, provenance, table) = (parsed.sequence, parsed.provenance, parsed.table);
@@ -49,7 +50,7 @@ impl Element {
     /// Which parts of which splits it came from; empty when its producer keeps no positions.
     #[must_use]
     pub fn provenance(&self) -> &[Provenance] {
-        &self.provenance
+        self.provenance.as_slice()
     }
 
     /// The spec it was validated against.
@@ -84,6 +85,7 @@ impl Element {
 
     /// The component of this index in flatten order.
     #[must_use]
+    #[inline]
     pub fn component(&self, index: usize) -> Option<TensorView<'_>> {
         let (dtype, dims, range) = self.place(index)?;
         Some(TensorView {
@@ -125,6 +127,7 @@ impl Element {
     }
 
     /// Validation has put every range inside the slot.
+    #[inline]
     fn place(&self, index: usize) -> Option<(Dtype, &[u64], Range<usize>)> {
         let dtype = self.spec().components().get(index)?.dtype();
         match &self.table {

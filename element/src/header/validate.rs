@@ -10,8 +10,8 @@ use rkyv::util::AlignedVec;
 use smallvec::SmallVec;
 
 use super::archive::{
-    ArchivedComponentEntry, ArchivedHeader, HEADER_BYTES_AT, HEADER_VERSION, MAX_HEADER_BYTES,
-    MAX_PROVENANCE, Provenance, ROOT_BYTES,
+    ArchivedComponentEntry, ArchivedHeader, ArchivedProvenance, HEADER_BYTES_AT, HEADER_VERSION,
+    MAX_HEADER_BYTES, MAX_PROVENANCE, Provenance, ROOT_BYTES,
 };
 use super::layout::{HEADER_ALIGN, Layout};
 use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN};
@@ -36,7 +36,31 @@ pub(crate) struct Parsed {
 }
 
 /// One entry normally, kept without an allocation.
-pub(crate) type Provenances = SmallVec<[Provenance; 1]>;
+#[derive(Debug, Clone)]
+pub(crate) enum Provenances {
+    None,
+    One(Provenance),
+    Many(Box<[Provenance]>),
+}
+
+impl Provenances {
+    #[inline]
+    fn copied(entries: &[ArchivedProvenance]) -> Provenances {
+        match entries {
+            [] => Provenances::None,
+            [entry] => Provenances::One(Provenance::from(entry)),
+            entries => Provenances::Many(entries.iter().map(Provenance::from).collect()),
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Provenance] {
+        match self {
+            Provenances::None => &[],
+            Provenances::One(entry) => std::slice::from_ref(entry),
+            Provenances::Many(entries) => entries,
+        }
+    }
+}
 
 /// The components of one element, as its header gave them.
 #[derive(Debug, Default, Clone)]
@@ -140,7 +164,8 @@ pub enum ComponentFault {
 ///
 /// # Errors
 /// [`HeaderError`] for anything but a well-formed element of this layout.
-#[inline]
+// Always inlined, as `parse` is: what is read goes to its place in the element at once, without a copy in between.
+#[inline(always)]
 pub(crate) fn read_header(bytes: &[u8], layout: &Layout, origin: Origin) -> Result<Parsed, HeaderError> {
     let size_bytes = bytes.len();
     let fits = (ROOT_BYTES..=MAX_SLOT_BYTES).contains(&size_bytes);
@@ -188,7 +213,7 @@ fn claimed_header_bytes(bytes: &[u8]) -> usize {
 struct Private([u8; PRIVATE_BYTES]);
 const PRIVATE_BYTES: usize = 256;
 
-#[inline]
+#[inline(always)]
 fn parse(header: &[u8], header_at: usize, layout: &Layout) -> Result<Parsed, HeaderError> {
     let root = low::access::<ArchivedHeader, Failure>(header).map_err(|Failure| HeaderError::Archive)?;
     let version = root.version.to_native();
@@ -212,8 +237,7 @@ fn parse(header: &[u8], header_at: usize, layout: &Layout) -> Result<Parsed, Hea
         Some(_) => return Err(HeaderError::NotStatic),
         None => Some(Box::new(read_table(root, header_at, layout)?)),
     };
-    let mut provenance = Provenances::new();
-    provenance.extend(root.provenance.iter().map(Provenance::from));
+    let provenance = Provenances::copied(root.provenance.as_slice());
     Ok(Parsed {
         sequence: root.sequence.to_native(),
         provenance,
@@ -404,8 +428,9 @@ mod tests {
             fault(&[(0, 64, 2), good[1]], &[8, 8, 3]),
             Err((0, ComponentFault::Shape))
         );
+        let deep: Vec<u64> = std::iter::once(64).chain([1; 17]).collect();
         assert_eq!(
-            fault(&[good[0], (64, 32, 17)], &[1; 18]),
+            fault(&[good[0], (64, 32, 17)], &deep),
             Err((1, ComponentFault::Rank))
         );
         assert_eq!(
@@ -419,8 +444,9 @@ mod tests {
     #[test]
     fn counts_are_bounded_and_must_match_the_spec() {
         let layout = two_tensors();
-        let read =
-            |slot: &[u8]| read_header(slot, &layout, Origin::Foreign).map(|parsed| parsed.provenance.len());
+        let read = |slot: &[u8]| {
+            read_header(slot, &layout, Origin::Foreign).map(|parsed| parsed.provenance.as_slice().len())
+        };
         let entries = [(0, 64, 1), (64, 32, 1)];
         assert_eq!(
             read(&forged(256, &entries, &[64, 3], MAX_PROVENANCE)),

@@ -20,7 +20,7 @@ pub struct Pool {
 }
 
 /// What a pool holds, in bytes of whole size classes (a slot is charged at most a quarter more than it asked for,
-/// and at least [`SMALLEST_CLASS_BYTES`]).
+/// and at least 4 KiB).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStats {
     /// The limit on live plus cached memory.
@@ -156,12 +156,13 @@ impl Shared {
 impl Reclaim for Shared {
     fn reclaim(&self, memory: Memory) {
         let size_bytes = memory.size_bytes();
+        // Before the memory can be handed out again, so that it is never counted twice.
+        self.in_use_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
         let capacity = (self.budget_bytes / size_bytes).clamp(1, CACHED_PER_CLASS_MAX);
         let queue = self.classes[class_of(size_bytes)].get_or_init(|| ArrayQueue::new(capacity));
         if let Err(memory) = queue.push(memory) {
             self.discard(memory);
         }
-        self.in_use_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
     }
 }
 
@@ -198,7 +199,7 @@ fn class_bytes(class: usize) -> usize {
 }
 
 /// The smallest buffer, a page.
-pub(crate) const SMALLEST_CLASS_BYTES: usize = 1 << SMALLEST_CLASS_BITS;
+const SMALLEST_CLASS_BYTES: usize = 1 << SMALLEST_CLASS_BITS;
 const SMALLEST_CLASS_BITS: u32 = 12;
 /// Four sizes for each power of two, so that a payload of 2^n bytes and its header do not cost 2^(n+1).
 const STEPS: usize = 1 << STEP_BITS;
