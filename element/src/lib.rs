@@ -20,15 +20,16 @@ mod view;
 pub use dtype::{Dtype, DtypeError};
 pub use element::Element;
 pub use header::{
-    ComponentFault, HEADER_VERSION, HeaderError, Layout, MAX_HEADER_BYTES, MAX_PROVENANCE, Origin, Provenance,
-    ROOT_BYTES, Shape, ShapeError,
+    ComponentFault, HEADER_VERSION, HeaderError, Layout, MAX_HEADER_BYTES, MAX_PROVENANCE, Origin,
+    Provenance, ROOT_BYTES, Shape, ShapeError,
 };
 pub use pack::{
-    ElementWriter, MAX_PACK_ELEMENTS, OpenPack, Pack, PackError, PackWriter, TensorBytes, TensorRef, WriteError,
+    ElementWriter, MAX_PACK_ELEMENTS, OpenPack, Pack, PackError, PackWriter, TensorBytes, TensorRef,
+    WriteError,
 };
 pub use slot::{
-    AllocError, HeapAlloc, MAX_SLOT_BYTES, Memory, Pool, PoolStats, Reclaim, SLOT_ALIGN, Slot, SlotAlloc, SlotHead,
-    SlotMut, SlotTail,
+    AllocError, HeapAlloc, MAX_SLOT_BYTES, Memory, Pool, PoolStats, Reclaim, SLOT_ALIGN, Slot, SlotAlloc,
+    SlotHead, SlotMut, SlotTail,
 };
 pub use spec::{ElementSpec, MAX_COMPONENTS, MAX_RANK, SpecError, TensorSpec};
 pub use spec_codec::{MAX_SPEC_BYTES, SpecCodecError};

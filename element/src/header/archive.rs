@@ -1,0 +1,163 @@
+//! The wire form of a header, and its writer. Refuses to judge what it reads: that is `validate`.
+//!
+//! Archived types are flat: vectors of fixed-size records, no strings, no nesting, no shared pointers.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::mem::offset_of;
+
+use rkyv::munge::munge;
+use rkyv::primitive::{ArchivedU16, ArchivedU32, ArchivedU64};
+use rkyv::rancor::{Failure, Fallible};
+use rkyv::ser::allocator::SubAllocator;
+use rkyv::ser::writer::Buffer;
+use rkyv::ser::{Allocator, Serializer, Writer};
+use rkyv::vec::{ArchivedVec, VecResolver};
+use rkyv::{Archive, Place, Serialize};
+
+/// Version of the header's wire form; any other is refused.
+pub const HEADER_VERSION: u16 = 1;
+/// Bytes of a header's fixed part, which is the whole of it for a static spec without provenance.
+pub const ROOT_BYTES: usize = 40;
+/// Bytes of a whole header. The counts below cannot reach it: 64 × 24 + 1024 × 8 + 1024 × 32 + 40 = 42 536.
+pub const MAX_HEADER_BYTES: usize = 64 << 10;
+/// Provenance entries of one element: the largest shuffled batch whose parts are told apart.
+pub const MAX_PROVENANCE: usize = 1024;
+
+/// Which part of a split an element, or a part of it, came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Archive, Serialize)]
+pub struct Provenance {
+    /// Lease under which the split was read.
+    pub lease: u64,
+    /// First position in the split, inclusive.
+    pub from: u64,
+    /// Last position in the split, exclusive.
+    pub upto: u64,
+    /// Attempt number of the lease.
+    pub attempt: u32,
+}
+
+/// One row of the component table of an element whose spec is not static.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Archive, Serialize)]
+pub(crate) struct ComponentEntry {
+    /// From the element's start; a multiple of 64.
+    pub(crate) offset: u64,
+    /// Bytes of the payload.
+    pub(crate) size_bytes: u64,
+    /// How many of the header's `dims` belong to this component, after those of the components before it.
+    pub(crate) rank: u32,
+}
+
+/// The header as it is archived.
+#[derive(Archive)]
+#[expect(
+    dead_code,
+    reason = "names the archived form; `HeaderParts` is what is written"
+)]
+pub(crate) struct Header {
+    /// [`HEADER_VERSION`].
+    pub(crate) version: u16,
+    /// Bytes of the whole header, root included.
+    pub(crate) header_bytes: u32,
+    /// Position of the element in its task.
+    pub(crate) sequence: u64,
+    /// Empty for a static spec.
+    pub(crate) components: Vec<ComponentEntry>,
+    /// The dimensions of all components, one after another; empty for a static spec.
+    pub(crate) dims: Vec<u64>,
+    /// At most [`MAX_PROVENANCE`].
+    pub(crate) provenance: Vec<Provenance>,
+}
+
+/// A header to write, borrowing its lists. Archives as [`Header`] does.
+#[derive(Debug)]
+pub(crate) struct HeaderParts<'a> {
+    pub(crate) sequence: u64,
+    pub(crate) components: &'a [ComponentEntry],
+    pub(crate) dims: &'a [u64],
+    pub(crate) provenance: &'a [Provenance],
+}
+
+/// Exact bytes of a header with these counts.
+pub(crate) const fn header_bytes(components: usize, dims: usize, provenance: usize) -> usize {
+    ROOT_BYTES + components * COMPONENT_BYTES + dims * DIM_BYTES + provenance * PROVENANCE_BYTES
+}
+
+/// Writes a header into `out`, which has exactly its size ([`header_bytes`]) and starts 8-byte aligned.
+///
+/// # Errors
+/// [`Failure`] when the size is wrong, which is a bug of this crate.
+#[inline]
+pub(crate) fn write_header(parts: &HeaderParts<'_>, out: &mut [u8]) -> Result<(), Failure> {
+    let size = out.len();
+    let mut serializer = Serializer::new(Buffer::from(out), SubAllocator::new(&mut []), ());
+    rkyv::api::serialize_using::<_, Failure>(parts, &mut serializer)?;
+    if serializer.into_writer().len() == size {
+        Ok(())
+    } else {
+        Err(Failure)
+    }
+}
+
+pub(crate) struct PartsResolver {
+    header_bytes: u32,
+    components: VecResolver,
+    dims: VecResolver,
+    provenance: VecResolver,
+}
+
+impl Archive for HeaderParts<'_> {
+    type Archived = ArchivedHeader;
+    type Resolver = PartsResolver;
+
+    #[inline]
+    fn resolve(&self, resolver: PartsResolver, out: Place<ArchivedHeader>) {
+        munge!(let ArchivedHeader { version, header_bytes, sequence, components, dims, provenance } = out);
+        version.write(ArchivedU16::from_native(HEADER_VERSION));
+        header_bytes.write(ArchivedU32::from_native(resolver.header_bytes));
+        sequence.write(ArchivedU64::from_native(self.sequence));
+        ArchivedVec::resolve_from_len(self.components.len(), resolver.components, components);
+        ArchivedVec::resolve_from_len(self.dims.len(), resolver.dims, dims);
+        ArchivedVec::resolve_from_len(self.provenance.len(), resolver.provenance, provenance);
+    }
+}
+
+impl<S: Fallible + Allocator + Writer + ?Sized> Serialize<S> for HeaderParts<'_> {
+    #[inline]
+    fn serialize(&self, serializer: &mut S) -> Result<PartsResolver, S::Error> {
+        let size = header_bytes(self.components.len(), self.dims.len(), self.provenance.len());
+        Ok(PartsResolver {
+            // Bounded by the counts, far below u32::MAX.
+            header_bytes: size as u32,
+            components: ArchivedVec::serialize_from_slice(self.components, serializer)?,
+            dims: ArchivedVec::serialize_from_slice(self.dims, serializer)?,
+            provenance: ArchivedVec::serialize_from_slice(self.provenance, serializer)?,
+        })
+    }
+}
+
+impl From<&ArchivedProvenance> for Provenance {
+    fn from(entry: &ArchivedProvenance) -> Provenance {
+        Provenance {
+            lease: entry.lease.to_native(),
+            from: entry.from.to_native(),
+            upto: entry.upto.to_native(),
+            attempt: entry.attempt.to_native(),
+        }
+    }
+}
+
+const COMPONENT_BYTES: usize = 24;
+const DIM_BYTES: usize = 8;
+const PROVENANCE_BYTES: usize = 32;
+/// Where in the root the header's own size lies, so that it can be read before the archive is checked.
+pub(super) const HEADER_BYTES_AT: usize = 4;
+
+// The wire form, fixed: a feature of rkyv switched by another crate, or a reordered field, stops the build.
+const _: () = {
+    assert!(size_of::<ArchivedHeader>() == ROOT_BYTES && align_of::<ArchivedHeader>() == 8);
+    assert!(offset_of!(ArchivedHeader, header_bytes) == HEADER_BYTES_AT);
+    assert!(size_of::<ArchivedComponentEntry>() == COMPONENT_BYTES);
+    assert!(size_of::<ArchivedProvenance>() == PROVENANCE_BYTES);
+    assert!(size_of::<ArchivedU64>() == DIM_BYTES && align_of::<ArchivedU64>() == 8);
+    assert!(size_of::<rkyv::primitive::ArchivedIsize>() == 4);
+};

@@ -1,0 +1,478 @@
+//! The only reader of headers. Believes nothing: for any bytes whatsoever it returns a header whose every offset lies
+//! in the element, or an error; it never panics and never reads outside the element.
+//!
+//! Cost is bounded by the header, whatever the size of the tensors. What string payloads say is checked by their view.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use rkyv::api::low;
+use rkyv::rancor::Failure;
+use rkyv::util::AlignedVec;
+use smallvec::SmallVec;
+
+use super::archive::{
+    ArchivedComponentEntry, ArchivedHeader, ArchivedProvenance, HEADER_BYTES_AT, HEADER_VERSION,
+    MAX_HEADER_BYTES, MAX_PROVENANCE, Provenance, ROOT_BYTES,
+};
+use super::layout::{HEADER_ALIGN, Layout};
+use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN};
+use crate::spec::{MAX_RANK, TensorSpec, items_in};
+
+/// Who else can write the memory an element lies in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody: this process wrote it or received it into its own memory. The header is checked in place.
+    Ours,
+    /// Another process, at any moment. The header is copied out first, and only the copy is checked and used.
+    Foreign,
+}
+
+/// What a validated header says.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) sequence: u64,
+    pub(crate) provenance: Provenances,
+    /// `None` for a static spec.
+    pub(crate) table: Option<Box<Table>>,
+}
+
+/// One entry normally, kept without an allocation.
+#[derive(Debug, Clone)]
+pub(crate) enum Provenances {
+    None,
+    One(Provenance),
+    Many(Box<[Provenance]>),
+}
+
+impl Provenances {
+    #[inline]
+    fn copied(entries: &[ArchivedProvenance]) -> Provenances {
+        match entries {
+            [] => Provenances::None,
+            [entry] => Provenances::One(Provenance::from(entry)),
+            entries => Provenances::Many(entries.iter().map(Provenance::from).collect()),
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Provenance] {
+        match self {
+            Provenances::None => &[],
+            Provenances::One(entry) => std::slice::from_ref(entry),
+            Provenances::Many(entries) => entries,
+        }
+    }
+}
+
+/// The components of one element, as its header gave them.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Table {
+    pub(crate) rows: SmallVec<[Row; 4]>,
+    pub(crate) dims: SmallVec<[u64; 8]>,
+}
+
+/// One component: its bytes in the element and its dims in the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) offset: usize,
+    pub(crate) size_bytes: usize,
+    pub(crate) dims_at: usize,
+    pub(crate) rank: usize,
+}
+
+/// Why bytes are not an element of the task. All variants blame whoever wrote the bytes, except `Misaligned`, which
+/// blames whoever placed them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// Too short, too long, or not a multiple of 8.
+    #[error("an element cannot have {size_bytes} bytes")]
+    Length {
+        /// Bytes of the slot.
+        size_bytes: usize,
+    },
+    /// The element does not start at a 64-byte boundary.
+    #[error("an element must start at a {SLOT_ALIGN}-byte boundary")]
+    Misaligned,
+    /// The header claims an impossible size.
+    #[error("the header claims {header_bytes} bytes of an element of {size_bytes}")]
+    HeaderLength {
+        /// Bytes claimed.
+        header_bytes: usize,
+        /// Bytes of the element.
+        size_bytes: usize,
+    },
+    /// The header is not a valid archive.
+    #[error("the header is not a valid archive")]
+    Archive,
+    /// The header has another version.
+    #[error(
+        "the header has version {version}, this program reads {HEADER_VERSION}; run the same release on both sides"
+    )]
+    Version {
+        /// Version found.
+        version: u16,
+    },
+    /// The header does not lie where the static spec puts it, or has a component table in spite of it.
+    #[error("the element does not have the size that its spec determines")]
+    NotStatic,
+    /// The header has another number of components than the spec.
+    #[error("the header lists {found} components, the spec has {wanted}")]
+    Count {
+        /// Components in the header.
+        found: usize,
+        /// Components in the spec.
+        wanted: usize,
+    },
+    /// The header has too many provenance entries.
+    #[error("the header has {count} provenance entries, the limit is {MAX_PROVENANCE}")]
+    TooManyProvenance {
+        /// Entries in the header.
+        count: usize,
+    },
+    /// A row of the component table lies.
+    #[error("component {component}: {fault}")]
+    Component {
+        /// Index of the component.
+        component: usize,
+        /// What is wrong with it.
+        fault: ComponentFault,
+    },
+}
+
+/// How a row of a component table lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ComponentFault {
+    /// More dimensions than allowed, or than the header has.
+    #[error("its rank is wrong")]
+    Rank,
+    /// The shape does not keep the spec's promise.
+    #[error("its shape does not match the spec")]
+    Shape,
+    /// The payload does not start at a 64-byte boundary.
+    #[error("its payload is not 64-byte aligned")]
+    Alignment,
+    /// The payload overlaps the one before it.
+    #[error("its payload overlaps the one before it")]
+    Overlap,
+    /// The payload reaches into the header or beyond.
+    #[error("its payload reaches beyond the element")]
+    Bounds,
+    /// The size is not what shape and dtype need.
+    #[error("its size does not match its shape")]
+    Size,
+}
+
+/// Reads the header of the element that `bytes` are.
+///
+/// # Errors
+/// [`HeaderError`] for anything but a well-formed element of this layout.
+// Always inlined, as `parse` is: what is read goes to its place in the element at once, without a copy in between.
+#[inline(always)]
+pub(crate) fn read_header(bytes: &[u8], layout: &Layout, origin: Origin) -> Result<Parsed, HeaderError> {
+    let size_bytes = bytes.len();
+    let fits = (ROOT_BYTES..=MAX_SLOT_BYTES).contains(&size_bytes);
+    if !fits || !size_bytes.is_multiple_of(HEADER_ALIGN) {
+        return Err(HeaderError::Length { size_bytes });
+    }
+    if !bytes.as_ptr().addr().is_multiple_of(SLOT_ALIGN) {
+        return Err(HeaderError::Misaligned);
+    }
+    let header_bytes = claimed_header_bytes(bytes);
+    let plausible = (ROOT_BYTES..=MAX_HEADER_BYTES.min(size_bytes)).contains(&header_bytes);
+    if !plausible || !header_bytes.is_multiple_of(HEADER_ALIGN) {
+        return Err(HeaderError::HeaderLength {
+            header_bytes,
+            size_bytes,
+        });
+    }
+    let header_at = size_bytes - header_bytes;
+    let header = &bytes[header_at..];
+    match origin {
+        Origin::Ours => parse(header, header_at, layout),
+        Origin::Foreign if header_bytes <= PRIVATE_BYTES => {
+            let mut private = Private([0; PRIVATE_BYTES]);
+            private.0[..header_bytes].copy_from_slice(header);
+            parse(&private.0[..header_bytes], header_at, layout)
+        }
+        Origin::Foreign => {
+            let mut private = AlignedVec::<16>::with_capacity(header_bytes);
+            private.extend_from_slice(header);
+            parse(&private, header_at, layout)
+        }
+    }
+}
+
+/// The header's own size as its root has it, unchecked.
+fn claimed_header_bytes(bytes: &[u8]) -> usize {
+    let at = bytes.len() - ROOT_BYTES + HEADER_BYTES_AT;
+    bytes[at..]
+        .first_chunk()
+        .map_or(0, |raw| u32::from_le_bytes(*raw) as usize)
+}
+
+/// Small headers are copied to the stack.
+#[repr(align(16))]
+struct Private([u8; PRIVATE_BYTES]);
+const PRIVATE_BYTES: usize = 256;
+
+#[inline(always)]
+fn parse(header: &[u8], header_at: usize, layout: &Layout) -> Result<Parsed, HeaderError> {
+    let root = low::access::<ArchivedHeader, Failure>(header).map_err(|Failure| HeaderError::Archive)?;
+    let version = root.version.to_native();
+    if version != HEADER_VERSION {
+        return Err(HeaderError::Version { version });
+    }
+    let header_bytes = root.header_bytes.to_native() as usize;
+    if header_bytes != header.len() {
+        // The size was read before the copy was made and has changed since.
+        return Err(HeaderError::HeaderLength {
+            header_bytes,
+            size_bytes: header_at + header.len(),
+        });
+    }
+    let count = root.provenance.len();
+    if count > MAX_PROVENANCE {
+        return Err(HeaderError::TooManyProvenance { count });
+    }
+    let table = match layout.fixed() {
+        Some((_, at)) if at == header_at && root.components.is_empty() && root.dims.is_empty() => None,
+        Some(_) => return Err(HeaderError::NotStatic),
+        None => Some(Box::new(read_table(root, header_at, layout)?)),
+    };
+    let provenance = Provenances::copied(root.provenance.as_slice());
+    Ok(Parsed {
+        sequence: root.sequence.to_native(),
+        provenance,
+        table,
+    })
+}
+
+fn read_table(root: &ArchivedHeader, header_at: usize, layout: &Layout) -> Result<Table, HeaderError> {
+    let specs = layout.spec().components();
+    let (found, wanted) = (root.components.len(), specs.len());
+    if found != wanted {
+        return Err(HeaderError::Count { found, wanted });
+    }
+    let mut table = Table::default();
+    if root.dims.len() > wanted * MAX_RANK {
+        return Err(HeaderError::Component {
+            component: 0,
+            fault: ComponentFault::Rank,
+        });
+    }
+    table.dims.extend(root.dims.iter().map(|dim| dim.to_native()));
+    let mut free_from = 0;
+    let mut dims_at = 0;
+    for (component, (entry, spec)) in root.components.iter().zip(specs).enumerate() {
+        let row = read_row(entry, spec, &table.dims, dims_at, free_from..header_at)
+            .map_err(|fault| HeaderError::Component { component, fault })?;
+        free_from = row.offset + row.size_bytes;
+        dims_at += row.rank;
+        table.rows.push(row);
+    }
+    if dims_at != table.dims.len() {
+        return Err(HeaderError::Component {
+            component: wanted.saturating_sub(1),
+            fault: ComponentFault::Rank,
+        });
+    }
+    Ok(table)
+}
+
+/// Checks one row against the room that is left for it.
+fn read_row(
+    entry: &ArchivedComponentEntry,
+    spec: &TensorSpec,
+    dims: &[u64],
+    dims_at: usize,
+    room: std::ops::Range<usize>,
+) -> Result<Row, ComponentFault> {
+    let rank = entry.rank.to_native() as usize;
+    if rank > MAX_RANK {
+        return Err(ComponentFault::Rank);
+    }
+    let dims = dims.get(dims_at..dims_at + rank).ok_or(ComponentFault::Rank)?;
+    if !spec.accepts_dims(dims) {
+        return Err(ComponentFault::Shape);
+    }
+    let (offset, size_bytes) = (entry.offset.to_native(), entry.size_bytes.to_native());
+    if !offset.is_multiple_of(SLOT_ALIGN as u64) {
+        return Err(ComponentFault::Alignment);
+    }
+    if offset < room.start as u64 {
+        return Err(ComponentFault::Overlap);
+    }
+    let end = offset.checked_add(size_bytes).ok_or(ComponentFault::Bounds)?;
+    if end > room.end as u64 {
+        return Err(ComponentFault::Bounds);
+    }
+    let items = items_in(dims.iter().copied().map(Some)).ok_or(ComponentFault::Size)?;
+    let fits = match spec.dtype().item_bytes() {
+        Some(item_bytes) => items.checked_mul(item_bytes as u64) == Some(size_bytes),
+        // One offset more than items, then the data.
+        None => items
+            .checked_add(1)
+            .and_then(|n| n.checked_mul(8))
+            .is_some_and(|offsets| offsets <= size_bytes),
+    };
+    if !fits {
+        return Err(ComponentFault::Size);
+    }
+    // Both lie below `room.end`, a usize.
+    Ok(Row {
+        offset: offset as usize,
+        size_bytes: size_bytes as usize,
+        dims_at,
+        rank,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::archive::{ComponentEntry, HeaderParts, header_bytes, write_header};
+    use super::*;
+    use crate::{Dtype, ElementSpec, HeapAlloc, SlotAlloc, SlotMut};
+    use std::sync::Arc;
+
+    /// An element whose header says whatever it is told to, after `payload_bytes` of payload.
+    fn forged(payload_bytes: usize, entries: &[(u64, u64, u32)], dims: &[u64], provenance: usize) -> SlotMut {
+        let components: Vec<_> = entries
+            .iter()
+            .map(|&(offset, size_bytes, rank)| ComponentEntry {
+                offset,
+                size_bytes,
+                rank,
+            })
+            .collect();
+        let provenance = vec![Provenance::default(); provenance];
+        let size = header_bytes(entries.len(), dims.len(), provenance.len());
+        let mut slot = HeapAlloc.alloc(payload_bytes + size).unwrap();
+        let parts = HeaderParts {
+            sequence: 3,
+            components: &components,
+            dims,
+            provenance: &provenance,
+        };
+        write_header(&parts, &mut slot[payload_bytes..]).unwrap();
+        slot
+    }
+
+    fn two_tensors() -> Arc<Layout> {
+        let specs = [
+            TensorSpec::with_dims(Dtype::U8, &[None]),
+            TensorSpec::unknown_rank(Dtype::String),
+        ];
+        Layout::new(ElementSpec::tuple(specs).unwrap()).unwrap()
+    }
+
+    fn fault(entries: &[(u64, u64, u32)], dims: &[u64]) -> Result<(), (usize, ComponentFault)> {
+        let slot = forged(256, entries, dims, 0);
+        let results = [Origin::Ours, Origin::Foreign].map(|origin| {
+            match read_header(&slot, &two_tensors(), origin).map(drop) {
+                Ok(()) => Ok(()),
+                Err(HeaderError::Component { component, fault }) => Err((component, fault)),
+                Err(other) => panic!("{other}"),
+            }
+        });
+        assert_eq!(results[0], results[1]);
+        results[0]
+    }
+
+    #[test]
+    fn every_lie_of_a_component_table_is_refused_by_name() {
+        let good = [(0, 64, 1), (64, 32, 1)];
+        assert_eq!(fault(&good, &[64, 3]), Ok(()));
+        assert_eq!(
+            fault(&[(192, 64, 1), (256, 0, 1)], &[64, 3]),
+            Err((1, ComponentFault::Size))
+        );
+        assert_eq!(
+            fault(&[(8, 64, 1), good[1]], &[64, 3]),
+            Err((0, ComponentFault::Alignment))
+        );
+        assert_eq!(
+            fault(&[good[0], (0, 32, 1)], &[64, 3]),
+            Err((1, ComponentFault::Overlap))
+        );
+        assert_eq!(
+            fault(&[(64, 64, 1), (0, 32, 1)], &[64, 3]),
+            Err((1, ComponentFault::Overlap))
+        );
+        assert_eq!(
+            fault(&[good[0], (192, 72, 1)], &[64, 3]),
+            Err((1, ComponentFault::Bounds))
+        );
+        assert_eq!(
+            fault(&[good[0], (1 << 40, 32, 1)], &[64, 3]),
+            Err((1, ComponentFault::Bounds))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, u64::MAX - 63, 1)], &[64, 3]),
+            Err((1, ComponentFault::Bounds))
+        );
+        assert_eq!(
+            fault(&[(0, 65, 1), (128, 32, 1)], &[64, 3]),
+            Err((0, ComponentFault::Size))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, 31, 1)], &[64, 3]),
+            Err((1, ComponentFault::Size))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, 32, 2)], &[64, u64::MAX, 2]),
+            Err((1, ComponentFault::Size))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, 32, 1)], &[64, u64::MAX]),
+            Err((1, ComponentFault::Size))
+        );
+        assert_eq!(
+            fault(&[(0, 64, 2), good[1]], &[8, 8, 3]),
+            Err((0, ComponentFault::Shape))
+        );
+        let deep: Vec<u64> = std::iter::once(64).chain([1; 17]).collect();
+        assert_eq!(
+            fault(&[good[0], (64, 32, 17)], &deep),
+            Err((1, ComponentFault::Rank))
+        );
+        assert_eq!(
+            fault(&[good[0], (64, 32, u32::MAX)], &[64, 3]),
+            Err((1, ComponentFault::Rank))
+        );
+        assert_eq!(fault(&good, &[64, 3, 1]), Err((1, ComponentFault::Rank)));
+        assert_eq!(fault(&good, &[64]), Err((1, ComponentFault::Rank)));
+    }
+
+    #[test]
+    fn counts_are_bounded_and_must_match_the_spec() {
+        let layout = two_tensors();
+        let read = |slot: &[u8]| {
+            read_header(slot, &layout, Origin::Foreign).map(|parsed| parsed.provenance.as_slice().len())
+        };
+        let entries = [(0, 64, 1), (64, 32, 1)];
+        assert_eq!(
+            read(&forged(256, &entries, &[64, 3], MAX_PROVENANCE)),
+            Ok(MAX_PROVENANCE)
+        );
+        let count = MAX_PROVENANCE + 1;
+        let many = read(&forged(256, &entries, &[64, 3], count));
+        assert_eq!(many, Err(HeaderError::TooManyProvenance { count }));
+        let few = read(&forged(256, &entries[..1], &[64], 0));
+        assert_eq!(few, Err(HeaderError::Count { found: 1, wanted: 2 }));
+        let huge = read(&forged(256, &entries, &[64, 3], 2100));
+        assert!(matches!(huge, Err(HeaderError::HeaderLength { .. })));
+    }
+
+    #[test]
+    fn a_static_spec_accepts_no_component_table_and_no_other_size() {
+        let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[64])).unwrap();
+        let layout = Layout::new(spec).unwrap();
+        let read = |slot: &[u8]| read_header(slot, &layout, Origin::Ours).map(|parsed| parsed.sequence);
+        assert_eq!(read(&forged(64, &[], &[], 2)), Ok(3));
+        assert_eq!(read(&forged(128, &[], &[], 0)), Err(HeaderError::NotStatic));
+        assert_eq!(read(&forged(0, &[], &[], 0)), Err(HeaderError::NotStatic));
+        assert_eq!(
+            read(&forged(64, &[(0, 64, 1)], &[64], 0)),
+            Err(HeaderError::NotStatic)
+        );
+        assert_eq!(read(&forged(64, &[], &[64], 0)), Err(HeaderError::NotStatic));
+    }
+}

@@ -1,0 +1,190 @@
+//! `Pack`: finished elements side by side, ready to send, split and open. Refuses to know what they mean.
+//!
+//! Invariant: the region runs from the start of the first element to the end of the last, and nothing beyond.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::ends::{Ends, MAX_PACK_ELEMENTS};
+use crate::header::align_up;
+use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN, Slot};
+
+/// Finished elements side by side in one slot. Cloning and splitting share memory: two atomic increments.
+#[derive(Clone)]
+pub struct Pack {
+    region: Slot,
+    ends: Arc<Ends>,
+    /// Index in `ends` of the first element.
+    first: usize,
+    count: usize,
+}
+
+/// Why received parts are not a pack. All variants blame whoever sent them, except `Misaligned`, which blames the
+/// receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PackError {
+    /// No element, or too many.
+    #[error("a pack has 1 to {MAX_PACK_ELEMENTS} elements, not {count}")]
+    Count {
+        /// Elements listed.
+        count: usize,
+    },
+    /// An element of no bytes.
+    #[error("element {index} of the pack has no bytes")]
+    Empty {
+        /// Index of the element.
+        index: usize,
+    },
+    /// The lengths do not add up to the region.
+    #[error("the elements of the pack do not cover its {region_bytes} bytes exactly")]
+    Cover {
+        /// Bytes of the region.
+        region_bytes: usize,
+    },
+    /// The region does not start at a 64-byte boundary.
+    #[error("a pack must start at a {SLOT_ALIGN}-byte boundary")]
+    Misaligned,
+}
+
+impl Pack {
+    pub(super) fn of_ends(region: Slot, ends: Arc<Ends>, elements: Range<usize>) -> Pack {
+        Pack {
+            region,
+            ends,
+            first: elements.start,
+            count: elements.len(),
+        }
+    }
+
+    /// Joins received bytes with the table of lengths that came with them. Looks at no element.
+    ///
+    /// # Errors
+    /// [`PackError`] when the lengths do not cover the region exactly, each element at the next 64-byte boundary.
+    pub fn from_parts(region: Slot, lens: &[u64]) -> Result<Pack, PackError> {
+        let count = lens.len();
+        if count == 0 || count > MAX_PACK_ELEMENTS {
+            return Err(PackError::Count { count });
+        }
+        if !region.as_ptr().addr().is_multiple_of(SLOT_ALIGN) {
+            return Err(PackError::Misaligned);
+        }
+        let region_bytes = region.len();
+        let ends = Ends::with_capacity(count);
+        let mut end = 0;
+        for (index, len) in lens.iter().enumerate() {
+            if *len == 0 {
+                return Err(PackError::Empty { index });
+            }
+            // The end so far is at most a slot's length, and so is the next.
+            let next = (align_up(end, SLOT_ALIGN) as u64).checked_add(*len);
+            let next = next.filter(|next| *next <= region_bytes.min(MAX_SLOT_BYTES) as u64);
+            end = next.ok_or(PackError::Cover { region_bytes })? as usize;
+            ends.push(end);
+        }
+        if end != region_bytes {
+            return Err(PackError::Cover { region_bytes });
+        }
+        Ok(Pack {
+            region,
+            ends: Arc::new(ends),
+            first: 0,
+            count,
+        })
+    }
+
+    /// How many elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether it has been split empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The elements' bytes and the gaps between them, contiguous: first start to last end.
+    #[must_use]
+    pub fn region(&self) -> &Slot {
+        &self.region
+    }
+
+    /// The length of each element in bytes.
+    pub fn lens(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        let elements = self.first..self.first + self.count;
+        elements.map(|index| (self.ends.end(index) - self.ends.start(index)) as u64)
+    }
+
+    /// How many of the first elements, at most `max_elements`, have at most `max_element_bytes` each.
+    #[must_use]
+    pub fn fitting(&self, max_elements: usize, max_element_bytes: u64) -> usize {
+        self.ends.fitting(
+            self.first,
+            self.first + self.count,
+            max_elements,
+            max_element_bytes,
+        )
+    }
+
+    /// Takes the first `n` elements out, leaving the others here; all keep sharing the memory.
+    ///
+    /// # Panics
+    /// When there are fewer, as slicing does.
+    #[must_use]
+    pub fn split_to(&mut self, n: usize) -> Pack {
+        assert!(
+            n <= self.count,
+            "split at element {n} of a pack of {}",
+            self.count
+        );
+        let (base, region_bytes) = (self.ends.start(self.first), self.region.len());
+        let split = self.first + n;
+        let head_end = if n == 0 {
+            0
+        } else {
+            self.ends.end(split - 1) - base
+        };
+        let rest_start = if n == self.count {
+            region_bytes
+        } else {
+            self.ends.start(split) - base
+        };
+        let head = Pack {
+            region: self.region.slice(0..head_end),
+            ends: Arc::clone(&self.ends),
+            first: self.first,
+            count: n,
+        };
+        self.region.advance(rest_start);
+        self.first = split;
+        self.count -= n;
+        head
+    }
+
+    /// One element as a slot, sharing the memory: one atomic increment. `None` beyond the last.
+    #[must_use]
+    pub fn element_slot(&self, index: usize) -> Option<Slot> {
+        if index >= self.count {
+            return None;
+        }
+        let base = self.ends.start(self.first);
+        let (start, end) = (
+            self.ends.start(self.first + index),
+            self.ends.end(self.first + index),
+        );
+        Some(self.region.slice(start - base..end - base))
+    }
+
+    /// Every element as a slot, in order.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        (0..self.count).filter_map(|index| self.element_slot(index))
+    }
+}
+
+impl fmt::Debug for Pack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pack({} elements, {} bytes)", self.count, self.region.len())
+    }
+}
