@@ -6,34 +6,39 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use millstream_dataplane::TaskId;
 use millstream_element::{Element, Layout, Origin, Pack};
 
 use crate::error::ReadError;
 use crate::intake::{Delivery, Intake};
 
 /// What the consumer gets: an element, the end, or why there are no more.
-pub type Handover = Result<Option<Element>, ReadError>;
+pub(crate) type Handover = Result<Option<Element>, ReadError>;
 
 #[derive(Debug)]
 pub(crate) struct Cursor {
     intake: Arc<Intake>,
     pack: Option<AtHand>,
     settle_every: u64,
+    /// Leases met since the intake was told.
+    leases: Vec<(TaskId, u64)>,
 }
 
 #[derive(Debug)]
 struct AtHand {
+    task: TaskId,
     pack: Pack,
     layout: Arc<Layout>,
     worker: Arc<str>,
     next: usize,
     handed: u64,
     unsettled: u64,
+    last_lease: Option<u64>,
 }
 
 impl Cursor {
     pub(crate) fn new(intake: Arc<Intake>) -> Self {
-        Self { intake, pack: None, settle_every: 1 }
+        Self { intake, pack: None, settle_every: 1, leases: Vec::new() }
     }
 
     /// The next element of the pack at hand.
@@ -52,10 +57,20 @@ impl Cursor {
             at_hand.unsettled = 0;
             self.intake.settle();
         }
-        Some(Element::open(slot, &at_hand.layout, Origin::Ours).map(Some).map_err(|error| ReadError::Element {
-            worker: at_hand.worker.to_string(),
-            reason: error.to_string(),
-        }))
+        let element = match Element::open(slot, &at_hand.layout, Origin::Ours) {
+            Ok(element) => element,
+            Err(error) => {
+                let (worker, reason) = (at_hand.worker.to_string(), error.to_string());
+                return Some(Err(ReadError::Element { worker, reason }));
+            }
+        };
+        for provenance in element.provenance() {
+            if at_hand.last_lease != Some(provenance.lease) {
+                at_hand.last_lease = Some(provenance.lease);
+                self.leases.push((at_hand.task, provenance.lease));
+            }
+        }
+        Some(Ok(Some(element)))
     }
 
     /// The next element, or registers the waker.
@@ -87,12 +102,13 @@ impl Cursor {
     }
 
     fn open(&mut self, delivery: Delivery) -> Result<(), ReadError> {
-        let Delivery { worker, layout, body, .. } = delivery;
+        let Delivery { task, worker, layout, body } = delivery;
         let pack = body
             .open(self.intake.alloc())
             .map_err(|error| ReadError::Element { worker: worker.to_string(), reason: error.to_string() })?;
         self.settle_every = self.intake.settle_every();
-        self.pack = Some(AtHand { pack, layout, worker, next: 0, handed: 0, unsettled: 0 });
+        self.intake.note_at_hand(&pack, &mut self.leases);
+        self.pack = Some(AtHand { task, pack, layout, worker, next: 0, handed: 0, unsettled: 0, last_lease: None });
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! Owns the client halves of all subscriptions of an iteration, the queue of what arrived, and the one lock around them.
 //! The lane steps it once a pack, the consumer once a pack and once every few elements. Refuses to know sockets.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::{Cancel, Grant, Hello, ToClient, ToWorker};
 use millstream_dataplane::proto::receive::{Arrival, ReceiveError, ReceiveHalf};
 use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost};
-use millstream_element::{ElementSpec, Layout, SlotAlloc};
+use millstream_element::{Element, ElementSpec, Layout, Origin, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 
 use crate::credit::{Bounds, Standing, distribute};
@@ -40,12 +40,22 @@ pub(crate) struct Delivery {
     pub(crate) body: Body,
 }
 
+/// Which splits of a removed task this reader has elements of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SeenSplits {
+    /// Leases of splits that it has elements of, but not all.
+    pub partial: Vec<u64>,
+}
+
 /// A split that was received to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DoneSplit {
-    pub(crate) task: TaskId,
-    pub(crate) lease: u64,
-    pub(crate) attempt: u32,
+pub struct DoneSplit {
+    /// The task it was leased to.
+    pub task: TaskId,
+    /// Its lease.
+    pub lease: u64,
+    /// Which attempt at the split it was.
+    pub attempt: u32,
 }
 
 #[derive(Debug)]
@@ -68,6 +78,10 @@ struct State {
     ready: VecDeque<Delivery>,
     at_hand: Option<TaskId>,
     at_hand_settled: u64,
+    /// The pack at hand, whose elements all count as seen.
+    at_hand_pack: Option<Pack>,
+    lost_splits: Vec<u64>,
+    workers_starve: bool,
     done_splits: Vec<DoneSplit>,
     grants: u64,
     is_open: bool,
@@ -87,6 +101,10 @@ struct Entry {
     is_removed: bool,
     is_finished: bool,
     granted_at: u64,
+    /// Leases of splits with elements handed over and more to come.
+    seen: BTreeSet<u64>,
+    /// Leases of splits that ended while elements of them wait.
+    done: BTreeSet<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -105,6 +123,9 @@ impl Intake {
             ready: VecDeque::new(),
             at_hand: None,
             at_hand_settled: 0,
+            at_hand_pack: None,
+            lost_splits: Vec::new(),
+            workers_starve: false,
             done_splits: Vec::new(),
             grants: 0,
             is_open: false,
@@ -146,21 +167,48 @@ impl Intake {
             is_removed: false,
             is_finished: false,
             granted_at: 0,
+            seen: BTreeSet::new(),
+            done: BTreeSet::new(),
             source,
         };
         state.tasks.insert(entry.source.task, entry);
         is_new
     }
 
-    /// Drops a task that the dispatcher removed; what arrived from it is still handed over.
-    pub(crate) fn remove_task(&self, task: TaskId) {
+    /// Drops a task that the dispatcher removed; what arrived from it is still handed over. Says which splits that is of.
+    pub(crate) fn remove_task(&self, task: TaskId) -> SeenSplits {
         let mut state = self.state.lock();
+        let mut seen = SeenSplits::default();
         if let Some(entry) = state.tasks.get_mut(&task) {
             entry.is_removed = true;
             entry.half.handle_link_lost();
+            seen.partial = state.seen_splits(task, &*self.alloc);
         }
         state.distribute();
         self.wake(&state);
+        seen
+    }
+
+    /// Notes splits of which elements were lost with their worker.
+    pub(crate) fn note_lost_splits(&self, leases: impl IntoIterator<Item = u64>) {
+        self.state.lock().lost_splits.extend(leases);
+    }
+
+    /// The splits noted so far, and whether workers last said that they had nothing ready.
+    pub(crate) fn lost_splits(&self) -> (Vec<u64>, bool) {
+        let state = self.state.lock();
+        (state.lost_splits.clone(), state.workers_starve)
+    }
+
+    /// Notes the pack that the consumer takes in hand, and the leases that it met in the one before.
+    pub(crate) fn note_at_hand(&self, pack: &Pack, leases: &mut Vec<(TaskId, u64)>) {
+        let mut state = self.state.lock();
+        state.at_hand_pack = Some(pack.clone());
+        for (task, lease) in leases.drain(..) {
+            if let Some(entry) = state.tasks.get_mut(&task).filter(|entry| !entry.done.contains(&lease)) {
+                entry.seen.insert(lease);
+            }
+        }
     }
 
     /// The dispatcher said that no further task comes.
@@ -418,6 +466,8 @@ impl State {
             | ToClient::EndOfTask(_)
             | ToClient::Skip(_) => {}
         }
+        self.workers_starve = matches!(message, ToClient::Yielded(_))
+            || self.workers_starve && !matches!(message, ToClient::Need(_));
         entry.half.handle(message)?;
         let element_bytes = entry.half.element_bytes();
         if !self.bounds.can_hold(element_bytes) {
@@ -441,7 +491,11 @@ impl State {
                     entry.polled += elements;
                     self.ready.push_back(Delivery { task, worker: entry.worker.clone(), layout, body });
                 }
-                Arrival::SplitDone { lease, attempt } => self.done_splits.push(DoneSplit { task, lease, attempt }),
+                Arrival::SplitDone { lease, attempt } => {
+                    entry.seen.remove(&lease);
+                    entry.done.insert(lease);
+                    self.done_splits.push(DoneSplit { task, lease, attempt });
+                }
                 Arrival::End => {
                     entry.finish();
                     // Tells the worker that it may forget this reader.
@@ -488,6 +542,22 @@ impl State {
             }
             outbox.bell.wake();
         }
+    }
+
+    /// Leases of splits of which there are elements here, but not all.
+    fn seen_splits(&self, task: TaskId, alloc: &dyn SlotAlloc) -> Vec<u64> {
+        let Some(entry) = self.tasks.get(&task) else { return Vec::new() };
+        let mut seen = entry.seen.clone();
+        let waiting = self.ready.iter().filter(|delivery| delivery.task == task);
+        let mut packs: Vec<Pack> = waiting.filter_map(|delivery| delivery.body.clone().open(alloc).ok()).collect();
+        packs.extend(self.at_hand_pack.clone().filter(|_| self.at_hand == Some(task)));
+        for slot in packs.iter().flat_map(Pack::slots) {
+            let Some(layout) = &entry.layout else { break };
+            // One that cannot be read is reported when its turn comes.
+            let Ok(element) = Element::open(slot, layout, Origin::Ours) else { continue };
+            seen.extend(element.provenance().iter().map(|provenance| provenance.lease));
+        }
+        seen.difference(&entry.done).copied().collect()
     }
 
     fn standings(&self) -> Vec<Standing> {

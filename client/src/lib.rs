@@ -1,1 +1,26 @@
-//! The reader: discovery, credits, order, async and blocking iterators.
+//! The reader: elements of an iteration from all its workers, under one bound.
+//!
+//! - [`Reader`]: the iterator and stream that users hold
+//! - [`MaxOutstanding`] and `credit`: how many elements may be outstanding, and which task gets the next credit
+//! - `intake`: what arrived and is owed, shared between the reader's lane and its consumer
+//! - `cursor`: the consumer's place in it
+//! - `driver`, `follow`: the links to workers, and the iteration's events
+//! - [`ReaderStats`]: what was measured
+
+mod alloc;
+pub mod credit;
+mod cursor;
+mod driver;
+mod error;
+mod follow;
+mod intake;
+mod reader;
+mod stats;
+
+pub use credit::MaxOutstanding;
+pub use driver::{Connecting, Connector};
+pub use error::ReadError;
+pub use follow::{Feed, Report, TaskEvent};
+pub use intake::{DoneSplit, SeenSplits, TaskSource};
+pub use reader::{Canceller, Reader, ReaderConfig};
+pub use stats::{Bottleneck, ReaderStats};

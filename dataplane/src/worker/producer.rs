@@ -97,9 +97,9 @@ impl Producer {
                 Some(writer) if needed_bytes == 0 => writer,
                 Some(_) | None => self.open(needed_bytes)?,
             };
-            let before = (writer.len() as u64, writer.committed_bytes() as u64);
+            let before = (writer.len() as u64, strides_bytes(writer));
             let outcome = write(writer, &layout);
-            let (elements, bytes) = (writer.len() as u64 - before.0, writer.committed_bytes() as u64 - before.1);
+            let (elements, bytes) = (writer.len() as u64 - before.0, strides_bytes(writer) - before.1);
             self.written_elements += elements;
             self.written_bytes += bytes;
             if elements > 0 {
@@ -136,6 +136,11 @@ impl Producer {
         self.buffer.push_pack(open);
         Ok(self.writer.insert(writer))
     }
+}
+
+/// Bytes written, the gap behind the last element included.
+fn strides_bytes(writer: &PackWriter) -> u64 {
+    writer.committed_bytes().next_multiple_of(64) as u64
 }
 
 /// What every element of a static specification takes, in bytes; 0 for others.

@@ -1,0 +1,114 @@
+//! Follows an iteration: starts a driver for each worker that has a task of it, and tells the dispatcher what was seen.
+//!
+//! Refuses to know how events come in and reports go out: they are channels, which the control plane's client fills and
+//! drains, or a test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_dataplane::TaskId;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::driver::{Connector, drive};
+use crate::error::ReadError;
+use crate::intake::{DoneSplit, Intake, SeenSplits, TaskSource};
+
+/// How often hand-overs are booked that the consumer has not settled itself.
+const SETTLE_EVERY: Duration = Duration::from_millis(5);
+
+/// What happens to an iteration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskEvent {
+    /// A worker has a task for this reader.
+    Added(TaskSource),
+    /// A task is no more; nothing further comes of it. Answered with [`Report::Removed`].
+    Removed {
+        /// The task.
+        task: TaskId,
+        /// Why, for people.
+        reason: String,
+    },
+    /// Elements of these splits are lost.
+    SplitsLost {
+        /// The leases they were read under.
+        leases: Vec<u64>,
+    },
+    /// No further task comes.
+    IterationFinished,
+    /// No worker is left.
+    WorkersLost {
+        /// Those that were.
+        workers: Vec<String>,
+    },
+    /// The dispatcher cannot go on.
+    Failed(String),
+}
+
+/// What the dispatcher is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// A removed task is dropped, and this was seen of it.
+    Removed {
+        /// The task.
+        task: TaskId,
+        /// The splits it gave elements of.
+        seen: SeenSplits,
+    },
+    /// These splits were received to their ends.
+    Done(Vec<DoneSplit>),
+}
+
+/// What a reader is connected to.
+#[derive(Debug)]
+pub struct Feed {
+    /// Events of the iteration, in order.
+    pub events: mpsc::Receiver<TaskEvent>,
+    /// Reports to the dispatcher; lost reports are repeated work for it, never wrong.
+    pub reports: mpsc::Sender<Report>,
+}
+
+/// Follows until the feed ends or the reader is dropped, which drops this future and the drivers with it.
+pub(crate) async fn follow(intake: Arc<Intake>, connector: Arc<dyn Connector>, mut feed: Feed, give_up: Duration) {
+    let mut drivers = JoinSet::new();
+    let mut settle = tokio::time::interval(SETTLE_EVERY);
+    settle.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut is_open = true;
+    loop {
+        tokio::select! {
+            event = feed.events.recv(), if is_open => match event {
+                Some(TaskEvent::Added(source)) => {
+                    let worker = source.worker.clone();
+                    if intake.add_task(source) {
+                        drivers.spawn(drive(intake.clone(), connector.clone(), worker, give_up));
+                    }
+                }
+                Some(TaskEvent::Removed { task, reason }) => {
+                    tracing::info!(%task, %reason, "task removed");
+                    let seen = intake.remove_task(task);
+                    // What ended must be known as ended before what was only begun is written off.
+                    report_done(&intake, &feed).await;
+                    let _ = feed.reports.send(Report::Removed { task, seen }).await;
+                }
+                Some(TaskEvent::SplitsLost { leases }) => intake.note_lost_splits(leases),
+                Some(TaskEvent::IterationFinished) => intake.finish_iteration(),
+                Some(TaskEvent::WorkersLost { workers }) => intake.fail(ReadError::WorkersLost { workers }),
+                Some(TaskEvent::Failed(reason)) => intake.fail(ReadError::Dispatcher(reason)),
+                None => is_open = false,
+            },
+            _ = settle.tick() => {
+                intake.settle();
+                report_done(&intake, &feed).await;
+            }
+            Some(_) = drivers.join_next(), if !drivers.is_empty() => {}
+        }
+    }
+}
+
+/// A full queue of reports is waited for: they are small, and the dispatcher takes thousands a second.
+async fn report_done(intake: &Intake, feed: &Feed) {
+    let done = intake.take_done_splits();
+    if !done.is_empty() {
+        let _ = feed.reports.send(Report::Done(done)).await;
+    }
+}

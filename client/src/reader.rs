@@ -1,0 +1,177 @@
+//! The reader of an iteration: elements as an async stream or one by one on a thread.
+//!
+//! Owns the lane on which its links live; dropping the reader ends them. Buffers at most what `max_outstanding` and
+//! `max_outstanding_bytes` allow.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::Stream;
+use millstream_element::{Element, Pool, SlotAlloc};
+use millstream_link::{Lane, LaneTask};
+
+use crate::credit::{Bounds, MaxOutstanding};
+use crate::cursor::Cursor;
+use crate::driver::Connector;
+use crate::error::ReadError;
+use crate::follow::{Feed, follow};
+use crate::intake::Intake;
+use crate::stats::{ReaderStats, Stopwatch};
+
+/// How often a blocked thread looks up, so that nothing can keep it for ever.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(500);
+
+/// How a reader behaves.
+#[derive(Debug, Clone)]
+pub struct ReaderConfig {
+    /// Elements granted, in flight or buffered, over all workers.
+    pub max_outstanding: MaxOutstanding,
+    /// Bytes of them; default 256 MiB.
+    pub max_outstanding_bytes: u64,
+    /// How long a worker that the dispatcher holds to be alive may be out of reach; default 30 s.
+    pub worker_give_up: Duration,
+}
+
+impl Default for ReaderConfig {
+    fn default() -> Self {
+        Self {
+            max_outstanding: MaxOutstanding::Auto,
+            max_outstanding_bytes: 256 << 20,
+            worker_give_up: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Reads one iteration. Nothing is asked of any worker before the first element is asked for.
+#[derive(Debug)]
+pub struct Reader {
+    cursor: Cursor,
+    intake: Arc<Intake>,
+    stopwatch: Stopwatch,
+    waiting_since: Option<Instant>,
+    is_done: bool,
+    // Dropped in this order: the tasks on the lane, then the lane.
+    _following: LaneTask<()>,
+    _lane: Arc<Lane>,
+}
+
+/// Ends a reader from another thread.
+#[derive(Debug, Clone)]
+pub struct Canceller {
+    intake: Arc<Intake>,
+}
+
+impl Canceller {
+    /// Ends the reader: whoever waits for an element gets [`ReadError::Cancelled`], behind what had arrived.
+    pub fn cancel(&self) {
+        self.intake.cancel();
+    }
+}
+
+impl Reader {
+    /// A reader of the tasks that `feed` tells of, over links that `connector` makes, living on `lane`.
+    pub fn start(lane: Arc<Lane>, connector: Arc<dyn Connector>, feed: Feed, config: &ReaderConfig) -> Self {
+        let bounds = Bounds {
+            max_outstanding: config.max_outstanding,
+            max_outstanding_bytes: config.max_outstanding_bytes,
+        };
+        // Twice the bound: what the consumer still holds is no longer outstanding but still here.
+        let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(2 * config.max_outstanding_bytes as usize)));
+        let intake = Arc::new(Intake::new(bounds, alloc));
+        let following = lane.spawn(follow(intake.clone(), connector, feed, config.worker_give_up));
+        Self {
+            cursor: Cursor::new(intake.clone()),
+            intake,
+            stopwatch: Stopwatch::new(),
+            waiting_since: None,
+            is_done: false,
+            _following: following,
+            _lane: lane,
+        }
+    }
+
+    /// The next element; blocks the thread until there is one. `None` at the end, and again whenever asked.
+    ///
+    /// # Errors
+    /// [`ReadError`], behind everything that arrived before it; then the same again whenever asked.
+    pub fn next_element(&mut self) -> Result<Option<Element>, ReadError> {
+        if let Some(handover) = self.cursor.next_at_hand() {
+            return self.hand_over(handover);
+        }
+        let since = Instant::now();
+        self.stopwatch.waiting_since(since);
+        loop {
+            if let Poll::Ready(handover) = self.cursor.wait_next(LOOK_UP_EVERY) {
+                self.stopwatch.waited(since.elapsed());
+                return self.hand_over(handover);
+            }
+        }
+    }
+
+    /// The same for an async caller. Cancel-safe: an element is either returned or still here.
+    pub fn poll_element(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Element>, ReadError>> {
+        if let Some(handover) = self.cursor.next_at_hand() {
+            return Poll::Ready(self.hand_over(handover));
+        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        self.stopwatch.waiting_since(since);
+        let handover = std::task::ready!(self.cursor.poll_next(cx));
+        self.stopwatch.waited(since.elapsed());
+        self.waiting_since = None;
+        Poll::Ready(self.hand_over(handover))
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> ReaderStats {
+        let (lost_splits, workers_starve) = self.intake.lost_splits();
+        self.stopwatch.stats(Instant::now(), workers_starve, lost_splits)
+    }
+
+    /// A handle that ends this reader.
+    pub fn canceller(&self) -> Canceller {
+        Canceller { intake: self.intake.clone() }
+    }
+
+    fn hand_over(&mut self, handover: Result<Option<Element>, ReadError>) -> Result<Option<Element>, ReadError> {
+        if let Ok(Some(element)) = &handover {
+            self.stopwatch.handed_over(element.slot().len());
+        }
+        handover
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Element, ReadError>;
+
+    /// The next element, the error that ended the reader, or the end; nothing behind either.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_done {
+            return None;
+        }
+        let next = self.next_element().transpose();
+        self.is_done = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+impl Stream for Reader {
+    type Item = Result<Element, ReadError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_done {
+            return Poll::Ready(None);
+        }
+        let next = std::task::ready!(self.poll_element(cx)).transpose();
+        self.is_done = !matches!(next, Some(Ok(_)));
+        Poll::Ready(next)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.intake.cancel();
+    }
+}
+

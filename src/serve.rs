@@ -1,0 +1,39 @@
+//! Serves a worker's data plane over QUIC: accepts links, runs a session on each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_dataplane::transport::quic::{self, PathReporter};
+use millstream_dataplane::worker::Server;
+use millstream_element::SlotAlloc;
+use millstream_link::Endpoint;
+use tokio::task::JoinSet;
+
+/// How long a client may take from its handshake to its first stream.
+const FIRST_STREAM_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Serves until the endpoint is closed. Sessions end with the future.
+pub(crate) async fn serve(endpoint: Endpoint, server: Server, alloc: Arc<dyn SlotAlloc>) {
+    let Some(mut acceptor) = endpoint.acceptor() else { return };
+    let mut sessions = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = acceptor.accept() => {
+                let Some(accepted) = accepted else { break };
+                let path = PathReporter::new(endpoint.clone(), accepted.connection);
+                let (server, alloc, permit) = (server.clone(), alloc.clone(), accepted.permit);
+                sessions.spawn(async move {
+                    match quic::accept(path, alloc, FIRST_STREAM_DEADLINE).await {
+                        Ok(link) => {
+                            let end = server.serve(link).await;
+                            tracing::debug!(lost = %end.lost, "session ended");
+                        }
+                        Err(lost) => tracing::info!(%lost, "a client did not become a session"),
+                    }
+                    drop(permit);
+                });
+            }
+            Some(_) = sessions.join_next(), if !sessions.is_empty() => {}
+        }
+    }
+}
