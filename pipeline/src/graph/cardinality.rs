@@ -14,7 +14,7 @@ use super::spec::{node_specs, source_signature};
 ///
 /// # Errors
 /// [`AnalysisError`] for a source nobody registered.
-pub fn cardinality(
+pub(super) fn cardinality(
     graph: &Graph,
     specs: &[ElementSpec],
     registry: &dyn Registry,
@@ -134,11 +134,5 @@ fn multiplied(outer: Cardinality, inner: Cardinality) -> Cardinality {
 
 /// Rows of every element, when the spec fixes them.
 fn rows(spec: &ElementSpec) -> Option<u64> {
-    spec.components()
-        .first()?
-        .dims
-        .as_ref()?
-        .first()
-        .copied()
-        .flatten()
+    spec.components().first()?.dims()?.first().copied().flatten()
 }

@@ -71,7 +71,8 @@ impl Constant {
             let leading = *dims
                 .first()
                 .ok_or_else(|| format!("component {index} is a scalar, which has no slices"))?;
-            check_size(spec.dtype, &dims, tensor).map_err(|reason| format!("component {index}: {reason}"))?;
+            check_size(spec.dtype(), &dims, tensor)
+                .map_err(|reason| format!("component {index}: {reason}"))?;
             match slices {
                 None => slices = Some(leading),
                 Some(first) if first == leading => {}
@@ -97,7 +98,7 @@ impl Constant {
 
 /// The dimensions, when all are known.
 fn static_dims(spec: &TensorSpec) -> Option<Vec<u64>> {
-    spec.dims.as_ref()?.iter().copied().collect()
+    spec.dims()?.iter().copied().collect()
 }
 
 fn check_size(dtype: Dtype, dims: &[u64], tensor: &ConstantTensor) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! Inference of element specs: what every operation yields, given what its input yields.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 
 use super::definition::Graph;
 use super::error::AnalysisError;
@@ -38,20 +38,28 @@ pub(crate) fn component(op: &str, spec: &ElementSpec, name: &str) -> Result<usiz
     if name.is_empty() && spec.components().len() == 1 {
         return Ok(0);
     }
-    spec.position(name).ok_or_else(|| AnalysisError::Mismatch {
-        op: op.to_owned(),
-        reason: format!("it has no component {name:?}: {spec}"),
-    })
+    // A name with a dot in it, such as the field "seg.png", is a key before it is a path.
+    let key = match spec.structure() {
+        Structure::Dict(entries) if entries.len() == spec.components().len() => entries
+            .iter()
+            .position(|(key, entry)| key == name && *entry == Structure::Leaf),
+        _ => None,
+    };
+    key.or_else(|| spec.position(name))
+        .ok_or_else(|| AnalysisError::Mismatch {
+            op: op.to_owned(),
+            reason: format!("it has no component {name:?}: {spec}"),
+        })
 }
 
 /// `spec` with every component's leading dimension removed.
 pub(crate) fn without_leading(spec: &ElementSpec) -> Result<ElementSpec, String> {
     let mut components = Vec::with_capacity(spec.components().len());
     for component in spec.components() {
-        components.push(match &component.dims {
-            None => TensorSpec::unknown_rank(component.dtype),
+        components.push(match component.dims() {
+            None => TensorSpec::unknown_rank(component.dtype()),
             Some(dims) => match dims.split_first() {
-                Some((_, rest)) => TensorSpec::with_dims(component.dtype, rest.to_vec()),
+                Some((_, rest)) => TensorSpec::with_dims(component.dtype(), rest),
                 None => return Err(format!("a component is a scalar, which has no rows: {spec}")),
             },
         });
@@ -84,9 +92,9 @@ fn source_spec(
         reason,
     };
     match op {
-        Op::Range(_) => Ok(ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[]))),
+        Op::Range(_) => scalar(op, Dtype::I64),
         Op::TensorSlices(slices) => slices.constant.slice_spec().map_err(mismatch),
-        Op::Files(_) => Ok(ElementSpec::single(TensorSpec::fixed(Dtype::String, &[]))),
+        Op::Files(_) => scalar(op, Dtype::String),
         Op::Source(source) => Ok(source_signature(source, registry)?.spec),
         Op::Service(service) => Ok(service.spec.0.clone()),
         Op::Argument => argument
@@ -104,6 +112,13 @@ fn source_spec(
         | Op::Prefetch(_)
         | Op::FlatMap(_) => Err(mismatch("there is none".to_owned())),
     }
+}
+
+fn scalar(op: &Op, dtype: Dtype) -> Result<ElementSpec, AnalysisError> {
+    ElementSpec::single(TensorSpec::scalar(dtype)).map_err(|error| AnalysisError::Spec {
+        op: op.name().to_owned(),
+        reason: error.to_string(),
+    })
 }
 
 fn output_spec(op: &Op, registry: &dyn Registry, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
@@ -144,7 +159,7 @@ fn output_spec(op: &Op, registry: &dyn Registry, input: &ElementSpec) -> Result<
 
 fn webdataset_spec(webdataset: &WebDataset, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
     let path = match input.components() {
-        [only] => only.dtype == Dtype::String && only.accepts(Dtype::String, &[]),
+        [only] => only.accepts(Dtype::String, &[]),
         _ => false,
     };
     if !path {
@@ -178,7 +193,7 @@ fn function_spec(
         Function::DecodeImage(decode) => {
             let wants =
                 |spec: &TensorSpec| spec.accepts(Dtype::Bytes, &[]) || spec.accepts(Dtype::String, &[]);
-            let output = TensorSpec::with_dims(Dtype::U8, vec![None, None, Some(3)]);
+            let output = TensorSpec::with_dims(Dtype::U8, &[None, None, Some(3)]);
             replaced(op, input, &decode.component, "a byte string", wants, output)
         }
         Function::Resize(resize) => {
@@ -214,12 +229,12 @@ fn function_spec(
 }
 
 fn is_image(spec: &TensorSpec) -> bool {
-    let shape = match spec.dims.as_deref() {
+    let shape = match spec.dims() {
         None => true,
         Some([_, _, channels]) => channels.is_none_or(|channels| channels == 3),
         Some(_) => false,
     };
-    spec.dtype == Dtype::U8 && shape
+    spec.dtype() == Dtype::U8 && shape
 }
 
 fn replaced(

@@ -6,3 +6,5 @@ mod split_plan;
 
 pub use listing::list;
 pub use split_plan::{PlanError, SourcePlan, SplitPlan, plan_splits};
+
+pub(crate) use split_plan::list_files;

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::exec::file_order;
-use crate::graph::{AnalysisError, Graph, Registry, Splitting};
+use crate::graph::{AnalysisError, Files, Graph, Registry, Splitting};
 
 use super::listing::list;
 
@@ -71,4 +71,14 @@ pub fn plan_splits(graph: &Graph, registry: &dyn Registry) -> Result<SplitPlan, 
         });
     }
     Ok(SplitPlan { sources })
+}
+
+/// The files of a source in the order of its first pass: sorted, or shuffled where there is a seed, so that the order is
+/// everybody's, also when the dispatcher deals it out.
+pub(crate) fn list_files(files: &Files) -> Result<Vec<String>, PlanError> {
+    let mut paths = list(&files.pattern)?;
+    if let (true, Some(seed)) = (files.shuffle, files.seed) {
+        file_order(seed, 0, &mut paths);
+    }
+    Ok(paths)
 }

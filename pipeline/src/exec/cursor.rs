@@ -1,0 +1,212 @@
+//! Walks the positions of a source, pass by pass: all of them, or those of the splits that a feed hands out. What is at
+//! a position is the source's business.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::graph::Units;
+
+use super::context::Shared;
+use super::error::{ErrorKind, ExecError};
+use super::splits::{Feed, Split};
+use super::state::{StateError, StateReader, StateWriter};
+use super::token::{Ledger, Mark, Marks, SplitToken};
+
+/// A source's way through its positions.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    op: String,
+    /// The positions of a whole pass.
+    positions: u64,
+    /// What is left of the current split, or of the pass when nothing is split.
+    left: Range<u64>,
+    ended: bool,
+    /// How often the source was restarted: the repetition of its splits.
+    pass: u64,
+    fed: Option<Fed>,
+}
+
+/// What a cursor needs when positions come in splits.
+#[derive(Debug)]
+struct Fed {
+    feed: Feed,
+    source: u32,
+    cut: Cut,
+    ledger: Arc<Ledger>,
+    /// The split being read and the position it starts at.
+    current: Option<(Split, u64, Arc<SplitToken>)>,
+}
+
+/// How a split's index becomes positions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cut {
+    /// Ranges of a fixed size.
+    Units(Units),
+    /// One position a split.
+    Single,
+}
+
+impl Cursor {
+    /// A cursor over `positions`, fed if `shared` is and the source is one of the graph's own (`source`).
+    pub(crate) fn new(op: &str, positions: u64, shared: &Shared, source: Option<u32>, cut: Cut) -> Cursor {
+        let fed = match (&shared.feed, source) {
+            (Some(feed), Some(source)) => Some(Fed {
+                feed: feed.clone(),
+                source,
+                cut,
+                ledger: Arc::clone(&shared.ledger),
+                current: None,
+            }),
+            (Some(_) | None, _) => None,
+        };
+        let left = if fed.is_some() { 0..0 } else { 0..positions };
+        Cursor {
+            op: op.to_owned(),
+            positions,
+            left,
+            ended: false,
+            pass: 0,
+            fed,
+        }
+    }
+
+    /// The next position, `None` at the end of the pass.
+    pub(crate) fn next(&mut self) -> Result<Option<u64>, ExecError> {
+        loop {
+            if let Some(position) = self.left.next() {
+                return Ok(Some(position));
+            }
+            if self.ended || !self.next_split()? {
+                self.ended = true;
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The marks of the element at `position`, the one last returned.
+    pub(crate) fn marks(&self, position: u64) -> Marks {
+        let mut marks = Marks::new();
+        if let Some((_, start, token)) = self.fed.as_ref().and_then(|fed| fed.current.as_ref()) {
+            let from = position - start;
+            marks.push(Mark {
+                token: Arc::clone(token),
+                from,
+                upto: from + 1,
+            });
+        }
+        marks
+    }
+
+    /// What the plan says of the split being read.
+    pub(crate) fn payload(&self) -> Option<&[u8]> {
+        self.fed
+            .as_ref()
+            .and_then(|fed| fed.current.as_ref())
+            .map(|(split, ..)| split.payload.as_slice())
+    }
+
+    /// How many restarts there were.
+    pub(crate) fn pass(&self) -> u64 {
+        self.pass
+    }
+
+    /// Takes all that is left of the current split or pass at once, for sources that are opened at a range. `None` when
+    /// it is at its end, after which [`Cursor::next_range`] moves on.
+    pub(crate) fn next_range(&mut self) -> Result<Option<Range<u64>>, ExecError> {
+        loop {
+            if !self.left.is_empty() {
+                let range = self.left.clone();
+                self.left.start = self.left.end;
+                return Ok(Some(range));
+            }
+            if self.ended || !self.next_split()? {
+                self.ended = true;
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Puts back what [`Cursor::next_range`] handed out of this pass.
+    pub(crate) fn rewind(&mut self) {
+        self.left.start = 0;
+    }
+
+    /// Whether positions come in splits.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.fed.is_some()
+    }
+
+    /// Begins the next pass. What is left of the current split will not be read by anyone: its lease ends as finished
+    /// when the elements made of it are gone.
+    pub(crate) fn restart(&mut self) {
+        self.pass += 1;
+        self.ended = false;
+        match &mut self.fed {
+            Some(fed) => {
+                fed.current = None;
+                self.left = 0..0;
+            }
+            None => self.left = 0..self.positions,
+        }
+    }
+
+    /// Whether no pass will yield anything any more.
+    pub(crate) fn exhausted(&self) -> bool {
+        self.positions == 0
+            || self
+                .fed
+                .as_ref()
+                .is_some_and(|fed| fed.feed.exhausted(fed.source))
+    }
+
+    pub(crate) fn save(&self, state: &mut StateWriter) -> Result<(), StateError> {
+        if self.fed.is_some() {
+            return Err(StateError::SplitDriven);
+        }
+        state.number(self.pass)?;
+        state.number(self.left.start)
+    }
+
+    pub(crate) fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        if self.fed.is_some() {
+            return Err(StateError::SplitDriven);
+        }
+        self.pass = state.number()?;
+        let start = state.number()?;
+        if start > self.positions {
+            return Err(StateError::Malformed(format!(
+                "position {start} of {}",
+                self.positions
+            )));
+        }
+        self.left = start..self.positions;
+        Ok(())
+    }
+
+    /// Moves on to the next split; `false` when the pass has no more.
+    fn next_split(&mut self) -> Result<bool, ExecError> {
+        let Some(fed) = &mut self.fed else {
+            return Ok(false);
+        };
+        // First let go of the split just read, so that it can finish while this waits for the next.
+        fed.current = None;
+        let Some(split) = fed.feed.next(&self.op, fed.source, self.pass)? else {
+            return Ok(false);
+        };
+        let range = match fed.cut {
+            Cut::Units(units) => units.range(split.index),
+            Cut::Single => (split.index < self.positions).then(|| split.index..split.index + 1),
+        };
+        let range = range.ok_or_else(|| {
+            let message = format!(
+                "was handed split {}, which its {} positions do not have",
+                split.index, self.positions
+            );
+            ExecError::new(ErrorKind::Peer, &*self.op, message)
+        })?;
+        let token = SplitToken::new(split.lease, split.attempt, &fed.ledger);
+        self.left = range.clone();
+        fed.current = Some((split, range.start, token));
+        Ok(true)
+    }
+}
