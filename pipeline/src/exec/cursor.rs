@@ -139,7 +139,7 @@ impl Cursor {
     /// Begins the next pass. What is left of the current split will not be read by anyone: its lease ends as finished
     /// when the elements made of it are gone.
     pub(crate) fn restart(&mut self) {
-        self.pass += 1;
+        self.pass = self.pass.wrapping_add(1);
         self.ended = false;
         match &mut self.fed {
             Some(fed) => {

@@ -104,7 +104,7 @@ impl Executor {
         self.cancel.check("executor")?;
         match self.root.next() {
             Ok(Some(item)) => {
-                self.handed += 1;
+                self.handed = self.handed.wrapping_add(1);
                 Ok(Some(item))
             }
             Ok(None) => Ok(None),

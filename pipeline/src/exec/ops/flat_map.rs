@@ -105,7 +105,7 @@ impl Body {
         item.marks = current.outer.marks.clone();
         item.position = mix(current.outer.position, current.read);
         item.origin = item.origin.or_else(|| current.outer.origin.clone());
-        current.read += 1;
+        current.read = current.read.wrapping_add(1);
         Ok(Some(item))
     }
 

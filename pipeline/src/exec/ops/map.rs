@@ -43,7 +43,7 @@ impl Iterate for Map {
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
-        self.pass += 1;
+        self.pass = self.pass.wrapping_add(1);
         self.input.restart()
     }
 

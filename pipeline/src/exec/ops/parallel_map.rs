@@ -40,8 +40,17 @@ pub(crate) struct ParallelMap {
 }
 
 struct Slot {
-    outcome: Option<Outcome>,
-    _charge: Option<Charge>,
+    state: SlotState,
+    _charge: Charge,
+}
+
+enum SlotState {
+    /// The call is under way.
+    Waiting,
+    /// Its outcome is here.
+    Done(Outcome),
+    /// The outcome was pulled before that of the front.
+    Taken,
 }
 
 impl ParallelMap {
@@ -92,7 +101,7 @@ impl ParallelMap {
     }
 
     fn submit(&mut self, item: Item) -> Result<(), ExecError> {
-        let number = self.first + self.slots.len() as u64;
+        let number = self.first.wrapping_add(self.slots.len() as u64);
         let charge = self.shared.budget.charge(item.held_bytes());
         let (chain, done, pass) = (Arc::clone(&self.chain), self.done.clone(), self.pass);
         let cancel = self.shared.cancel.clone();
@@ -124,8 +133,8 @@ impl ParallelMap {
         };
         self.under_way -= 1;
         // At most `window` slots: the difference is small.
-        if let Some(slot) = self.slots.get_mut((number - self.first) as usize) {
-            slot.outcome = Some(outcome);
+        if let Some(slot) = self.slots.get_mut(number.wrapping_sub(self.first) as usize) {
+            slot.state = SlotState::Done(outcome);
         }
         Ok(())
     }
@@ -136,21 +145,20 @@ impl ParallelMap {
         self.slots
             .iter()
             .take(among)
-            .position(|slot| slot.outcome.is_some())
+            .position(|slot| matches!(slot.state, SlotState::Done(_)))
     }
 
-    /// Removes the outcome at `index`. Out of order, the front's place is taken by leaving an empty outcome behind.
-    fn take(&mut self, index: usize) -> Option<Outcome> {
-        let outcome = self.slots.get_mut(index)?.outcome.replace(Ok(None));
-        while self
-            .slots
-            .front()
-            .is_some_and(|slot| matches!(slot.outcome, Some(Ok(None))))
-        {
+    /// Removes the outcome at `index`, which is there.
+    fn take(&mut self, index: usize) -> Outcome {
+        let state = self.slots.get_mut(index).map(|slot| std::mem::replace(&mut slot.state, SlotState::Taken));
+        while self.slots.front().is_some_and(|slot| matches!(slot.state, SlotState::Taken)) {
             self.slots.pop_front();
-            self.first += 1;
+            self.first = self.first.wrapping_add(1);
         }
-        outcome
+        match state {
+            Some(SlotState::Done(outcome)) => outcome,
+            Some(SlotState::Waiting | SlotState::Taken) | None => Ok(None),
+        }
     }
 
     fn finish_calls(&mut self) -> Result<(), ExecError> {
@@ -167,7 +175,7 @@ impl Iterate for ParallelMap {
             self.top_up()?;
             match self.ready() {
                 Some(index) => {
-                    if let Some(item) = self.take(index).transpose()?.flatten() {
+                    if let Some(item) = self.take(index)? {
                         return Ok(Some(item));
                     }
                 }
@@ -179,10 +187,10 @@ impl Iterate for ParallelMap {
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.finish_calls()?;
-        self.first += self.slots.len() as u64;
+        self.first = self.first.wrapping_add(self.slots.len() as u64);
         self.slots.clear();
         self.input_ended = false;
-        self.pass += 1;
+        self.pass = self.pass.wrapping_add(1);
         self.input.restart()
     }
 
@@ -196,13 +204,13 @@ impl Iterate for ParallelMap {
         state.number(self.pass)?;
         state.flag(self.input_ended)?;
         for slot in &self.slots {
-            match &slot.outcome {
-                Some(Ok(Some(item))) => {
+            match &slot.state {
+                SlotState::Done(Ok(Some(item))) => {
                     state.flag(true)?;
                     state.item(item)?;
                 }
-                Some(Ok(None)) | None => {}
-                Some(Err(error)) => return Err(error.clone().into()),
+                SlotState::Done(Ok(None)) | SlotState::Taken | SlotState::Waiting => {}
+                SlotState::Done(Err(error)) => return Err(error.clone().into()),
             }
         }
         state.flag(false)?;

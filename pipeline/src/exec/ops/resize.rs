@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::images::{CroppedImage, Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use millstream_element::Dtype;
 
@@ -139,18 +139,13 @@ impl Fill for Resized {
             .map_err(|error| failed(&error))?;
         let mut target = Image::from_slice_u8(self.width, self.height, destination, PixelType::U8x3)
             .map_err(|error| failed(&error))?;
-        let area = self.area;
+        let Area { top, left, height, width } = self.area;
+        // A view of the area alone: pixels outside it have no part in the result.
+        let area = CroppedImage::new(&source, left, top, width, height).map_err(|error| failed(&error))?;
         // Bilinear with the filter widened when shrinking, which is what `antialias` means elsewhere.
-        let options = ResizeOptions::new()
-            .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
-            .crop(
-                f64::from(area.left),
-                f64::from(area.top),
-                f64::from(area.width),
-                f64::from(area.height),
-            );
+        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
         RESIZER
-            .with_borrow_mut(|resizer| resizer.resize(&source, &mut target, &options))
+            .with_borrow_mut(|resizer| resizer.resize(&area, &mut target, &options))
             .map_err(|error| failed(&error))
     }
 

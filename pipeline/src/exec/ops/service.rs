@@ -66,7 +66,7 @@ impl Iterate for Service {
     fn restart(&mut self) -> Result<(), ExecError> {
         self.open = None;
         (self.ended, self.position) = (false, 0);
-        self.pass += 1;
+        self.pass = self.pass.wrapping_add(1);
         Ok(())
     }
 

@@ -83,7 +83,7 @@ impl Iterate for Shuffle {
         }
         // At most 2^24 elements: the conversions lose nothing.
         let chosen = self.draws.below(self.drawn, self.buffer.len() as u64) as usize;
-        self.drawn += 1;
+        self.drawn = self.drawn.wrapping_add(1);
         let (item, _) = self.buffer.swap_remove(chosen);
         self.held_bytes -= item.held_bytes();
         Ok(Some(item))
@@ -92,7 +92,7 @@ impl Iterate for Shuffle {
     fn restart(&mut self) -> Result<(), ExecError> {
         self.buffer.clear();
         (self.held_bytes, self.drawn, self.input_ended) = (0, 0, false);
-        self.pass += 1;
+        self.pass = self.pass.wrapping_add(1);
         self.draws = self.seeds.draws(self.pass);
         self.input.restart()
     }

@@ -73,7 +73,7 @@ impl Iterate for Registered {
             match next {
                 Some(value) => {
                     check(&self.name, &self.spec, &value).map_err(|error| error.at_position(position))?;
-                    self.position += 1;
+                    self.position = position.saturating_add(1);
                     let marks = self.cursor.marks(position);
                     return Ok(Some(Item {
                         value,
@@ -136,14 +136,14 @@ impl Iterate for Registered {
             Ok(true) => {}
             Ok(false) | Err(_) => return None,
         }
-        let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.end.saturating_sub(self.position)).unwrap_or(usize::MAX);
         let source = self.open.as_mut()?;
         let filled = guarded(&self.name, || {
             source.fill_pack(pack, sequence, limit.min(left)).transpose()
         })
         .transpose()?;
         if let Ok(filled) = &filled {
-            self.position += filled.count as u64;
+            self.position = self.position.saturating_add(filled.count as u64);
         }
         Some(filled)
     }

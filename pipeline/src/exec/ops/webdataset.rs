@@ -107,7 +107,7 @@ impl WebDataset {
                 }
             };
             let index = shard.passed;
-            shard.passed += 1;
+            shard.passed = shard.passed.wrapping_add(1);
             match shard.item(sample, index, &self.options.fields) {
                 Ok(item) => {
                     self.shard = Some(shard);

@@ -1,0 +1,16 @@
+//! The pipeline held against its promises, through its public interface.
+//!
+//! - `model`: random chains of operations against a naive model on vectors; counts against the analysis
+//! - `states`: an executor saved and restored goes on as if nothing had happened
+//! - `splits`: workers fed from one pool of splits see the dataset exactly once, and account for every lease
+//! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
+//! - `graphs`: encoding and analysis
+//! - `shards`: WebDataset shards and images
+
+mod failures;
+mod graphs;
+mod model;
+mod shards;
+mod splits;
+mod states;
+mod support;
