@@ -21,49 +21,92 @@ fn with(functions: Functions) -> ExecContext {
 fn faulty() -> Functions {
     functions()
         .with_map("panics", |_, input| {
-            let call = |value: Value| if value[0].as_i64() == Some(3) { panic!("no threes") } else { Ok(value) };
-            Ok(PreparedMap { output: input.clone(), call: Arc::new(call) })
+            let call = |value: Value| {
+                if value[0].as_i64() == Some(3) {
+                    panic!("no threes")
+                } else {
+                    Ok(value)
+                }
+            };
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(call),
+            })
         })
         .with_map("lies", |_, input| {
             let call = |_: Value| Ok(Value::from_buf([Tensor::string("not a number")]));
-            Ok(PreparedMap { output: input.clone(), call: Arc::new(call) })
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(call),
+            })
         })
-        .with_filter("refuses", |_, _| Ok(Arc::new(|_: &Value| Err("no opinion".into()))))
+        .with_filter("refuses", |_, _| {
+            Ok(Arc::new(|_: &Value| Err("no opinion".into())))
+        })
 }
 
 #[test]
 fn a_panic_is_an_error_that_names_function_and_position() {
     for threads in [1, 2] {
-        let graph = Dataset::range(0, 9, 1).map("panics", Params::none()).parallel(threads).graph().unwrap();
+        let graph = Dataset::range(0, 9, 1)
+            .map("panics", Params::none())
+            .parallel(threads)
+            .graph()
+            .unwrap();
         let mut executor = Executor::open(&graph, with(faulty())).unwrap();
         for _ in 0..3 {
             executor.next().unwrap().unwrap();
         }
         let error = executor.next().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UserFunction);
-        assert_eq!(error.to_string(), "panics: panicked: no threes; element at position 3");
-        assert_eq!(executor.next().unwrap_err().to_string(), error.to_string(), "an error is final");
+        assert_eq!(
+            error.to_string(),
+            "panics: panicked: no threes; element at position 3"
+        );
+        assert_eq!(
+            executor.next().unwrap_err().to_string(),
+            error.to_string(),
+            "an error is final"
+        );
     }
 }
 
 #[test]
 fn a_function_that_yields_something_else_than_it_said_is_to_blame() {
-    let graph = Dataset::range(0, 9, 1).map("lies", Params::none()).graph().unwrap();
-    let error = Executor::open(&graph, with(faulty())).unwrap().next().unwrap_err();
+    let graph = Dataset::range(0, 9, 1)
+        .map("lies", Params::none())
+        .graph()
+        .unwrap();
+    let error = Executor::open(&graph, with(faulty()))
+        .unwrap()
+        .next()
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UserFunction);
     assert!(error.to_string().starts_with("lies: yielded string"), "{error}");
 }
 
 #[test]
 fn a_failing_predicate_is_named() {
-    let graph = Dataset::range(0, 9, 1).filter("refuses", Params::none()).prefetch(2).graph().unwrap();
-    let error = Executor::open(&graph, with(faulty())).unwrap().next().unwrap_err();
+    let graph = Dataset::range(0, 9, 1)
+        .filter("refuses", Params::none())
+        .prefetch(2)
+        .graph()
+        .unwrap();
+    let error = Executor::open(&graph, with(faulty()))
+        .unwrap()
+        .next()
+        .unwrap_err();
     assert_eq!(error.to_string(), "refuses: no opinion; element at position 0");
 }
 
 #[test]
 fn elements_before_an_error_are_handed_out_first() {
-    let graph = Dataset::range(0, 9, 1).map("panics", Params::none()).parallel(2).prefetch(9).graph().unwrap();
+    let graph = Dataset::range(0, 9, 1)
+        .map("panics", Params::none())
+        .parallel(2)
+        .prefetch(9)
+        .graph()
+        .unwrap();
     let mut executor = Executor::open(&graph, with(faulty())).unwrap();
     let before = std::iter::from_fn(|| executor.next().ok().flatten()).count();
     assert_eq!(before, 3);
@@ -80,13 +123,20 @@ fn cancelling_ends_a_pipeline_that_waits_for_a_stuck_function() {
             let _ = stuck.recv();
             Ok(value)
         };
-        Ok(PreparedMap { output: input.clone(), call: Arc::new(call) })
+        Ok(PreparedMap {
+            output: input.clone(),
+            call: Arc::new(call),
+        })
     });
     let (ended, end) = bounded(1);
     let context = with(sticky);
     let (pool, cancel) = (Arc::clone(&context.pool), context.cancel.clone());
     std::thread::spawn(move || {
-        let graph = Dataset::range(0, 9, 1).map("sticks", Params::none()).parallel(1 + 1).graph().unwrap();
+        let graph = Dataset::range(0, 9, 1)
+            .map("sticks", Params::none())
+            .parallel(1 + 1)
+            .graph()
+            .unwrap();
         let mut executor = Executor::open(&graph, context).unwrap();
         let error = executor.next().unwrap_err();
         drop(executor);
@@ -104,7 +154,11 @@ fn cancelling_ends_a_pipeline_that_yields_nothing() {
     let context = with(functions());
     let cancel = context.cancel.clone();
     let keep_none = Params::encode(&(2i64, 5i64)).unwrap();
-    let graph = Dataset::range(0, i64::MAX, 1).filter("keep", keep_none).prefetch(1).graph().unwrap();
+    let graph = Dataset::range(0, i64::MAX, 1)
+        .filter("keep", keep_none)
+        .prefetch(1)
+        .graph()
+        .unwrap();
     let mut executor = Executor::open(&graph, context).unwrap();
     let (ended, end) = bounded(1);
     std::thread::spawn(move || ended.send(executor.next().unwrap_err().kind()).unwrap());
@@ -114,7 +168,12 @@ fn cancelling_ends_a_pipeline_that_yields_nothing() {
 
 #[test]
 fn dropping_a_pipeline_ends_its_prefetch_threads() {
-    let graph = Dataset::range(0, i64::MAX, 1).prefetch(4).repeat(None).prefetch(4).graph().unwrap();
+    let graph = Dataset::range(0, i64::MAX, 1)
+        .prefetch(4)
+        .repeat(None)
+        .prefetch(4)
+        .graph()
+        .unwrap();
     let context = context();
     let functions = Arc::downgrade(&context.pool);
     let mut executor = Executor::open(&graph, context).unwrap();
@@ -125,15 +184,25 @@ fn dropping_a_pipeline_ends_its_prefetch_threads() {
 
 #[test]
 fn rows_that_do_not_stack_are_named() {
-    let graph = Dataset::range(0, 5, 1).batch(2, false).batch(3, false).graph().unwrap();
+    let graph = Dataset::range(0, 5, 1)
+        .batch(2, false)
+        .batch(3, false)
+        .graph()
+        .unwrap();
     let error = open(&graph).next().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Data);
-    assert!(error.to_string().contains("row 2 is i64[1], row 0 is i64[2]"), "{error}");
+    assert!(
+        error.to_string().contains("row 2 is i64[1], row 0 is i64[2]"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_shuffle_beyond_the_byte_budget_is_an_error_and_a_prefetch_within_it_still_flows() {
-    let context = || ExecContext { budget: Budget::new(600), ..context() };
+    let context = || ExecContext {
+        budget: Budget::new(600),
+        ..context()
+    };
     let graph = Dataset::range(0, 100, 1).shuffle(100, None).graph().unwrap();
     let error = Executor::open(&graph, context()).unwrap().next().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Resource);
@@ -143,7 +212,11 @@ fn a_shuffle_beyond_the_byte_budget_is_an_error_and_a_prefetch_within_it_still_f
 
 #[test]
 fn an_unknown_function_an_empty_glob_and_a_missing_reader_fail_at_opening() {
-    let message = |dataset: Dataset| Executor::open(&dataset.graph().unwrap(), context()).unwrap_err().to_string();
+    let message = |dataset: Dataset| {
+        Executor::open(&dataset.graph().unwrap(), context())
+            .unwrap_err()
+            .to_string()
+    };
     assert!(message(Dataset::range(0, 1, 1).map("absent", Params::none())).contains("\"absent\""));
     assert!(message(Dataset::files("/nowhere/at/all/*.tar")).contains("/nowhere/at/all/*.tar"));
     let inner = Dataset::range(0, 1, 1).flat_map(|argument| argument.filter("absent", Params::none()));
@@ -151,5 +224,14 @@ fn an_unknown_function_an_empty_glob_and_a_missing_reader_fail_at_opening() {
     let mut mismatched = context();
     mismatched.plan = Some(Default::default());
     let error = Executor::open(&Dataset::range(0, 1, 1).graph().unwrap(), mismatched).unwrap_err();
-    assert!(matches!(error, OpenError::PlanMismatch { expected: 1, found: 0 }), "{error}");
+    assert!(
+        matches!(
+            error,
+            OpenError::PlanMismatch {
+                expected: 1,
+                found: 0
+            }
+        ),
+        "{error}"
+    );
 }

@@ -5,11 +5,14 @@
 //! - `splits`: workers fed from one pool of splits see the dataset exactly once, and account for every lease
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `graphs`: encoding and analysis
+//! - `packs`: what is written into packs is what is yielded
 //! - `shards`: WebDataset shards and images
 
 mod failures;
 mod graphs;
 mod model;
+mod packs;
+#[cfg(all(feature = "images", feature = "webdataset"))]
 mod shards;
 mod splits;
 mod states;

@@ -7,8 +7,16 @@ use proptest::prelude::*;
 
 use crate::support::{Allowed, Model, chain, drain, functions, open};
 
-const ORDERED: Allowed = Allowed { shuffle: false, counting: true, repeat: true };
-const SHUFFLED: Allowed = Allowed { shuffle: true, counting: false, repeat: true };
+const ORDERED: Allowed = Allowed {
+    shuffle: false,
+    counting: true,
+    repeat: true,
+};
+const SHUFFLED: Allowed = Allowed {
+    shuffle: true,
+    counting: false,
+    repeat: true,
+};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
@@ -61,24 +69,37 @@ proptest! {
 #[test]
 fn the_extreme_range_has_its_extreme_values() {
     let dataset = Dataset::range(i64::MIN, i64::MAX, i64::MAX).graph().unwrap();
-    assert_eq!(drain(&mut open(&dataset)), [i64::MIN, -1, i64::MAX - 1].map(Model::Scalar));
+    assert_eq!(
+        drain(&mut open(&dataset)),
+        [i64::MIN, -1, i64::MAX - 1].map(Model::Scalar)
+    );
 }
 
 #[test]
 fn passes_of_a_shuffle_differ_and_one_seed_shuffles_alike() {
     let passes = |seed| {
-        let dataset = Dataset::range(0, 100, 1).shuffle(100, seed).repeat(Some(3)).batch(100, true);
+        let dataset = Dataset::range(0, 100, 1)
+            .shuffle(100, seed)
+            .repeat(Some(3))
+            .batch(100, true);
         drain(&mut open(&dataset.graph().unwrap()))
     };
     let found = passes(Some(7));
     assert_eq!(found, passes(Some(7)));
     assert_ne!(found, passes(Some(8)));
-    assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), 3, "three passes in three orders");
+    assert_eq!(
+        found.iter().collect::<BTreeSet<_>>().len(),
+        3,
+        "three passes in three orders"
+    );
 }
 
 #[test]
 fn an_endless_repeat_of_nothing_ends() {
     let dataset = Dataset::range(0, 0, 1).repeat(None).graph().unwrap();
     assert_eq!(drain(&mut open(&dataset)), []);
-    assert_eq!(dataset.facts(&functions()).unwrap().cardinality, Cardinality::Finite(0));
+    assert_eq!(
+        dataset.facts(&functions()).unwrap().cardinality,
+        Cardinality::Finite(0)
+    );
 }

@@ -6,7 +6,11 @@ use proptest::prelude::*;
 
 use crate::support::{Allowed, Model, chain, context, drain, model_of, open};
 
-const EVERYTHING: Allowed = Allowed { shuffle: true, counting: true, repeat: true };
+const EVERYTHING: Allowed = Allowed {
+    shuffle: true,
+    counting: true,
+    repeat: true,
+};
 
 fn pull(executor: &mut Executor, count: usize) -> Vec<Model> {
     let mut pulled = Vec::new();
@@ -76,6 +80,12 @@ fn the_state_of_another_graph_is_refused() {
     let mut saved = open(&Dataset::range(0, 9, 1).batch(2, false).graph().unwrap());
     let state = saved.save().unwrap();
     let other = Dataset::range(0, 9, 1).take(2).graph().unwrap();
-    let error = Executor::open(&other, context()).unwrap().restore(&state).unwrap_err();
-    assert!(matches!(error, StateError::Mismatch { expected: "take", .. }), "{error}");
+    let error = Executor::open(&other, context())
+        .unwrap()
+        .restore(&state)
+        .unwrap_err();
+    assert!(
+        matches!(error, StateError::Mismatch { expected: "take", .. }),
+        "{error}"
+    );
 }

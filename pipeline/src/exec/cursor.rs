@@ -8,7 +8,7 @@ use crate::graph::Units;
 
 use super::context::Shared;
 use super::error::{ErrorKind, ExecError};
-use super::splits::{Feed, Split};
+use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
 use super::token::{Ledger, Mark, Marks, SplitToken};
 
@@ -33,8 +33,17 @@ struct Fed {
     source: u32,
     cut: Cut,
     ledger: Arc<Ledger>,
-    /// The split being read and the position it starts at.
-    current: Option<(Split, u64, Arc<SplitToken>)>,
+    current: Option<Current>,
+}
+
+/// The split being read.
+#[derive(Debug)]
+struct Current {
+    payload: Vec<u8>,
+    /// The position it starts at.
+    start: u64,
+    /// The cursor's share of it, until its last element has been made.
+    token: Option<Arc<SplitToken>>,
 }
 
 /// How a split's index becomes positions.
@@ -83,26 +92,35 @@ impl Cursor {
         }
     }
 
-    /// The marks of the element at `position`, the one last returned.
-    pub(crate) fn marks(&self, position: u64) -> Marks {
+    /// The marks of the element at `position`, the one last returned. With the `last` of its split goes the cursor's own
+    /// share, so that the split finishes as soon as its elements are gone.
+    pub(crate) fn marks(&mut self, position: u64, last: bool) -> Marks {
         let mut marks = Marks::new();
-        if let Some((_, start, token)) = self.fed.as_ref().and_then(|fed| fed.current.as_ref()) {
-            let from = position - start;
-            marks.push(Mark {
-                token: Arc::clone(token),
+        if let Some(current) = self.fed.as_mut().and_then(|fed| fed.current.as_mut()) {
+            let from = position - current.start;
+            let token = if last {
+                current.token.take()
+            } else {
+                current.token.clone()
+            };
+            marks.extend(token.map(|token| Mark {
+                token,
                 from,
                 upto: from + 1,
-            });
+            }));
         }
         marks
     }
 
+    /// Whether the position last returned ends its split or pass.
+    pub(crate) fn is_last(&self) -> bool {
+        self.left.is_empty()
+    }
+
     /// What the plan says of the split being read.
     pub(crate) fn payload(&self) -> Option<&[u8]> {
-        self.fed
-            .as_ref()
-            .and_then(|fed| fed.current.as_ref())
-            .map(|(split, ..)| split.payload.as_slice())
+        let current = self.fed.as_ref().and_then(|fed| fed.current.as_ref());
+        current.map(|current| current.payload.as_slice())
     }
 
     /// How many restarts there were.
@@ -206,7 +224,11 @@ impl Cursor {
         })?;
         let token = SplitToken::new(split.lease, split.attempt, &fed.ledger);
         self.left = range.clone();
-        fed.current = Some((split, range.start, token));
+        fed.current = Some(Current {
+            payload: split.payload,
+            start: range.start,
+            token: Some(token),
+        });
         Ok(true)
     }
 }

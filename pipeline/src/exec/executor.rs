@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_element::ElementSpec;
+use millstream_element::{ElementSpec, Layout, PackWriter};
 
 use crate::graph::Graph;
 use crate::plan::plan_splits;
@@ -11,11 +11,12 @@ use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
 use super::error::ExecError;
 use super::item::Item;
-use super::iterate::Input;
+use super::iterate::{Filled, Input, Stop};
 use super::program::{OpenError, Program};
 use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
-use super::token::{FinishedSplit, Ledger};
+use super::token::{self, FinishedSplit, Ledger};
+use super::write::{Written, write_element};
 
 /// Executes one graph for one task, on the thread that calls it and those of its prefetches and parallel maps.
 ///
@@ -32,6 +33,8 @@ pub struct Executor {
     /// Elements handed out.
     handed: u64,
     finished: Vec<FinishedSplit>,
+    /// An element that found no room in the last pack.
+    held: Option<Item>,
     failed: Option<ExecError>,
 }
 
@@ -70,6 +73,7 @@ impl Executor {
             cancel: context.cancel,
             handed: 0,
             finished: Vec::new(),
+            held: None,
             failed: None,
         })
     }
@@ -98,21 +102,67 @@ impl Executor {
         reason = "an iterator's end is final, an error here is repeated"
     )]
     pub fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        let item = self.pull()?;
+        if item.is_some() {
+            self.handed = self.handed.wrapping_add(1);
+        }
+        Ok(item)
+    }
+
+    /// Writes up to `limit` elements into `pack`, numbered by the count of what was handed out before them. `layout` is
+    /// that of [`Executor::spec`]. What finds no room is kept and written first by the next call.
+    ///
+    /// Blocks for as long as producing them takes: `limit` 1 gives every element away as soon as it is there.
+    ///
+    /// # Errors
+    /// [`ExecError`], and the same again whenever asked. Elements written before it are in the pack and count.
+    pub fn write(
+        &mut self,
+        layout: &Layout,
+        pack: &mut PackWriter,
+        limit: usize,
+    ) -> Result<Filled, ExecError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        self.cancel.check("executor")?;
-        match self.root.next() {
-            Ok(Some(item)) => {
-                self.handed = self.handed.wrapping_add(1);
-                Ok(Some(item))
-            }
-            Ok(None) => Ok(None),
-            Err(error) => {
-                self.failed = Some(error.clone());
-                Err(error)
-            }
+        if self.held.is_none()
+            && let Some(filled) = self.root.fill_pack(pack, self.handed, limit)
+        {
+            let filled = self.kept(filled)?;
+            self.handed = self.handed.wrapping_add(filled.count as u64);
+            return Ok(filled);
         }
+        let mut count = 0;
+        while count < limit {
+            let Some(item) = self.pull()? else {
+                return Ok(Filled {
+                    count,
+                    stop: Stop::End,
+                });
+            };
+            match write_element(&item, layout, pack, self.handed) {
+                Ok(Written::Done) => {}
+                Ok(Written::Full { needed_bytes }) => {
+                    self.held = Some(item);
+                    return Ok(Filled {
+                        count,
+                        stop: Stop::Full { needed_bytes },
+                    });
+                }
+                Err(error) => {
+                    token::abandon(&item.marks);
+                    return self.kept(Err(error));
+                }
+            }
+            count += 1;
+            self.handed = self.handed.wrapping_add(1);
+            drop(item);
+            self.ledger.drain(self.handed, &mut self.finished);
+        }
+        Ok(Filled {
+            count,
+            stop: Stop::Limit,
+        })
     }
 
     /// Moves the splits that finished since the last call to `into`: each with the count of elements, from the first one
@@ -137,6 +187,10 @@ impl Executor {
         let mut state = StateWriter::new();
         state.begin("executor")?;
         state.number(self.handed)?;
+        state.flag(self.held.is_some())?;
+        if let Some(item) = &self.held {
+            state.item(item)?;
+        }
         self.root.save(&mut state)?;
         Ok(state.into_bytes())
     }
@@ -149,7 +203,27 @@ impl Executor {
         let mut state = StateReader::new(state);
         state.begin("executor")?;
         self.handed = state.number()?;
+        if state.flag()? {
+            self.held = Some(state.item()?);
+        }
         self.root.restore(&mut state)
+    }
+
+    /// The element held back, else the next one of the tree.
+    fn pull(&mut self) -> Result<Option<Item>, ExecError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if let Some(item) = self.held.take() {
+            return Ok(Some(item));
+        }
+        let item = self.cancel.check("executor").and_then(|()| self.root.next());
+        self.kept(item)
+    }
+
+    /// Keeps an error, so that it is final.
+    fn kept<T>(&mut self, result: Result<T, ExecError>) -> Result<T, ExecError> {
+        result.inspect_err(|error| self.failed = Some(error.clone()))
     }
 }
 

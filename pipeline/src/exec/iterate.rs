@@ -65,8 +65,11 @@ pub struct Filled {
 pub enum Stop {
     /// The limit is reached.
     Limit,
-    /// The pack is full.
-    Full,
+    /// The pack has no room for the next element, which is kept for the next call.
+    Full {
+        /// Bytes that a pack needs to take it.
+        needed_bytes: usize,
+    },
     /// The dataset has ended.
     End,
 }

@@ -29,6 +29,7 @@ mod state;
 mod tar;
 mod token;
 mod value;
+mod write;
 
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge};
 pub use cancel::Cancel;
@@ -48,5 +49,6 @@ pub use splits::{Split, SplitError, SplitSource};
 pub use state::{STATE_BYTES_MAX, StateError, StateReader, StateWriter};
 pub use token::{FinishedSplit, Ledger, Mark, Marks, SplitToken};
 pub use value::{Dims, Fill, Inline, Tensor, TensorData, Value};
+pub use write::{Written, element_bytes, write_element};
 
 pub(crate) use random::file_order;

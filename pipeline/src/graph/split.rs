@@ -41,17 +41,18 @@ pub struct Units {
     unit: u64,
 }
 
-/// Splits a source is cut into, where it has as many positions: enough to balance workers, few enough to track.
+/// Splits a source is cut into, where it has as many positions: enough to balance workers, and few enough that one
+/// element made of all of them can name them in its header.
 const SPLITS_WANTED: u64 = 1024;
 /// Positions a split has at most, which bounds what one lost split costs.
 const UNIT_MAX: u64 = 4096;
 
 impl Units {
-    /// The units of a source of so many positions: `clamp(positions / 1024, 1, 4096)` positions each.
+    /// The units of a source of so many positions: `positions / 1024` positions each, rounded up, but at most 4096.
     pub fn of(positions: u64) -> Units {
         Units {
             positions,
-            unit: (positions / SPLITS_WANTED).clamp(1, UNIT_MAX),
+            unit: positions.div_ceil(SPLITS_WANTED).clamp(1, UNIT_MAX),
         }
     }
 

@@ -1,9 +1,14 @@
 //! What the tests share: registered functions, random chains of operations, and their naive model.
 
+#[cfg(feature = "images")]
+pub(crate) mod jpeg;
+
 use std::sync::Arc;
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
-use millstream_pipeline::exec::{ExecContext, Executor, Functions, Item, Pool, PreparedMap, Tensor, TensorData, Value};
+use millstream_pipeline::exec::{
+    ExecContext, Executor, Functions, Item, Pool, PreparedMap, Tensor, TensorData, Value,
+};
 use millstream_pipeline::graph::{Dataset, Graph, Params};
 use proptest::prelude::*;
 
@@ -35,11 +40,16 @@ pub(crate) fn functions() -> Functions {
         .with_map("add", |params, input| {
             let amount: i64 = params.decode()?;
             let call = move |value: Value| Ok(value.iter().map(|tensor| add(tensor, amount)).collect());
-            Ok(PreparedMap { output: input.clone(), call: Arc::new(call) })
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(call),
+            })
         })
         .with_filter("keep", |params, _| {
             let (modulus, rest): (i64, i64) = params.decode()?;
-            Ok(Arc::new(move |value: &Value| Ok(sum(&model_of(value)).rem_euclid(modulus) == rest)))
+            Ok(Arc::new(move |value: &Value| {
+                Ok(sum(&model_of(value)).rem_euclid(modulus) == rest)
+            }))
         })
 }
 
@@ -75,7 +85,11 @@ pub(crate) fn model_of(value: &Value) -> Model {
         }
     }
     let tensor = value[0].settled().unwrap();
-    let items = tensor.contiguous().unwrap().chunks_exact(8).map(|item| i64::from_le_bytes(item.try_into().unwrap()));
+    let items = tensor
+        .contiguous()
+        .unwrap()
+        .chunks_exact(8)
+        .map(|item| i64::from_le_bytes(item.try_into().unwrap()));
     rows(tensor.dims(), &mut items.collect::<Vec<_>>().into_iter())
 }
 
@@ -89,18 +103,25 @@ pub(crate) fn sum(model: &Model) -> i64 {
 fn add(tensor: &Tensor, amount: i64) -> Tensor {
     let settled = tensor.settled().unwrap();
     let sums = settled.contiguous().unwrap().chunks_exact(8);
-    let sums: Vec<u8> =
-        sums.flat_map(|item| (i64::from_le_bytes(item.try_into().unwrap()) + amount).to_le_bytes()).collect();
+    let sums: Vec<u8> = sums
+        .flat_map(|item| (i64::from_le_bytes(item.try_into().unwrap()) + amount).to_le_bytes())
+        .collect();
     Tensor::fixed(Dtype::I64, tensor.dims(), sums).unwrap()
 }
 
 /// Appends `step` to a dataset.
 pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
     match step {
-        Step::Add { amount, parallel: None } => dataset.map("add", Params::encode(amount).unwrap()),
-        Step::Add { amount, parallel: Some(threads) } => {
-            dataset.map("add", Params::encode(amount).unwrap()).parallel(*threads)
-        }
+        Step::Add {
+            amount,
+            parallel: None,
+        } => dataset.map("add", Params::encode(amount).unwrap()),
+        Step::Add {
+            amount,
+            parallel: Some(threads),
+        } => dataset
+            .map("add", Params::encode(amount).unwrap())
+            .parallel(*threads),
         Step::KeepIfSumModulo { modulus, rest } => {
             dataset.filter("keep", Params::encode(&(*modulus, *rest)).unwrap())
         }
@@ -119,9 +140,10 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
 pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
     match step {
         Step::Add { amount, .. } => input.iter().map(|model| model_add(model, *amount)).collect(),
-        Step::KeepIfSumModulo { modulus, rest } => {
-            input.into_iter().filter(|model| sum(model).rem_euclid(*modulus) == *rest).collect()
-        }
+        Step::KeepIfSumModulo { modulus, rest } => input
+            .into_iter()
+            .filter(|model| sum(model).rem_euclid(*modulus) == *rest)
+            .collect(),
         Step::Batch { size, drop_remainder } => {
             let chunks = input.chunks(*size as usize);
             let whole = chunks.filter(|chunk| !drop_remainder || chunk.len() as u64 == *size);
@@ -138,9 +160,10 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
         Step::Take(count) => input.into_iter().take(*count as usize).collect(),
         Step::Skip(count) => input.into_iter().skip(*count as usize).collect(),
         Step::Prefetch(_) | Step::Shuffle { .. } => input,
-        Step::FlatMap(steps) => {
-            input.into_iter().flat_map(|model| steps.iter().fold(vec![model], model_step)).collect()
-        }
+        Step::FlatMap(steps) => input
+            .into_iter()
+            .flat_map(|model| steps.iter().fold(vec![model], model_step))
+            .collect(),
     }
 }
 
@@ -164,21 +187,35 @@ pub(crate) struct Allowed {
 
 pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
     let mut steps: Vec<BoxedStrategy<Step>> = vec![
-        (-5i64..5, prop::option::of(0u32..4)).prop_map(|(amount, parallel)| Step::Add { amount, parallel }).boxed(),
-        (1i64..4, 0i64..3).prop_map(|(modulus, rest)| Step::KeepIfSumModulo { modulus, rest }).boxed(),
+        (-5i64..5, prop::option::of(0u32..4))
+            .prop_map(|(amount, parallel)| Step::Add { amount, parallel })
+            .boxed(),
+        (1i64..4, 0i64..3)
+            .prop_map(|(modulus, rest)| Step::KeepIfSumModulo { modulus, rest })
+            .boxed(),
         (1u64..4).prop_map(Step::Prefetch).boxed(),
-        prop::collection::vec(inner_step(), 0..3).prop_map(Step::FlatMap).boxed(),
+        prop::collection::vec(inner_step(), 0..3)
+            .prop_map(Step::FlatMap)
+            .boxed(),
     ];
     if allowed.repeat {
         steps.push((0u64..4).prop_map(Step::Repeat).boxed());
     }
     if allowed.counting {
-        steps.push((1u64..6, any::<bool>()).prop_map(|(size, drop_remainder)| Step::Batch { size, drop_remainder }).boxed());
+        steps.push(
+            (1u64..6, any::<bool>())
+                .prop_map(|(size, drop_remainder)| Step::Batch { size, drop_remainder })
+                .boxed(),
+        );
         steps.push((0u64..40).prop_map(Step::Take).boxed());
         steps.push((0u64..20).prop_map(Step::Skip).boxed());
     }
     if allowed.shuffle {
-        steps.push((1u64..20, 0u64..1000).prop_map(|(buffer, seed)| Step::Shuffle { buffer, seed }).boxed());
+        steps.push(
+            (1u64..20, 0u64..1000)
+                .prop_map(|(buffer, seed)| Step::Shuffle { buffer, seed })
+                .boxed(),
+        );
     }
     prop::strategy::Union::new(steps).boxed()
 }
@@ -186,7 +223,10 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
 /// Steps that stand in the body of a flat_map.
 fn inner_step() -> BoxedStrategy<Step> {
     prop_oneof![
-        (-5i64..5).prop_map(|amount| Step::Add { amount, parallel: None }),
+        (-5i64..5).prop_map(|amount| Step::Add {
+            amount,
+            parallel: None
+        }),
         (0u64..3).prop_map(Step::Repeat),
         (0u64..3).prop_map(Step::Take),
         (1u64..3).prop_map(Step::Prefetch),
@@ -212,11 +252,9 @@ impl Chain {
     }
 
     pub(crate) fn model(&self) -> Vec<Model> {
-        self.steps.iter().fold((0..self.count).map(Model::Scalar).collect(), model_step)
-    }
-
-    pub(crate) fn is_shuffled(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Shuffle { .. }))
+        self.steps
+            .iter()
+            .fold((0..self.count).map(Model::Scalar).collect(), model_step)
     }
 }
 
@@ -232,7 +270,10 @@ pub(crate) fn chain(allowed: Allowed, counts: std::ops::Range<i64>) -> BoxedStra
                     taken_apart.push(Step::Unbatch);
                 }
             }
-            Chain { count, steps: taken_apart }
+            Chain {
+                count,
+                steps: taken_apart,
+            }
         })
         .boxed()
 }

@@ -68,7 +68,7 @@ impl Iterate for Files {
         let Some(position) = self.cursor.next()? else {
             return Ok(None);
         };
-        let marks = self.cursor.marks(position);
+        let marks = self.cursor.marks(position, self.cursor.is_last());
         let missing = || ExecError::new(ErrorKind::Peer, "files", "a split names no file");
         let (position, path) = match self.cursor.payload() {
             None => self.path(position).ok_or_else(missing)?,

@@ -119,8 +119,8 @@ impl ParallelMap {
             .submit("map", &self.shared.cancel, Box::new(job))?;
         self.under_way += 1;
         self.slots.push_back(Slot {
-            outcome: None,
-            _charge: Some(charge),
+            state: SlotState::Waiting,
+            _charge: charge,
         });
         Ok(())
     }
@@ -150,8 +150,15 @@ impl ParallelMap {
 
     /// Removes the outcome at `index`, which is there.
     fn take(&mut self, index: usize) -> Outcome {
-        let state = self.slots.get_mut(index).map(|slot| std::mem::replace(&mut slot.state, SlotState::Taken));
-        while self.slots.front().is_some_and(|slot| matches!(slot.state, SlotState::Taken)) {
+        let state = self
+            .slots
+            .get_mut(index)
+            .map(|slot| std::mem::replace(&mut slot.state, SlotState::Taken));
+        while self
+            .slots
+            .front()
+            .is_some_and(|slot| matches!(slot.state, SlotState::Taken))
+        {
             self.slots.pop_front();
             self.first = self.first.wrapping_add(1);
         }
@@ -225,8 +232,8 @@ impl Iterate for ParallelMap {
             let item = state.item()?;
             let charge = self.shared.budget.charge(item.held_bytes());
             self.slots.push_back(Slot {
-                outcome: Some(Ok(Some(item))),
-                _charge: Some(charge),
+                state: SlotState::Done(Ok(Some(item))),
+                _charge: charge,
             });
         }
         self.input.restore(state)

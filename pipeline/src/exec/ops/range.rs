@@ -25,7 +25,7 @@ impl Iterate for Range {
             return Ok(None);
         };
         let value = Value::from_buf([Tensor::i64(self.range.value(position))]);
-        let marks = self.cursor.marks(position);
+        let marks = self.cursor.marks(position, self.cursor.is_last());
         Ok(Some(Item {
             value,
             marks,

@@ -51,7 +51,11 @@ impl Repeat {
     /// Moves on to the next pass; `false` when there is none.
     fn next_pass(&mut self) -> Result<bool, ExecError> {
         self.cancel.check("repeat")?;
-        if self.count.is_some_and(|count| self.pass.saturating_add(1) >= count) || self.input.exhausted() {
+        if self
+            .count
+            .is_some_and(|count| self.pass.saturating_add(1) >= count)
+            || self.input.exhausted()
+        {
             return Ok(false);
         }
         if self.yielded {

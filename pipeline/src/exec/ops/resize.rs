@@ -139,7 +139,12 @@ impl Fill for Resized {
             .map_err(|error| failed(&error))?;
         let mut target = Image::from_slice_u8(self.width, self.height, destination, PixelType::U8x3)
             .map_err(|error| failed(&error))?;
-        let Area { top, left, height, width } = self.area;
+        let Area {
+            top,
+            left,
+            height,
+            width,
+        } = self.area;
         // A view of the area alone: pixels outside it have no part in the result.
         let area = CroppedImage::new(&source, left, top, width, height).map_err(|error| failed(&error))?;
         // Bilinear with the filter widened when shrinking, which is what `antialias` means elsewhere.

@@ -74,7 +74,7 @@ impl Iterate for Registered {
                 Some(value) => {
                     check(&self.name, &self.spec, &value).map_err(|error| error.at_position(position))?;
                     self.position = position.saturating_add(1);
-                    let marks = self.cursor.marks(position);
+                    let marks = self.cursor.marks(position, self.position == self.end);
                     return Ok(Some(Item {
                         value,
                         marks,

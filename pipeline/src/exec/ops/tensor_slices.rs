@@ -49,7 +49,7 @@ impl Iterate for TensorSlices {
         };
         let value: Option<Value> = self.tensors.iter().map(|tensor| tensor.row(position)).collect();
         let missing = || ExecError::new(ErrorKind::Internal, "tensor_slices", "a tensor lacks a row");
-        let marks = self.cursor.marks(position);
+        let marks = self.cursor.marks(position, self.cursor.is_last());
         Ok(Some(Item {
             value: value.ok_or_else(missing)?,
             marks,
