@@ -35,7 +35,12 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), chain in chain(EVERYTHING, 0..30), at: prop::sample::Index, byte: u8) {
+    fn arbitrary_bytes_never_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        chain in chain(EVERYTHING, 0..30),
+        at: prop::sample::Index,
+        byte: u8,
+    ) {
         let _ = Graph::from_bytes(&bytes);
         let mut damaged = chain.graph().to_bytes().unwrap();
         let at = at.index(damaged.len());

@@ -7,6 +7,7 @@
 //! - `graphs`: encoding and analysis
 //! - `packs`: what is written into packs is what is yielded
 //! - `shards`: WebDataset shards and images
+#![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 mod failures;
 mod graphs;

@@ -45,7 +45,11 @@ proptest! {
     }
 
     #[test]
-    fn ranges_have_the_values_of_their_bounds(start in -50i64..50, stop in -50i64..50, step in prop::sample::select(vec![-7i64, -2, -1, 1, 2, 3, 7])) {
+    fn ranges_have_the_values_of_their_bounds(
+        start in -50i64..50,
+        stop in -50i64..50,
+        step in prop::sample::select(vec![-7i64, -2, -1, 1, 2, 3, 7]),
+    ) {
         let found = drain(&mut open(&Dataset::range(start, stop, step).graph().unwrap()));
         let mut expected = Vec::new();
         let mut value = start;

@@ -63,7 +63,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn what_is_written_is_what_is_yielded(chain in chain(EVERYTHING, 0..40), pack_bytes in 64usize..2000, limit in 1usize..8) {
+    fn what_is_written_is_what_is_yielded(
+        chain in chain(EVERYTHING, 0..40),
+        pack_bytes in 64usize..2000,
+        limit in 1usize..8,
+    ) {
         let graph = chain.graph();
         let mut yielded = Vec::new();
         let mut executor = open(&graph);

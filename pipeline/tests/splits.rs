@@ -134,7 +134,8 @@ impl Account {
     }
 }
 
-/// Runs workers in an interleaving given by `turns` until all have ended; their elements, and all leases finished.
+/// Runs workers in an interleaving given by `turns` until all have ended; their elements, and all leases
+/// finished.
 fn run(graph: &Graph, dealer: &Dealer, workers: usize, turns: &[usize]) -> (Vec<Model>, BTreeSet<u64>) {
     let mut executors: Vec<_> = (0..workers)
         .map(|task| (fed(graph, dealer, task as u64), Account::default()))
@@ -215,7 +216,8 @@ proptest! {
             }).collect();
             let Model::Rows(rows) = model_of(&item.value) else { panic!("a batch has rows") };
             let rows: Vec<Model> = rows;
-            prop_assert_eq!(stated.into_iter().map(|position| Model::Scalar(position as i64)).collect::<Vec<_>>(), rows);
+            let stated: Vec<_> = stated.into_iter().map(|position| Model::Scalar(position as i64)).collect();
+            prop_assert_eq!(stated, rows);
         }
     }
 }

@@ -56,7 +56,12 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_states_never_panic(chain in chain(EVERYTHING, 0..10), cut in 0usize..9, at: prop::sample::Index, byte: u8) {
+    fn arbitrary_states_never_panic(
+        chain in chain(EVERYTHING, 0..10),
+        cut in 0usize..9,
+        at: prop::sample::Index,
+        byte: u8,
+    ) {
         let graph = chain.graph();
         let mut executor = open(&graph);
         pull(&mut executor, cut);

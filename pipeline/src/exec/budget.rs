@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that the buffers of a pipeline may hold together unless told otherwise: a few batches of pictures at every
-/// stage, on a worker that runs several tasks.
+/// Bytes that the buffers of a pipeline may hold together unless told otherwise: a few batches of pictures at
+/// every stage, on a worker that runs several tasks.
 pub const BUDGET_BYTES_DEFAULT: usize = 256 << 20;
 
 /// A count of buffered bytes with a limit. Clones are the same count.
@@ -47,8 +47,8 @@ impl Budget {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing more should be buffered. A buffer that is empty takes one element all the same, or nothing would
-    /// ever move.
+    /// Whether nothing more should be buffered. A buffer that is empty takes one element all the same, or
+    /// nothing would ever move.
     pub fn is_spent(&self) -> bool {
         self.held_bytes() >= self.limit_bytes
     }

@@ -15,8 +15,8 @@ use super::program::{Part, Program, unprepared};
 use super::random::mix;
 
 impl Program {
-    /// A new tree over `shared`. `argument` is the element a function's body is called with; sources of a body are read
-    /// whole.
+    /// A new tree over `shared`. `argument` is the element a function's body is called with; sources of a
+    /// body are read whole.
     pub(crate) fn open(&self, shared: &Shared, argument: Option<Item>) -> Result<Input, ExecError> {
         let mut argument = argument;
         self.open_node(self.graph.output(), shared, &mut argument)
@@ -43,15 +43,17 @@ impl Program {
         let input = self.open_node(input, shared, argument)?;
         let cancel = shared.cancel.clone();
         Ok(match op {
-            Op::Filter(filter) => match &self.parts[node] {
-                Part::Predicate(call) => Box::new(ops::Filter::new(
+            Op::Filter(filter) => {
+                let Part::Predicate(call) = &self.parts[node] else {
+                    return Err(unprepared("filter"));
+                };
+                Box::new(ops::Filter::new(
                     filter.function.clone(),
                     Arc::clone(call),
                     input,
                     cancel,
-                )),
-                _ => return Err(unprepared("filter")),
-            },
+                ))
+            }
             #[cfg(feature = "webdataset")]
             Op::WebDataset(options) => Box::new(ops::WebDataset::new(options.clone(), input, cancel)),
             #[cfg(not(feature = "webdataset"))]

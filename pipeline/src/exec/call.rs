@@ -1,5 +1,5 @@
-//! Calls of map functions: the trait they share, and the one place where they are made, so that no panic passes and
-//! every failure names its function and its element.
+//! Calls of map functions: the trait they share, and the one place where they are made, so that no panic
+//! passes and every failure names its function and its element.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,6 +20,10 @@ pub(crate) trait Call: Send + Sync {
 }
 
 /// Where an element is, as its functions see it.
+#[cfg_attr(
+    not(feature = "images"),
+    expect(dead_code, reason = "only image functions ask where they are")
+)]
 pub(crate) struct Place<'p> {
     pub(crate) position: u64,
     pub(crate) pass: u64,
@@ -29,8 +33,8 @@ pub(crate) struct Place<'p> {
 /// Functions applied one after the other, as one step.
 pub(crate) type Chain = Arc<[Box<dyn Call>]>;
 
-/// Sends `item` through `chain` in pass `pass`. `None` when a function left it out. A failure abandons the splits of the
-/// element, so that they never count as finished.
+/// Sends `item` through `chain` in pass `pass`. `None` when a function left it out. A failure abandons the
+/// splits of the element, so that they never count as finished.
 pub(crate) fn run(chain: &[Box<dyn Call>], item: Item, pass: u64) -> Result<Option<Item>, ExecError> {
     let Item {
         mut value,

@@ -14,7 +14,8 @@ use super::token::Ledger;
 
 /// What an executor is given: who runs it and with what.
 pub struct ExecContext {
-    /// The task. Decides the draws of operations without a seed, so tasks that should differ have different ids.
+    /// The task. Decides the draws of operations without a seed, so tasks that should differ have different
+    /// ids.
     pub task_id: u64,
     /// The pass over the whole dataset: seeded draws differ from epoch to epoch.
     pub epoch: u64,
@@ -63,8 +64,8 @@ impl std::fmt::Debug for ExecContext {
     }
 }
 
-/// What the operations of one tree share. A function's body has its own: without a feed, and with other draws for every
-/// element it is called with.
+/// What the operations of one tree share. A function's body has its own: without a feed, and with other draws
+/// for every element it is called with.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) task_id: u64,

@@ -1,5 +1,5 @@
-//! Walks the positions of a source, pass by pass: all of them, or those of the splits that a feed hands out. What is at
-//! a position is the source's business.
+//! Walks the positions of a source, pass by pass: all of them, or those of the splits that a feed hands out.
+//! What is at a position is the source's business.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -92,8 +92,8 @@ impl Cursor {
         }
     }
 
-    /// The marks of the element at `position`, the one last returned. With the `last` of its split goes the cursor's own
-    /// share, so that the split finishes as soon as its elements are gone.
+    /// The marks of the element at `position`, the one last returned. With the `last` of its split goes the
+    /// cursor's own share, so that the split finishes as soon as its elements are gone.
     pub(crate) fn marks(&mut self, position: u64, last: bool) -> Marks {
         let mut marks = Marks::new();
         if let Some(current) = self.fed.as_mut().and_then(|fed| fed.current.as_mut()) {
@@ -128,8 +128,8 @@ impl Cursor {
         self.pass
     }
 
-    /// Takes all that is left of the current split or pass at once, for sources that are opened at a range. `None` when
-    /// it is at its end, after which [`Cursor::next_range`] moves on.
+    /// Takes all that is left of the current split or pass at once, for sources that are opened at a range.
+    /// `None` when it is at its end, after which [`Cursor::next_range`] moves on.
     pub(crate) fn next_range(&mut self) -> Result<Option<Range<u64>>, ExecError> {
         loop {
             if !self.left.is_empty() {
@@ -154,8 +154,8 @@ impl Cursor {
         self.fed.is_some()
     }
 
-    /// Begins the next pass. What is left of the current split will not be read by anyone: its lease ends as finished
-    /// when the elements made of it are gone.
+    /// Begins the next pass. What is left of the current split will not be read by anyone: its lease ends as
+    /// finished when the elements made of it are gone.
     pub(crate) fn restart(&mut self) {
         self.pass = self.pass.wrapping_add(1);
         self.ended = false;

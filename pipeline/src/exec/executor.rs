@@ -20,11 +20,11 @@ use super::write::{Written, write_element};
 
 /// Executes one graph for one task, on the thread that calls it and those of its prefetches and parallel maps.
 ///
-/// Elements are handed out one by one ([`Executor::next`]) or written into packs ([`Executor::write`]); either way the
-/// count of them is what finished splits refer to. After an error nothing more is handed out.
+/// Elements are handed out one by one ([`Executor::next`]) or written into packs ([`Executor::write`]);
+/// either way the count of them is what finished splits refer to. After an error nothing more is handed out.
 ///
-/// Dropping it ends its prefetch threads. A thread inside a user's function that does not return is waited for a second
-/// and then left behind, with a warning.
+/// Dropping it ends its prefetch threads. A thread inside a user's function that does not return is waited
+/// for a second and then left behind, with a warning.
 pub struct Executor {
     root: Input,
     spec: ElementSpec,
@@ -109,8 +109,8 @@ impl Executor {
         Ok(item)
     }
 
-    /// Writes up to `limit` elements into `pack`, numbered by the count of what was handed out before them. `layout` is
-    /// that of [`Executor::spec`]. What finds no room is kept and written first by the next call.
+    /// Writes up to `limit` elements into `pack`, numbered by the count of what was handed out before them.
+    /// `layout` is that of [`Executor::spec`]. What finds no room is kept and written first by the next call.
     ///
     /// Blocks for as long as producing them takes: `limit` 1 gives every element away as soon as it is there.
     ///
@@ -165,8 +165,8 @@ impl Executor {
         })
     }
 
-    /// Moves the splits that finished since the last call to `into`: each with the count of elements, from the first one
-    /// handed out on, after which it was finished.
+    /// Moves the splits that finished since the last call to `into`: each with the count of elements, from
+    /// the first one handed out on, after which it was finished.
     pub fn finished_splits(&mut self, into: &mut Vec<FinishedSplit>) {
         // A failure drops elements that were not handed out.
         if self.failed.is_none() {
@@ -175,8 +175,8 @@ impl Executor {
         into.append(&mut self.finished);
     }
 
-    /// Everything needed to go on from here in another executor of the same graph. Waits for calls under way; prefetch
-    /// threads pause until the next pull.
+    /// Everything needed to go on from here in another executor of the same graph. Waits for calls under way;
+    /// prefetch threads pause until the next pull.
     ///
     /// # Errors
     /// [`StateError`] when the pipeline is fed splits, reads a service, or buffers too much.

@@ -1,5 +1,5 @@
-//! What is registered by name in this process: map functions, predicates, flat_map functions, sources, and the factory
-//! of the service reader. Signature and call come from one closure, so that they cannot disagree.
+//! What is registered by name in this process: map functions, predicates, flat_map functions, sources, and
+//! the factory of the service reader. Signature and call come from one closure, so that they cannot disagree.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,8 +56,8 @@ pub trait SourceFactory: Send + Sync {
     /// Why it refuses them.
     fn signature(&self, params: &Params) -> Result<SourceSignature, String>;
 
-    /// Opens the source at `positions`, which is `0..count` for a source read whole, `0..u64::MAX` where the count is
-    /// unknown or infinite, and a split's range where it is indexable.
+    /// Opens the source at `positions`, which is `0..count` for a source read whole, `0..u64::MAX` where the
+    /// count is unknown or infinite, and a split's range where it is indexable.
     ///
     /// # Errors
     /// [`ExecError`] when it cannot be opened.

@@ -13,8 +13,9 @@ pub struct Item {
     pub value: Value,
     /// The splits it stands for; empty when nothing is split.
     pub marks: Marks,
-    /// Identifies the element in the dataset, whichever worker produces it: its position in the source, mixed with the
-    /// pass of every `repeat` and the index within every expansion above it. Randomness is a function of it.
+    /// Identifies the element in the dataset, whichever worker produces it: its position in the source, mixed
+    /// with the pass of every `repeat` and the index within every expansion above it. Randomness is a
+    /// function of it.
     pub position: u64,
     /// The record it was made of, where there is one.
     pub origin: Option<Arc<Origin>>,

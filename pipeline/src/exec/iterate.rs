@@ -16,8 +16,8 @@ pub trait Iterate: Send {
     /// [`ExecError`]; of kind `Cancelled` soon after the context's cancel was called.
     fn next(&mut self) -> Result<Option<Item>, ExecError>;
 
-    /// Begins the next pass, dropping what is left of this one. Sources ask for splits of the next repetition; seeded
-    /// draws differ from pass to pass.
+    /// Begins the next pass, dropping what is left of this one. Sources ask for splits of the next
+    /// repetition; seeded draws differ from pass to pass.
     ///
     /// # Errors
     /// [`ExecError`] when a source cannot be opened again.
@@ -26,7 +26,8 @@ pub trait Iterate: Send {
     /// Whether a source below says that no pass will ever yield anything again.
     fn exhausted(&self) -> bool;
 
-    /// Writes everything needed to go on from here in a new tree of the same graph, waiting for calls under way.
+    /// Writes everything needed to go on from here in a new tree of the same graph, waiting for calls under
+    /// way.
     ///
     /// # Errors
     /// [`StateError`] when something below cannot be put aside, or is too large.
@@ -38,8 +39,9 @@ pub trait Iterate: Send {
     /// [`StateError`] when the state is not of this graph.
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError>;
 
-    /// The fast path of sources at the root of a tree: writes up to `limit` elements, numbered from `sequence`, straight
-    /// into a pack, without an [`Item`] each. `None` when there is no such path, which is the rule.
+    /// The fast path of sources at the root of a tree: writes up to `limit` elements, numbered from
+    /// `sequence`, straight into a pack, without an [`Item`] each. `None` when there is no such path, which
+    /// is the rule.
     fn fill_pack(
         &mut self,
         pack: &mut PackWriter,

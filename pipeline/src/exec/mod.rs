@@ -1,5 +1,5 @@
-//! A graph being executed: a tree of pull iterators, one per operation, from the sources to elements written into their
-//! slots.
+//! A graph being executed: a tree of pull iterators, one per operation, from the sources to elements written
+//! into their slots.
 //!
 //! - [`Executor`] opens a graph in an [`ExecContext`] and hands out elements, or writes them into packs;
 //! - [`Value`]s and [`Tensor`]s are what travels between operations; an [`Item`] adds where it comes from;

@@ -1,8 +1,8 @@
 //! The threads that run the calls of parallel maps: shared by all pipelines of a process, apart from I/O.
 //!
-//! A user's function cannot be interrupted. One that never returns keeps its thread until the process ends: its
-//! pipeline can be cancelled and everybody else's goes on, on the threads that are left; [`Pool::shutdown`] waits for
-//! it no longer than it is told to and says how many threads it left behind.
+//! A user's function cannot be interrupted. One that never returns keeps its thread until the process ends:
+//! its pipeline can be cancelled and everybody else's goes on, on the threads that are left;
+//! [`Pool::shutdown`] waits for it no longer than it is told to and says how many threads it left behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;

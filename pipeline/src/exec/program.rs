@@ -1,5 +1,5 @@
-//! A graph ready to be executed: specs inferred, functions prepared, files listed, once; opened as a tree of operations
-//! as often as needed, for a function's body once per element.
+//! A graph ready to be executed: specs inferred, functions prepared, files listed, once; opened as a tree of
+//! operations as often as needed, for a function's body once per element.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ pub(super) enum Part {
     None,
     /// The tensors of `tensor_slices`.
     Tensors(Vec<Tensor>),
-    /// The files of `files`, the order they are listed in, and which source it is.
+    /// The files of `files`, in the order of the first pass.
     Listing(Arc<[String]>),
     /// The factory of a registered source.
     Source(Arc<dyn SourceFactory>, SourceSignature),
@@ -85,8 +85,8 @@ pub(super) enum Part {
 }
 
 impl Program {
-    /// Prepares `graph`. With a plan, its sources' files are the plan's; without one, as for the bodies of functions,
-    /// they are listed here.
+    /// Prepares `graph`. With a plan, its sources' files are the plan's; without one, as for the bodies of
+    /// functions, they are listed here.
     pub(crate) fn prepare(
         graph: &Graph,
         functions: &Functions,
@@ -142,14 +142,16 @@ impl Program {
                 .map_err(|error| ExecError::new(ErrorKind::Caller, function.op_name(), error.to_string()))
         };
         Ok(match function {
-            Function::Registered(registered) => match &self.parts[node] {
-                Part::Function(prepared) => Box::new(ops::RegisteredCall {
+            Function::Registered(registered) => {
+                let Part::Function(prepared) = &self.parts[node] else {
+                    return Err(unprepared("map"));
+                };
+                Box::new(ops::RegisteredCall {
                     name: registered.name.clone(),
                     call: Arc::clone(&prepared.call),
                     output: self.specs[node].clone(),
-                }),
-                _ => return Err(unprepared("map")),
-            },
+                })
+            }
             Function::ParseInt(parse) => Box::new(ops::ParseIntCall {
                 component: place(&parse.component)?,
             }),

@@ -1,5 +1,5 @@
-//! Randomness as a function: of a seed, an epoch and a position. There is no state to save, and two workers with one
-//! seed draw the same.
+//! Randomness as a function: of a seed, an epoch and a position. There is no state to save, and two workers
+//! with one seed draw the same.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use rand::SeedableRng;
@@ -47,6 +47,10 @@ impl Draws {
     }
 
     /// A generator for `position`, for whoever draws several numbers.
+    #[cfg_attr(
+        not(feature = "images"),
+        expect(dead_code, reason = "only image functions draw several")
+    )]
     pub(crate) fn generator(&self, position: u64) -> Pcg64Mcg {
         Pcg64Mcg::seed_from_u64(mix(self.key, position))
     }

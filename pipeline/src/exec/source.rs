@@ -1,5 +1,5 @@
-//! The trait of sources written outside this crate: registered ones, the service reader, and what registered flat_map
-//! functions open.
+//! The trait of sources written outside this crate: registered ones, the service reader, and what registered
+//! flat_map functions open.
 
 use millstream_element::PackWriter;
 
@@ -28,8 +28,8 @@ pub trait Source: Send {
         Ok(())
     }
 
-    /// Writes up to `limit` elements, numbered from `sequence`, straight into `pack`: the fast path when nothing stands
-    /// between the source and the pack. `None` when there is no such path.
+    /// Writes up to `limit` elements, numbered from `sequence`, straight into `pack`: the fast path when
+    /// nothing stands between the source and the pack. `None` when there is no such path.
     fn fill_pack(
         &mut self,
         pack: &mut PackWriter,

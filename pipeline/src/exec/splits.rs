@@ -27,8 +27,9 @@ pub struct Split {
 
 /// Hands out splits, in practice from the dispatcher.
 pub trait SplitSource: Send {
-    /// The next split of `source` in its pass `repetition`; `None` once the pass has no more for this task. Passes of one
-    /// source are asked for in ascending order, and a pass that is not the current one any more has none. Blocks.
+    /// The next split of `source` in its pass `repetition`; `None` once the pass has no more for this task.
+    /// Passes of one source are asked for in ascending order, and a pass that is not the current one any more
+    /// has none. Blocks.
     ///
     /// # Errors
     /// [`SplitError`] when the dispatcher cannot be asked, or the task is gone.

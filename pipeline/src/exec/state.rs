@@ -1,5 +1,5 @@
-//! The state of an executor as bytes: what `save` writes and `restore` reads. CBOR, each operation's share behind its
-//! name, so that the state of another graph is recognised.
+//! The state of an executor as bytes: what `save` writes and `restore` reads. CBOR, each operation's share
+//! behind its name, so that the state of another graph is recognised.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Reads the files in a tar stream, front to back, knowing where each begins. Cut-off and garbled archives are errors
-//! with the byte offset at which they show; sizes are believed only as far as there are bytes.
+//! Reads the files in a tar stream, front to back, knowing where each begins. Cut-off and garbled archives
+//! are errors with the byte offset at which they show; sizes are believed only as far as there are bytes.
 
 use std::io::{self, Read};
 
 use bytes::Bytes;
-use tar::{EntryType, Header};
+use tar::Header;
 
 /// Bytes of one file in an archive.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -30,8 +30,8 @@ pub(crate) struct TarError {
     pub(crate) reason: String,
 }
 
-/// An archive being read. After [`TarReader::entry`] exactly one of [`TarReader::data`] and [`TarReader::pass_over`]
-/// follows.
+/// An archive being read. After [`TarReader::entry`] exactly one of [`TarReader::data`] and
+/// [`TarReader::pass_over`] follows.
 pub(crate) struct TarReader<R> {
     reader: R,
     offset_bytes: u64,
@@ -58,43 +58,43 @@ impl<R: Read> TarReader<R> {
             let size = header
                 .entry_size()
                 .map_err(|error| fail(format!("garbled header: {error}")))?;
-            match header.entry_type() {
-                EntryType::GNULongName => {
-                    let name = self.small(size)?;
-                    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-                    long_name = Some(text(&name[..end]).map_err(fail)?);
-                }
-                EntryType::XHeader => {
-                    let attributes = self.small(size)?;
-                    for (key, value) in attributes_of(&attributes).map_err(fail)? {
-                        match key {
-                            "path" => long_name = Some(value.to_owned()),
-                            "size" => long_size = value.parse().ok(),
-                            _ => {}
-                        }
+            let kind = header.entry_type();
+            if kind.is_gnu_longname() {
+                let name = self.small(size)?;
+                let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+                long_name = Some(text(&name[..end]).map_err(fail)?);
+            } else if kind.is_pax_local_extensions() {
+                let attributes = self.small(size)?;
+                for (key, value) in attributes_of(&attributes).map_err(fail)? {
+                    match key {
+                        "path" => long_name = Some(value.to_owned()),
+                        "size" => long_size = value.parse().ok(),
+                        _ => {}
                     }
                 }
-                EntryType::Regular | EntryType::Continuous => {
-                    let path = match long_name {
-                        Some(name) => name,
-                        None => text(&header.path_bytes()).map_err(fail)?,
-                    };
-                    let size_bytes = long_size.unwrap_or(size);
-                    if size_bytes > FILE_BYTES_MAX {
-                        return Err(fail(format!(
-                            "{path:?} has {size_bytes} bytes, the limit is {FILE_BYTES_MAX}"
-                        )));
-                    }
-                    return Ok(Some(TarEntry {
-                        path,
-                        offset_bytes,
-                        size_bytes,
-                    }));
+            } else if kind.is_file() || kind.is_contiguous() {
+                let path = match long_name {
+                    Some(name) => name,
+                    None => text(&header.path_bytes()).map_err(fail)?,
+                };
+                let size_bytes = long_size.unwrap_or(size);
+                if size_bytes > FILE_BYTES_MAX {
+                    let reason = format!("{path:?} has {size_bytes} bytes, the limit is {FILE_BYTES_MAX}");
+                    return Err(fail(reason));
                 }
-                _ => {
-                    (long_name, long_size) = (None, None);
-                    self.skip(size)?;
-                }
+                return Ok(Some(TarEntry {
+                    path,
+                    offset_bytes,
+                    size_bytes,
+                }));
+            } else if kind.is_gnu_sparse() {
+                return Err(fail(
+                    "has a sparse file, which is not supported: pack it without holes".to_owned(),
+                ));
+            } else {
+                // Directories, links and what concerns other readers.
+                (long_name, long_size) = (None, None);
+                self.skip(size)?;
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Which splits an element stands for, and when a split is finished: when its source has read it to the end and the
-//! last element made of it was handed out or dropped for good.
+//! Which splits an element stands for, and when a split is finished: when its source has read it to the end
+//! and the last element made of it was handed out or dropped for good.
 //!
-//! Every element carries marks, each a share of its split's token. The token is one reference count: whichever
-//! operation lets go of the last share finishes the split, whatever chain of operations lies between. Nothing here
-//! knows operations.
+//! Every element carries marks, each a share of its split's token. The token is one reference count:
+//! whichever operation lets go of the last share finishes the split, whatever chain of operations lies
+//! between. Nothing here knows operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -110,8 +110,8 @@ impl Ledger {
     }
 }
 
-/// Adds the marks of another element to those of a batch: one entry a split, which spans all its positions. Where
-/// positions are aligned the span is exact.
+/// Adds the marks of another element to those of a batch: one entry a split, which spans all its positions.
+/// Where positions are aligned the span is exact.
 pub(crate) fn merge(into: &mut Marks, marks: Marks) {
     for mark in marks {
         let mut recent = into.iter_mut().rev().take(RECENT_SPLITS);
@@ -125,8 +125,8 @@ pub(crate) fn merge(into: &mut Marks, marks: Marks) {
     }
 }
 
-/// How far back a batch looks for a split it has seen: bounds the work for batches of thousands of tiny splits. A split
-/// seen longer ago gets a second entry.
+/// How far back a batch looks for a split it has seen: bounds the work for batches of thousands of tiny
+/// splits. A split seen longer ago gets a second entry.
 const RECENT_SPLITS: usize = 64;
 
 /// Abandons the splits of an element that is lost.

@@ -1,5 +1,5 @@
-//! Elements between stages: cheap handles to tensors that are not yet where they will end up. Structure lives in the
-//! spec; a value is only its components, in order.
+//! Elements between stages: cheap handles to tensors that are not yet where they will end up. Structure lives
+//! in the spec; a value is only its components, in order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub enum TensorData {
     Shared(Bytes),
     /// The items of a string tensor that is not a scalar.
     Strings(Arc<[Bytes]>),
-    /// A stack not yet copied: tensors of one type and shape along a new leading dimension. The copy is made once,
-    /// when the stack is written to where it stays.
+    /// A stack not yet copied: tensors of one type and shape along a new leading dimension. The copy is made
+    /// once, when the stack is written to where it stays.
     Rows(Arc<[Tensor]>),
     /// Not yet computed: written straight to where it stays. Never of strings.
     Fill(Arc<dyn Fill>),
@@ -131,7 +131,8 @@ impl Tensor {
     /// A tensor of strings or byte strings.
     ///
     /// # Errors
-    /// The reason, as text, when they are not as many as the dimensions say or `dtype` has items of a fixed size.
+    /// The reason, as text, when they are not as many as the dimensions say or `dtype` has items of a fixed
+    /// size.
     pub fn strings(dtype: Dtype, dims: &[u64], items: Vec<Bytes>) -> Result<Tensor, String> {
         let expected = dims
             .iter()
@@ -242,7 +243,8 @@ impl Tensor {
         self.contiguous()?.try_into().ok().map(i64::from_le_bytes)
     }
 
-    /// The bytes, when they lie side by side: fixed-size items that are computed and not a stack, or a scalar string.
+    /// The bytes, when they lie side by side: fixed-size items that are computed and not a stack, or a scalar
+    /// string.
     pub fn contiguous(&self) -> Option<&[u8]> {
         match &self.data {
             TensorData::Inline(inline) => Some(inline.as_slice()),
@@ -291,7 +293,8 @@ impl Tensor {
         }
     }
 
-    /// The tensor with its data computed and contiguous, so that nothing is left to fail or to share with other stages.
+    /// The tensor with its data computed and contiguous, so that nothing is left to fail or to share with
+    /// other stages.
     ///
     /// # Errors
     /// What a deferred computation fails with.

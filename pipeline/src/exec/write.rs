@@ -1,5 +1,5 @@
-//! The last stage: an element written straight into the slot it is sent from. Stacks are copied here, once; deferred
-//! tensors are computed here, into their rows.
+//! The last stage: an element written straight into the slot it is sent from. Stacks are copied here, once;
+//! deferred tensors are computed here, into their rows.
 
 use millstream_element::{Layout, PackWriter, Provenance, Shape, WriteError, write_strings};
 use smallvec::SmallVec;
@@ -21,8 +21,8 @@ pub enum Written {
     },
 }
 
-/// Writes `item` as the element `sequence` of a task whose elements are laid out by `layout`. Nothing is allocated for a
-/// static spec and an element of one split.
+/// Writes `item` as the element `sequence` of a task whose elements are laid out by `layout`. Nothing is
+/// allocated for a static spec and an element of one split.
 ///
 /// # Errors
 /// What a deferred tensor fails with; of kind `Caller` when the element exceeds what an element may be.

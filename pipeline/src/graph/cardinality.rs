@@ -6,7 +6,8 @@ use millstream_element::ElementSpec;
 use super::definition::Graph;
 use super::error::AnalysisError;
 use super::facts::Cardinality;
-use super::op::{FlatMap, Op};
+use super::function::Function;
+use super::op::{FlatMap, OnError, Op};
 use super::registry::Registry;
 use super::spec::{node_specs, source_signature};
 
@@ -76,12 +77,8 @@ fn output_cardinality(
         Op::Range(_) | Op::TensorSlices(_) | Op::Files(_) | Op::Source(_) | Op::Service(_) | Op::Argument => {
             source_cardinality(op, registry)?
         }
-        Op::Map(function, _) => match function {
-            super::function::Function::DecodeImage(decode) if decode.on_error == super::op::OnError::Skip => {
-                thinned(input)
-            }
-            _ => input,
-        },
+        Op::Map(Function::DecodeImage(decode), _) if decode.on_error == OnError::Skip => thinned(input),
+        Op::Map(..) => input,
         Op::Shuffle(_) | Op::Prefetch(_) => input,
         Op::Filter(_) | Op::WebDataset(_) => thinned(input),
         Op::Batch(batch) => match input {

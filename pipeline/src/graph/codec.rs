@@ -1,5 +1,5 @@
-//! Graphs as bytes: CBOR with numbered fields. An operation's parameters are nested bytes, so that an unknown operation
-//! is recognised by its name before anything else of it is read.
+//! Graphs as bytes: CBOR with numbered fields. An operation's parameters are nested bytes, so that an unknown
+//! operation is recognised by its name before anything else of it is read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::bytes::ByteVec;

@@ -54,8 +54,8 @@ impl Dataset {
         }))
     }
 
-    /// The paths that `pattern` matches, in an order drawn anew every pass: the same on every worker with a seed, each
-    /// worker's own without.
+    /// The paths that `pattern` matches, in an order drawn anew every pass: the same on every worker with a
+    /// seed, each worker's own without.
     pub fn files_shuffled(pattern: impl Into<String>, seed: Option<u64>) -> Dataset {
         Dataset::source(Op::Files(Files {
             pattern: pattern.into(),
@@ -82,7 +82,8 @@ impl Dataset {
         }))
     }
 
-    /// What a service yields. `reader.params` are for the reader's factory, which whoever executes the graph provides.
+    /// What a service yields. `reader.params` are for the reader's factory, which whoever executes the graph
+    /// provides.
     pub fn from_service(reader: ServiceReader) -> Dataset {
         Dataset::source(Op::Service(reader))
     }
@@ -129,8 +130,8 @@ impl Dataset {
         }))
     }
 
-    /// Crops a random area of the image in `component`, of 8 % to 100 % of it and an aspect ratio of 3:4 to 4:3, and
-    /// resizes it.
+    /// Crops a random area of the image in `component`, of 8 % to 100 % of it and an aspect ratio of 3:4 to
+    /// 4:3, and resizes it.
     pub fn random_resized_crop(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
         self.random_resized_crop_with(RandomResizedCrop {
             component: component.into(),
@@ -168,8 +169,8 @@ impl Dataset {
         self.function(Function::Select(Select { components }))
     }
 
-    /// Spreads the calls of the map just added over `threads` of the pool ([`AUTO`]: all of them), keeping the order.
-    /// Neighbouring maps with the same schedule run as one call.
+    /// Spreads the calls of the map just added over `threads` of the pool ([`AUTO`]: all of them), keeping
+    /// the order. Neighbouring maps with the same schedule run as one call.
     pub fn parallel(mut self, threads: u32) -> Dataset {
         match self.nodes.last_mut() {
             Some(Node {
@@ -201,7 +202,8 @@ impl Dataset {
         }))
     }
 
-    /// The samples of the WebDataset shards whose paths this dataset yields: a dict of `fields` as bytes and `__key__`.
+    /// The samples of the WebDataset shards whose paths this dataset yields: a dict of `fields` as bytes and
+    /// `__key__`.
     pub fn webdataset<'a>(self, fields: impl IntoIterator<Item = &'a str>, on_error: OnError) -> Dataset {
         let fields = fields.into_iter().map(str::to_owned).collect();
         self.then(Op::WebDataset(WebDataset { fields, on_error }))
@@ -217,8 +219,8 @@ impl Dataset {
         self.then(Op::Unbatch)
     }
 
-    /// Uniform draws from a buffer of elements, anew every pass: the same on every worker with a seed, each worker's
-    /// own without.
+    /// Uniform draws from a buffer of elements, anew every pass: the same on every worker with a seed, each
+    /// worker's own without.
     pub fn shuffle(self, buffer: u64, seed: Option<u64>) -> Dataset {
         self.then(Op::Shuffle(Shuffle { buffer, seed }))
     }
@@ -243,8 +245,8 @@ impl Dataset {
         self.then(Op::Prefetch(Prefetch { buffer }))
     }
 
-    /// The datasets that `body` makes of the elements, one after the other. `body` is handed the placeholder for its
-    /// argument: a dataset of that one element.
+    /// The datasets that `body` makes of the elements, one after the other. `body` is handed the placeholder
+    /// for its argument: a dataset of that one element.
     pub fn flat_map(mut self, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         let body = body(Dataset::source(Op::Argument));
         match body.error.map_or_else(|| Graph::function(body.nodes), Err) {

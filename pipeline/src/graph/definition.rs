@@ -1,5 +1,5 @@
-//! The graph of a dataset: nodes in topological order, the last of which is the output. A graph that exists is valid:
-//! inputs precede their users, every node feeds exactly one other, and the limits below hold.
+//! The graph of a dataset: nodes in topological order, the last of which is the output. A graph that exists
+//! is valid: inputs precede their users, every node feeds exactly one other, and the limits below hold.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::error::GraphError;
@@ -8,7 +8,8 @@ use super::op::{FlatMap, Op};
 
 /// Nodes of a graph, sub-graphs included.
 pub const NODES_MAX: usize = 4096;
-/// Operations one behind the other from the output to a source, sub-graphs included: execution recurses this deep.
+/// Operations one behind the other from the output to a source, sub-graphs included: execution recurses this
+/// deep.
 pub const DEPTH_MAX: usize = 256;
 /// Sub-graphs within sub-graphs.
 pub const NESTING_MAX: usize = 8;
@@ -66,8 +67,8 @@ impl Graph {
         self.nodes.len() - 1
     }
 
-    /// The indices of the sources, depth first from the output, inputs in order. This numbering is the `source` of a
-    /// split. Sources inside functions are not counted: each call reads them whole.
+    /// The indices of the sources, depth first from the output, inputs in order. This numbering is the
+    /// `source` of a split. Sources inside functions are not counted: each call reads them whole.
     pub fn sources(&self) -> Vec<usize> {
         let mut sources = Vec::new();
         let mut open = vec![self.output()];
@@ -131,11 +132,10 @@ impl Graph {
                 users[input] += 1;
                 depths[index] = depths[index].max(depths[input]);
             }
-            let body = match &node.op {
-                Op::FlatMap(FlatMap::Graph(body)) => {
-                    body.check_within(Role::Function, budget, nesting + 1)?
-                }
-                _ => 0,
+            let body = if let Op::FlatMap(FlatMap::Graph(body)) = &node.op {
+                body.check_within(Role::Function, budget, nesting + 1)?
+            } else {
+                0
             };
             depths[index] += 1 + body;
             if depths[index] > DEPTH_MAX {

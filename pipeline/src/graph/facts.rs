@@ -30,8 +30,8 @@ pub struct Facts {
     pub cardinality: Cardinality,
     /// Whether its sources can be dealt out in splits; else the reason why not.
     pub splittable: Result<(), String>,
-    /// Whether every element states exactly the source positions it stands for, so that a lost one can be produced
-    /// again alone (`exactly_once`); else the reason why not.
+    /// Whether every element states exactly the source positions it stands for, so that a lost one can be
+    /// produced again alone (`exactly_once`); else the reason why not.
     pub aligned: Result<(), String>,
     /// The sources, depth first: the index in this list is the `source` of a split.
     pub sources: Vec<SourceFacts>,

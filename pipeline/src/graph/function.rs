@@ -93,8 +93,9 @@ pub struct Resize {
     pub width: u32,
 }
 
-/// Parameters of `random_resized_crop`: the area is drawn uniformly from `scale`, the aspect ratio log-uniformly from
-/// `ratio`; after ten draws that do not fit, the largest central crop within the ratios is taken.
+/// Parameters of `random_resized_crop`: the area is drawn uniformly from `scale`, the aspect ratio
+/// log-uniformly from `ratio`; after ten draws that do not fit, the largest central crop within the ratios is
+/// taken.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct RandomResizedCrop {

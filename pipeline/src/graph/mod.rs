@@ -1,9 +1,11 @@
-//! The definition of a dataset: a graph of operations, the fluent builder that writes it, its encoding, and everything
-//! that can be said of it without running it. Pure: nothing here touches a file, a clock or a thread.
+//! The definition of a dataset: a graph of operations, the fluent builder that writes it, its encoding, and
+//! everything that can be said of it without running it. Pure: nothing here touches a file, a clock or a
+//! thread.
 //!
 //! - [`Dataset`] builds a [`Graph`] of [`Node`]s, each an [`Op`] with its parameters;
 //! - [`Graph::to_bytes`] and [`Graph::from_bytes`] move it between processes;
-//! - [`Graph::facts`] infers spec, cardinality, splits and alignment, asking a [`Registry`] about registered names.
+//! - [`Graph::facts`] infers spec, cardinality, splits and alignment, asking a [`Registry`] about registered
+//!   names.
 
 mod cardinality;
 mod codec;

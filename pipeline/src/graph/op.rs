@@ -1,7 +1,8 @@
 //! The operations a graph is made of and their parameters, in memory and as CBOR maps with numbered fields.
 //!
-//! A field's number is its wire identity: numbers are never reused, new fields are optional. What an operation *does*
-//! is `exec`'s; what it keeps (spec, cardinality, splits, alignment) is the analysis beside this file.
+//! A field's number is its wire identity: numbers are never reused, new fields are optional. What an
+//! operation *does* is `exec`'s; what it keeps (spec, cardinality, splits, alignment) is the analysis beside
+//! this file.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};

@@ -1,5 +1,5 @@
-//! Parameters of registered functions and constants embedded in a graph: bytes that this crate stores, bounds and hands
-//! over, and never looks into.
+//! Parameters of registered functions and constants embedded in a graph: bytes that this crate stores, bounds
+//! and hands over, and never looks into.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;

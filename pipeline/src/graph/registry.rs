@@ -1,4 +1,5 @@
-//! What the analysis asks about names it does not know by itself: the signatures of registered functions and sources.
+//! What the analysis asks about names it does not know by itself: the signatures of registered functions and
+//! sources.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -7,13 +8,14 @@ use super::error::AnalysisError;
 use super::facts::Cardinality;
 use super::params::Params;
 
-/// The signatures of registered functions. The executor's `Functions` is one; a dispatcher that runs no functions uses
-/// [`NoFunctions`] and relies on what graphs declare.
+/// The signatures of registered functions. The executor's `Functions` is one; a dispatcher that runs no
+/// functions uses [`NoFunctions`] and relies on what graphs declare.
 pub trait Registry: Send + Sync {
     /// What the map function `name` yields for elements of `input`.
     ///
     /// # Errors
-    /// [`AnalysisError::Unknown`] listing the known names; [`AnalysisError::Mismatch`] when it cannot take `input`.
+    /// [`AnalysisError::Unknown`] listing the known names; [`AnalysisError::Mismatch`] when it cannot take
+    /// `input`.
     fn map(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<ElementSpec, AnalysisError>;
 
     /// Whether the predicate `name` takes elements of `input`.
@@ -47,12 +49,13 @@ pub struct SourceSignature {
     pub spec: ElementSpec,
     /// How many elements.
     pub cardinality: Cardinality,
-    /// Whether it can be opened at any range of its positions; with a finite cardinality this makes it splittable.
+    /// Whether it can be opened at any range of its positions; with a finite cardinality this makes it
+    /// splittable.
     pub indexable: bool,
 }
 
-/// A registry without any names: graphs that declare their functions' outputs can be analysed with it. Predicates need
-/// no declaration, since they yield what they are given, and pass.
+/// A registry without any names: graphs that declare their functions' outputs can be analysed with it.
+/// Predicates need no declaration, since they yield what they are given, and pass.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFunctions;
 

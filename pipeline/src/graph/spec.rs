@@ -39,12 +39,14 @@ pub(crate) fn component(op: &str, spec: &ElementSpec, name: &str) -> Result<usiz
         return Ok(0);
     }
     // A name with a dot in it, such as the field "seg.png", is a key before it is a path.
-    let key = match spec.structure() {
-        Structure::Dict(entries) if entries.len() == spec.components().len() => entries
+    let mut key = None;
+    if let Structure::Dict(entries) = spec.structure()
+        && entries.len() == spec.components().len()
+    {
+        key = entries
             .iter()
-            .position(|(key, entry)| key == name && *entry == Structure::Leaf),
-        _ => None,
-    };
+            .position(|(key, entry)| key == name && *entry == Structure::Leaf);
+    }
     key.or_else(|| spec.position(name))
         .ok_or_else(|| AnalysisError::Mismatch {
             op: op.to_owned(),

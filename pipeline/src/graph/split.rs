@@ -6,7 +6,6 @@ use std::ops::Range;
 use super::definition::Graph;
 use super::error::AnalysisError;
 use super::facts::Cardinality;
-use super::function::Function;
 use super::op::{Files, Op};
 use super::registry::Registry;
 use super::spec::source_signature;
@@ -41,14 +40,15 @@ pub struct Units {
     unit: u64,
 }
 
-/// Splits a source is cut into, where it has as many positions: enough to balance workers, and few enough that one
-/// element made of all of them can name them in its header.
+/// Splits a source is cut into, where it has as many positions: enough to balance workers, and few enough
+/// that one element made of all of them can name them in its header.
 const SPLITS_WANTED: u64 = 1024;
 /// Positions a split has at most, which bounds what one lost split costs.
 const UNIT_MAX: u64 = 4096;
 
 impl Units {
-    /// The units of a source of so many positions: `positions / 1024` positions each, rounded up, but at most 4096.
+    /// The units of a source of so many positions: `positions / 1024` positions each, rounded up, but at most
+    /// 4096.
     pub fn of(positions: u64) -> Units {
         Units {
             positions,
@@ -83,9 +83,10 @@ pub(crate) fn sources(graph: &Graph, registry: &dyn Registry) -> Result<Vec<Sour
     let mut found = Vec::new();
     for node in graph.sources() {
         let op = &graph.nodes()[node].op;
-        let name = match op {
-            Op::Source(source) => source.name.clone(),
-            _ => op.name().to_owned(),
+        let name = if let Op::Source(source) = op {
+            source.name.clone()
+        } else {
+            op.name().to_owned()
         };
         found.push(SourceFacts {
             node,
@@ -157,9 +158,7 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
 /// Why positions cannot be followed through `op`.
 fn misaligns(op: &Op) -> Option<&'static str> {
     match op {
-        Op::Map(Function::Registered(_), schedule) | Op::Map(_, schedule) if !schedule.ordered => {
-            Some("yields results in no particular order")
-        }
+        Op::Map(_, schedule) if !schedule.ordered => Some("yields results in no particular order"),
         Op::Shuffle(_) => Some("mixes positions"),
         Op::Take(_) | Op::Skip(_) => Some("counts elements of each task, not positions of the source"),
         Op::FlatMap(_) | Op::Unbatch => Some("makes several elements of one position"),

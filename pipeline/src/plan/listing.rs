@@ -10,7 +10,8 @@ const FILES_MAX: usize = 1 << 20;
 /// The files that `pattern` matches, sorted. Directories are not files.
 ///
 /// # Errors
-/// [`PlanError`] naming the pattern when it is no pattern, matches nothing, or its directory is missing or unreadable.
+/// [`PlanError`] naming the pattern when it is no pattern, matches nothing, or its directory is missing or
+/// unreadable.
 pub fn list(pattern: &str) -> Result<Vec<String>, PlanError> {
     let reason = |reason: String| PlanError::Files {
         pattern: pattern.to_owned(),

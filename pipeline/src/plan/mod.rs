@@ -1,5 +1,5 @@
-//! What an iteration fixes before it starts, so that every worker sees the same: how many splits each source has, and
-//! which files there are. Listing files is the only I/O here, done once per iteration.
+//! What an iteration fixes before it starts, so that every worker sees the same: how many splits each source
+//! has, and which files there are. Listing files is the only I/O here, done once per iteration.
 
 mod listing;
 mod split_plan;

@@ -73,8 +73,8 @@ pub fn plan_splits(graph: &Graph, registry: &dyn Registry) -> Result<SplitPlan, 
     Ok(SplitPlan { sources })
 }
 
-/// The files of a source in the order of its first pass: sorted, or shuffled where there is a seed, so that the order is
-/// everybody's, also when the dispatcher deals it out.
+/// The files of a source in the order of its first pass: sorted, or shuffled where there is a seed, so that
+/// the order is everybody's, also when the dispatcher deals it out.
 pub(crate) fn list_files(files: &Files) -> Result<Vec<String>, PlanError> {
     let mut paths = list(&files.pattern)?;
     if let (true, Some(seed)) = (files.shuffle, files.seed) {

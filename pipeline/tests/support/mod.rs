@@ -6,9 +6,7 @@ pub(crate) mod jpeg;
 use std::sync::Arc;
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
-use millstream_pipeline::exec::{
-    ExecContext, Executor, Functions, Item, Pool, PreparedMap, Tensor, TensorData, Value,
-};
+use millstream_pipeline::exec::{ExecContext, Executor, Functions, Item, Pool, PreparedMap, Tensor, Value};
 use millstream_pipeline::graph::{Dataset, Graph, Params};
 use proptest::prelude::*;
 
@@ -234,8 +232,8 @@ fn inner_step() -> BoxedStrategy<Step> {
     .boxed()
 }
 
-/// A chain over a range, and what it should yield. Every batch but the last step's is taken apart again, since ragged
-/// batches do not stack.
+/// A chain over a range, and what it should yield. Every batch but the last step's is taken apart again,
+/// since ragged batches do not stack.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) count: i64,
@@ -289,9 +287,11 @@ pub(crate) fn number(item: &Item) -> i64 {
 }
 
 /// The bytes of a scalar string component.
+#[cfg(feature = "images")]
 pub(crate) fn text(tensor: &Tensor) -> &[u8] {
-    match tensor.data() {
-        TensorData::Shared(bytes) => bytes,
-        other => panic!("no scalar string: {other:?}"),
-    }
+    assert!(
+        tensor.dims().is_empty() && tensor.dtype() == Dtype::String,
+        "no scalar string"
+    );
+    tensor.contiguous().unwrap()
 }

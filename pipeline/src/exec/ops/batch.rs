@@ -1,4 +1,5 @@
-//! `batch`: stacks consecutive elements. The stack is not copied here: its rows are copied once, when it is written.
+//! `batch`: stacks consecutive elements. The stack is not copied here: its rows are copied once, when it is
+//! written.
 
 use crate::exec::cancel::Cancel;
 use crate::exec::error::{ErrorKind, ExecError};

@@ -1,5 +1,5 @@
-//! `decode_image`: an encoded picture becomes `u8[height, width, 3]`. JPEG today; other formats are recognised by their
-//! first bytes and named in the error.
+//! `decode_image`: an encoded picture becomes `u8[height, width, 3]`. JPEG today; other formats are
+//! recognised by their first bytes and named in the error.
 //!
 //! Decoding is strict: a picture that is cut short or garbled is an error, never a picture that ends in grey.
 
@@ -15,7 +15,8 @@ use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::OnError;
 
-/// Scans a progressive JPEG may have: each costs a pass over the picture, so that a small file could cost minutes.
+/// Scans a progressive JPEG may have: each costs a pass over the picture, so that a small file could cost
+/// minutes.
 const SCANS_MAX: usize = 100;
 
 pub(crate) struct DecodeImageCall {

@@ -1,5 +1,5 @@
-//! `flat_map`: a dataset per element, one after the other. The dataset is the function's body, executed anew with the
-//! element as its argument, or whatever a registered function opens.
+//! `flat_map`: a dataset per element, one after the other. The dataset is the function's body, executed anew
+//! with the element as its argument, or whatever a registered function opens.
 
 use std::sync::Arc;
 

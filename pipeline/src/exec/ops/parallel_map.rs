@@ -1,5 +1,5 @@
-//! `map` on the threads of the pool: as many calls at once as asked for, results in the order of the input, or in the
-//! order in which they are ready.
+//! `map` on the threads of the pool: as many calls at once as asked for, results in the order of the input,
+//! or in the order in which they are ready.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::exec::iterate::{Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
 
-/// Calls under way or finished and not yet pulled, per parallel call: the second keeps a thread busy while the first
-/// one's result waits for its turn.
+/// Calls under way or finished and not yet pulled, per parallel call: the second keeps a thread busy while
+/// the first one's result waits for its turn.
 const WINDOW_PER_CALL: usize = 2;
 
 type Outcome = Result<Option<Item>, ExecError>;
@@ -240,7 +240,8 @@ impl Iterate for ParallelMap {
     }
 }
 
-/// Does on the pool's thread what a function left to be done when it is written, or the work would not be parallel.
+/// Does on the pool's thread what a function left to be done when it is written, or the work would not be
+/// parallel.
 fn settled(item: Option<Item>) -> Outcome {
     let Some(mut item) = item else { return Ok(None) };
     let value: Result<Value, ExecError> = item.value.iter().map(|tensor| tensor.settled()).collect();

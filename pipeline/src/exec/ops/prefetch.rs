@@ -1,7 +1,7 @@
 //! `prefetch`: a bounded buffer that a thread of its own fills ahead.
 //!
-//! While it runs, the thread owns the input. To save, to restart and to end, the thread is told to stop and hands the
-//! input back, with the element it had in hand; the next pull starts it again.
+//! While it runs, the thread owns the input. To save, to restart and to end, the thread is told to stop and
+//! hands the input back, with the element it had in hand; the next pull starts it again.
 
 use std::collections::VecDeque;
 use std::thread::JoinHandle;
@@ -16,10 +16,11 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
-/// How long an end waits for the input, which may be inside a user's function; then the thread is left to end itself.
+/// How long an end waits for the input, which may be inside a user's function; then the thread is left to end
+/// itself.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often a thread that is held up by the byte budget looks again. Many buffers share the budget and any of them may
-/// make room.
+/// How often a thread that is held up by the byte budget looks again. Many buffers share the budget and any
+/// of them may make room.
 const BUDGET_POLL: Duration = Duration::from_millis(1);
 
 type Held = (Item, Charge);

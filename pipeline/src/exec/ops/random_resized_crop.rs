@@ -1,5 +1,5 @@
-//! `random_resized_crop`: a random area of a picture, at a fixed size. What is drawn is a function of seed, epoch, pass
-//! and the element's position.
+//! `random_resized_crop`: a random area of a picture, at a fixed size. What is drawn is a function of seed,
+//! epoch, pass and the element's position.
 
 use rand::Rng;
 

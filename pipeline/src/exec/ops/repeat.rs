@@ -1,10 +1,11 @@
 //! `repeat`: the input, pass after pass.
 //!
-//! When everything is read here, `repeat(n)` ends after n passes and `repeat(None)` never; both end early when a pass
-//! yields nothing, since the next would not either. When the sources are fed splits, a pass may be empty only because
-//! other workers took its splits: then `repeat(n)` makes exactly n passes, and `repeat(None)` ends only when the feed
-//! says that the sources are exhausted for good. Between empty passes it pauses, ever longer up to [`PAUSE_MAX`], so
-//! that a dataset of which nothing is left (a filter that drops everything) costs no more than a few questions a second.
+//! When everything is read here, `repeat(n)` ends after n passes and `repeat(None)` never; both end early
+//! when a pass yields nothing, since the next would not either. When the sources are fed splits, a pass may
+//! be empty only because other workers took its splits: then `repeat(n)` makes exactly n passes, and
+//! `repeat(None)` ends only when the feed says that the sources are exhausted for good. Between empty passes
+//! it pauses, ever longer up to [`PAUSE_MAX`], so that a dataset of which nothing is left (a filter that
+//! drops everything) costs no more than a few questions a second.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `resize`, and the deferred resizing it shares with `random_resized_crop`: the pixels are written straight to where
-//! they stay, in a batch's row of the slot if the map is not parallel.
+//! `resize`, and the deferred resizing it shares with `random_resized_crop`: the pixels are written straight
+//! to where they stay, in a batch's row of the slot if the map is not parallel.
 
 use std::cell::RefCell;
 use std::sync::Arc;

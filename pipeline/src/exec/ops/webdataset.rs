@@ -1,5 +1,5 @@
-//! `webdataset`: the samples of tar shards. Neighbouring files that share a name up to the first dot are one sample;
-//! what follows the dot says which component a file is.
+//! `webdataset`: the samples of tar shards. Neighbouring files that share a name up to the first dot are one
+//! sample; what follows the dot says which component a file is.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -94,7 +94,7 @@ impl WebDataset {
     }
 
     /// The next sample of the open shard; `None` when the shard is done with.
-    fn from_shard(&mut self, mut shard: Shard) -> Result<Option<Item>, ExecError> {
+    fn next_of_shard(&mut self, mut shard: Shard) -> Result<Option<Item>, ExecError> {
         loop {
             self.cancel.check("webdataset")?;
             let sample = match shard.sample(&self.options.fields) {
@@ -231,7 +231,7 @@ impl Iterate for WebDataset {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         loop {
             if let Some(shard) = self.shard.take()
-                && let Some(item) = self.from_shard(shard)?
+                && let Some(item) = self.next_of_shard(shard)?
             {
                 return Ok(Some(item));
             }
