@@ -199,6 +199,20 @@ fn an_unknown_function_is_named_with_the_known_ones() {
 }
 
 #[test]
+fn a_resolved_graph_needs_no_registry() {
+    let body = |argument: Dataset| argument.map("add", Params::encode(&1i64).unwrap());
+    let dataset = Dataset::range(0, 9, 1)
+        .flat_map(body)
+        .map("add", Params::encode(&2i64).unwrap())
+        .batch(2, true);
+    let graph = dataset.graph().unwrap();
+    assert!(graph.facts(&NoFunctions).is_err());
+    let resolved = Graph::from_bytes(&graph.resolved(&functions()).unwrap().to_bytes().unwrap()).unwrap();
+    assert_eq!(resolved.facts(&NoFunctions), graph.facts(&functions()));
+    assert_eq!(drain(&mut open(&resolved)), drain(&mut open(&graph)));
+}
+
+#[test]
 fn graphs_have_limits() {
     let error = (0..NODES_MAX)
         .fold(Dataset::range(0, 1, 1), |dataset, _| dataset.take(1))

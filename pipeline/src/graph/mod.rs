@@ -5,7 +5,8 @@
 //! - [`Dataset`] builds a [`Graph`] of [`Node`]s, each an [`Op`] with its parameters;
 //! - [`Graph::to_bytes`] and [`Graph::from_bytes`] move it between processes;
 //! - [`Graph::facts`] infers spec, cardinality, splits and alignment, asking a [`Registry`] about registered
-//!   names.
+//!   names;
+//! - [`Graph::resolved`] writes the registry's answers into the graph, for those who have no such registry.
 
 mod cardinality;
 mod codec;
@@ -18,6 +19,7 @@ mod function;
 mod op;
 mod params;
 mod registry;
+mod resolve;
 mod spec;
 mod split;
 

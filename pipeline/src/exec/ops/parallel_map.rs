@@ -15,9 +15,9 @@ use crate::exec::iterate::{Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
 
-/// Calls under way or finished and not yet pulled, per parallel call: the second keeps a thread busy while
-/// the first one's result waits for its turn.
-const WINDOW_PER_CALL: usize = 2;
+/// Calls under way or finished and not yet pulled, per parallel call: more than one keeps a thread busy while
+/// the first one's result waits for its turn, and lets whoever pulls take several for one wake-up.
+const WINDOW_PER_CALL: usize = 4;
 
 type Outcome = Result<Option<Item>, ExecError>;
 
