@@ -210,6 +210,7 @@ impl Executor {
     }
 
     /// The element held back, else the next one of the tree.
+    #[inline]
     fn pull(&mut self) -> Result<Option<Item>, ExecError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -222,6 +223,7 @@ impl Executor {
     }
 
     /// Keeps an error, so that it is final.
+    #[inline]
     fn kept<T>(&mut self, result: Result<T, ExecError>) -> Result<T, ExecError> {
         result.inspect_err(|error| self.failed = Some(error.clone()))
     }

@@ -26,6 +26,7 @@ pub enum Written {
 ///
 /// # Errors
 /// What a deferred tensor fails with; of kind `Caller` when the element exceeds what an element may be.
+#[inline]
 pub fn write_element(
     item: &Item,
     layout: &Layout,
