@@ -1,1 +1,10 @@
-//! What is computed: the graph of a dataset and its executor.
+//! What is computed: the definition of a dataset and its execution. Knows elements, and nobody who moves them.
+//!
+//! - [`graph`]: the pure half. A dataset is a graph of operations; here it is built, encoded and analysed.
+//! - [`plan`]: what an iteration fixes before it starts: how many splits each source has, and which files
+//!   there are.
+//! - [`exec`]: the graph as a tree of pull iterators, from sources to elements written into their slots.
+
+pub mod exec;
+pub mod graph;
+pub mod plan;

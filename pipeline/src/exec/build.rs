@@ -1,0 +1,188 @@
+//! Opens a prepared graph as a tree of operations.
+
+use std::sync::Arc;
+
+use crate::graph::{Cardinality, FlatMap, Op, Schedule, Units};
+
+use super::call::Chain;
+use super::context::Shared;
+use super::cursor::{Cursor, Cut};
+use super::error::{ErrorKind, ExecError};
+use super::item::Item;
+use super::iterate::Input;
+use super::ops;
+use super::program::{Part, Program, unprepared};
+use super::random::mix;
+
+impl Program {
+    /// A new tree over `shared`. `argument` is the element a function's body is called with; sources of a
+    /// body are read whole.
+    pub(crate) fn open(&self, shared: &Shared, argument: Option<Item>) -> Result<Input, ExecError> {
+        let mut argument = argument;
+        self.open_node(self.graph.output(), shared, &mut argument)
+    }
+
+    /// Recurses as deep as a graph may be, which its limits keep within a thread's stack.
+    fn open_node(
+        &self,
+        node: usize,
+        shared: &Shared,
+        argument: &mut Option<Item>,
+    ) -> Result<Input, ExecError> {
+        let op = &self.graph.nodes()[node].op;
+        let Some(input) = self.graph.nodes()[node]
+            .inputs
+            .first()
+            .map(|input| *input as usize)
+        else {
+            return self.open_source(node, shared, argument);
+        };
+        if let Op::Map(_, schedule) = op {
+            return self.open_map(node, *schedule, shared, argument);
+        }
+        let input = self.open_node(input, shared, argument)?;
+        let cancel = shared.cancel.clone();
+        Ok(match op {
+            Op::Filter(filter) => {
+                let Part::Predicate(call) = &self.parts[node] else {
+                    return Err(unprepared("filter"));
+                };
+                Box::new(ops::Filter::new(
+                    filter.function.clone(),
+                    Arc::clone(call),
+                    input,
+                    cancel,
+                ))
+            }
+            #[cfg(feature = "webdataset")]
+            Op::WebDataset(options) => Box::new(ops::WebDataset::new(options.clone(), input, cancel)),
+            #[cfg(not(feature = "webdataset"))]
+            Op::WebDataset(_) => return Err(unprepared("webdataset")),
+            Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, cancel)),
+            Op::Unbatch => Box::new(ops::Unbatch::new(input)),
+            Op::Shuffle(shuffle) => Box::new(ops::Shuffle::new(*shuffle, node, input, shared.clone())),
+            Op::Repeat(repeat) => Box::new(ops::Repeat::new(
+                repeat.count,
+                input,
+                shared.feed.is_some(),
+                cancel,
+            )),
+            Op::Take(take) => Box::new(ops::Take::new(take.count, input)),
+            Op::Skip(skip) => Box::new(ops::Skip::new(skip.count, input, cancel)),
+            Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
+            Op::FlatMap(flat_map) => Box::new(ops::FlatMap::new(
+                self.body(node, flat_map, shared)?,
+                input,
+                cancel,
+            )),
+            Op::Map(..)
+            | Op::Range(_)
+            | Op::TensorSlices(_)
+            | Op::Files(_)
+            | Op::Source(_)
+            | Op::Service(_)
+            | Op::Argument => return Err(unprepared(op.name())),
+        })
+    }
+
+    /// A map and the maps right below it that have the same schedule, as one step.
+    fn open_map(
+        &self,
+        node: usize,
+        schedule: Schedule,
+        shared: &Shared,
+        argument: &mut Option<Item>,
+    ) -> Result<Input, ExecError> {
+        let mut calls = Vec::new();
+        let mut below = node;
+        while let Op::Map(function, same) = &self.graph.nodes()[below].op
+            && *same == schedule
+        {
+            calls.push(self.call(below, function, shared)?);
+            // A map has an input.
+            below = self.graph.nodes()[below].inputs[0] as usize;
+        }
+        calls.reverse();
+        let chain: Chain = calls.into();
+        let input = self.open_node(below, shared, argument)?;
+        Ok(if schedule.parallel == 1 {
+            Box::new(ops::Map::new(chain, input, shared.cancel.clone()))
+        } else {
+            Box::new(ops::ParallelMap::new(
+                chain,
+                schedule.parallel,
+                schedule.ordered,
+                input,
+                shared.clone(),
+            ))
+        })
+    }
+
+    fn open_source(
+        &self,
+        node: usize,
+        shared: &Shared,
+        argument: &mut Option<Item>,
+    ) -> Result<Input, ExecError> {
+        let op = &self.graph.nodes()[node].op;
+        // The index of a source fits: a graph has at most 4096 nodes.
+        let place = self
+            .graph
+            .sources()
+            .iter()
+            .position(|source| *source == node)
+            .map(|place| place as u32);
+        let counted = |count: u64| Cursor::new(op.name(), count, shared, place, Cut::Units(Units::of(count)));
+        Ok(match (op, &self.parts[node]) {
+            (Op::Range(range), _) => Box::new(ops::Range::new(*range, counted(range.len()))),
+            (Op::TensorSlices(slices), Part::Tensors(tensors)) => {
+                let count = slices.constant.slices();
+                let count = count.map_err(|reason| ExecError::new(ErrorKind::Caller, op.name(), reason))?;
+                Box::new(ops::TensorSlices::new(tensors.clone(), counted(count)))
+            }
+            (Op::Files(files), Part::Listing(listing)) => {
+                let cursor = Cursor::new(op.name(), listing.len() as u64, shared, place, Cut::Single);
+                let shuffle = files.shuffle.then(|| ops::FileShuffle {
+                    seed: mix(files.seed.unwrap_or(shared.task_id), shared.epoch),
+                    listed_in_order: files.seed.is_some() && shared.epoch == 0,
+                });
+                Box::new(ops::Files::new(Arc::clone(listing), shuffle, cursor))
+            }
+            (Op::Source(source), Part::Source(factory, signature)) => {
+                let count = match signature.cardinality {
+                    Cardinality::Finite(count) => count,
+                    Cardinality::Infinite | Cardinality::Unknown => u64::MAX,
+                };
+                Box::new(ops::Registered::new(
+                    source.name.clone(),
+                    source.params.clone(),
+                    Arc::clone(factory),
+                    signature.spec.clone(),
+                    counted(count),
+                ))
+            }
+            (Op::Service(reader), Part::Service(factory)) => {
+                Box::new(ops::Service::new(reader.clone(), Arc::clone(factory)))
+            }
+            (Op::Argument, _) => Box::new(ops::Argument::new(
+                argument.take().ok_or_else(|| unprepared("argument"))?,
+            )),
+            (_, _) => return Err(unprepared(op.name())),
+        })
+    }
+
+    fn body(&self, node: usize, flat_map: &FlatMap, shared: &Shared) -> Result<ops::Body, ExecError> {
+        Ok(match (flat_map, &self.parts[node]) {
+            (FlatMap::Graph(_), Part::Body(program)) => ops::Body::Program {
+                program: Arc::clone(program),
+                shared: shared.clone(),
+            },
+            (FlatMap::Registered(registered), Part::FlatMap(prepared)) => ops::Body::Registered {
+                name: registered.name.clone(),
+                call: Arc::clone(&prepared.call),
+                output: self.specs[node].clone(),
+            },
+            (_, _) => return Err(unprepared("flat_map")),
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! What an executor is given beside its graph, and what its operations share.
+
+use std::sync::Arc;
+
+use crate::plan::SplitPlan;
+
+use super::budget::Budget;
+use super::cancel::Cancel;
+use super::functions::Functions;
+use super::pool::Pool;
+use super::random::Seeds;
+use super::splits::{Feed, SplitSource};
+use super::token::Ledger;
+
+/// What an executor is given: who runs it and with what.
+pub struct ExecContext {
+    /// The task. Decides the draws of operations without a seed, so tasks that should differ have different
+    /// ids.
+    pub task_id: u64,
+    /// The pass over the whole dataset: seeded draws differ from epoch to epoch.
+    pub epoch: u64,
+    /// The seed of operations that have none of their own.
+    pub seed: Option<u64>,
+    /// The iteration's plan. Without one the executor makes its own, which lists files.
+    pub plan: Option<SplitPlan>,
+    /// Where splits come from; without it every source is read whole.
+    pub splits: Option<Box<dyn SplitSource>>,
+    /// The registered names.
+    pub functions: Arc<Functions>,
+    /// The threads of parallel maps.
+    pub pool: Arc<Pool>,
+    /// What the buffers may hold together.
+    pub budget: Budget,
+    /// Stops the pipeline.
+    pub cancel: Cancel,
+}
+
+impl ExecContext {
+    /// A context that reads everything, in epoch 0, without a seed.
+    pub fn new(task_id: u64, functions: Arc<Functions>, pool: Arc<Pool>) -> ExecContext {
+        ExecContext {
+            task_id,
+            epoch: 0,
+            seed: None,
+            plan: None,
+            splits: None,
+            functions,
+            pool,
+            budget: Budget::default(),
+            cancel: Cancel::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for ExecContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExecContext")
+            .field("task_id", &self.task_id)
+            .field("epoch", &self.epoch)
+            .field("seed", &self.seed)
+            .field("split_driven", &self.splits.is_some())
+            .field("functions", &self.functions)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the operations of one tree share. A function's body has its own: without a feed, and with other draws
+/// for every element it is called with.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub(crate) task_id: u64,
+    pub(crate) epoch: u64,
+    pub(crate) seed: Option<u64>,
+    pub(crate) feed: Option<Feed>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) budget: Budget,
+    pub(crate) cancel: Cancel,
+}
+
+impl Shared {
+    /// What decides the draws of the operation at `node`, whose own seed is `seed`.
+    pub(crate) fn seeds(&self, node: usize, seed: Option<u64>) -> Seeds {
+        Seeds {
+            seed: seed.or(self.seed),
+            task_id: self.task_id,
+            epoch: self.epoch,
+            node: node as u64,
+        }
+    }
+
+    /// For the body of a function called with the element at `position`.
+    pub(crate) fn within(&self, position: u64) -> Shared {
+        let mut shared = self.clone();
+        shared.feed = None;
+        shared.epoch = super::random::mix(self.epoch, position);
+        shared
+    }
+}

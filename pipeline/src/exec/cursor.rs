@@ -1,0 +1,234 @@
+//! Walks the positions of a source, pass by pass: all of them, or those of the splits that a feed hands out.
+//! What is at a position is the source's business.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::graph::Units;
+
+use super::context::Shared;
+use super::error::{ErrorKind, ExecError};
+use super::splits::Feed;
+use super::state::{StateError, StateReader, StateWriter};
+use super::token::{Ledger, Mark, Marks, SplitToken};
+
+/// A source's way through its positions.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    op: String,
+    /// The positions of a whole pass.
+    positions: u64,
+    /// What is left of the current split, or of the pass when nothing is split.
+    left: Range<u64>,
+    ended: bool,
+    /// How often the source was restarted: the repetition of its splits.
+    pass: u64,
+    fed: Option<Fed>,
+}
+
+/// What a cursor needs when positions come in splits.
+#[derive(Debug)]
+struct Fed {
+    feed: Feed,
+    source: u32,
+    cut: Cut,
+    ledger: Arc<Ledger>,
+    current: Option<Current>,
+}
+
+/// The split being read.
+#[derive(Debug)]
+struct Current {
+    payload: Vec<u8>,
+    /// The position it starts at.
+    start: u64,
+    /// The cursor's share of it, until its last element has been made.
+    token: Option<Arc<SplitToken>>,
+}
+
+/// How a split's index becomes positions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cut {
+    /// Ranges of a fixed size.
+    Units(Units),
+    /// One position a split.
+    Single,
+}
+
+impl Cursor {
+    /// A cursor over `positions`, fed if `shared` is and the source is one of the graph's own (`source`).
+    pub(crate) fn new(op: &str, positions: u64, shared: &Shared, source: Option<u32>, cut: Cut) -> Cursor {
+        let fed = match (&shared.feed, source) {
+            (Some(feed), Some(source)) => Some(Fed {
+                feed: feed.clone(),
+                source,
+                cut,
+                ledger: Arc::clone(&shared.ledger),
+                current: None,
+            }),
+            (Some(_) | None, _) => None,
+        };
+        let left = if fed.is_some() { 0..0 } else { 0..positions };
+        Cursor {
+            op: op.to_owned(),
+            positions,
+            left,
+            ended: false,
+            pass: 0,
+            fed,
+        }
+    }
+
+    /// The next position, `None` at the end of the pass.
+    pub(crate) fn next(&mut self) -> Result<Option<u64>, ExecError> {
+        loop {
+            if let Some(position) = self.left.next() {
+                return Ok(Some(position));
+            }
+            if self.ended || !self.next_split()? {
+                self.ended = true;
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The marks of the element at `position`, the one last returned. With the `last` of its split goes the
+    /// cursor's own share, so that the split finishes as soon as its elements are gone.
+    pub(crate) fn marks(&mut self, position: u64, last: bool) -> Marks {
+        let mut marks = Marks::new();
+        if let Some(current) = self.fed.as_mut().and_then(|fed| fed.current.as_mut()) {
+            let from = position - current.start;
+            let token = if last {
+                current.token.take()
+            } else {
+                current.token.clone()
+            };
+            marks.extend(token.map(|token| Mark {
+                token,
+                from,
+                upto: from + 1,
+            }));
+        }
+        marks
+    }
+
+    /// Whether the position last returned ends its split or pass.
+    pub(crate) fn is_last(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// What the plan says of the split being read.
+    pub(crate) fn payload(&self) -> Option<&[u8]> {
+        let current = self.fed.as_ref().and_then(|fed| fed.current.as_ref());
+        current.map(|current| current.payload.as_slice())
+    }
+
+    /// How many restarts there were.
+    pub(crate) fn pass(&self) -> u64 {
+        self.pass
+    }
+
+    /// Takes all that is left of the current split or pass at once, for sources that are opened at a range.
+    /// `None` when it is at its end, after which [`Cursor::next_range`] moves on.
+    pub(crate) fn next_range(&mut self) -> Result<Option<Range<u64>>, ExecError> {
+        loop {
+            if !self.left.is_empty() {
+                let range = self.left.clone();
+                self.left.start = self.left.end;
+                return Ok(Some(range));
+            }
+            if self.ended || !self.next_split()? {
+                self.ended = true;
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Puts back what [`Cursor::next_range`] handed out of this pass.
+    pub(crate) fn rewind(&mut self) {
+        self.left.start = 0;
+    }
+
+    /// Whether positions come in splits.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.fed.is_some()
+    }
+
+    /// Begins the next pass. What is left of the current split will not be read by anyone: its lease ends as
+    /// finished when the elements made of it are gone.
+    pub(crate) fn restart(&mut self) {
+        self.pass = self.pass.wrapping_add(1);
+        self.ended = false;
+        match &mut self.fed {
+            Some(fed) => {
+                fed.current = None;
+                self.left = 0..0;
+            }
+            None => self.left = 0..self.positions,
+        }
+    }
+
+    /// Whether no pass will yield anything any more.
+    pub(crate) fn exhausted(&self) -> bool {
+        self.positions == 0
+            || self
+                .fed
+                .as_ref()
+                .is_some_and(|fed| fed.feed.exhausted(fed.source))
+    }
+
+    pub(crate) fn save(&self, state: &mut StateWriter) -> Result<(), StateError> {
+        if self.fed.is_some() {
+            return Err(StateError::SplitDriven);
+        }
+        state.number(self.pass)?;
+        state.number(self.left.start)
+    }
+
+    pub(crate) fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        if self.fed.is_some() {
+            return Err(StateError::SplitDriven);
+        }
+        self.pass = state.number()?;
+        let start = state.number()?;
+        if start > self.positions {
+            return Err(StateError::Malformed(format!(
+                "position {start} of {}",
+                self.positions
+            )));
+        }
+        self.left = start..self.positions;
+        Ok(())
+    }
+
+    /// Moves on to the next split; `false` when the pass has no more.
+    fn next_split(&mut self) -> Result<bool, ExecError> {
+        let Some(fed) = &mut self.fed else {
+            return Ok(false);
+        };
+        // First let go of the split just read, so that it can finish while this waits for the next.
+        fed.current = None;
+        let Some(split) = fed.feed.next(&self.op, fed.source, self.pass)? else {
+            return Ok(false);
+        };
+        let range = match fed.cut {
+            Cut::Units(units) => units.range(split.index),
+            Cut::Single => (split.index < self.positions).then(|| split.index..split.index + 1),
+        };
+        let range = range.ok_or_else(|| {
+            let message = format!(
+                "was handed split {}, which its {} positions do not have",
+                split.index, self.positions
+            );
+            ExecError::new(ErrorKind::Peer, &*self.op, message)
+        })?;
+        let token = SplitToken::new(split.lease, split.attempt, &fed.ledger);
+        self.left = range.clone();
+        fed.current = Some(Current {
+            payload: split.payload,
+            start: range.start,
+            token: Some(token),
+        });
+        Ok(true)
+    }
+}

@@ -1,0 +1,133 @@
+//! What can go wrong while a pipeline runs, and who is to blame.
+
+use std::fmt;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// Whatever a user's function returns as an error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A failed pipeline: what failed, where, and whose fault it is. One pointer wide, so that results stay small.
+#[derive(Debug, Clone, Error)]
+#[error("{0}")]
+pub struct ExecError(Box<Failure>);
+
+/// The content of an [`ExecError`].
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Who is to blame.
+    pub kind: ErrorKind,
+    /// The operation or function that failed.
+    pub op: String,
+    /// What was wrong and, where it can be said, what to do.
+    pub message: String,
+    /// The record it was working on.
+    pub origin: Option<Arc<Origin>>,
+    /// The position of the element in its source's order, where one is known.
+    pub position: Option<u64>,
+    /// The user function's own account of how it got there.
+    pub traceback: Option<String>,
+}
+
+/// Who is to blame for a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// Whoever wrote or configured the dataset.
+    Caller,
+    /// A registered function: it returned an error or panicked.
+    UserFunction,
+    /// The data: a file is missing, truncated or corrupt.
+    Data,
+    /// A limit of memory, threads or files.
+    Resource,
+    /// Another process: the dispatcher, or a service that is read.
+    Peer,
+    /// Nobody: the pipeline was told to stop.
+    Cancelled,
+    /// This crate.
+    Internal,
+}
+
+/// Where a record came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The file.
+    pub file: Arc<str>,
+    /// Where in the file it starts, in bytes.
+    pub offset_bytes: u64,
+    /// Its key in the file.
+    pub key: String,
+}
+
+impl ExecError {
+    /// A failure of `op`.
+    pub fn new(kind: ErrorKind, op: impl Into<String>, message: impl Into<String>) -> ExecError {
+        let (op, message) = (op.into(), message.into());
+        ExecError(Box::new(Failure {
+            kind,
+            op,
+            message,
+            origin: None,
+            position: None,
+            traceback: None,
+        }))
+    }
+
+    /// The failure that ends a pipeline which was told to stop.
+    pub fn cancelled(op: impl Into<String>) -> ExecError {
+        ExecError::new(ErrorKind::Cancelled, op, "the task was cancelled")
+    }
+
+    /// States the record, unless one is stated already.
+    pub fn at(mut self, origin: Option<&Arc<Origin>>) -> ExecError {
+        if self.0.origin.is_none() {
+            self.0.origin = origin.cloned();
+        }
+        self
+    }
+
+    /// States the element's position, unless one is stated already.
+    pub fn at_position(mut self, position: u64) -> ExecError {
+        self.0.position.get_or_insert(position);
+        self
+    }
+
+    /// States the function's own account.
+    pub fn with_traceback(mut self, traceback: impl Into<String>) -> ExecError {
+        self.0.traceback = Some(traceback.into());
+        self
+    }
+
+    /// Who is to blame.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Everything that is known.
+    pub fn failure(&self) -> &Failure {
+        &self.0
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.op, self.message)?;
+        if let Some(origin) = &self.origin {
+            write!(f, "; in {origin}")?;
+        } else if let Some(position) = self.position {
+            write!(f, "; element at position {position}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} at byte {}, key {:?}",
+            self.file, self.offset_bytes, self.key
+        )
+    }
+}

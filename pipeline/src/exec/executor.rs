@@ -1,0 +1,239 @@
+//! The executor of one task: a tree of operations and the count of what it handed out.
+
+use std::sync::Arc;
+
+use millstream_element::{ElementSpec, Layout, PackWriter};
+
+use crate::graph::Graph;
+use crate::plan::plan_splits;
+
+use super::cancel::Cancel;
+use super::context::{ExecContext, Shared};
+use super::error::ExecError;
+use super::item::Item;
+use super::iterate::{Filled, Input, Stop};
+use super::program::{OpenError, Program};
+use super::splits::Feed;
+use super::state::{StateError, StateReader, StateWriter};
+use super::token::{self, FinishedSplit, Ledger};
+use super::write::{Written, write_element};
+
+/// Executes one graph for one task, on the thread that calls it and those of its prefetches and parallel maps.
+///
+/// Elements are handed out one by one ([`Executor::next`]) or written into packs ([`Executor::write`]);
+/// either way the count of them is what finished splits refer to. After an error nothing more is handed out.
+///
+/// Dropping it ends its prefetch threads. A thread inside a user's function that does not return is waited
+/// for a second and then left behind, with a warning.
+pub struct Executor {
+    root: Input,
+    spec: ElementSpec,
+    ledger: Arc<Ledger>,
+    cancel: Cancel,
+    /// Elements handed out.
+    handed: u64,
+    finished: Vec<FinishedSplit>,
+    /// An element that found no room in the last pack.
+    held: Option<Item>,
+    failed: Option<ExecError>,
+}
+
+impl Executor {
+    /// Prepares `graph` and opens its sources. Blocks on the file system where the context has no plan.
+    ///
+    /// # Errors
+    /// [`OpenError`] saying what is unknown, missing or does not fit.
+    pub fn open(graph: &Graph, context: ExecContext) -> Result<Executor, OpenError> {
+        let facts = graph.facts(&*context.functions)?;
+        if context.splits.is_some() {
+            facts.splittable.map_err(OpenError::NotSplittable)?;
+        }
+        let plan = match context.plan {
+            Some(plan) => plan,
+            None => plan_splits(graph, &*context.functions)?,
+        };
+        let program = Program::prepare(graph, &context.functions, None, Some(&plan))?;
+        let ledger = Arc::new(Ledger::default());
+        let shared = Shared {
+            task_id: context.task_id,
+            epoch: context.epoch,
+            seed: context.seed,
+            feed: context.splits.map(Feed::new),
+            ledger: Arc::clone(&ledger),
+            pool: context.pool,
+            budget: context.budget,
+            cancel: context.cancel.clone(),
+        };
+        let root = program.open(&shared, None)?;
+        let spec = program.spec().clone();
+        Ok(Executor {
+            root,
+            spec,
+            ledger,
+            cancel: context.cancel,
+            handed: 0,
+            finished: Vec::new(),
+            held: None,
+            failed: None,
+        })
+    }
+
+    /// What it yields.
+    pub fn spec(&self) -> &ElementSpec {
+        &self.spec
+    }
+
+    /// Elements handed out so far.
+    pub fn handed(&self) -> u64 {
+        self.handed
+    }
+
+    /// Stops it, from any thread.
+    pub fn cancel(&self) -> Cancel {
+        self.cancel.clone()
+    }
+
+    /// The next element. The splits it stands for count as handed out when the caller drops it.
+    ///
+    /// # Errors
+    /// [`ExecError`], and the same again whenever asked.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator's end is final, an error here is repeated"
+    )]
+    pub fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        let item = self.pull()?;
+        if item.is_some() {
+            self.handed = self.handed.wrapping_add(1);
+        }
+        Ok(item)
+    }
+
+    /// Writes up to `limit` elements into `pack`, numbered by the count of what was handed out before them.
+    /// `layout` is that of [`Executor::spec`]. What finds no room is kept and written first by the next call.
+    ///
+    /// Blocks for as long as producing them takes: `limit` 1 gives every element away as soon as it is there.
+    ///
+    /// # Errors
+    /// [`ExecError`], and the same again whenever asked. Elements written before it are in the pack and count.
+    pub fn write(
+        &mut self,
+        layout: &Layout,
+        pack: &mut PackWriter,
+        limit: usize,
+    ) -> Result<Filled, ExecError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.held.is_none()
+            && let Some(filled) = self.root.fill_pack(pack, self.handed, limit)
+        {
+            let filled = self.kept(filled)?;
+            self.handed = self.handed.wrapping_add(filled.count as u64);
+            return Ok(filled);
+        }
+        let mut count = 0;
+        while count < limit {
+            let Some(item) = self.pull()? else {
+                return Ok(Filled {
+                    count,
+                    stop: Stop::End,
+                });
+            };
+            match write_element(&item, layout, pack, self.handed) {
+                Ok(Written::Done) => {}
+                Ok(Written::Full { needed_bytes }) => {
+                    self.held = Some(item);
+                    return Ok(Filled {
+                        count,
+                        stop: Stop::Full { needed_bytes },
+                    });
+                }
+                Err(error) => {
+                    token::abandon(&item.marks);
+                    return self.kept(Err(error));
+                }
+            }
+            count += 1;
+            self.handed = self.handed.wrapping_add(1);
+            drop(item);
+            self.ledger.drain(self.handed, &mut self.finished);
+        }
+        Ok(Filled {
+            count,
+            stop: Stop::Limit,
+        })
+    }
+
+    /// Moves the splits that finished since the last call to `into`: each with the count of elements, from
+    /// the first one handed out on, after which it was finished.
+    pub fn finished_splits(&mut self, into: &mut Vec<FinishedSplit>) {
+        // A failure drops elements that were not handed out.
+        if self.failed.is_none() {
+            self.ledger.drain(self.handed, &mut self.finished);
+        }
+        into.append(&mut self.finished);
+    }
+
+    /// Everything needed to go on from here in another executor of the same graph. Waits for calls under way;
+    /// prefetch threads pause until the next pull.
+    ///
+    /// # Errors
+    /// [`StateError`] when the pipeline is fed splits, reads a service, or buffers too much.
+    pub fn save(&mut self) -> Result<Vec<u8>, StateError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone().into());
+        }
+        let mut state = StateWriter::new();
+        state.begin("executor")?;
+        state.number(self.handed)?;
+        state.flag(self.held.is_some())?;
+        if let Some(item) = &self.held {
+            state.item(item)?;
+        }
+        self.root.save(&mut state)?;
+        Ok(state.into_bytes())
+    }
+
+    /// Puts a new executor where [`Executor::save`] left the old one.
+    ///
+    /// # Errors
+    /// [`StateError`] when the state is of another graph. The executor is of no further use then.
+    pub fn restore(&mut self, state: &[u8]) -> Result<(), StateError> {
+        let mut state = StateReader::new(state);
+        state.begin("executor")?;
+        self.handed = state.number()?;
+        if state.flag()? {
+            self.held = Some(state.item()?);
+        }
+        self.root.restore(&mut state)
+    }
+
+    /// The element held back, else the next one of the tree.
+    #[inline]
+    fn pull(&mut self) -> Result<Option<Item>, ExecError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if let Some(item) = self.held.take() {
+            return Ok(Some(item));
+        }
+        let item = self.cancel.check("executor").and_then(|()| self.root.next());
+        self.kept(item)
+    }
+
+    /// Keeps an error, so that it is final.
+    #[inline]
+    fn kept<T>(&mut self, result: Result<T, ExecError>) -> Result<T, ExecError> {
+        result.inspect_err(|error| self.failed = Some(error.clone()))
+    }
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor")
+            .field("spec", &self.spec)
+            .field("handed", &self.handed)
+            .finish_non_exhaustive()
+    }
+}

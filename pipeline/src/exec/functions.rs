@@ -1,0 +1,247 @@
+//! What is registered by name in this process: map functions, predicates, flat_map functions, sources, and
+//! the factory of the service reader. Signature and call come from one closure, so that they cannot disagree.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use millstream_element::ElementSpec;
+
+use crate::graph::{AnalysisError, Params, Registry, SourceSignature};
+
+use super::error::{BoxError, ExecError};
+use super::source::Source;
+use super::value::Value;
+
+/// The call of a map function.
+pub type MapCall = Arc<dyn Fn(Value) -> Result<Value, BoxError> + Send + Sync>;
+/// The call of a predicate.
+pub type FilterCall = Arc<dyn Fn(&Value) -> Result<bool, BoxError> + Send + Sync>;
+/// The call of a flat_map function.
+pub type FlatMapCall = Arc<dyn Fn(Value) -> Result<Box<dyn Source>, BoxError> + Send + Sync>;
+
+/// A map function prepared for its parameters and input.
+#[derive(Clone)]
+pub struct PreparedMap {
+    /// What it yields.
+    pub output: ElementSpec,
+    /// The function.
+    pub call: MapCall,
+}
+
+/// A flat_map function prepared for its parameters and input.
+#[derive(Clone)]
+pub struct PreparedFlatMap {
+    /// What its datasets yield.
+    pub output: ElementSpec,
+    /// The function.
+    pub call: FlatMapCall,
+}
+
+/// Prepares a map function: given parameters and input, its output and its call, or why it refuses them.
+pub type PrepareMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedMap, String> + Send + Sync;
+/// Prepares a predicate.
+pub type PrepareFilter = dyn Fn(&Params, &ElementSpec) -> Result<FilterCall, String> + Send + Sync;
+/// Prepares a flat_map function.
+pub type PrepareFlatMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedFlatMap, String> + Send + Sync;
+/// Opens a service reader for one pass, numbered from 0.
+pub type OpenService = dyn Fn(&Params, u64) -> Result<Box<dyn Source>, ExecError> + Send + Sync;
+
+/// A source that can be registered.
+pub trait SourceFactory: Send + Sync {
+    /// What the source yields with these parameters.
+    ///
+    /// # Errors
+    /// Why it refuses them.
+    fn signature(&self, params: &Params) -> Result<SourceSignature, String>;
+
+    /// Opens the source at `positions`, which is `0..count` for a source read whole, `0..u64::MAX` where the
+    /// count is unknown or infinite, and a split's range where it is indexable.
+    ///
+    /// # Errors
+    /// [`ExecError`] when it cannot be opened.
+    fn open(&self, params: &Params, positions: Range<u64>) -> Result<Box<dyn Source>, ExecError>;
+}
+
+/// The registered names of a process.
+#[derive(Clone, Default)]
+pub struct Functions {
+    maps: BTreeMap<String, Arc<PrepareMap>>,
+    filters: BTreeMap<String, Arc<PrepareFilter>>,
+    flat_maps: BTreeMap<String, Arc<PrepareFlatMap>>,
+    sources: BTreeMap<String, Arc<dyn SourceFactory>>,
+    service: Option<Arc<OpenService>>,
+}
+
+impl Functions {
+    /// Nothing registered.
+    pub fn new() -> Functions {
+        Functions::default()
+    }
+
+    /// Registers a map function, replacing one of the same name.
+    #[must_use]
+    pub fn with_map(
+        mut self,
+        name: impl Into<String>,
+        prepare: impl Fn(&Params, &ElementSpec) -> Result<PreparedMap, String> + Send + Sync + 'static,
+    ) -> Functions {
+        self.maps.insert(name.into(), Arc::new(prepare));
+        self
+    }
+
+    /// Registers a predicate, replacing one of the same name.
+    #[must_use]
+    pub fn with_filter(
+        mut self,
+        name: impl Into<String>,
+        prepare: impl Fn(&Params, &ElementSpec) -> Result<FilterCall, String> + Send + Sync + 'static,
+    ) -> Functions {
+        self.filters.insert(name.into(), Arc::new(prepare));
+        self
+    }
+
+    /// Registers a flat_map function, replacing one of the same name.
+    #[must_use]
+    pub fn with_flat_map(
+        mut self,
+        name: impl Into<String>,
+        prepare: impl Fn(&Params, &ElementSpec) -> Result<PreparedFlatMap, String> + Send + Sync + 'static,
+    ) -> Functions {
+        self.flat_maps.insert(name.into(), Arc::new(prepare));
+        self
+    }
+
+    /// Registers a source, replacing one of the same name.
+    #[must_use]
+    pub fn with_source(
+        mut self,
+        name: impl Into<String>,
+        factory: impl SourceFactory + 'static,
+    ) -> Functions {
+        self.sources.insert(name.into(), Arc::new(factory));
+        self
+    }
+
+    /// Provides the service reader.
+    #[must_use]
+    pub fn with_service(
+        mut self,
+        open: impl Fn(&Params, u64) -> Result<Box<dyn Source>, ExecError> + Send + Sync + 'static,
+    ) -> Functions {
+        self.service = Some(Arc::new(open));
+        self
+    }
+
+    pub(crate) fn prepare_map(
+        &self,
+        name: &str,
+        params: &Params,
+        input: &ElementSpec,
+    ) -> Result<PreparedMap, AnalysisError> {
+        let prepare = find("function", &self.maps, name)?;
+        prepare(params, input).map_err(|reason| refused(name, reason))
+    }
+
+    pub(crate) fn prepare_filter(
+        &self,
+        name: &str,
+        params: &Params,
+        input: &ElementSpec,
+    ) -> Result<FilterCall, AnalysisError> {
+        let prepare = find("predicate", &self.filters, name)?;
+        prepare(params, input).map_err(|reason| refused(name, reason))
+    }
+
+    pub(crate) fn prepare_flat_map(
+        &self,
+        name: &str,
+        params: &Params,
+        input: &ElementSpec,
+    ) -> Result<PreparedFlatMap, AnalysisError> {
+        let prepare = find("flat_map function", &self.flat_maps, name)?;
+        prepare(params, input).map_err(|reason| refused(name, reason))
+    }
+
+    pub(crate) fn source_factory(&self, name: &str) -> Result<Arc<dyn SourceFactory>, AnalysisError> {
+        find("source", &self.sources, name).map(Arc::clone)
+    }
+
+    pub(crate) fn service(&self) -> Option<Arc<OpenService>> {
+        self.service.clone()
+    }
+}
+
+impl Registry for Functions {
+    fn map(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+        Ok(self.prepare_map(name, params, input)?.output)
+    }
+
+    fn filter(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<(), AnalysisError> {
+        self.prepare_filter(name, params, input).map(|_| ())
+    }
+
+    fn flat_map(
+        &self,
+        name: &str,
+        params: &Params,
+        input: &ElementSpec,
+    ) -> Result<ElementSpec, AnalysisError> {
+        Ok(self.prepare_flat_map(name, params, input)?.output)
+    }
+
+    fn source(&self, name: &str, params: &Params) -> Result<SourceSignature, AnalysisError> {
+        self.source_factory(name)?
+            .signature(params)
+            .map_err(|reason| refused(name, reason))
+    }
+}
+
+impl fmt::Debug for Functions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Functions")
+            .field("maps", &self.maps.keys())
+            .field("filters", &self.filters.keys())
+            .field("flat_maps", &self.flat_maps.keys())
+            .field("sources", &self.sources.keys())
+            .field("service", &self.service.is_some())
+            .finish()
+    }
+}
+
+impl fmt::Debug for PreparedMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedMap")
+            .field("output", &self.output)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PreparedFlatMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedFlatMap")
+            .field("output", &self.output)
+            .finish_non_exhaustive()
+    }
+}
+
+fn find<'f, T: ?Sized>(
+    kind: &'static str,
+    among: &'f BTreeMap<String, Arc<T>>,
+    name: &str,
+) -> Result<&'f Arc<T>, AnalysisError> {
+    let unknown = || AnalysisError::Unknown {
+        kind,
+        name: name.to_owned(),
+        known: among.keys().cloned().collect(),
+    };
+    among.get(name).ok_or_else(unknown)
+}
+
+fn refused(name: &str, reason: String) -> AnalysisError {
+    AnalysisError::Mismatch {
+        op: name.to_owned(),
+        reason,
+    }
+}

@@ -1,0 +1,80 @@
+//! The trait every operation implements: a pull iterator that can begin again and can be put aside.
+
+use millstream_element::PackWriter;
+
+use super::error::ExecError;
+use super::item::Item;
+use super::state::{StateError, StateReader, StateWriter};
+
+/// An operation being executed. Each owns its input; the tree is pulled at the root.
+pub trait Iterate: Send {
+    /// The next element; `None` at the end of the pass, and again whenever asked until [`Iterate::restart`].
+    ///
+    /// Blocks for as long as producing the element takes. After an error the tree is of no further use.
+    ///
+    /// # Errors
+    /// [`ExecError`]; of kind `Cancelled` soon after the context's cancel was called.
+    fn next(&mut self) -> Result<Option<Item>, ExecError>;
+
+    /// Begins the next pass, dropping what is left of this one. Sources ask for splits of the next
+    /// repetition; seeded draws differ from pass to pass.
+    ///
+    /// # Errors
+    /// [`ExecError`] when a source cannot be opened again.
+    fn restart(&mut self) -> Result<(), ExecError>;
+
+    /// Whether a source below says that no pass will ever yield anything again.
+    fn exhausted(&self) -> bool;
+
+    /// Writes everything needed to go on from here in a new tree of the same graph, waiting for calls under
+    /// way.
+    ///
+    /// # Errors
+    /// [`StateError`] when something below cannot be put aside, or is too large.
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError>;
+
+    /// Puts a new tree where [`Iterate::save`] left the old one. Called at most once, before the first `next`.
+    ///
+    /// # Errors
+    /// [`StateError`] when the state is not of this graph.
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError>;
+
+    /// The fast path of sources at the root of a tree: writes up to `limit` elements, numbered from
+    /// `sequence`, straight into a pack, without an [`Item`] each. `None` when there is no such path, which
+    /// is the rule.
+    fn fill_pack(
+        &mut self,
+        pack: &mut PackWriter,
+        sequence: u64,
+        limit: usize,
+    ) -> Option<Result<Filled, ExecError>> {
+        let _ = (pack, sequence, limit);
+        None
+    }
+}
+
+/// What a bulk write achieved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filled {
+    /// Elements written.
+    pub count: usize,
+    /// What stopped it.
+    pub stop: Stop,
+}
+
+/// Why a bulk write stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The limit is reached.
+    Limit,
+    /// The pack has no room for the next element, which is kept for the next call.
+    Full {
+        /// Bytes that a pack needs to take it.
+        needed_bytes: usize,
+    },
+    /// The dataset has ended.
+    End,
+}
+
+/// The operation below another.
+pub type Input = Box<dyn Iterate>;

@@ -1,0 +1,54 @@
+//! A graph being executed: a tree of pull iterators, one per operation, from the sources to elements written
+//! into their slots.
+//!
+//! - [`Executor`] opens a graph in an [`ExecContext`] and hands out elements, or writes them into packs;
+//! - [`Value`]s and [`Tensor`]s are what travels between operations; an [`Item`] adds where it comes from;
+//! - [`Functions`] holds what is registered by name; [`Source`] is what sources outside this crate implement;
+//! - [`SplitSource`] deals out splits, and [`FinishedSplit`]s say exactly which elements complete one;
+//! - [`Pool`], [`Budget`] and [`Cancel`] bound threads, memory and time.
+
+mod budget;
+mod build;
+mod call;
+mod cancel;
+mod context;
+mod cursor;
+mod error;
+mod executor;
+mod functions;
+mod item;
+mod iterate;
+mod ops;
+mod pool;
+mod program;
+mod random;
+mod source;
+mod splits;
+mod state;
+#[cfg(feature = "webdataset")]
+mod tar;
+mod token;
+mod value;
+mod write;
+
+pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge};
+pub use cancel::Cancel;
+pub use context::ExecContext;
+pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin};
+pub use executor::Executor;
+pub use functions::{
+    FilterCall, FlatMapCall, Functions, MapCall, OpenService, PrepareFilter, PrepareFlatMap, PrepareMap,
+    PreparedFlatMap, PreparedMap, SourceFactory,
+};
+pub use item::Item;
+pub use iterate::{Filled, Input, Iterate, Stop};
+pub use pool::Pool;
+pub use program::OpenError;
+pub use source::Source;
+pub use splits::{Split, SplitError, SplitSource};
+pub use state::{STATE_BYTES_MAX, StateError, StateReader, StateWriter};
+pub use token::{FinishedSplit, Ledger, Mark, Marks, SplitToken};
+pub use value::{Dims, Fill, Inline, Tensor, TensorData, Value};
+pub use write::{Written, element_bytes, write_element};
+
+pub(crate) use random::file_order;

@@ -1,0 +1,87 @@
+//! `map`, one element at a time in the thread that pulls; and the call of a registered function.
+
+use millstream_element::ElementSpec;
+
+use crate::exec::call::{self, Call, Chain, Place};
+use crate::exec::cancel::Cancel;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::functions::MapCall;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Input, Iterate};
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::value::Value;
+
+use super::source::check;
+
+pub(crate) struct Map {
+    chain: Chain,
+    input: Input,
+    cancel: Cancel,
+    pass: u64,
+}
+
+impl Map {
+    pub(crate) fn new(chain: Chain, input: Input, cancel: Cancel) -> Map {
+        Map {
+            chain,
+            input,
+            cancel,
+            pass: 0,
+        }
+    }
+}
+
+impl Iterate for Map {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        while let Some(item) = self.input.next()? {
+            if let Some(item) = call::run(&self.chain, item, self.pass)? {
+                return Ok(Some(item));
+            }
+            self.cancel.check("map")?;
+        }
+        Ok(None)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.pass = self.pass.wrapping_add(1);
+        self.input.restart()
+    }
+
+    fn exhausted(&self) -> bool {
+        self.input.exhausted()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("map")?;
+        state.number(self.pass)?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("map")?;
+        self.pass = state.number()?;
+        self.input.restore(state)
+    }
+}
+
+/// A registered function, whose results are held against what it said it yields.
+pub(crate) struct RegisteredCall {
+    pub(crate) name: String,
+    pub(crate) call: MapCall,
+    pub(crate) output: ElementSpec,
+}
+
+impl Call for RegisteredCall {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn call(&self, value: Value, _: &Place<'_>) -> Result<Option<Value>, ExecError> {
+        let failed = |error: crate::exec::error::BoxError| {
+            ExecError::new(ErrorKind::UserFunction, &*self.name, error.to_string())
+        };
+        let value = (self.call)(value).map_err(failed)?;
+        check(&self.name, &self.output, &value)?;
+        Ok(Some(value))
+    }
+}

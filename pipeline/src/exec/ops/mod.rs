@@ -1,0 +1,57 @@
+//! The operations, one per file.
+
+mod argument;
+mod batch;
+#[cfg(feature = "images")]
+mod decode_image;
+mod files;
+mod filter;
+mod flat_map;
+mod map;
+mod parallel_map;
+mod parse_int;
+mod prefetch;
+#[cfg(feature = "images")]
+mod random_resized_crop;
+mod range;
+mod repeat;
+#[cfg(feature = "images")]
+mod resize;
+mod select;
+mod service;
+mod shuffle;
+mod skip;
+mod source;
+mod take;
+mod tensor_slices;
+mod unbatch;
+#[cfg(feature = "webdataset")]
+mod webdataset;
+
+pub(crate) use argument::Argument;
+pub(crate) use batch::Batch;
+#[cfg(feature = "images")]
+pub(crate) use decode_image::DecodeImageCall;
+pub(crate) use files::{FileShuffle, Files};
+pub(crate) use filter::Filter;
+pub(crate) use flat_map::{Body, FlatMap};
+pub(crate) use map::{Map, RegisteredCall};
+pub(crate) use parallel_map::ParallelMap;
+pub(crate) use parse_int::ParseIntCall;
+pub(crate) use prefetch::Prefetch;
+#[cfg(feature = "images")]
+pub(crate) use random_resized_crop::RandomResizedCropCall;
+pub(crate) use range::Range;
+pub(crate) use repeat::Repeat;
+#[cfg(feature = "images")]
+pub(crate) use resize::ResizeCall;
+pub(crate) use select::SelectCall;
+pub(crate) use service::Service;
+pub(crate) use shuffle::Shuffle;
+pub(crate) use skip::Skip;
+pub(crate) use source::Registered;
+pub(crate) use take::Take;
+pub(crate) use tensor_slices::{TensorSlices, tensors};
+pub(crate) use unbatch::Unbatch;
+#[cfg(feature = "webdataset")]
+pub(crate) use webdataset::WebDataset;

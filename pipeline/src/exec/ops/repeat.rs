@@ -1,0 +1,121 @@
+//! `repeat`: the input, pass after pass.
+//!
+//! When everything is read here, `repeat(n)` ends after n passes and `repeat(None)` never; both end early
+//! when a pass yields nothing, since the next would not either. When the sources are fed splits, a pass may
+//! be empty only because other workers took its splits: then `repeat(n)` makes exactly n passes, and
+//! `repeat(None)` ends only when the feed says that the sources are exhausted for good. Between empty passes
+//! it pauses, ever longer up to [`PAUSE_MAX`], so that a dataset of which nothing is left (a filter that
+//! drops everything) costs no more than a few questions a second.
+
+use std::time::Duration;
+
+use crate::exec::cancel::Cancel;
+use crate::exec::error::ExecError;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Input, Iterate};
+use crate::exec::random::mix;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+
+/// The longest pause between empty passes.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+pub(crate) struct Repeat {
+    count: Option<u64>,
+    input: Input,
+    /// Whether the sources are fed splits.
+    fed: bool,
+    cancel: Cancel,
+    /// Passes completed.
+    pass: u64,
+    /// Whether this pass has yielded anything.
+    yielded: bool,
+    /// Passes since the last that yielded anything.
+    empty_passes: u32,
+    ended: bool,
+}
+
+impl Repeat {
+    pub(crate) fn new(count: Option<u64>, input: Input, fed: bool, cancel: Cancel) -> Repeat {
+        let ended = count == Some(0);
+        Repeat {
+            count,
+            input,
+            fed,
+            cancel,
+            pass: 0,
+            yielded: false,
+            empty_passes: 0,
+            ended,
+        }
+    }
+
+    /// Moves on to the next pass; `false` when there is none.
+    fn next_pass(&mut self) -> Result<bool, ExecError> {
+        self.cancel.check("repeat")?;
+        if self
+            .count
+            .is_some_and(|count| self.pass.saturating_add(1) >= count)
+            || self.input.exhausted()
+        {
+            return Ok(false);
+        }
+        if self.yielded {
+            self.empty_passes = 0;
+        } else if self.fed {
+            self.empty_passes = self.empty_passes.saturating_add(1);
+            if self.empty_passes > 1 {
+                let pause = Duration::from_millis(1 << self.empty_passes.min(10));
+                self.cancel.pause("repeat", pause.min(PAUSE_MAX))?;
+            }
+        } else {
+            return Ok(false);
+        }
+        self.pass = self.pass.wrapping_add(1);
+        self.yielded = false;
+        self.input.restart()?;
+        Ok(true)
+    }
+}
+
+impl Iterate for Repeat {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        while !self.ended {
+            if let Some(mut item) = self.input.next()? {
+                self.yielded = true;
+                if self.pass > 0 {
+                    // What comes after must not draw for this pass as it drew for the last.
+                    item.position = mix(item.position, self.pass);
+                }
+                return Ok(Some(item));
+            }
+            self.ended = !self.next_pass()?;
+        }
+        Ok(None)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        (self.pass, self.yielded, self.empty_passes) = (0, false, 0);
+        self.ended = self.count == Some(0);
+        self.input.restart()
+    }
+
+    fn exhausted(&self) -> bool {
+        self.count == Some(0) || self.input.exhausted()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("repeat")?;
+        state.number(self.pass)?;
+        state.flag(self.yielded)?;
+        state.flag(self.ended)?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("repeat")?;
+        self.pass = state.number()?;
+        self.yielded = state.flag()?;
+        self.ended = state.flag()?;
+        self.input.restore(state)
+    }
+}

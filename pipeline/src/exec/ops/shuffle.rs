@@ -1,0 +1,126 @@
+//! `shuffle`: a uniform draw from a buffer of elements, which the input refills.
+//!
+//! The n-th draw of a pass is a function of seed, epoch, pass and n, so that only the buffer and n are state.
+
+use crate::exec::budget::Charge;
+use crate::exec::context::Shared;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::item::Item;
+use crate::exec::iterate::{Input, Iterate};
+use crate::exec::random::{Draws, Seeds};
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::graph;
+
+pub(crate) struct Shuffle {
+    size: usize,
+    input: Input,
+    shared: Shared,
+    seeds: Seeds,
+    draws: Draws,
+    pass: u64,
+    buffer: Vec<(Item, Charge)>,
+    /// Bytes in the buffer.
+    held_bytes: usize,
+    /// Elements drawn in this pass.
+    drawn: u64,
+    input_ended: bool,
+}
+
+impl Shuffle {
+    pub(crate) fn new(shuffle: graph::Shuffle, node: usize, input: Input, shared: Shared) -> Shuffle {
+        let seeds = shared.seeds(node, shuffle.seed);
+        Shuffle {
+            // A graph's buffers have at most 2^24 elements.
+            size: shuffle.buffer as usize,
+            input,
+            shared,
+            seeds,
+            draws: seeds.draws(0),
+            pass: 0,
+            buffer: Vec::new(),
+            held_bytes: 0,
+            drawn: 0,
+            input_ended: false,
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), ExecError> {
+        while !self.input_ended && self.buffer.len() < self.size {
+            match self.input.next()? {
+                Some(item) => self.hold(item)?,
+                None => self.input_ended = true,
+            }
+            self.shared.cancel.check("shuffle")?;
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, item: Item) -> Result<(), ExecError> {
+        let bytes = item.held_bytes();
+        let limit_bytes = self.shared.budget.limit_bytes();
+        if self.held_bytes + bytes > limit_bytes && !self.buffer.is_empty() {
+            // A smaller buffer would change the order with the memory at hand: say so instead.
+            let message = format!(
+                "{} of {} elements fill the {limit_bytes} bytes a pipeline may buffer; shuffle before decoding, use a \
+                 smaller buffer or raise the limit",
+                self.buffer.len(),
+                self.size
+            );
+            return Err(ExecError::new(ErrorKind::Resource, "shuffle", message));
+        }
+        self.held_bytes += bytes;
+        let charge = self.shared.budget.charge(bytes);
+        self.buffer.push((item, charge));
+        Ok(())
+    }
+}
+
+impl Iterate for Shuffle {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        self.fill()?;
+        if self.buffer.is_empty() {
+            return Ok(None);
+        }
+        // At most 2^24 elements: the conversions lose nothing.
+        let chosen = self.draws.below(self.drawn, self.buffer.len() as u64) as usize;
+        self.drawn = self.drawn.wrapping_add(1);
+        let (item, _) = self.buffer.swap_remove(chosen);
+        self.held_bytes -= item.held_bytes();
+        Ok(Some(item))
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.buffer.clear();
+        (self.held_bytes, self.drawn, self.input_ended) = (0, 0, false);
+        self.pass = self.pass.wrapping_add(1);
+        self.draws = self.seeds.draws(self.pass);
+        self.input.restart()
+    }
+
+    fn exhausted(&self) -> bool {
+        self.input.exhausted()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("shuffle")?;
+        state.number(self.pass)?;
+        state.number(self.drawn)?;
+        state.flag(self.input_ended)?;
+        state.number(self.buffer.len() as u64)?;
+        self.buffer.iter().try_for_each(|(item, _)| state.item(item))?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("shuffle")?;
+        self.pass = state.number()?;
+        self.draws = self.seeds.draws(self.pass);
+        self.drawn = state.number()?;
+        self.input_ended = state.flag()?;
+        for _ in 0..state.number()? {
+            let item = state.item()?;
+            self.hold(item)?;
+        }
+        self.input.restore(state)
+    }
+}

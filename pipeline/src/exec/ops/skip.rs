@@ -1,0 +1,60 @@
+//! `skip`: all but the first elements of every pass. Of a split dataset, all but the first of every task.
+
+use crate::exec::cancel::Cancel;
+use crate::exec::error::ExecError;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Input, Iterate};
+use crate::exec::state::{StateError, StateReader, StateWriter};
+
+pub(crate) struct Skip {
+    count: u64,
+    skipped: u64,
+    input: Input,
+    cancel: Cancel,
+}
+
+impl Skip {
+    pub(crate) fn new(count: u64, input: Input, cancel: Cancel) -> Skip {
+        Skip {
+            count,
+            skipped: 0,
+            input,
+            cancel,
+        }
+    }
+}
+
+impl Iterate for Skip {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        while self.skipped < self.count {
+            if self.input.next()?.is_none() {
+                self.skipped = self.count;
+                return Ok(None);
+            }
+            self.skipped += 1;
+            self.cancel.check("skip")?;
+        }
+        self.input.next()
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.skipped = 0;
+        self.input.restart()
+    }
+
+    fn exhausted(&self) -> bool {
+        self.input.exhausted()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("skip")?;
+        state.number(self.skipped)?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("skip")?;
+        self.skipped = state.number()?;
+        self.input.restore(state)
+    }
+}

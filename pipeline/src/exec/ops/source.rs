@@ -1,0 +1,167 @@
+//! `source`: a registered source, opened whole or at each split's positions.
+
+use std::sync::Arc;
+
+use millstream_element::{ElementSpec, PackWriter};
+
+use crate::exec::call::guarded;
+use crate::exec::cursor::Cursor;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::functions::SourceFactory;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Filled, Iterate};
+use crate::exec::source::Source;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::value::Value;
+use crate::graph::Params;
+
+pub(crate) struct Registered {
+    name: String,
+    params: Params,
+    factory: Arc<dyn SourceFactory>,
+    spec: ElementSpec,
+    cursor: Cursor,
+    open: Option<Box<dyn Source>>,
+    /// The position of the next element.
+    position: u64,
+    end: u64,
+}
+
+impl Registered {
+    pub(crate) fn new(
+        name: String,
+        params: Params,
+        factory: Arc<dyn SourceFactory>,
+        spec: ElementSpec,
+        cursor: Cursor,
+    ) -> Registered {
+        Registered {
+            name,
+            params,
+            factory,
+            spec,
+            cursor,
+            open: None,
+            position: 0,
+            end: 0,
+        }
+    }
+
+    /// Opens what is next if nothing is open; `false` at the end of the pass.
+    fn ensure_open(&mut self) -> Result<bool, ExecError> {
+        if self.open.is_some() {
+            return Ok(true);
+        }
+        let Some(range) = self.cursor.next_range()? else {
+            return Ok(false);
+        };
+        (self.position, self.end) = (range.start, range.end);
+        self.open = Some(guarded(&self.name, || self.factory.open(&self.params, range))?);
+        Ok(true)
+    }
+}
+
+impl Iterate for Registered {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        while self.ensure_open()? {
+            let position = self.position;
+            let source = self.open.as_mut().filter(|_| position < self.end);
+            let next = match source {
+                Some(source) => guarded(&self.name, || source.next())?,
+                None => None,
+            };
+            match next {
+                Some(value) => {
+                    check(&self.name, &self.spec, &value).map_err(|error| error.at_position(position))?;
+                    self.position = position.saturating_add(1);
+                    let marks = self.cursor.marks(position, self.position == self.end);
+                    return Ok(Some(Item {
+                        value,
+                        marks,
+                        position,
+                        origin: None,
+                    }));
+                }
+                None => self.open = None,
+            }
+        }
+        Ok(None)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.open = None;
+        self.cursor.restart();
+        Ok(())
+    }
+
+    fn exhausted(&self) -> bool {
+        self.cursor.exhausted()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("source")?;
+        self.cursor.save(state)?;
+        state.flag(self.open.is_some())?;
+        state.number(self.position)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("source")?;
+        self.cursor.restore(state)?;
+        let open = state.flag()?;
+        let position = state.number()?;
+        if open {
+            // The saved cursor has already handed out the range; the source passes over what was yielded of it.
+            self.cursor.rewind();
+            self.ensure_open()?;
+            if let Some(source) = &mut self.open {
+                guarded(&self.name, || source.advance(position))?;
+            }
+            self.position = position;
+        }
+        Ok(())
+    }
+
+    fn fill_pack(
+        &mut self,
+        pack: &mut PackWriter,
+        sequence: u64,
+        limit: usize,
+    ) -> Option<Result<Filled, ExecError>> {
+        // Splits need marks on every element.
+        if self.cursor.is_fed() {
+            return None;
+        }
+        match self.ensure_open() {
+            Ok(true) => {}
+            Ok(false) | Err(_) => return None,
+        }
+        let left = usize::try_from(self.end.saturating_sub(self.position)).unwrap_or(usize::MAX);
+        let source = self.open.as_mut()?;
+        let filled = guarded(&self.name, || {
+            source.fill_pack(pack, sequence, limit.min(left)).transpose()
+        })
+        .transpose()?;
+        if let Ok(filled) = &filled {
+            self.position = self.position.saturating_add(filled.count as u64);
+        }
+        Some(filled)
+    }
+}
+
+/// Checks that a source or function yields what it said it would.
+pub(crate) fn check(name: &str, spec: &ElementSpec, value: &Value) -> Result<(), ExecError> {
+    let wrong = |message: String| Err(ExecError::new(ErrorKind::UserFunction, name, message));
+    if value.len() != spec.components().len() {
+        return wrong(format!("yielded {} components, its spec is {spec}", value.len()));
+    }
+    for (index, (tensor, component)) in value.iter().zip(spec.components()).enumerate() {
+        if !tensor.fits(component) {
+            let (dtype, dims) = (tensor.dtype(), tensor.dims());
+            return wrong(format!(
+                "yielded {dtype}{dims:?} as component {index}, its spec is {spec}"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! `take`: the first elements of every pass. Of a split dataset, the first of every task.
+
+use crate::exec::error::ExecError;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Input, Iterate};
+use crate::exec::state::{StateError, StateReader, StateWriter};
+
+pub(crate) struct Take {
+    count: u64,
+    taken: u64,
+    input: Input,
+}
+
+impl Take {
+    pub(crate) fn new(count: u64, input: Input) -> Take {
+        Take {
+            count,
+            taken: 0,
+            input,
+        }
+    }
+}
+
+impl Iterate for Take {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        if self.taken >= self.count {
+            return Ok(None);
+        }
+        let item = self.input.next()?;
+        match item {
+            Some(_) => self.taken += 1,
+            None => self.taken = self.count,
+        }
+        Ok(item)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.taken = 0;
+        self.input.restart()
+    }
+
+    fn exhausted(&self) -> bool {
+        self.count == 0 || self.input.exhausted()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("take")?;
+        state.number(self.taken)?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("take")?;
+        self.taken = state.number()?;
+        self.input.restore(state)
+    }
+}

@@ -1,0 +1,163 @@
+//! The threads that run the calls of parallel maps: shared by all pipelines of a process, apart from I/O.
+//!
+//! A user's function cannot be interrupted. One that never returns keeps its thread until the process ends:
+//! its pipeline can be cancelled and everybody else's goes on, on the threads that are left;
+//! [`Pool::shutdown`] waits for it no longer than it is told to and says how many threads it left behind.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
+
+use super::cancel::Cancel;
+use super::error::{ErrorKind, ExecError};
+
+/// Calls waiting for a thread, over all pipelines. Whoever submits beyond it waits.
+const QUEUE_MAX: usize = 1024;
+/// How long dropping a pool waits for calls under way.
+const GRACE: Duration = Duration::from_secs(1);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A fixed number of threads and a bounded queue.
+#[derive(Debug)]
+pub struct Pool {
+    jobs: Option<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+    /// Disconnects when the last thread has ended; carries nothing.
+    ended: Receiver<()>,
+}
+
+impl Pool {
+    /// Starts `threads` threads, at least 1.
+    ///
+    /// # Errors
+    /// [`ExecError`] of kind `Resource` when the system refuses a thread.
+    pub fn new(threads: usize) -> Result<Pool, ExecError> {
+        let (jobs, queue) = bounded::<Job>(QUEUE_MAX);
+        let (alive, ended) = bounded::<()>(0);
+        let mut started = Vec::new();
+        for index in 0..threads.max(1) {
+            let (queue, alive) = (queue.clone(), alive.clone());
+            let work = move || {
+                for job in queue {
+                    // A job reports its own panics; this keeps the thread whatever happens.
+                    let _ = catch_unwind(AssertUnwindSafe(job));
+                }
+                drop(alive);
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("pipeline-{index}"))
+                .spawn(work);
+            let refused = |error: std::io::Error| {
+                ExecError::new(
+                    ErrorKind::Resource,
+                    "pool",
+                    format!("cannot start thread {index}: {error}"),
+                )
+            };
+            started.push(thread.map_err(refused)?);
+        }
+        Ok(Pool {
+            jobs: Some(jobs),
+            threads: started,
+            ended,
+        })
+    }
+
+    /// How many threads there are.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Ends the threads once the queue is done, waiting at most `grace` for calls under way.
+    ///
+    /// # Errors
+    /// How many threads are stuck in a call; they are left to end by themselves.
+    pub fn shutdown(mut self, grace: Duration) -> Result<(), usize> {
+        self.stop(grace)
+    }
+
+    /// Queues `job`, waiting while the queue is full, unless `cancel` is raised first.
+    pub(crate) fn submit(&self, op: &str, cancel: &Cancel, job: Job) -> Result<(), ExecError> {
+        cancel.check(op)?;
+        let ended = || ExecError::new(ErrorKind::Internal, op, "the thread pool has ended");
+        let jobs = self.jobs.as_ref().ok_or_else(ended)?;
+        select! {
+            send(jobs, job) -> sent => sent.map_err(|_| ended()),
+            recv(cancel.signal()) -> _ => Err(ExecError::cancelled(op)),
+        }
+    }
+
+    fn stop(&mut self, grace: Duration) -> Result<(), usize> {
+        self.jobs.take();
+        // Nothing is sent on it: an answer means that the time is up or the last thread has ended.
+        let all_ended = matches!(
+            self.ended.recv_timeout(grace),
+            Err(RecvTimeoutError::Disconnected)
+        );
+        let mut stuck = 0;
+        for thread in self.threads.drain(..) {
+            if all_ended || thread.is_finished() {
+                // Threads catch what jobs throw, so that there is no panic to pass on.
+                let _ = thread.join();
+            } else {
+                stuck += 1;
+            }
+        }
+        if stuck == 0 { Ok(()) } else { Err(stuck) }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Err(stuck) = self.stop(GRACE) {
+            tracing::warn!(
+                stuck,
+                "threads are still inside user functions and are left behind"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stuck_call_blocks_neither_the_other_threads_nor_the_shutdown() {
+        let pool = Pool::new(2).unwrap();
+        let cancel = Cancel::new();
+        let (release, stuck) = bounded::<()>(0);
+        let (done, finished) = bounded(1);
+        let (begun, begins) = bounded(1);
+        let stick = move || {
+            begun.send(()).unwrap();
+            let _ = stuck.recv();
+        };
+        pool.submit("test", &cancel, Box::new(stick)).unwrap();
+        begins.recv().unwrap();
+        pool.submit("test", &cancel, Box::new(move || done.send(7).unwrap()))
+            .unwrap();
+        assert_eq!(finished.recv(), Ok(7));
+        assert_eq!(pool.shutdown(Duration::from_millis(10)), Err(1));
+        drop(release);
+    }
+
+    #[test]
+    fn a_panicking_call_costs_no_thread() {
+        let pool = Pool::new(1).unwrap();
+        let (done, finished) = bounded(1);
+        pool.submit(
+            "test",
+            &Cancel::new(),
+            Box::new(|| panic!("expected by the test")),
+        )
+        .unwrap();
+        pool.submit("test", &Cancel::new(), Box::new(move || done.send(7).unwrap()))
+            .unwrap();
+        assert_eq!(finished.recv(), Ok(7));
+        assert_eq!(pool.shutdown(GRACE), Ok(()));
+    }
+}

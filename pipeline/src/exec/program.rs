@@ -1,0 +1,328 @@
+//! A graph ready to be executed: specs inferred, functions prepared, files listed, once; opened as a tree of
+//! operations as often as needed, for a function's body once per element.
+
+use std::sync::Arc;
+
+use millstream_element::ElementSpec;
+use thiserror::Error;
+
+use crate::graph::{
+    AnalysisError, FlatMap, Function, Graph, Op, SourceSignature, component, node_specs, source_signature,
+};
+use crate::plan::{self, PlanError, SourcePlan, SplitPlan};
+
+use super::call::Call;
+use super::context::Shared;
+use super::error::{ErrorKind, ExecError};
+use super::functions::{FilterCall, Functions, OpenService, PreparedFlatMap, PreparedMap, SourceFactory};
+use super::ops;
+use super::value::Tensor;
+
+/// Why a graph cannot be executed.
+#[derive(Debug, Clone, Error)]
+pub enum OpenError {
+    /// It cannot be analysed: a function is unknown, or an operation does not fit its input.
+    #[error(transparent)]
+    Analysis(#[from] AnalysisError),
+    /// Its files cannot be listed.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A source or a function's body cannot be opened.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    /// It is to be fed splits, and cannot be.
+    #[error("the dataset cannot be split: {0}")]
+    NotSplittable(String),
+    /// The plan was made for another graph.
+    #[error("the split plan has {found} sources, the dataset has {expected}")]
+    PlanMismatch {
+        /// Sources of the graph.
+        expected: usize,
+        /// Sources of the plan.
+        found: usize,
+    },
+    /// It needs a feature this build does not have.
+    #[error("operation {op:?} is not built in: build with the feature {feature:?}")]
+    Feature {
+        /// The operation.
+        op: &'static str,
+        /// The feature.
+        feature: &'static str,
+    },
+    /// It reads a service, and this process has no reader for one.
+    #[error("the dataset reads a service, and no service reader is provided here")]
+    NoServiceReader,
+}
+
+/// A graph ready to be opened.
+pub(crate) struct Program {
+    pub(super) graph: Graph,
+    pub(super) specs: Vec<ElementSpec>,
+    /// What was prepared for each node.
+    pub(super) parts: Vec<Part>,
+}
+
+/// What an operation needs beside its parameters.
+pub(super) enum Part {
+    /// Nothing.
+    None,
+    /// The tensors of `tensor_slices`.
+    Tensors(Vec<Tensor>),
+    /// The files of `files`, in the order of the first pass.
+    Listing(Arc<[String]>),
+    /// The factory of a registered source.
+    Source(Arc<dyn SourceFactory>, SourceSignature),
+    /// The factory of the service reader.
+    Service(Arc<OpenService>),
+    /// The predicate of a `filter`.
+    Predicate(FilterCall),
+    /// The registered function of a `map`.
+    Function(PreparedMap),
+    /// The body of a `flat_map`.
+    Body(Arc<Program>),
+    /// The registered function of a `flat_map`.
+    FlatMap(PreparedFlatMap),
+}
+
+impl Program {
+    /// Prepares `graph`. With a plan, its sources' files are the plan's; without one, as for the bodies of
+    /// functions, they are listed here.
+    pub(crate) fn prepare(
+        graph: &Graph,
+        functions: &Functions,
+        argument: Option<&ElementSpec>,
+        plan: Option<&SplitPlan>,
+    ) -> Result<Program, OpenError> {
+        let specs = node_specs(graph, functions, argument)?;
+        let sources = graph.sources();
+        if let Some(plan) = plan.filter(|plan| plan.sources.len() != sources.len()) {
+            return Err(OpenError::PlanMismatch {
+                expected: sources.len(),
+                found: plan.sources.len(),
+            });
+        }
+        let mut parts = Vec::with_capacity(specs.len());
+        for (index, node) in graph.nodes().iter().enumerate() {
+            let input = node.inputs.first().map(|input| &specs[*input as usize]);
+            let planned = || {
+                let place = sources.iter().position(|source| *source == index)?;
+                plan?.sources.get(place)
+            };
+            parts.push(match input {
+                None => source_part(&node.op, functions, planned())?,
+                Some(input) => operation_part(&node.op, functions, input, &specs[index])?,
+            });
+        }
+        Ok(Program {
+            graph: graph.clone(),
+            specs,
+            parts,
+        })
+    }
+
+    /// What the graph yields.
+    pub(crate) fn spec(&self) -> &ElementSpec {
+        &self.specs[self.graph.output()]
+    }
+
+    /// The map function at `node` as a call.
+    pub(super) fn call(
+        &self,
+        node: usize,
+        function: &Function,
+        shared: &Shared,
+    ) -> Result<Box<dyn Call>, ExecError> {
+        let input = self.graph.nodes()[node]
+            .inputs
+            .first()
+            .map(|input| &self.specs[*input as usize]);
+        let input = input.ok_or_else(|| unprepared(function.op_name()))?;
+        let place = |name: &str| {
+            component(function.op_name(), input, name)
+                .map_err(|error| ExecError::new(ErrorKind::Caller, function.op_name(), error.to_string()))
+        };
+        Ok(match function {
+            Function::Registered(registered) => {
+                let Part::Function(prepared) = &self.parts[node] else {
+                    return Err(unprepared("map"));
+                };
+                Box::new(ops::RegisteredCall {
+                    name: registered.name.clone(),
+                    call: Arc::clone(&prepared.call),
+                    output: self.specs[node].clone(),
+                })
+            }
+            Function::ParseInt(parse) => Box::new(ops::ParseIntCall {
+                component: place(&parse.component)?,
+            }),
+            Function::Select(select) => {
+                let components = select.components.iter().map(|selected| place(&selected.from));
+                Box::new(ops::SelectCall {
+                    components: components.collect::<Result<_, _>>()?,
+                })
+            }
+            Function::DecodeImage(_) | Function::Resize(_) | Function::RandomResizedCrop(_) => {
+                image_call(node, function, shared, &place)?
+            }
+        })
+    }
+}
+
+#[cfg(feature = "images")]
+fn image_call(
+    node: usize,
+    function: &Function,
+    shared: &Shared,
+    place: &dyn Fn(&str) -> Result<usize, ExecError>,
+) -> Result<Box<dyn Call>, ExecError> {
+    Ok(match function {
+        Function::DecodeImage(decode) => Box::new(ops::DecodeImageCall {
+            component: place(&decode.component)?,
+            pixels_max: decode.pixels_max,
+            on_error: decode.on_error,
+        }),
+        Function::Resize(resize) => Box::new(ops::ResizeCall {
+            component: place(&resize.component)?,
+            height: resize.height,
+            width: resize.width,
+        }),
+        Function::RandomResizedCrop(crop) => Box::new(ops::RandomResizedCropCall {
+            component: place(&crop.component)?,
+            crop: crop.clone(),
+            seeds: shared.seeds(node, crop.seed),
+        }),
+        Function::Registered(_) | Function::ParseInt(_) | Function::Select(_) => {
+            return Err(unprepared(function.op_name()));
+        }
+    })
+}
+
+#[cfg(not(feature = "images"))]
+fn image_call(
+    _: usize,
+    function: &Function,
+    _: &Shared,
+    _: &dyn Fn(&str) -> Result<usize, ExecError>,
+) -> Result<Box<dyn Call>, ExecError> {
+    Err(unprepared(function.op_name()))
+}
+
+/// A preparation that does not match its node: ours to fix.
+pub(super) fn unprepared(op: &str) -> ExecError {
+    ExecError::new(ErrorKind::Internal, op, "was not prepared")
+}
+
+fn source_part(op: &Op, functions: &Functions, planned: Option<&SourcePlan>) -> Result<Part, OpenError> {
+    Ok(match op {
+        Op::TensorSlices(slices) => {
+            let tensors = ops::tensors(&slices.constant);
+            let refused = |reason| ExecError::new(ErrorKind::Caller, "tensor_slices", reason);
+            Part::Tensors(tensors.map_err(refused)?)
+        }
+        Op::Files(files) => Part::Listing(match planned {
+            Some(SourcePlan::Listed { items }) => {
+                let paths: Result<Vec<String>, _> = items.iter().cloned().map(String::from_utf8).collect();
+                let refused = |_| {
+                    ExecError::new(
+                        ErrorKind::Peer,
+                        "files",
+                        "the plan lists a path that is not UTF-8",
+                    )
+                };
+                paths.map_err(refused)?.into()
+            }
+            Some(SourcePlan::Counted { .. }) | None => plan::list_files(files)?.into(),
+        }),
+        Op::Source(source) => {
+            let factory = functions.source_factory(&source.name)?;
+            Part::Source(factory, source_signature(source, functions)?)
+        }
+        Op::Service(_) => Part::Service(functions.service().ok_or(OpenError::NoServiceReader)?),
+        Op::Range(_)
+        | Op::Argument
+        | Op::Map(..)
+        | Op::Filter(_)
+        | Op::WebDataset(_)
+        | Op::Batch(_)
+        | Op::Unbatch
+        | Op::Shuffle(_)
+        | Op::Repeat(_)
+        | Op::Take(_)
+        | Op::Skip(_)
+        | Op::Prefetch(_)
+        | Op::FlatMap(_) => Part::None,
+    })
+}
+
+fn operation_part(
+    op: &Op,
+    functions: &Functions,
+    input: &ElementSpec,
+    output: &ElementSpec,
+) -> Result<Part, OpenError> {
+    Ok(match op {
+        Op::Map(Function::Registered(registered), _) => {
+            let prepared = functions.prepare_map(&registered.name, &registered.params, input)?;
+            check_declared(&registered.name, output, &prepared.output)?;
+            Part::Function(prepared)
+        }
+        Op::Map(function, _) => {
+            let is_image = matches!(
+                function,
+                Function::DecodeImage(_) | Function::Resize(_) | Function::RandomResizedCrop(_)
+            );
+            if is_image && !cfg!(feature = "images") {
+                return Err(OpenError::Feature {
+                    op: function.op_name(),
+                    feature: "images",
+                });
+            }
+            Part::None
+        }
+        Op::WebDataset(_) if !cfg!(feature = "webdataset") => {
+            return Err(OpenError::Feature {
+                op: "webdataset",
+                feature: "webdataset",
+            });
+        }
+        Op::Filter(filter) => {
+            Part::Predicate(functions.prepare_filter(&filter.function, &filter.params, input)?)
+        }
+        Op::FlatMap(FlatMap::Graph(body)) => {
+            Part::Body(Arc::new(Program::prepare(body, functions, Some(input), None)?))
+        }
+        Op::FlatMap(FlatMap::Registered(registered)) => {
+            let prepared = functions.prepare_flat_map(&registered.name, &registered.params, input)?;
+            check_declared(&registered.name, output, &prepared.output)?;
+            Part::FlatMap(prepared)
+        }
+        Op::WebDataset(_)
+        | Op::Range(_)
+        | Op::TensorSlices(_)
+        | Op::Files(_)
+        | Op::Source(_)
+        | Op::Service(_)
+        | Op::Argument
+        | Op::Batch(_)
+        | Op::Unbatch
+        | Op::Shuffle(_)
+        | Op::Repeat(_)
+        | Op::Take(_)
+        | Op::Skip(_)
+        | Op::Prefetch(_) => Part::None,
+    })
+}
+
+/// What a graph declares of a function must be what the function says.
+fn check_declared(name: &str, declared: &ElementSpec, actual: &ElementSpec) -> Result<(), AnalysisError> {
+    if declared == actual {
+        return Ok(());
+    }
+    let reason = format!(
+        "the dataset declares that it yields {declared}, the function registered here yields {actual}"
+    );
+    Err(AnalysisError::Mismatch {
+        op: name.to_owned(),
+        reason,
+    })
+}

@@ -1,0 +1,119 @@
+//! Randomness as a function: of a seed, an epoch and a position. There is no state to save, and two workers
+//! with one seed draw the same.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+
+/// The random numbers of one operation in one pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Draws {
+    key: u64,
+}
+
+/// What decides an operation's draws beside the position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seeds {
+    /// The operation's own seed, else the dataset's.
+    pub(crate) seed: Option<u64>,
+    /// Mixed in where there is no seed, so that tasks differ.
+    pub(crate) task_id: u64,
+    /// The pass over the whole dataset.
+    pub(crate) epoch: u64,
+    /// The operation's index in the graph, so that neighbours differ.
+    pub(crate) node: u64,
+}
+
+impl Seeds {
+    /// The draws of pass `pass` of the operation.
+    pub(crate) fn draws(&self, pass: u64) -> Draws {
+        let base = match self.seed {
+            Some(seed) => mix(SEEDED, seed),
+            None => mix(UNSEEDED, self.task_id),
+        };
+        Draws {
+            key: mix(mix(mix(base, self.epoch), self.node), pass),
+        }
+    }
+}
+
+impl Draws {
+    /// A uniform number below `bound`, which is not 0, for `position`.
+    pub(crate) fn below(&self, position: u64, bound: u64) -> u64 {
+        let draw = mix(self.key, position);
+        // The high half of the product is uniform up to a bias of bound / 2^64.
+        ((u128::from(draw) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A generator for `position`, for whoever draws several numbers.
+    #[cfg_attr(
+        not(feature = "images"),
+        expect(dead_code, reason = "only image functions draw several")
+    )]
+    pub(crate) fn generator(&self, position: u64) -> Pcg64Mcg {
+        Pcg64Mcg::seed_from_u64(mix(self.key, position))
+    }
+}
+
+/// Combines two numbers into one that looks unrelated to both: two rounds of the SplitMix64 finaliser.
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    finalise(finalise(a.wrapping_add(GOLDEN)) ^ b.wrapping_mul(GOLDEN).rotate_left(32))
+}
+
+/// Puts `files` into the order of pass `pass` under `seed`.
+pub(crate) fn file_order<T>(seed: u64, pass: u64, files: &mut [T]) {
+    files.shuffle(&mut Pcg64Mcg::seed_from_u64(mix(mix(FILES, seed), pass)));
+}
+
+fn finalise(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// 2^64 divided by the golden ratio, odd.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Keep seeded and unseeded draws apart, so that task 7 does not draw as seed 7 does.
+const SEEDED: u64 = 1;
+const UNSEEDED: u64 = 2;
+/// And the order of files from both.
+const FILES: u64 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seeds(seed: Option<u64>, task_id: u64, epoch: u64) -> Seeds {
+        Seeds {
+            seed,
+            task_id,
+            epoch,
+            node: 3,
+        }
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_on_every_worker_and_its_absence_does_not() {
+        assert_eq!(seeds(Some(7), 1, 0).draws(0), seeds(Some(7), 2, 0).draws(0));
+        assert_ne!(seeds(None, 1, 0).draws(0), seeds(None, 2, 0).draws(0));
+        assert_ne!(seeds(Some(7), 7, 0).draws(0), seeds(None, 7, 0).draws(0));
+    }
+
+    #[test]
+    fn epochs_and_passes_draw_differently() {
+        assert_ne!(seeds(Some(7), 1, 0).draws(0), seeds(Some(7), 1, 1).draws(0));
+        assert_ne!(seeds(Some(7), 1, 0).draws(0), seeds(Some(7), 1, 0).draws(1));
+    }
+
+    #[test]
+    fn draws_stay_below_their_bound_and_reach_every_value() {
+        let draws = seeds(Some(1), 0, 0).draws(0);
+        let mut seen = [0u32; 7];
+        for position in 0..7_000 {
+            seen[draws.below(position, 7) as usize] += 1;
+        }
+        // 1000 expected each, standard deviation 29.
+        assert!(seen.iter().all(|count| (850..1150).contains(count)), "{seen:?}");
+    }
+}

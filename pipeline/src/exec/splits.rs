@@ -1,0 +1,86 @@
+//! Where the splits of a task come from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use thiserror::Error;
+
+use super::error::{ErrorKind, ExecError};
+
+/// A leased share of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// The source: its index among the graph's sources, depth first.
+    pub source: u32,
+    /// The pass over the source it belongs to, from 0.
+    pub repetition: u64,
+    /// Which split of the source: the positions follow from it.
+    pub index: u64,
+    /// The lease under which the task has it.
+    pub lease: u64,
+    /// How many times it was leased before.
+    pub attempt: u32,
+    /// What the plan says of it: for `files`, the path.
+    pub payload: Vec<u8>,
+}
+
+/// Hands out splits, in practice from the dispatcher.
+pub trait SplitSource: Send {
+    /// The next split of `source` in its pass `repetition`; `None` once the pass has no more for this task.
+    /// Passes of one source are asked for in ascending order, and a pass that is not the current one any more
+    /// has none. Blocks.
+    ///
+    /// # Errors
+    /// [`SplitError`] when the dispatcher cannot be asked, or the task is gone.
+    fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError>;
+
+    /// Whether `source` will never have splits again, in any pass.
+    fn exhausted(&self, source: u32) -> bool {
+        let _ = source;
+        false
+    }
+}
+
+/// Why there is no answer about splits.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SplitError {
+    /// The task was removed or its worker is stopping.
+    #[error("the task is being stopped")]
+    Cancelled,
+    /// The dispatcher did not answer, or refused.
+    #[error("the dispatcher gave no split: {0}")]
+    Dispatcher(String),
+}
+
+/// The splits of one task, shared by the sources of its tree. A source that waits keeps the others waiting.
+#[derive(Clone)]
+pub(crate) struct Feed {
+    source: Arc<Mutex<Box<dyn SplitSource>>>,
+}
+
+impl Feed {
+    pub(crate) fn new(source: Box<dyn SplitSource>) -> Feed {
+        Feed {
+            source: Arc::new(Mutex::new(source)),
+        }
+    }
+
+    pub(crate) fn next(&self, op: &str, source: u32, repetition: u64) -> Result<Option<Split>, ExecError> {
+        let answer = self.source.lock().next(source, repetition);
+        answer.map_err(|error| match error {
+            SplitError::Cancelled => ExecError::cancelled(op),
+            SplitError::Dispatcher(_) => ExecError::new(ErrorKind::Peer, op, error.to_string()),
+        })
+    }
+
+    pub(crate) fn exhausted(&self, source: u32) -> bool {
+        self.source.lock().exhausted(source)
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").finish_non_exhaustive()
+    }
+}

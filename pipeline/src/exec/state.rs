@@ -1,0 +1,255 @@
+//! The state of an executor as bytes: what `save` writes and `restore` reads. CBOR, each operation's share
+//! behind its name, so that the state of another graph is recognised.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millstream_element::Dtype;
+use minicbor::decode::Decoder;
+use minicbor::encode::Encoder;
+use thiserror::Error;
+
+use super::error::{ExecError, Origin};
+use super::item::Item;
+use super::token::Marks;
+use super::value::{Dims, Tensor, TensorData, Value, fixed_bytes};
+
+/// Bytes of a saved state: buffers of a shuffle are part of it.
+pub const STATE_BYTES_MAX: usize = 1 << 30;
+
+/// Why a state cannot be saved or restored.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// It would be too large.
+    #[error(
+        "the state of the pipeline exceeds {STATE_BYTES_MAX} bytes; use smaller shuffle and prefetch buffers"
+    )]
+    TooLarge,
+    /// The dispatcher deals out the splits, so that the position in them is not the executor's to keep.
+    #[error("a pipeline that is fed splits cannot be saved: the dispatcher keeps its position")]
+    SplitDriven,
+    /// An operation has no state that could be saved.
+    #[error("operation {op:?} cannot be saved: {reason}")]
+    Unsupported {
+        /// The operation.
+        op: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// The state was saved by another graph.
+    #[error("the state is of another dataset: it has {found:?} where {expected:?} is expected")]
+    Mismatch {
+        /// What the graph has.
+        expected: &'static str,
+        /// What the state has.
+        found: String,
+    },
+    /// The bytes are not a state.
+    #[error("the bytes are not the state of a pipeline: {0}")]
+    Malformed(String),
+    /// Producing what is to be saved failed, or opening what is to be gone on with.
+    #[error("{0}")]
+    Failed(#[from] ExecError),
+}
+
+/// Collects a state.
+#[derive(Debug)]
+pub struct StateWriter {
+    encoder: Encoder<Vec<u8>>,
+}
+
+/// Reads a state.
+#[derive(Debug)]
+pub struct StateReader<'b> {
+    decoder: Decoder<'b>,
+}
+
+impl Default for StateWriter {
+    fn default() -> StateWriter {
+        StateWriter::new()
+    }
+}
+
+impl StateWriter {
+    /// An empty state.
+    pub fn new() -> StateWriter {
+        StateWriter {
+            encoder: Encoder::new(Vec::new()),
+        }
+    }
+
+    /// The bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.encoder.into_writer()
+    }
+
+    /// Begins the share of the operation `op`.
+    pub(crate) fn begin(&mut self, op: &'static str) -> Result<(), StateError> {
+        written(self.encoder.str(op))?;
+        self.check_size()
+    }
+
+    pub(crate) fn number(&mut self, value: u64) -> Result<(), StateError> {
+        written(self.encoder.u64(value))
+    }
+
+    pub(crate) fn flag(&mut self, value: bool) -> Result<(), StateError> {
+        written(self.encoder.bool(value))
+    }
+
+    pub(crate) fn bytes(&mut self, value: &[u8]) -> Result<(), StateError> {
+        written(self.encoder.bytes(value))?;
+        self.check_size()
+    }
+
+    /// Writes a whole element, computing what it defers.
+    pub(crate) fn item(&mut self, item: &Item) -> Result<(), StateError> {
+        if !item.marks.is_empty() {
+            return Err(StateError::SplitDriven);
+        }
+        self.number(item.position)?;
+        self.flag(item.origin.is_some())?;
+        if let Some(origin) = &item.origin {
+            self.bytes(origin.file.as_bytes())?;
+            self.number(origin.offset_bytes)?;
+            self.bytes(origin.key.as_bytes())?;
+        }
+        self.number(item.value.len() as u64)?;
+        item.value
+            .iter()
+            .try_for_each(|tensor| self.tensor(&tensor.settled()?))
+    }
+
+    fn tensor(&mut self, tensor: &Tensor) -> Result<(), StateError> {
+        self.number(u64::from(tensor.dtype().code()))?;
+        self.number(tensor.dims().len() as u64)?;
+        tensor.dims().iter().try_for_each(|dim| self.number(*dim))?;
+        match tensor.contiguous() {
+            Some(bytes) if tensor.dtype().item_bytes().is_some() => self.bytes(bytes),
+            Some(_) | None => {
+                let mut result = Ok(());
+                tensor.for_each_string(&mut |item| {
+                    if result.is_ok() {
+                        result = self.bytes(item);
+                    }
+                });
+                result
+            }
+        }
+    }
+
+    fn check_size(&self) -> Result<(), StateError> {
+        if self.encoder.writer().len() > STATE_BYTES_MAX {
+            Err(StateError::TooLarge)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl<'b> StateReader<'b> {
+    /// Reads `bytes`.
+    pub fn new(bytes: &'b [u8]) -> StateReader<'b> {
+        StateReader {
+            decoder: Decoder::new(bytes),
+        }
+    }
+
+    /// Begins the share of the operation `op`.
+    pub(crate) fn begin(&mut self, op: &'static str) -> Result<(), StateError> {
+        let found = self.decoder.str().map_err(malformed)?;
+        if found != op {
+            return Err(StateError::Mismatch {
+                expected: op,
+                found: found.chars().take(64).collect(),
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64, StateError> {
+        self.decoder.u64().map_err(malformed)
+    }
+
+    pub(crate) fn flag(&mut self) -> Result<bool, StateError> {
+        self.decoder.bool().map_err(malformed)
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'b [u8], StateError> {
+        self.decoder.bytes().map_err(malformed)
+    }
+
+    fn text(&mut self) -> Result<&'b str, StateError> {
+        std::str::from_utf8(self.bytes()?).map_err(|error| StateError::Malformed(error.to_string()))
+    }
+
+    /// Reads an element.
+    pub(crate) fn item(&mut self) -> Result<Item, StateError> {
+        let position = self.number()?;
+        let origin = if self.flag()? {
+            let file = Arc::from(self.text()?);
+            let offset_bytes = self.number()?;
+            Some(Arc::new(Origin {
+                file,
+                offset_bytes,
+                key: self.text()?.to_owned(),
+            }))
+        } else {
+            None
+        };
+        let mut value = Value::new();
+        for _ in 0..self.number()? {
+            value.push(self.tensor()?);
+        }
+        Ok(Item {
+            value,
+            marks: Marks::new(),
+            position,
+            origin,
+        })
+    }
+
+    fn tensor(&mut self) -> Result<Tensor, StateError> {
+        let wrong = || StateError::Malformed("a tensor's data does not match its shape".to_owned());
+        let code = u8::try_from(self.number()?).ok();
+        let dtype = code.and_then(Dtype::from_code).ok_or_else(wrong)?;
+        let mut dims = Dims::new();
+        for _ in 0..self.number()? {
+            dims.push(self.number()?);
+        }
+        if dtype.item_bytes().is_some() {
+            let bytes = self.bytes()?;
+            if fixed_bytes(dtype, &dims) != Some(bytes.len()) {
+                return Err(wrong());
+            }
+            return Ok(Tensor::from_parts(
+                dtype,
+                dims,
+                TensorData::Shared(Bytes::copy_from_slice(bytes)),
+            ));
+        }
+        if dims.is_empty() {
+            let data = TensorData::Shared(Bytes::copy_from_slice(self.bytes()?));
+            return Ok(Tensor::from_parts(dtype, dims, data));
+        }
+        let count = dims
+            .iter()
+            .try_fold(1u64, |product, dim| product.checked_mul(*dim))
+            .ok_or_else(wrong)?;
+        let mut items = Vec::new();
+        for _ in 0..count {
+            items.push(Bytes::copy_from_slice(self.bytes()?));
+        }
+        Ok(Tensor::from_parts(dtype, dims, TensorData::Strings(items.into())))
+    }
+}
+
+fn written<E: std::fmt::Display>(result: Result<impl Sized, E>) -> Result<(), StateError> {
+    result
+        .map(|_| ())
+        .map_err(|error| StateError::Malformed(error.to_string()))
+}
+
+fn malformed(error: minicbor::decode::Error) -> StateError {
+    StateError::Malformed(error.to_string())
+}

@@ -1,0 +1,303 @@
+//! Reads the files in a tar stream, front to back, knowing where each begins. Cut-off and garbled archives
+//! are errors with the byte offset at which they show; sizes are believed only as far as there are bytes.
+
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use tar::Header;
+
+/// Bytes of one file in an archive.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of a long name or of extended attributes.
+const NAME_BYTES_MAX: u64 = 1 << 16;
+/// Bytes allocated before any of them was read.
+const FIRST_ALLOCATION_BYTES: u64 = 1 << 20;
+const BLOCK_BYTES: usize = 512;
+
+/// A file in an archive whose data has not been read yet.
+#[derive(Debug)]
+pub(crate) struct TarEntry {
+    pub(crate) path: String,
+    /// Where its header begins.
+    pub(crate) offset_bytes: u64,
+    pub(crate) size_bytes: u64,
+}
+
+/// Where and why an archive cannot be read on.
+#[derive(Debug)]
+pub(crate) struct TarError {
+    pub(crate) offset_bytes: u64,
+    pub(crate) reason: String,
+}
+
+/// An archive being read. After [`TarReader::entry`] exactly one of [`TarReader::data`] and
+/// [`TarReader::pass_over`] follows.
+pub(crate) struct TarReader<R> {
+    reader: R,
+    offset_bytes: u64,
+}
+
+impl<R: Read> TarReader<R> {
+    pub(crate) fn new(reader: R) -> TarReader<R> {
+        TarReader {
+            reader,
+            offset_bytes: 0,
+        }
+    }
+
+    /// The next regular file; `None` at the end of the archive.
+    pub(crate) fn entry(&mut self) -> Result<Option<TarEntry>, TarError> {
+        let mut long_name: Option<String> = None;
+        let mut long_size: Option<u64> = None;
+        loop {
+            let offset_bytes = self.offset_bytes;
+            let Some(header) = self.header()? else {
+                return Ok(None);
+            };
+            let fail = |reason: String| TarError { offset_bytes, reason };
+            let size = header
+                .entry_size()
+                .map_err(|error| fail(format!("garbled header: {error}")))?;
+            let kind = header.entry_type();
+            if kind.is_gnu_longname() {
+                let name = self.small(size)?;
+                let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+                long_name = Some(text(&name[..end]).map_err(fail)?);
+            } else if kind.is_pax_local_extensions() {
+                let attributes = self.small(size)?;
+                for (key, value) in attributes_of(&attributes).map_err(fail)? {
+                    match key {
+                        "path" => long_name = Some(value.to_owned()),
+                        "size" => long_size = value.parse().ok(),
+                        _ => {}
+                    }
+                }
+            } else if kind.is_file() || kind.is_contiguous() {
+                let path = match long_name {
+                    Some(name) => name,
+                    None => text(&header.path_bytes()).map_err(fail)?,
+                };
+                let size_bytes = long_size.unwrap_or(size);
+                if size_bytes > FILE_BYTES_MAX {
+                    let reason = format!("{path:?} has {size_bytes} bytes, the limit is {FILE_BYTES_MAX}");
+                    return Err(fail(reason));
+                }
+                return Ok(Some(TarEntry {
+                    path,
+                    offset_bytes,
+                    size_bytes,
+                }));
+            } else if kind.is_gnu_sparse() {
+                return Err(fail(
+                    "has a sparse file, which is not supported: pack it without holes".to_owned(),
+                ));
+            } else {
+                // Directories, links and what concerns other readers.
+                (long_name, long_size) = (None, None);
+                self.skip(size)?;
+            }
+        }
+    }
+
+    /// The data of the file whose entry was read last.
+    pub(crate) fn data(&mut self, entry: &TarEntry) -> Result<Bytes, TarError> {
+        self.read(entry.size_bytes).map(Bytes::from)
+    }
+
+    /// Passes over the data of the file whose entry was read last.
+    pub(crate) fn pass_over(&mut self, entry: &TarEntry) -> Result<(), TarError> {
+        self.skip(entry.size_bytes)
+    }
+
+    /// A header; `None` at the mark of the archive's end.
+    fn header(&mut self) -> Result<Option<Header>, TarError> {
+        let offset_bytes = self.offset_bytes;
+        let fail = |reason: &str| TarError {
+            offset_bytes,
+            reason: reason.to_owned(),
+        };
+        let mut header = Header::new_old();
+        let block: &mut [u8; BLOCK_BYTES] = header.as_mut_bytes();
+        let mut filled = 0;
+        while filled < BLOCK_BYTES {
+            match self.reader.read(&mut block[filled..]) {
+                Ok(0) if filled == 0 => {
+                    return Err(fail("ends without the mark of its end: it is cut short"));
+                }
+                Ok(0) => return Err(fail("is cut short within a header")),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(fail(&format!("cannot be read: {error}"))),
+            }
+        }
+        self.offset_bytes += BLOCK_BYTES as u64;
+        if block.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        // The checksum counts its own field, bytes 148 to 155, as spaces.
+        let sum: u32 = block
+            .iter()
+            .enumerate()
+            .map(|(at, byte)| {
+                if (148..156).contains(&at) {
+                    32
+                } else {
+                    u32::from(*byte)
+                }
+            })
+            .sum();
+        match header.cksum() {
+            Ok(expected) if expected == sum => Ok(Some(header)),
+            Ok(_) | Err(_) => Err(fail("garbled header: its checksum does not match")),
+        }
+    }
+
+    fn small(&mut self, size_bytes: u64) -> Result<Vec<u8>, TarError> {
+        if size_bytes > NAME_BYTES_MAX {
+            let reason = format!("a name of {size_bytes} bytes, the limit is {NAME_BYTES_MAX}");
+            return Err(TarError {
+                offset_bytes: self.offset_bytes,
+                reason,
+            });
+        }
+        self.read(size_bytes)
+    }
+
+    /// Reads data and the padding to the next block.
+    fn read(&mut self, size_bytes: u64) -> Result<Vec<u8>, TarError> {
+        let mut data = Vec::with_capacity(size_bytes.min(FIRST_ALLOCATION_BYTES) as usize);
+        let read = self.reader.by_ref().take(size_bytes).read_to_end(&mut data);
+        self.advanced(read.map(|count| count as u64), size_bytes)?;
+        self.discard(padding(size_bytes))?;
+        Ok(data)
+    }
+
+    fn skip(&mut self, size_bytes: u64) -> Result<(), TarError> {
+        self.discard(size_bytes.saturating_add(padding(size_bytes)))
+    }
+
+    fn discard(&mut self, size_bytes: u64) -> Result<(), TarError> {
+        let read = io::copy(&mut self.reader.by_ref().take(size_bytes), &mut io::sink());
+        self.advanced(read, size_bytes)
+    }
+
+    fn advanced(&mut self, read: io::Result<u64>, wanted: u64) -> Result<(), TarError> {
+        let offset_bytes = self.offset_bytes;
+        let count = read.map_err(|error| TarError {
+            offset_bytes,
+            reason: format!("cannot be read: {error}"),
+        })?;
+        self.offset_bytes += count;
+        if count < wanted {
+            let reason = format!("is cut short: {} bytes are missing", wanted - count);
+            return Err(TarError {
+                offset_bytes: self.offset_bytes,
+                reason,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Bytes from the end of data to the next block.
+fn padding(size_bytes: u64) -> u64 {
+    let block = BLOCK_BYTES as u64;
+    (block - size_bytes % block) % block
+}
+
+fn text(bytes: &[u8]) -> Result<String, String> {
+    String::from_utf8(bytes.to_vec())
+        .map_err(|_| format!("a name is not UTF-8: {:?}", String::from_utf8_lossy(bytes)))
+}
+
+/// The records `length key=value\n` of a pax header.
+fn attributes_of(mut bytes: &[u8]) -> Result<Vec<(&str, &str)>, String> {
+    let garbled = || "garbled extended attributes".to_owned();
+    let mut attributes = Vec::new();
+    while !bytes.is_empty() {
+        let space = bytes.iter().position(|byte| *byte == b' ').ok_or_else(garbled)?;
+        let length = std::str::from_utf8(&bytes[..space])
+            .ok()
+            .and_then(|length| length.parse::<usize>().ok());
+        let length = length
+            .filter(|length| *length > space + 1 && *length <= bytes.len())
+            .ok_or_else(garbled)?;
+        let record = std::str::from_utf8(&bytes[space + 1..length - 1]).map_err(|_| garbled())?;
+        attributes.push(record.split_once('=').ok_or_else(garbled)?);
+        bytes = &bytes[length..];
+    }
+    Ok(attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (path, data) in files {
+            let mut header = Header::new_gnu();
+            header.set_size(data.len() as u64);
+            header.set_mode(0o644);
+            builder.append_data(&mut header, path, *data).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    fn read_all(bytes: &[u8]) -> Result<Vec<(String, u64, Bytes)>, TarError> {
+        let mut reader = TarReader::new(bytes);
+        let mut files = Vec::new();
+        while let Some(entry) = reader.entry()? {
+            let data = reader.data(&entry)?;
+            files.push((entry.path, entry.offset_bytes, data));
+        }
+        Ok(files)
+    }
+
+    #[test]
+    fn files_come_with_their_names_offsets_and_data() {
+        let long = "d/".repeat(80) + "x.jpg";
+        let files = read_all(&archive(&[
+            ("a.jpg", b"12345"),
+            (&long, &[7; 512]),
+            ("empty.cls", b""),
+        ]))
+        .unwrap();
+        assert_eq!(files[0], ("a.jpg".to_owned(), 0, Bytes::from_static(b"12345")));
+        assert_eq!((files[1].0.as_str(), files[1].2.len()), (long.as_str(), 512));
+        assert_eq!((files[2].0.as_str(), files[2].2.len()), ("empty.cls", 0));
+    }
+
+    #[test]
+    fn a_garbled_header_is_an_error_at_its_offset() {
+        let mut bytes = archive(&[("a.jpg", b"12345"), ("b.jpg", b"12345")]);
+        bytes[1024] ^= 1;
+        let error = read_all(&bytes).unwrap_err();
+        assert_eq!(
+            (error.offset_bytes, error.reason.contains("checksum")),
+            (1024, true)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn an_archive_cut_anywhere_before_its_end_mark_is_an_error(cut in 0usize..2048) {
+            let bytes = archive(&[("a.jpg", b"12345"), ("b.jpg", &[1; 500])]);
+            let error = read_all(&bytes[..cut]).unwrap_err();
+            prop_assert!(error.reason.contains("cut short"), "{}", error.reason);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2048), at in 0usize..2048) {
+            let _ = read_all(&bytes);
+            let mut damaged = archive(&[("a.jpg", b"12345"), ("b.jpg", &[1; 500])]);
+            let at = at % damaged.len();
+            for (into, from) in damaged[at..].iter_mut().zip(&bytes) {
+                *into = *from;
+            }
+            let _ = read_all(&damaged);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Graphs as bytes: CBOR with numbered fields. An operation's parameters are nested bytes, so that an unknown
+//! operation is recognised by its name before anything else of it is read.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+
+use super::definition::{GRAPH_BYTES_MAX, Graph, NESTING_MAX, NODES_MAX, Node};
+use super::error::GraphError;
+use super::function::Function;
+use super::op::{FlatMap, Op, Schedule};
+
+/// A graph on the wire.
+#[derive(Debug, Encode, Decode)]
+#[cbor(map)]
+struct GraphRecord {
+    #[n(0)]
+    nodes: Vec<NodeRecord>,
+}
+
+/// A node on the wire.
+#[derive(Debug, Encode, Decode)]
+#[cbor(map)]
+struct NodeRecord {
+    /// The operation's name.
+    #[n(0)]
+    op: String,
+    /// Its parameters, encoded by themselves.
+    #[n(1)]
+    params: ByteVec,
+    /// The nodes it reads.
+    #[n(2)]
+    inputs: Vec<u32>,
+    /// Its functions: encoded graphs.
+    #[n(3)]
+    functions: Vec<ByteVec>,
+    /// How its calls are spread, where it makes calls.
+    #[n(4)]
+    schedule: Option<Schedule>,
+}
+
+impl Graph {
+    /// The encoding of the graph.
+    ///
+    /// # Errors
+    /// [`GraphError::TooLarge`] beyond [`GRAPH_BYTES_MAX`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, GraphError> {
+        let record = GraphRecord {
+            nodes: self.nodes().iter().map(encode_node).collect::<Result<_, _>>()?,
+        };
+        let bytes = encoded(&record)?;
+        if bytes.len() > GRAPH_BYTES_MAX {
+            return Err(GraphError::TooLarge {
+                what: "encoded bytes",
+                limit: GRAPH_BYTES_MAX,
+            });
+        }
+        Ok(bytes)
+    }
+
+    /// Reads an encoded graph and checks it as [`Graph::new`] does.
+    ///
+    /// # Errors
+    /// [`GraphError`]: an unknown operation is named; nothing else of it is looked at.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Graph, GraphError> {
+        if bytes.len() > GRAPH_BYTES_MAX {
+            return Err(GraphError::TooLarge {
+                what: "encoded bytes",
+                limit: GRAPH_BYTES_MAX,
+            });
+        }
+        Graph::new(decode_nodes(bytes, 0)?)
+    }
+}
+
+fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
+    let mut functions = Vec::new();
+    let mut schedule = None;
+    let params = match &node.op {
+        Op::Range(params) => encoded(params)?,
+        Op::TensorSlices(params) => encoded(params)?,
+        Op::Files(params) => encoded(params)?,
+        Op::Source(params) => encoded(params)?,
+        Op::Service(params) => encoded(params)?,
+        Op::Argument | Op::Unbatch => Vec::new(),
+        Op::Map(function, calls) => {
+            schedule = Some(*calls);
+            match function {
+                Function::Registered(params) => encoded(params)?,
+                Function::DecodeImage(params) => encoded(params)?,
+                Function::Resize(params) => encoded(params)?,
+                Function::RandomResizedCrop(params) => encoded(params)?,
+                Function::ParseInt(params) => encoded(params)?,
+                Function::Select(params) => encoded(params)?,
+            }
+        }
+        Op::Filter(params) => encoded(params)?,
+        Op::WebDataset(params) => encoded(params)?,
+        Op::Batch(params) => encoded(params)?,
+        Op::Shuffle(params) => encoded(params)?,
+        Op::Repeat(params) => encoded(params)?,
+        Op::Take(params) | Op::Skip(params) => encoded(params)?,
+        Op::Prefetch(params) => encoded(params)?,
+        Op::FlatMap(FlatMap::Registered(params)) => encoded(params)?,
+        Op::FlatMap(FlatMap::Graph(body)) => {
+            functions.push(body.to_bytes()?.into());
+            Vec::new()
+        }
+    };
+    Ok(NodeRecord {
+        op: node.op.name().to_owned(),
+        params: params.into(),
+        inputs: node.inputs.clone(),
+        functions,
+        schedule,
+    })
+}
+
+fn decode_nodes(bytes: &[u8], nesting: usize) -> Result<Vec<Node>, GraphError> {
+    if nesting > NESTING_MAX {
+        return Err(GraphError::TooLarge {
+            what: "nesting of functions",
+            limit: NESTING_MAX,
+        });
+    }
+    let record: GraphRecord =
+        minicbor::decode(bytes).map_err(|error| GraphError::Malformed(error.to_string()))?;
+    if record.nodes.len() > NODES_MAX {
+        return Err(GraphError::TooLarge {
+            what: "number of operations",
+            limit: NODES_MAX,
+        });
+    }
+    let nodes = record.nodes.into_iter().enumerate();
+    nodes
+        .map(|(index, node)| decode_node(index, node, nesting))
+        .collect()
+}
+
+fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node, GraphError> {
+    let params = Parameters {
+        node: index,
+        op: &record.op,
+        bytes: &record.params,
+    };
+    let schedule = record.schedule.unwrap_or_default();
+    let op = match record.op.as_str() {
+        "range" => Op::Range(params.decode()?),
+        "tensor_slices" => Op::TensorSlices(params.decode()?),
+        "files" => Op::Files(params.decode()?),
+        "source" => Op::Source(params.decode()?),
+        "service" => Op::Service(params.decode()?),
+        "argument" => Op::Argument,
+        "map" => Op::Map(Function::Registered(params.decode()?), schedule),
+        "decode_image" => Op::Map(Function::DecodeImage(params.decode()?), schedule),
+        "resize" => Op::Map(Function::Resize(params.decode()?), schedule),
+        "random_resized_crop" => Op::Map(Function::RandomResizedCrop(params.decode()?), schedule),
+        "parse_int" => Op::Map(Function::ParseInt(params.decode()?), schedule),
+        "select" => Op::Map(Function::Select(params.decode()?), schedule),
+        "filter" => Op::Filter(params.decode()?),
+        "webdataset" => Op::WebDataset(params.decode()?),
+        "batch" => Op::Batch(params.decode()?),
+        "unbatch" => Op::Unbatch,
+        "shuffle" => Op::Shuffle(params.decode()?),
+        "repeat" => Op::Repeat(params.decode()?),
+        "take" => Op::Take(params.decode()?),
+        "skip" => Op::Skip(params.decode()?),
+        "prefetch" => Op::Prefetch(params.decode()?),
+        "flat_map" => Op::FlatMap(match record.functions.first() {
+            None => FlatMap::Registered(params.decode()?),
+            Some(body) => FlatMap::Graph(Box::new(Graph::function(decode_nodes(body, nesting + 1)?)?)),
+        }),
+        unknown => {
+            return Err(GraphError::UnknownOp {
+                op: unknown.to_owned(),
+                node: index,
+            });
+        }
+    };
+    Ok(Node {
+        op,
+        inputs: record.inputs,
+    })
+}
+
+/// The parameters of a node that is being read.
+struct Parameters<'b> {
+    node: usize,
+    op: &'b str,
+    bytes: &'b [u8],
+}
+
+impl<'b> Parameters<'b> {
+    fn decode<T: Decode<'b, ()>>(&self) -> Result<T, GraphError> {
+        minicbor::decode(self.bytes).map_err(|error| {
+            GraphError::Malformed(format!(
+                "parameters of operation {:?} (node {}): {error}",
+                self.op, self.node
+            ))
+        })
+    }
+}
+
+fn encoded<T: Encode<()>>(value: &T) -> Result<Vec<u8>, GraphError> {
+    // Writing to memory cannot fail, so that only a value's own refusal is left.
+    minicbor::to_vec(value).map_err(|error| GraphError::Malformed(error.to_string()))
+}

@@ -1,0 +1,314 @@
+//! The fluent way to write a graph. Mistakes are kept until [`Dataset::graph`], so that chains stay chains.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+
+use super::constant::{Constant, ConstantTensor};
+use super::definition::{Graph, Node};
+use super::error::GraphError;
+use super::function::{
+    DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
+};
+use super::op::{
+    Batch, Count, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap, RegisteredSource,
+    Repeat, Schedule, ServiceReader, Shuffle, SourceDeclaration, TensorSlices, WebDataset,
+};
+use super::params::{Params, SpecField};
+
+/// As many parallel calls as the pool has threads.
+pub const AUTO: u32 = 0;
+
+/// Pixels an image may have unless [`Dataset::decode_image_with`] says otherwise: 64 million, 192 MB decoded.
+pub const PIXELS_MAX_DEFAULT: u64 = 1 << 26;
+
+/// A dataset under construction: a chain of operations, the last of which is the output.
+#[derive(Debug, Clone)]
+#[must_use = "a dataset does nothing until its graph is registered or executed"]
+pub struct Dataset {
+    nodes: Vec<Node>,
+    error: Option<GraphError>,
+}
+
+impl Dataset {
+    /// The integers `start, start + step, …` up to but without `stop`, as `i64` scalars.
+    pub fn range(start: i64, stop: i64, step: i64) -> Dataset {
+        Dataset::source(Op::Range(Range { start, stop, step }))
+    }
+
+    /// The slices of tensors along their common leading dimension. `spec` describes the whole tensors.
+    pub fn tensor_slices(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {
+        Dataset::source(Op::TensorSlices(TensorSlices {
+            constant: Constant {
+                spec: SpecField(spec),
+                tensors,
+            },
+        }))
+    }
+
+    /// The paths that `pattern` matches, sorted, as string scalars.
+    pub fn files(pattern: impl Into<String>) -> Dataset {
+        Dataset::source(Op::Files(Files {
+            pattern: pattern.into(),
+            shuffle: false,
+            seed: None,
+        }))
+    }
+
+    /// The paths that `pattern` matches, in an order drawn anew every pass: the same on every worker with a
+    /// seed, each worker's own without.
+    pub fn files_shuffled(pattern: impl Into<String>, seed: Option<u64>) -> Dataset {
+        Dataset::source(Op::Files(Files {
+            pattern: pattern.into(),
+            shuffle: true,
+            seed,
+        }))
+    }
+
+    /// A source registered by name.
+    pub fn registered_source(name: impl Into<String>, params: Params) -> Dataset {
+        Dataset::source(Op::Source(RegisteredSource {
+            name: name.into(),
+            params,
+            declared: None,
+        }))
+    }
+
+    /// A source registered by name on the workers, with its signature, for whoever does not have it registered.
+    pub fn declared_source(name: impl Into<String>, params: Params, declared: SourceDeclaration) -> Dataset {
+        Dataset::source(Op::Source(RegisteredSource {
+            name: name.into(),
+            params,
+            declared: Some(declared),
+        }))
+    }
+
+    /// What a service yields. `reader.params` are for the reader's factory, which whoever executes the graph
+    /// provides.
+    pub fn from_service(reader: ServiceReader) -> Dataset {
+        Dataset::source(Op::Service(reader))
+    }
+
+    /// Applies the registered function `name` to every element.
+    pub fn map(self, name: impl Into<String>, params: Params) -> Dataset {
+        self.function(Function::Registered(RegisteredMap {
+            name: name.into(),
+            params,
+            output: None,
+        }))
+    }
+
+    /// As [`Dataset::map`], stating what the function yields, for whoever does not have it registered.
+    pub fn map_declared(self, name: impl Into<String>, params: Params, output: ElementSpec) -> Dataset {
+        let output = Some(SpecField(output));
+        self.function(Function::Registered(RegisteredMap {
+            name: name.into(),
+            params,
+            output,
+        }))
+    }
+
+    /// Decodes the image in `component` into `u8[height, width, 3]`; a broken one is an error.
+    pub fn decode_image(self, component: impl Into<String>) -> Dataset {
+        self.decode_image_with(DecodeImage {
+            component: component.into(),
+            pixels_max: PIXELS_MAX_DEFAULT,
+            on_error: OnError::Raise,
+        })
+    }
+
+    /// Decodes an image as `decode` says.
+    pub fn decode_image_with(self, decode: DecodeImage) -> Dataset {
+        self.function(Function::DecodeImage(decode))
+    }
+
+    /// Resizes the image in `component`.
+    pub fn resize(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
+        self.function(Function::Resize(Resize {
+            component: component.into(),
+            height,
+            width,
+        }))
+    }
+
+    /// Crops a random area of the image in `component`, of 8 % to 100 % of it and an aspect ratio of 3:4 to
+    /// 4:3, and resizes it.
+    pub fn random_resized_crop(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
+        self.random_resized_crop_with(RandomResizedCrop {
+            component: component.into(),
+            height,
+            width,
+            scale_min: 0.08,
+            scale_max: 1.0,
+            ratio_min: 3.0 / 4.0,
+            ratio_max: 4.0 / 3.0,
+            seed: None,
+        })
+    }
+
+    /// Crops and resizes as `crop` says.
+    pub fn random_resized_crop_with(self, crop: RandomResizedCrop) -> Dataset {
+        self.function(Function::RandomResizedCrop(crop))
+    }
+
+    /// Reads the decimal text in `component` as an `i64`.
+    pub fn parse_int(self, component: impl Into<String>) -> Dataset {
+        self.function(Function::ParseInt(ParseInt {
+            component: component.into(),
+        }))
+    }
+
+    /// A dict of the named components under new names, in this order: `(from, name)`.
+    pub fn select<'a>(self, components: impl IntoIterator<Item = (&'a str, &'a str)>) -> Dataset {
+        let components = components
+            .into_iter()
+            .map(|(from, name)| Selected {
+                from: from.to_owned(),
+                name: name.to_owned(),
+            })
+            .collect();
+        self.function(Function::Select(Select { components }))
+    }
+
+    /// Spreads the calls of the map just added over `threads` of the pool ([`AUTO`]: all of them), keeping
+    /// the order. Neighbouring maps with the same schedule run as one call.
+    pub fn parallel(mut self, threads: u32) -> Dataset {
+        match self.nodes.last_mut() {
+            Some(Node {
+                op: Op::Map(_, schedule),
+                ..
+            }) => schedule.parallel = threads,
+            _ => self.refuse("is not a map, only maps run in parallel"),
+        }
+        self
+    }
+
+    /// Lets the map just added yield results in whatever order they are ready.
+    pub fn unordered(mut self) -> Dataset {
+        match self.nodes.last_mut() {
+            Some(Node {
+                op: Op::Map(_, schedule),
+                ..
+            }) => schedule.ordered = false,
+            _ => self.refuse("is not a map, only maps can be unordered"),
+        }
+        self
+    }
+
+    /// Keeps the elements for which the registered predicate `name` holds.
+    pub fn filter(self, name: impl Into<String>, params: Params) -> Dataset {
+        self.then(Op::Filter(Filter {
+            function: name.into(),
+            params,
+        }))
+    }
+
+    /// The samples of the WebDataset shards whose paths this dataset yields: a dict of `fields` as bytes and
+    /// `__key__`.
+    pub fn webdataset<'a>(self, fields: impl IntoIterator<Item = &'a str>, on_error: OnError) -> Dataset {
+        let fields = fields.into_iter().map(str::to_owned).collect();
+        self.then(Op::WebDataset(WebDataset { fields, on_error }))
+    }
+
+    /// `size` consecutive elements stacked along a new leading dimension.
+    pub fn batch(self, size: u64, drop_remainder: bool) -> Dataset {
+        self.then(Op::Batch(Batch { size, drop_remainder }))
+    }
+
+    /// The rows of every element along its leading dimension: the inverse of [`Dataset::batch`].
+    pub fn unbatch(self) -> Dataset {
+        self.then(Op::Unbatch)
+    }
+
+    /// Uniform draws from a buffer of elements, anew every pass: the same on every worker with a seed, each
+    /// worker's own without.
+    pub fn shuffle(self, buffer: u64, seed: Option<u64>) -> Dataset {
+        self.then(Op::Shuffle(Shuffle { buffer, seed }))
+    }
+
+    /// The dataset `count` times over, without end for `None`.
+    pub fn repeat(self, count: Option<u64>) -> Dataset {
+        self.then(Op::Repeat(Repeat { count }))
+    }
+
+    /// The first `count` elements.
+    pub fn take(self, count: u64) -> Dataset {
+        self.then(Op::Take(Count { count }))
+    }
+
+    /// All but the first `count` elements.
+    pub fn skip(self, count: u64) -> Dataset {
+        self.then(Op::Skip(Count { count }))
+    }
+
+    /// A buffer of elements that a thread fills ahead.
+    pub fn prefetch(self, buffer: u64) -> Dataset {
+        self.then(Op::Prefetch(Prefetch { buffer }))
+    }
+
+    /// The datasets that `body` makes of the elements, one after the other. `body` is handed the placeholder
+    /// for its argument: a dataset of that one element.
+    pub fn flat_map(mut self, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
+        let body = body(Dataset::source(Op::Argument));
+        match body.error.map_or_else(|| Graph::function(body.nodes), Err) {
+            Ok(body) => self.then(Op::FlatMap(FlatMap::Graph(Box::new(body)))),
+            Err(error) => {
+                self.error.get_or_insert(error);
+                self
+            }
+        }
+    }
+
+    /// The datasets that the registered function `name` makes of the elements, one after the other.
+    pub fn flat_map_registered(self, name: impl Into<String>, params: Params) -> Dataset {
+        self.then(Op::FlatMap(FlatMap::Registered(RegisteredFlatMap {
+            name: name.into(),
+            params,
+            output: None,
+        })))
+    }
+
+    /// The finished graph.
+    ///
+    /// # Errors
+    /// [`GraphError`]: the first mistake in the chain.
+    pub fn graph(self) -> Result<Graph, GraphError> {
+        match self.error {
+            Some(error) => Err(error),
+            None => Graph::new(self.nodes),
+        }
+    }
+
+    fn source(op: Op) -> Dataset {
+        Dataset {
+            nodes: vec![Node {
+                op,
+                inputs: Vec::new(),
+            }],
+            error: None,
+        }
+    }
+
+    fn function(self, function: Function) -> Dataset {
+        self.then(Op::Map(function, Schedule::default()))
+    }
+
+    fn then(mut self, op: Op) -> Dataset {
+        // A chain beyond 2^32 nodes is beyond memory, and refused by `graph` long before.
+        let input = (self.nodes.len() - 1) as u32;
+        self.nodes.push(Node {
+            op,
+            inputs: vec![input],
+        });
+        self
+    }
+
+    fn refuse(&mut self, reason: &str) {
+        let node = self.nodes.len() - 1;
+        let op = self.nodes[node].op.name();
+        self.error.get_or_insert(GraphError::Invalid {
+            node,
+            op,
+            reason: reason.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,80 @@
+//! What can be wrong with a definition. The blame is the caller's throughout: whoever wrote or sent the graph.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use thiserror::Error;
+
+/// A graph that cannot be made or read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum GraphError {
+    /// No nodes.
+    #[error("the dataset graph has no operations")]
+    Empty,
+    /// A limit is exceeded.
+    #[error("the dataset graph exceeds its limit on {what}, which is {limit}")]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much there may be.
+        limit: usize,
+    },
+    /// An operation this version does not have.
+    #[error("the dataset graph uses an unknown operation {op:?} (node {node}); a newer version may have it")]
+    UnknownOp {
+        /// The operation's name on the wire.
+        op: String,
+        /// Its index.
+        node: usize,
+    },
+    /// A node breaks a rule.
+    #[error("operation {op:?} (node {node}) {reason}")]
+    Invalid {
+        /// Its index.
+        node: usize,
+        /// The operation.
+        op: &'static str,
+        /// The rule and how it is broken.
+        reason: String,
+    },
+    /// The bytes are not the encoding of a graph.
+    #[error("the bytes are not a dataset graph: {0}")]
+    Malformed(String),
+}
+
+/// Why a graph cannot be analysed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AnalysisError {
+    /// A name nobody registered.
+    #[error("unknown {kind} {name:?}; registered here: {}", list(.known))]
+    Unknown {
+        /// "function", "predicate", "source", …
+        kind: &'static str,
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// An operation cannot take what its input yields.
+    #[error("operation {op:?} cannot read its input: {reason}")]
+    Mismatch {
+        /// The operation or function.
+        op: String,
+        /// What it wants and what it is given.
+        reason: String,
+    },
+    /// The structure or the shapes exceed what an element may be.
+    #[error("operation {op:?} would yield an element that is not allowed: {reason}")]
+    Spec {
+        /// The operation or function.
+        op: String,
+        /// Which limit.
+        reason: String,
+    },
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
+}

@@ -1,0 +1,45 @@
+//! The definition of a dataset: a graph of operations, the fluent builder that writes it, its encoding, and
+//! everything that can be said of it without running it. Pure: nothing here touches a file, a clock or a
+//! thread.
+//!
+//! - [`Dataset`] builds a [`Graph`] of [`Node`]s, each an [`Op`] with its parameters;
+//! - [`Graph::to_bytes`] and [`Graph::from_bytes`] move it between processes;
+//! - [`Graph::facts`] infers spec, cardinality, splits and alignment, asking a [`Registry`] about registered
+//!   names;
+//! - [`Graph::resolved`] writes the registry's answers into the graph, for those who have no such registry.
+
+mod cardinality;
+mod codec;
+mod constant;
+mod dataset;
+mod definition;
+mod error;
+mod facts;
+mod function;
+mod op;
+mod params;
+mod registry;
+mod resolve;
+mod spec;
+mod split;
+
+pub use constant::{Constant, ConstantTensor};
+pub use dataset::{AUTO, Dataset, PIXELS_MAX_DEFAULT};
+pub use definition::{
+    BUFFER_MAX, DEPTH_MAX, GRAPH_BYTES_MAX, Graph, NAME_BYTES_MAX, NESTING_MAX, NODES_MAX, Node,
+};
+pub use error::{AnalysisError, GraphError};
+pub use facts::{Cardinality, Facts};
+pub use function::{
+    DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
+};
+pub use op::{
+    Batch, Count, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap, RegisteredSource,
+    Repeat, Schedule, ServiceReader, Shuffle, SourceDeclaration, TensorSlices, WebDataset,
+};
+pub use params::{Params, SpecField};
+pub use registry::{NoFunctions, Registry, SourceSignature};
+pub use spec::{KEY_COMPONENT, node_specs};
+pub use split::{SourceFacts, Splitting, Units};
+
+pub(crate) use spec::{component, source_signature};

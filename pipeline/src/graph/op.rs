@@ -1,0 +1,349 @@
+//! The operations a graph is made of and their parameters, in memory and as CBOR maps with numbered fields.
+//!
+//! A field's number is its wire identity: numbers are never reused, new fields are optional. What an
+//! operation *does* is `exec`'s; what it keeps (spec, cardinality, splits, alignment) is the analysis beside
+//! this file.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use super::constant::Constant;
+use super::definition::Graph;
+use super::function::Function;
+use super::params::{Params, SpecField};
+
+/// One operation of a dataset graph.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// Integers `start, start + step, …` below (or above) `stop`.
+    Range(Range),
+    /// The rows of constants embedded in the graph.
+    TensorSlices(TensorSlices),
+    /// The paths that a glob pattern matches, as strings.
+    Files(Files),
+    /// A source written in Rust and registered by name.
+    Source(RegisteredSource),
+    /// The service reader: what another pool of workers yields. Its parameters are the root's.
+    Service(ServiceReader),
+    /// Inside a function's sub-graph: a dataset of one element, the function's argument.
+    Argument,
+    /// A function applied to every element.
+    Map(Function, Schedule),
+    /// Keeps the elements for which a registered predicate holds.
+    Filter(Filter),
+    /// The samples of the WebDataset tar shards whose paths come in.
+    WebDataset(WebDataset),
+    /// `size` consecutive elements stacked along a new leading dimension.
+    Batch(Batch),
+    /// The rows of every element, one by one.
+    Unbatch,
+    /// A uniform draw from a buffer of elements.
+    Shuffle(Shuffle),
+    /// The input, several times over.
+    Repeat(Repeat),
+    /// The first `count` elements.
+    Take(Count),
+    /// All but the first `count` elements.
+    Skip(Count),
+    /// A buffer filled by a thread of its own.
+    Prefetch(Prefetch),
+    /// A dataset per element, one after the other.
+    FlatMap(FlatMap),
+}
+
+impl Op {
+    /// The name on the wire and in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Range(_) => "range",
+            Op::TensorSlices(_) => "tensor_slices",
+            Op::Files(_) => "files",
+            Op::Source(_) => "source",
+            Op::Service(_) => "service",
+            Op::Argument => "argument",
+            Op::Map(function, _) => function.op_name(),
+            Op::Filter(_) => "filter",
+            Op::WebDataset(_) => "webdataset",
+            Op::Batch(_) => "batch",
+            Op::Unbatch => "unbatch",
+            Op::Shuffle(_) => "shuffle",
+            Op::Repeat(_) => "repeat",
+            Op::Take(_) => "take",
+            Op::Skip(_) => "skip",
+            Op::Prefetch(_) => "prefetch",
+            Op::FlatMap(_) => "flat_map",
+        }
+    }
+
+    /// How many inputs the operation takes.
+    pub fn arity(&self) -> usize {
+        match self {
+            Op::Range(_)
+            | Op::TensorSlices(_)
+            | Op::Files(_)
+            | Op::Source(_)
+            | Op::Service(_)
+            | Op::Argument => 0,
+            Op::Map(..)
+            | Op::Filter(_)
+            | Op::WebDataset(_)
+            | Op::Batch(_)
+            | Op::Unbatch
+            | Op::Shuffle(_)
+            | Op::Repeat(_)
+            | Op::Take(_)
+            | Op::Skip(_)
+            | Op::Prefetch(_)
+            | Op::FlatMap(_) => 1,
+        }
+    }
+}
+
+/// Parameters of `range`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Range {
+    /// The first value.
+    #[n(0)]
+    pub start: i64,
+    /// The bound that is not reached.
+    #[n(1)]
+    pub stop: i64,
+    /// The difference of neighbours; never 0.
+    #[n(2)]
+    pub step: i64,
+}
+
+impl Range {
+    /// How many values there are.
+    pub fn len(&self) -> u64 {
+        let (low, high) = if self.step >= 0 {
+            (self.start, self.stop)
+        } else {
+            (self.stop, self.start)
+        };
+        if self.step == 0 || low >= high {
+            return 0;
+        }
+        high.abs_diff(low).div_ceil(self.step.unsigned_abs())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value at `position`, which is below [`Range::len`].
+    pub fn value(&self, position: u64) -> i64 {
+        // In range by construction; wrapping arithmetic computes it without an overflow in between.
+        self.start.wrapping_add(self.step.wrapping_mul(position as i64))
+    }
+}
+
+/// Parameters of `tensor_slices`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct TensorSlices {
+    /// The tensors that are sliced along their leading dimension, which all share.
+    #[n(0)]
+    pub constant: Constant,
+}
+
+/// Parameters of `files`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Files {
+    /// The glob pattern.
+    #[n(0)]
+    pub pattern: String,
+    /// Whether the listing is read in a shuffled order rather than sorted.
+    #[n(1)]
+    pub shuffle: bool,
+    /// The seed of that order; without one every task draws its own.
+    #[n(2)]
+    pub seed: Option<u64>,
+}
+
+/// Parameters of `source`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct RegisteredSource {
+    /// The registered name.
+    #[n(0)]
+    pub name: String,
+    /// What its factory receives.
+    #[n(1)]
+    pub params: Params,
+    /// The signature, where it was declared or resolved; else the registry is asked.
+    #[n(2)]
+    pub declared: Option<SourceDeclaration>,
+}
+
+/// A registered source's signature written into the graph, so that who has no such source can still analyse it.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct SourceDeclaration {
+    /// What it yields.
+    #[n(0)]
+    pub spec: SpecField,
+    /// How many elements: absent = unknown.
+    #[n(1)]
+    pub count: Option<u64>,
+    /// Whether it never ends.
+    #[n(2)]
+    pub infinite: bool,
+    /// Whether it can be opened at any range of positions, hence split.
+    #[n(3)]
+    pub indexable: bool,
+}
+
+/// Parameters of `service`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct ServiceReader {
+    /// What the reader's factory receives.
+    #[n(0)]
+    pub params: Params,
+    /// What the service yields.
+    #[n(1)]
+    pub spec: SpecField,
+    /// How many elements: absent = unknown.
+    #[n(2)]
+    pub count: Option<u64>,
+    /// Whether it never ends.
+    #[n(3)]
+    pub infinite: bool,
+}
+
+/// How a map's calls are spread over the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Schedule {
+    /// How many calls run at once: 1 = in the thread that pulls, 0 = one per thread of the pool.
+    #[n(0)]
+    pub parallel: u32,
+    /// Whether results keep the order of the input.
+    #[n(1)]
+    pub ordered: bool,
+}
+
+impl Default for Schedule {
+    fn default() -> Schedule {
+        Schedule {
+            parallel: 1,
+            ordered: true,
+        }
+    }
+}
+
+/// Parameters of `filter`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Filter {
+    /// The registered predicate.
+    #[n(0)]
+    pub function: String,
+    /// What it receives beside the element.
+    #[n(1)]
+    pub params: Params,
+}
+
+/// What becomes of a record that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(index_only)]
+pub enum OnError {
+    /// The pipeline ends with an error that names file, offset and key.
+    #[default]
+    #[n(0)]
+    Raise,
+    /// The record is counted, logged and left out.
+    #[n(1)]
+    Skip,
+}
+
+/// Parameters of `webdataset`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct WebDataset {
+    /// The extensions that become components, in this order; `__key__` is added after them.
+    #[n(0)]
+    pub fields: Vec<String>,
+    /// What becomes of broken shards and incomplete samples.
+    #[n(1)]
+    pub on_error: OnError,
+}
+
+/// Parameters of `batch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Batch {
+    /// Elements per batch, at least 1.
+    #[n(0)]
+    pub size: u64,
+    /// Whether a last batch of fewer elements is dropped.
+    #[n(1)]
+    pub drop_remainder: bool,
+}
+
+/// Parameters of `shuffle`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Shuffle {
+    /// Elements held to draw from, at least 1.
+    #[n(0)]
+    pub buffer: u64,
+    /// The seed; without one every task draws its own.
+    #[n(1)]
+    pub seed: Option<u64>,
+}
+
+/// Parameters of `repeat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Repeat {
+    /// How many passes; absent = without end.
+    #[n(0)]
+    pub count: Option<u64>,
+}
+
+/// Parameters of `take` and `skip`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Count {
+    /// How many elements.
+    #[n(0)]
+    pub count: u64,
+}
+
+/// Parameters of `prefetch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Prefetch {
+    /// Elements buffered ahead, at least 1.
+    #[n(0)]
+    pub buffer: u64,
+}
+
+/// Parameters of `flat_map`: the dataset that each element becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FlatMap {
+    /// A sub-graph in which [`Op::Argument`] stands for the element.
+    Graph(Box<Graph>),
+    /// A registered function that opens a source for the element.
+    Registered(RegisteredFlatMap),
+}
+
+/// Parameters of a `flat_map` whose function is registered.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct RegisteredFlatMap {
+    /// The registered name.
+    #[n(0)]
+    pub name: String,
+    /// What the function receives beside the element.
+    #[n(1)]
+    pub params: Params,
+    /// What its datasets yield, where declared; else the registry is asked.
+    #[n(2)]
+    pub output: Option<SpecField>,
+}

@@ -1,0 +1,86 @@
+//! What the analysis asks about names it does not know by itself: the signatures of registered functions and
+//! sources.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+
+use super::error::AnalysisError;
+use super::facts::Cardinality;
+use super::params::Params;
+
+/// The signatures of registered functions. The executor's `Functions` is one; a dispatcher that runs no
+/// functions uses [`NoFunctions`] and relies on what graphs declare.
+pub trait Registry: Send + Sync {
+    /// What the map function `name` yields for elements of `input`.
+    ///
+    /// # Errors
+    /// [`AnalysisError::Unknown`] listing the known names; [`AnalysisError::Mismatch`] when it cannot take
+    /// `input`.
+    fn map(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<ElementSpec, AnalysisError>;
+
+    /// Whether the predicate `name` takes elements of `input`.
+    ///
+    /// # Errors
+    /// As [`Registry::map`].
+    fn filter(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<(), AnalysisError>;
+
+    /// What the datasets that `name` makes of elements of `input` yield.
+    ///
+    /// # Errors
+    /// As [`Registry::map`].
+    fn flat_map(
+        &self,
+        name: &str,
+        params: &Params,
+        input: &ElementSpec,
+    ) -> Result<ElementSpec, AnalysisError>;
+
+    /// The signature of the source `name`.
+    ///
+    /// # Errors
+    /// As [`Registry::map`].
+    fn source(&self, name: &str, params: &Params) -> Result<SourceSignature, AnalysisError>;
+}
+
+/// What a registered source says of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceSignature {
+    /// What it yields.
+    pub spec: ElementSpec,
+    /// How many elements.
+    pub cardinality: Cardinality,
+    /// Whether it can be opened at any range of its positions; with a finite cardinality this makes it
+    /// splittable.
+    pub indexable: bool,
+}
+
+/// A registry without any names: graphs that declare their functions' outputs can be analysed with it.
+/// Predicates need no declaration, since they yield what they are given, and pass.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoFunctions;
+
+impl Registry for NoFunctions {
+    fn map(&self, name: &str, _: &Params, _: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+        Err(unknown("function", name))
+    }
+
+    fn filter(&self, _: &str, _: &Params, _: &ElementSpec) -> Result<(), AnalysisError> {
+        Ok(())
+    }
+
+    fn flat_map(&self, name: &str, _: &Params, _: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+        Err(unknown("flat_map function", name))
+    }
+
+    fn source(&self, name: &str, _: &Params) -> Result<SourceSignature, AnalysisError> {
+        Err(unknown("source", name))
+    }
+}
+
+fn unknown(kind: &'static str, name: &str) -> AnalysisError {
+    AnalysisError::Unknown {
+        kind,
+        name: name.to_owned(),
+        known: Vec::new(),
+    }
+}

@@ -1,0 +1,73 @@
+//! Writes the signatures of registered functions into a graph, so that a process without those functions, such as a
+//! dispatcher, can analyse it.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+
+use super::definition::{Graph, Node};
+use super::error::AnalysisError;
+use super::facts::Cardinality;
+use super::function::Function;
+use super::op::{FlatMap, Op, SourceDeclaration};
+use super::params::SpecField;
+use super::registry::Registry;
+use super::spec::{node_specs, source_signature};
+
+impl Graph {
+    /// The graph with everything declared that `registry` knows of its functions and sources.
+    ///
+    /// # Errors
+    /// As [`Graph::facts`].
+    pub fn resolved(&self, registry: &dyn Registry) -> Result<Graph, AnalysisError> {
+        self.resolved_within(registry, None)
+    }
+
+    fn resolved_within(
+        &self,
+        registry: &dyn Registry,
+        argument: Option<&ElementSpec>,
+    ) -> Result<Graph, AnalysisError> {
+        let specs = node_specs(self, registry, argument)?;
+        let mut nodes = Vec::with_capacity(specs.len());
+        for (node, output) in self.nodes().iter().zip(&specs) {
+            let input = node.inputs.first().map(|input| &specs[*input as usize]);
+            let op = resolved_op(&node.op, registry, input, output)?;
+            nodes.push(Node {
+                op,
+                inputs: node.inputs.clone(),
+            });
+        }
+        Ok(self.with_ops(nodes))
+    }
+}
+
+fn resolved_op(
+    op: &Op,
+    registry: &dyn Registry,
+    input: Option<&ElementSpec>,
+    output: &ElementSpec,
+) -> Result<Op, AnalysisError> {
+    let mut op = op.clone();
+    if let Op::Map(Function::Registered(registered), _) = &mut op {
+        registered.output = Some(SpecField(output.clone()));
+    } else if let Op::FlatMap(FlatMap::Registered(registered)) = &mut op {
+        registered.output = Some(SpecField(output.clone()));
+    } else if let Op::FlatMap(FlatMap::Graph(body)) = &mut op {
+        **body = body.resolved_within(registry, input)?;
+    } else if let Op::Source(source) = &mut op {
+        let signature = source_signature(source, registry)?;
+        let (count, infinite) = match signature.cardinality {
+            Cardinality::Finite(count) => (Some(count), false),
+            Cardinality::Infinite => (None, true),
+            Cardinality::Unknown => (None, false),
+        };
+        let spec = SpecField(signature.spec);
+        source.declared = Some(SourceDeclaration {
+            spec,
+            count,
+            infinite,
+            indexable: signature.indexable,
+        });
+    }
+    Ok(op)
+}

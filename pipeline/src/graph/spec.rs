@@ -1,0 +1,275 @@
+//! Inference of element specs: what every operation yields, given what its input yields.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
+
+use super::definition::Graph;
+use super::error::AnalysisError;
+use super::function::{Function, Select};
+use super::op::{FlatMap, Op, WebDataset};
+use super::registry::{Registry, SourceSignature};
+
+/// The name of the component that `webdataset` adds: the sample's key.
+pub const KEY_COMPONENT: &str = "__key__";
+
+/// The spec of every node's elements, in node order. `argument` is the spec of a function's argument.
+///
+/// # Errors
+/// [`AnalysisError`] naming the first operation that does not fit its input.
+pub fn node_specs(
+    graph: &Graph,
+    registry: &dyn Registry,
+    argument: Option<&ElementSpec>,
+) -> Result<Vec<ElementSpec>, AnalysisError> {
+    let mut specs: Vec<ElementSpec> = Vec::with_capacity(graph.nodes().len());
+    for node in graph.nodes() {
+        let input = node.inputs.first().map(|input| &specs[*input as usize]);
+        let spec = match input {
+            None => source_spec(&node.op, registry, argument)?,
+            Some(input) => output_spec(&node.op, registry, input)?,
+        };
+        specs.push(spec);
+    }
+    Ok(specs)
+}
+
+/// The position of a named component; the empty name is the only component of a single-component element.
+pub(crate) fn component(op: &str, spec: &ElementSpec, name: &str) -> Result<usize, AnalysisError> {
+    if name.is_empty() && spec.components().len() == 1 {
+        return Ok(0);
+    }
+    // A name with a dot in it, such as the field "seg.png", is a key before it is a path.
+    let mut key = None;
+    if let Structure::Dict(entries) = spec.structure()
+        && entries.len() == spec.components().len()
+    {
+        key = entries
+            .iter()
+            .position(|(key, entry)| key == name && *entry == Structure::Leaf);
+    }
+    key.or_else(|| spec.position(name))
+        .ok_or_else(|| AnalysisError::Mismatch {
+            op: op.to_owned(),
+            reason: format!("it has no component {name:?}: {spec}"),
+        })
+}
+
+/// `spec` with every component's leading dimension removed.
+pub(crate) fn without_leading(spec: &ElementSpec) -> Result<ElementSpec, String> {
+    let mut components = Vec::with_capacity(spec.components().len());
+    for component in spec.components() {
+        components.push(match component.dims() {
+            None => TensorSpec::unknown_rank(component.dtype()),
+            Some(dims) => match dims.split_first() {
+                Some((_, rest)) => TensorSpec::with_dims(component.dtype(), rest),
+                None => return Err(format!("a component is a scalar, which has no rows: {spec}")),
+            },
+        });
+    }
+    ElementSpec::new(spec.structure().clone(), components).map_err(|error| error.to_string())
+}
+
+/// The signature of a registered source: as the graph declares it, else as the registry knows it.
+pub(crate) fn source_signature(
+    source: &super::op::RegisteredSource,
+    registry: &dyn Registry,
+) -> Result<SourceSignature, AnalysisError> {
+    match &source.declared {
+        None => registry.source(&source.name, &source.params),
+        Some(declared) => Ok(SourceSignature {
+            spec: declared.spec.0.clone(),
+            cardinality: super::cardinality::declared(declared.count, declared.infinite),
+            indexable: declared.indexable,
+        }),
+    }
+}
+
+fn source_spec(
+    op: &Op,
+    registry: &dyn Registry,
+    argument: Option<&ElementSpec>,
+) -> Result<ElementSpec, AnalysisError> {
+    let mismatch = |reason: String| AnalysisError::Mismatch {
+        op: op.name().to_owned(),
+        reason,
+    };
+    match op {
+        Op::Range(_) => scalar(op, Dtype::I64),
+        Op::TensorSlices(slices) => slices.constant.slice_spec().map_err(mismatch),
+        Op::Files(_) => scalar(op, Dtype::String),
+        Op::Source(source) => Ok(source_signature(source, registry)?.spec),
+        Op::Service(service) => Ok(service.spec.0.clone()),
+        Op::Argument => argument
+            .cloned()
+            .ok_or_else(|| mismatch("there is no argument here".to_owned())),
+        Op::Map(..)
+        | Op::Filter(_)
+        | Op::WebDataset(_)
+        | Op::Batch(_)
+        | Op::Unbatch
+        | Op::Shuffle(_)
+        | Op::Repeat(_)
+        | Op::Take(_)
+        | Op::Skip(_)
+        | Op::Prefetch(_)
+        | Op::FlatMap(_) => Err(mismatch("there is none".to_owned())),
+    }
+}
+
+fn scalar(op: &Op, dtype: Dtype) -> Result<ElementSpec, AnalysisError> {
+    ElementSpec::single(TensorSpec::scalar(dtype)).map_err(|error| AnalysisError::Spec {
+        op: op.name().to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn output_spec(op: &Op, registry: &dyn Registry, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+    let not_allowed = |reason: String| AnalysisError::Spec {
+        op: op.name().to_owned(),
+        reason,
+    };
+    match op {
+        Op::Range(_) | Op::TensorSlices(_) | Op::Files(_) | Op::Source(_) | Op::Service(_) | Op::Argument => {
+            source_spec(op, registry, None)
+        }
+        Op::Map(function, _) => function_spec(function, registry, input),
+        Op::Filter(filter) => {
+            registry.filter(&filter.function, &filter.params, input)?;
+            Ok(input.clone())
+        }
+        Op::WebDataset(webdataset) => webdataset_spec(webdataset, input),
+        Op::Batch(batch) => input
+            .batched(batch.drop_remainder.then_some(batch.size))
+            .map_err(|error| not_allowed(error.to_string())),
+        Op::Unbatch => without_leading(input).map_err(|reason| AnalysisError::Mismatch {
+            op: op.name().to_owned(),
+            reason,
+        }),
+        Op::Shuffle(_) | Op::Repeat(_) | Op::Take(_) | Op::Skip(_) | Op::Prefetch(_) => Ok(input.clone()),
+        Op::FlatMap(FlatMap::Graph(body)) => {
+            let mut specs = node_specs(body, registry, Some(input))?;
+            specs
+                .pop()
+                .ok_or_else(|| not_allowed("an empty function".to_owned()))
+        }
+        Op::FlatMap(FlatMap::Registered(registered)) => match &registered.output {
+            Some(output) => Ok(output.0.clone()),
+            None => registry.flat_map(&registered.name, &registered.params, input),
+        },
+    }
+}
+
+fn webdataset_spec(webdataset: &WebDataset, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+    let path = match input.components() {
+        [only] => only.accepts(Dtype::String, &[]),
+        _ => false,
+    };
+    if !path {
+        return Err(AnalysisError::Mismatch {
+            op: "webdataset".to_owned(),
+            reason: format!("it wants one string, the path of a tar shard, and is given {input}"),
+        });
+    }
+    let fields = webdataset
+        .fields
+        .iter()
+        .map(|field| (field.clone(), TensorSpec::fixed(Dtype::Bytes, &[])));
+    let key = (KEY_COMPONENT.to_owned(), TensorSpec::fixed(Dtype::String, &[]));
+    ElementSpec::dict(fields.chain([key])).map_err(|error| AnalysisError::Spec {
+        op: "webdataset".to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn function_spec(
+    function: &Function,
+    registry: &dyn Registry,
+    input: &ElementSpec,
+) -> Result<ElementSpec, AnalysisError> {
+    let op = function.op_name();
+    match function {
+        Function::Registered(registered) => match &registered.output {
+            Some(output) => Ok(output.0.clone()),
+            None => registry.map(&registered.name, &registered.params, input),
+        },
+        Function::DecodeImage(decode) => {
+            let wants =
+                |spec: &TensorSpec| spec.accepts(Dtype::Bytes, &[]) || spec.accepts(Dtype::String, &[]);
+            let output = TensorSpec::with_dims(Dtype::U8, &[None, None, Some(3)]);
+            replaced(op, input, &decode.component, "a byte string", wants, output)
+        }
+        Function::Resize(resize) => {
+            let output = TensorSpec::fixed(Dtype::U8, &[resize.height.into(), resize.width.into(), 3]);
+            replaced(
+                op,
+                input,
+                &resize.component,
+                "an image u8[height, width, 3]",
+                is_image,
+                output,
+            )
+        }
+        Function::RandomResizedCrop(crop) => {
+            let output = TensorSpec::fixed(Dtype::U8, &[crop.height.into(), crop.width.into(), 3]);
+            replaced(
+                op,
+                input,
+                &crop.component,
+                "an image u8[height, width, 3]",
+                is_image,
+                output,
+            )
+        }
+        Function::ParseInt(parse) => {
+            let wants =
+                |spec: &TensorSpec| spec.accepts(Dtype::Bytes, &[]) || spec.accepts(Dtype::String, &[]);
+            let output = TensorSpec::fixed(Dtype::I64, &[]);
+            replaced(op, input, &parse.component, "a string", wants, output)
+        }
+        Function::Select(select) => select_spec(select, input),
+    }
+}
+
+fn is_image(spec: &TensorSpec) -> bool {
+    let shape = match spec.dims() {
+        None => true,
+        Some([_, _, channels]) => channels.is_none_or(|channels| channels == 3),
+        Some(_) => false,
+    };
+    spec.dtype() == Dtype::U8 && shape
+}
+
+fn replaced(
+    op: &str,
+    input: &ElementSpec,
+    name: &str,
+    wanted: &str,
+    accepts: impl Fn(&TensorSpec) -> bool,
+    output: TensorSpec,
+) -> Result<ElementSpec, AnalysisError> {
+    let position = component(op, input, name)?;
+    let mut components = input.components().to_vec();
+    if !accepts(&components[position]) {
+        return Err(AnalysisError::Mismatch {
+            op: op.to_owned(),
+            reason: format!("component {name:?} should be {wanted}: {input}"),
+        });
+    }
+    components[position] = output;
+    ElementSpec::new(input.structure().clone(), components).map_err(|error| AnalysisError::Spec {
+        op: op.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn select_spec(select: &Select, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+    let mut fields = Vec::with_capacity(select.components.len());
+    for selected in &select.components {
+        let position = component("select", input, &selected.from)?;
+        fields.push((selected.name.clone(), input.components()[position].clone()));
+    }
+    ElementSpec::dict(fields).map_err(|error| AnalysisError::Spec {
+        op: "select".to_owned(),
+        reason: error.to_string(),
+    })
+}

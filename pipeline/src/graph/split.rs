@@ -1,0 +1,178 @@
+//! How the sources of a graph are dealt out in splits, and whether elements stay aligned with source positions.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::ops::Range;
+
+use super::definition::Graph;
+use super::error::AnalysisError;
+use super::facts::Cardinality;
+use super::op::{Files, Op};
+use super::registry::Registry;
+use super::spec::source_signature;
+
+/// One source of a graph.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceFacts {
+    /// The index of its node.
+    pub node: usize,
+    /// What it is called: the operation, or the registered name.
+    pub name: String,
+    /// How it is dealt out.
+    pub splitting: Splitting,
+}
+
+/// How a source is dealt out.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Splitting {
+    /// In ranges of positions.
+    Counted(Units),
+    /// One file a split; which files there are is found out when an iteration is planned.
+    Listed(Files),
+    /// It cannot be: the reason.
+    Whole(String),
+}
+
+/// Positions dealt out in ranges of a fixed size: a pure function of their number, so that every worker and the
+/// dispatcher agree without being told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Units {
+    positions: u64,
+    unit: u64,
+}
+
+/// Splits a source is cut into, where it has as many positions: enough to balance workers, and few enough
+/// that one element made of all of them can name them in its header.
+const SPLITS_WANTED: u64 = 1024;
+/// Positions a split has at most, which bounds what one lost split costs.
+const UNIT_MAX: u64 = 4096;
+
+impl Units {
+    /// The units of a source of so many positions: `positions / 1024` positions each, rounded up, but at most
+    /// 4096.
+    pub fn of(positions: u64) -> Units {
+        Units {
+            positions,
+            unit: positions.div_ceil(SPLITS_WANTED).clamp(1, UNIT_MAX),
+        }
+    }
+
+    /// Positions of the source.
+    pub fn positions(&self) -> u64 {
+        self.positions
+    }
+
+    /// How many splits there are.
+    pub fn splits(&self) -> u64 {
+        self.positions.div_ceil(self.unit)
+    }
+
+    /// The positions of split `index`. `None` if there is no such split.
+    pub fn range(&self, index: u64) -> Option<Range<u64>> {
+        let start = index
+            .checked_mul(self.unit)
+            .filter(|start| *start < self.positions)?;
+        Some(start..start.saturating_add(self.unit).min(self.positions))
+    }
+}
+
+/// The sources of `graph`, depth first.
+///
+/// # Errors
+/// [`AnalysisError`] for a source nobody registered.
+pub(crate) fn sources(graph: &Graph, registry: &dyn Registry) -> Result<Vec<SourceFacts>, AnalysisError> {
+    let mut found = Vec::new();
+    for node in graph.sources() {
+        let op = &graph.nodes()[node].op;
+        let name = if let Op::Source(source) = op {
+            source.name.clone()
+        } else {
+            op.name().to_owned()
+        };
+        found.push(SourceFacts {
+            node,
+            name,
+            splitting: splitting(op, registry)?,
+        });
+    }
+    Ok(found)
+}
+
+/// Whether all of `sources` can be dealt out.
+pub(crate) fn splittable(sources: &[SourceFacts]) -> Result<(), String> {
+    for source in sources {
+        match &source.splitting {
+            Splitting::Counted(_) | Splitting::Listed(_) => {}
+            Splitting::Whole(reason) => return Err(format!("source {:?} {reason}", source.name)),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the elements of `graph` state exactly the positions they stand for.
+pub(crate) fn aligned(graph: &Graph, sources: &[SourceFacts]) -> Result<(), String> {
+    splittable(sources)?;
+    for node in graph.nodes() {
+        if let Some(reason) = misaligns(&node.op) {
+            return Err(format!("operation {:?} {reason}", node.op.name()));
+        }
+    }
+    Ok(())
+}
+
+fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisError> {
+    Ok(match op {
+        Op::Range(range) => Splitting::Counted(Units::of(range.len())),
+        Op::TensorSlices(slices) => match slices.constant.slices() {
+            Ok(count) => Splitting::Counted(Units::of(count)),
+            Err(reason) => Splitting::Whole(reason),
+        },
+        Op::Files(files) => Splitting::Listed(files.clone()),
+        Op::Source(source) => {
+            let signature = source_signature(source, registry)?;
+            match (signature.indexable, signature.cardinality) {
+                (true, Cardinality::Finite(count)) => Splitting::Counted(Units::of(count)),
+                (true, Cardinality::Infinite | Cardinality::Unknown) => {
+                    Splitting::Whole("does not know how many elements it has".to_owned())
+                }
+                (false, _) => Splitting::Whole("cannot be opened at a position".to_owned()),
+            }
+        }
+        Op::Service(_) => {
+            Splitting::Whole("reads another service, which deals out its own splits".to_owned())
+        }
+        Op::Argument
+        | Op::Map(..)
+        | Op::Filter(_)
+        | Op::WebDataset(_)
+        | Op::Batch(_)
+        | Op::Unbatch
+        | Op::Shuffle(_)
+        | Op::Repeat(_)
+        | Op::Take(_)
+        | Op::Skip(_)
+        | Op::Prefetch(_)
+        | Op::FlatMap(_) => Splitting::Whole("is not a source".to_owned()),
+    })
+}
+
+/// Why positions cannot be followed through `op`.
+fn misaligns(op: &Op) -> Option<&'static str> {
+    match op {
+        Op::Map(_, schedule) if !schedule.ordered => Some("yields results in no particular order"),
+        Op::Shuffle(_) => Some("mixes positions"),
+        Op::Take(_) | Op::Skip(_) => Some("counts elements of each task, not positions of the source"),
+        Op::FlatMap(_) | Op::Unbatch => Some("makes several elements of one position"),
+        Op::WebDataset(_) => Some("reads a shard from its start and cannot be opened at a position"),
+        Op::Range(_)
+        | Op::TensorSlices(_)
+        | Op::Files(_)
+        | Op::Source(_)
+        | Op::Service(_)
+        | Op::Argument
+        | Op::Map(..)
+        | Op::Filter(_)
+        | Op::Batch(_)
+        | Op::Repeat(_)
+        | Op::Prefetch(_) => None,
+    }
+}

@@ -1,0 +1,295 @@
+//! Encoding and analysis.
+
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use millstream_pipeline::graph::{
+    AnalysisError, Cardinality, ConstantTensor, Dataset, Graph, GraphError, NODES_MAX, NoFunctions, OnError,
+    Op, Params, ServiceReader, SourceDeclaration, SpecField, Splitting,
+};
+use proptest::prelude::*;
+
+use crate::support::{Allowed, Model, chain, drain, functions, open, scalar};
+
+const EVERYTHING: Allowed = Allowed {
+    shuffle: true,
+    counting: true,
+    repeat: true,
+};
+
+fn pictures() -> Dataset {
+    Dataset::files_shuffled("/data/*.tar", Some(1))
+        .webdataset(["jpg", "cls"], OnError::Skip)
+        .parse_int("cls")
+        .decode_image("jpg")
+        .random_resized_crop("jpg", 224, 224)
+        .parallel(0)
+        .select([("jpg", "image"), ("cls", "label"), ("__key__", "key")])
+        .batch(32, true)
+        .prefetch(2)
+}
+
+proptest! {
+    #[test]
+    fn a_graph_survives_its_encoding(chain in chain(EVERYTHING, 0..30)) {
+        let graph = chain.graph();
+        prop_assert_eq!(Graph::from_bytes(&graph.to_bytes().unwrap()).unwrap(), graph);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        chain in chain(EVERYTHING, 0..30),
+        at: prop::sample::Index,
+        byte: u8,
+    ) {
+        let _ = Graph::from_bytes(&bytes);
+        let mut damaged = chain.graph().to_bytes().unwrap();
+        let at = at.index(damaged.len());
+        damaged[at] = byte;
+        if let Ok(graph) = Graph::from_bytes(&damaged) {
+            let _ = graph.facts(&functions());
+        }
+    }
+}
+
+#[test]
+fn every_operation_survives_its_encoding() {
+    let spec = ElementSpec::dict([
+        ("a", TensorSpec::fixed(Dtype::I64, &[2])),
+        ("b", TensorSpec::fixed(Dtype::String, &[2])),
+    ]);
+    let tensors = vec![
+        ConstantTensor::fixed(vec![0; 16]),
+        ConstantTensor::items(["x", "y"]),
+    ];
+    let declared = SourceDeclaration {
+        spec: SpecField(scalar()),
+        count: Some(3),
+        infinite: false,
+        indexable: true,
+    };
+    let reader = ServiceReader {
+        params: Params::from_bytes([1]),
+        spec: SpecField(scalar()),
+        count: None,
+        infinite: true,
+    };
+    let datasets = [
+        pictures(),
+        Dataset::tensor_slices(spec.unwrap(), tensors).unbatch(),
+        Dataset::declared_source("s", Params::none(), declared).filter("keep", Params::none()),
+        Dataset::from_service(reader)
+            .take(1)
+            .skip(2)
+            .repeat(None)
+            .resize("", 1, 2),
+        Dataset::range(0, 1, 1)
+            .map_declared("f", Params::none(), scalar())
+            .parallel(3)
+            .unordered(),
+        Dataset::range(0, 1, 1)
+            .flat_map_registered("g", Params::none())
+            .shuffle(3, None),
+    ];
+    for dataset in datasets {
+        let graph = dataset.graph().unwrap();
+        assert_eq!(Graph::from_bytes(&graph.to_bytes().unwrap()).unwrap(), graph);
+    }
+}
+
+#[test]
+fn specs_are_inferred_through_the_picture_pipeline() {
+    let facts = pictures().graph().unwrap().facts(&NoFunctions).unwrap();
+    let expected = ElementSpec::dict([
+        ("image", TensorSpec::fixed(Dtype::U8, &[32, 224, 224, 3])),
+        ("label", TensorSpec::fixed(Dtype::I64, &[32])),
+        ("key", TensorSpec::fixed(Dtype::String, &[32])),
+    ]);
+    assert_eq!(facts.spec, expected.unwrap());
+    assert_eq!(facts.cardinality, Cardinality::Unknown);
+    assert_eq!(facts.splittable, Ok(()));
+    assert!(
+        matches!(&facts.sources[0].splitting, Splitting::Listed(files) if files.pattern == "/data/*.tar")
+    );
+    assert!(facts.aligned.unwrap_err().contains("webdataset"));
+}
+
+#[test]
+fn what_cannot_be_split_says_why() {
+    let reader = ServiceReader {
+        params: Params::none(),
+        spec: SpecField(scalar()),
+        count: None,
+        infinite: false,
+    };
+    let facts = Dataset::from_service(reader)
+        .graph()
+        .unwrap()
+        .facts(&NoFunctions)
+        .unwrap();
+    assert!(facts.splittable.unwrap_err().contains("another service"));
+    let endless = SourceDeclaration {
+        spec: SpecField(scalar()),
+        count: None,
+        infinite: true,
+        indexable: true,
+    };
+    let facts = Dataset::declared_source("rng", Params::none(), endless)
+        .graph()
+        .unwrap()
+        .facts(&NoFunctions)
+        .unwrap();
+    let reason = facts.splittable.unwrap_err();
+    assert!(reason.contains("rng") && reason.contains("how many"), "{reason}");
+}
+
+#[test]
+fn alignment_is_refused_with_its_reason() {
+    let reason = |dataset: Dataset| {
+        dataset
+            .graph()
+            .unwrap()
+            .facts(&functions())
+            .unwrap()
+            .aligned
+            .unwrap_err()
+    };
+    assert!(reason(Dataset::range(0, 9, 1).shuffle(2, None)).contains("shuffle"));
+    assert!(reason(Dataset::range(0, 9, 1).take(2)).contains("take"));
+    let unordered = Dataset::range(0, 9, 1)
+        .map("add", Params::encode(&1i64).unwrap())
+        .parallel(2)
+        .unordered();
+    assert!(reason(unordered).contains("order"));
+}
+
+#[test]
+fn an_unknown_operation_is_named() {
+    let mut bytes = Dataset::range(0, 9, 1)
+        .unbatch()
+        .graph()
+        .unwrap()
+        .to_bytes()
+        .unwrap();
+    let at = bytes.windows(7).position(|window| window == b"unbatch").unwrap();
+    bytes[at..at + 7].copy_from_slice(b"unbitch");
+    let error = Graph::from_bytes(&bytes).unwrap_err();
+    assert_eq!(
+        error,
+        GraphError::UnknownOp {
+            op: "unbitch".to_owned(),
+            node: 1
+        }
+    );
+}
+
+#[test]
+fn an_unknown_function_is_named_with_the_known_ones() {
+    let graph = Dataset::range(0, 9, 1)
+        .map("absent", Params::none())
+        .graph()
+        .unwrap();
+    let error = graph.facts(&functions()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "unknown function \"absent\"; registered here: add"
+    );
+    assert!(matches!(error, AnalysisError::Unknown { .. }));
+    let error = graph.facts(&NoFunctions).unwrap_err();
+    assert!(error.to_string().ends_with("registered here: none"), "{error}");
+}
+
+#[test]
+fn a_resolved_graph_needs_no_registry() {
+    let body = |argument: Dataset| argument.map("add", Params::encode(&1i64).unwrap());
+    let dataset = Dataset::range(0, 9, 1)
+        .flat_map(body)
+        .map("add", Params::encode(&2i64).unwrap())
+        .batch(2, true);
+    let graph = dataset.graph().unwrap();
+    assert!(graph.facts(&NoFunctions).is_err());
+    let resolved = Graph::from_bytes(&graph.resolved(&functions()).unwrap().to_bytes().unwrap()).unwrap();
+    assert_eq!(resolved.facts(&NoFunctions), graph.facts(&functions()));
+    assert_eq!(drain(&mut open(&resolved)), drain(&mut open(&graph)));
+}
+
+#[test]
+fn graphs_have_limits() {
+    let error = (0..NODES_MAX)
+        .fold(Dataset::range(0, 1, 1), |dataset, _| dataset.take(1))
+        .graph()
+        .unwrap_err();
+    assert!(matches!(error, GraphError::TooLarge { .. }), "{error}");
+    let deep = (0..300)
+        .fold(Dataset::range(0, 1, 1), |dataset, _| dataset.take(1))
+        .graph()
+        .unwrap_err();
+    assert!(deep.to_string().contains("one behind the other"), "{deep}");
+    fn nested(depth: usize, dataset: Dataset) -> Dataset {
+        if depth == 0 {
+            dataset
+        } else {
+            dataset.flat_map(|argument| nested(depth - 1, argument))
+        }
+    }
+    assert!(
+        nested(9, Dataset::range(0, 1, 1))
+            .graph()
+            .unwrap_err()
+            .to_string()
+            .contains("nesting")
+    );
+    assert_eq!(
+        drain(&mut open(&nested(8, Dataset::range(0, 1, 1)).graph().unwrap())),
+        [Model::Scalar(0)]
+    );
+}
+
+#[test]
+fn mistakes_in_a_chain_are_reported_with_their_operation() {
+    let message = |dataset: Dataset| dataset.graph().unwrap_err().to_string();
+    assert!(message(Dataset::range(0, 9, 0)).contains("step is 0"));
+    assert!(message(Dataset::range(0, 9, 1).batch(0, false)).contains("batch"));
+    assert!(message(Dataset::range(0, 9, 1).parallel(2)).contains("not a map"));
+    assert!(message(Dataset::files("x").webdataset([], OnError::Raise)).contains("no fields"));
+    let wrong = TensorSpec::fixed(Dtype::I64, &[3]);
+    let slices = Dataset::tensor_slices(
+        ElementSpec::single(wrong).unwrap(),
+        vec![ConstantTensor::fixed([0; 8])],
+    );
+    assert!(message(slices).contains("8 bytes"));
+}
+
+#[test]
+fn operations_that_do_not_fit_their_input_say_so() {
+    let message = |dataset: Dataset| {
+        dataset
+            .graph()
+            .unwrap()
+            .facts(&functions())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(message(Dataset::range(0, 9, 1).unbatch()).contains("scalar"));
+    assert!(message(Dataset::range(0, 9, 1).decode_image("")).contains("byte string"));
+    assert!(message(Dataset::range(0, 9, 1).webdataset(["jpg"], OnError::Raise)).contains("path"));
+    assert!(
+        message(
+            Dataset::files("x")
+                .webdataset(["jpg"], OnError::Raise)
+                .parse_int("cls")
+        )
+        .contains("cls")
+    );
+}
+
+#[test]
+fn slices_of_tensors_are_their_rows() {
+    let spec = ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[2, 2])).unwrap();
+    let bytes: Vec<u8> = (1..=4i64).flat_map(i64::to_le_bytes).collect();
+    let graph = Dataset::tensor_slices(spec, vec![ConstantTensor::fixed(bytes)])
+        .graph()
+        .unwrap();
+    assert!(matches!(graph.nodes()[0].op, Op::TensorSlices(_)));
+    let row = |a, b| Model::Rows(vec![Model::Scalar(a), Model::Scalar(b)]);
+    assert_eq!(drain(&mut open(&graph)), [row(1, 2), row(3, 4)]);
+}

@@ -1,0 +1,20 @@
+//! The pipeline held against its promises, through its public interface.
+//!
+//! - `model`: random chains of operations against a naive model on vectors; counts against the analysis
+//! - `states`: an executor saved and restored goes on as if nothing had happened
+//! - `splits`: workers fed from one pool of splits see the dataset exactly once, and account for every lease
+//! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
+//! - `graphs`: encoding and analysis
+//! - `packs`: what is written into packs is what is yielded
+//! - `shards`: WebDataset shards and images
+#![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
+mod failures;
+mod graphs;
+mod model;
+mod packs;
+#[cfg(all(feature = "images", feature = "webdataset"))]
+mod shards;
+mod splits;
+mod states;
+mod support;

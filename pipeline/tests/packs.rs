@@ -1,0 +1,223 @@
+//! Elements written into packs are the elements the pipeline yields.
+
+use std::sync::Arc;
+
+use millstream_element::{
+    Dtype, Element, HeapAlloc, Layout, OpenPack, Origin, PackWriter, TensorBytes, TensorRef,
+};
+use millstream_pipeline::exec::{
+    ExecContext, ExecError, Executor, Filled, Pool, Source, SourceFactory, Stop, Tensor, Value,
+};
+use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Params, SourceSignature};
+use proptest::prelude::*;
+
+use crate::support::{Allowed, Model, chain, context, functions, open, scalar};
+
+const EVERYTHING: Allowed = Allowed {
+    shuffle: true,
+    counting: true,
+    repeat: true,
+};
+
+/// Writes everything into packs of `pack_bytes`, larger where an element needs it, and reads it back.
+fn through_packs(executor: &mut Executor, pack_bytes: usize, limit: usize) -> Vec<Model> {
+    let layout = Layout::new(executor.spec().clone()).unwrap();
+    let mut found = Vec::new();
+    let mut size_bytes = pack_bytes;
+    loop {
+        let (mut pack, taken) = PackWriter::open(&HeapAlloc, size_bytes, 100).unwrap();
+        size_bytes = pack_bytes;
+        let stop = loop {
+            let filled = executor.write(&layout, &mut pack, limit).unwrap();
+            match filled.stop {
+                Stop::Limit => assert_eq!(filled.count, limit),
+                Stop::End => break Stop::End,
+                Stop::Full { needed_bytes } => {
+                    if pack.is_empty() {
+                        size_bytes = needed_bytes;
+                    }
+                    break filled.stop;
+                }
+            }
+        };
+        read(&taken, &layout, &mut found);
+        if stop == Stop::End {
+            return found;
+        }
+    }
+}
+
+fn read(taken: &OpenPack, layout: &Arc<Layout>, found: &mut Vec<Model>) {
+    while let Some(pack) = taken.take(usize::MAX, u64::MAX) {
+        for slot in pack.slots() {
+            let element = Element::open(slot, layout, Origin::Foreign).unwrap();
+            assert_eq!(element.sequence(), found.len() as u64);
+            let view = element.component(0).unwrap();
+            let tensor = Tensor::fixed(view.dtype(), view.dims(), view.bytes().to_vec()).unwrap();
+            found.push(crate::support::model_of(&Value::from_buf([tensor])));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn what_is_written_is_what_is_yielded(
+        chain in chain(EVERYTHING, 0..40),
+        pack_bytes in 64usize..2000,
+        limit in 1usize..8,
+    ) {
+        let graph = chain.graph();
+        let mut yielded = Vec::new();
+        let mut executor = open(&graph);
+        while let Some(item) = executor.next().unwrap() {
+            yielded.push(crate::support::model_of(&item.value));
+        }
+        prop_assert_eq!(through_packs(&mut open(&graph), pack_bytes, limit), yielded);
+    }
+}
+
+#[test]
+fn an_element_held_back_by_a_full_pack_is_saved_with_the_rest() {
+    let graph = Dataset::range(0, 5, 1).graph().unwrap();
+    let mut executor = open(&graph);
+    let layout = Layout::new(executor.spec().clone()).unwrap();
+    let (mut pack, _taken) = PackWriter::open(&HeapAlloc, 128, 1).unwrap();
+    let filled = executor.write(&layout, &mut pack, 9).unwrap();
+    assert!(
+        matches!(
+            filled,
+            Filled {
+                count: 1,
+                stop: Stop::Full { .. }
+            }
+        ),
+        "{filled:?}"
+    );
+    let state = executor.save().unwrap();
+    let mut restored = open(&graph);
+    restored.restore(&state).unwrap();
+    assert_eq!(restored.handed(), 1);
+    assert_eq!(
+        crate::support::drain(&mut restored),
+        (1..5).map(Model::Scalar).collect::<Vec<_>>()
+    );
+}
+
+/// Counts up, writing straight into packs when nothing stands between.
+struct Bulk;
+
+struct BulkReader {
+    layout: Arc<Layout>,
+    next: i64,
+    end: i64,
+}
+
+impl SourceFactory for Bulk {
+    fn signature(&self, params: &Params) -> Result<SourceSignature, String> {
+        Ok(SourceSignature {
+            spec: scalar(),
+            cardinality: Cardinality::Finite(params.decode()?),
+            indexable: true,
+        })
+    }
+
+    fn open(&self, _: &Params, positions: std::ops::Range<u64>) -> Result<Box<dyn Source>, ExecError> {
+        let layout = Layout::new(scalar()).unwrap();
+        Ok(Box::new(BulkReader {
+            layout,
+            next: positions.start as i64,
+            end: positions.end as i64,
+        }))
+    }
+}
+
+impl Source for BulkReader {
+    fn next(&mut self) -> Result<Option<Value>, ExecError> {
+        let value = (self.next < self.end).then(|| Value::from_buf([Tensor::i64(self.next)]));
+        self.next += 1;
+        Ok(value)
+    }
+
+    fn fill_pack(
+        &mut self,
+        pack: &mut PackWriter,
+        sequence: u64,
+        limit: usize,
+    ) -> Option<Result<Filled, ExecError>> {
+        let mut count = 0;
+        while count < limit && self.next < self.end {
+            let bytes = self.next.to_le_bytes();
+            let tensor = TensorRef {
+                dtype: Dtype::I64,
+                dims: &[],
+                data: TensorBytes::Raw(&bytes),
+            };
+            if pack
+                .push(&self.layout, &[tensor], sequence + count as u64, &[])
+                .is_err()
+            {
+                return Some(Ok(Filled {
+                    count,
+                    stop: Stop::Full { needed_bytes: 64 },
+                }));
+            }
+            (self.next, count) = (self.next + 1, count + 1);
+        }
+        let stop = if self.next < self.end {
+            Stop::Limit
+        } else {
+            Stop::End
+        };
+        Some(Ok(Filled { count, stop }))
+    }
+}
+
+fn bulk(graph: &Graph) -> Executor {
+    let functions = Arc::new(functions().with_source("bulk", Bulk));
+    Executor::open(
+        graph,
+        ExecContext {
+            functions,
+            ..context()
+        },
+    )
+    .unwrap()
+}
+
+#[test]
+fn a_bulk_source_writes_the_same_elements_as_one_by_one() {
+    let graph = Dataset::registered_source("bulk", Params::encode(&1000u64).unwrap())
+        .graph()
+        .unwrap();
+    let expected: Vec<_> = (0..1000).map(Model::Scalar).collect();
+    let mut executor = bulk(&graph);
+    let mut found = Vec::new();
+    let layout = Layout::new(executor.spec().clone()).unwrap();
+    loop {
+        let (mut pack, taken) = PackWriter::open(&HeapAlloc, 4096, 100).unwrap();
+        let filled = executor.write(&layout, &mut pack, 500).unwrap();
+        read(&taken, &layout, &mut found);
+        if filled.stop == Stop::End {
+            break;
+        }
+    }
+    assert_eq!(found, expected);
+    assert_eq!(executor.handed(), 1000);
+    assert_eq!(crate::support::drain(&mut bulk(&graph)), expected);
+}
+
+#[test]
+fn a_pool_outlives_its_pipelines() {
+    let pool = Arc::new(Pool::new(1).unwrap());
+    for _ in 0..3 {
+        let context = ExecContext::new(1, Arc::new(functions()), Arc::clone(&pool));
+        let graph = Dataset::range(0, 10, 1)
+            .map("add", Params::encode(&1i64).unwrap())
+            .parallel(2)
+            .graph()
+            .unwrap();
+        Executor::open(&graph, context).unwrap().next().unwrap().unwrap();
+    }
+}

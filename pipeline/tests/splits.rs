@@ -1,0 +1,394 @@
+//! Workers fed from one pool of splits see the dataset exactly once, and account for every lease.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millstream_pipeline::exec::{
+    ExecContext, ExecError, Executor, FinishedSplit, Item, Pool, Source, SourceFactory, Split, SplitError,
+    SplitSource, Tensor, Value,
+};
+use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Params, SourceSignature, Units};
+use millstream_pipeline::plan::{SourcePlan, SplitPlan, plan_splits};
+use proptest::prelude::*;
+
+use crate::support::{Allowed, Model, chain, context, functions, model_of, number, scalar};
+
+const UNCOUNTED: Allowed = Allowed {
+    shuffle: true,
+    counting: false,
+    repeat: true,
+};
+
+/// What a dispatcher does about splits, in one process: one pass at a time, as upstream.
+#[derive(Clone)]
+struct Dealer {
+    shared: Arc<parking_lot::Mutex<Dealt>>,
+}
+
+struct Dealt {
+    plan: SplitPlan,
+    /// Per source: the pass being dealt and the next split of it.
+    at: Vec<(u64, u64)>,
+    leases: u64,
+}
+
+impl Dealer {
+    fn new(plan: SplitPlan) -> Dealer {
+        let at = vec![(0, 0); plan.sources.len()];
+        Dealer {
+            shared: Arc::new(parking_lot::Mutex::new(Dealt { plan, at, leases: 0 })),
+        }
+    }
+
+    fn leases(&self) -> u64 {
+        self.shared.lock().leases
+    }
+}
+
+impl SplitSource for Dealer {
+    fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {
+        let mut dealt = self.shared.lock();
+        let (pass, index) = dealt.at[source as usize];
+        if repetition < pass {
+            return Ok(None);
+        }
+        let index = if repetition > pass { 0 } else { index };
+        let payload = match &dealt.plan.sources[source as usize] {
+            SourcePlan::Counted { splits } if index < *splits => Vec::new(),
+            SourcePlan::Listed { items } if index < items.len() as u64 => items[index as usize].clone(),
+            SourcePlan::Counted { .. } | SourcePlan::Listed { .. } => {
+                dealt.at[source as usize] = (repetition + 1, 0);
+                return Ok(None);
+            }
+        };
+        dealt.at[source as usize] = (repetition, index + 1);
+        let lease = dealt.leases;
+        dealt.leases += 1;
+        Ok(Some(Split {
+            source,
+            repetition,
+            index,
+            lease,
+            attempt: 3,
+            payload,
+        }))
+    }
+}
+
+fn fed(graph: &Graph, dealer: &Dealer, task_id: u64) -> Executor {
+    let plan = dealer.shared.lock().plan.clone();
+    let context = ExecContext {
+        task_id,
+        plan: Some(plan),
+        splits: Some(Box::new(dealer.clone())),
+        ..context()
+    };
+    Executor::open(graph, context).unwrap()
+}
+
+fn dealer(graph: &Graph) -> Dealer {
+    Dealer::new(plan_splits(graph, &functions()).unwrap())
+}
+
+/// One worker's account: which elements carried which lease, and when each lease finished.
+#[derive(Default)]
+struct Account {
+    last_seen: BTreeMap<u64, u64>,
+    finished: BTreeMap<u64, u64>,
+}
+
+impl Account {
+    fn saw(&mut self, item: &Item, handed: u64) {
+        for mark in &item.marks {
+            assert!(
+                !self.finished.contains_key(&mark.token.lease()),
+                "an element after its split had finished"
+            );
+            assert!(mark.from < mark.upto);
+            self.last_seen.insert(mark.token.lease(), handed);
+        }
+    }
+
+    fn finished(&mut self, executor: &mut Executor) {
+        let mut finished: Vec<FinishedSplit> = Vec::new();
+        executor.finished_splits(&mut finished);
+        for split in finished {
+            assert_eq!(split.attempt, 3);
+            assert_eq!(
+                self.finished.insert(split.lease, split.upto),
+                None,
+                "a lease finished twice"
+            );
+        }
+    }
+
+    /// Every lease that was given finished, and not before its last element was handed out.
+    fn check(&self) {
+        for (lease, handed) in &self.last_seen {
+            assert!(
+                self.finished.get(lease).is_some_and(|upto| upto >= handed),
+                "lease {lease}"
+            );
+        }
+    }
+}
+
+/// Runs workers in an interleaving given by `turns` until all have ended; their elements, and all leases
+/// finished.
+fn run(graph: &Graph, dealer: &Dealer, workers: usize, turns: &[usize]) -> (Vec<Model>, BTreeSet<u64>) {
+    let mut executors: Vec<_> = (0..workers)
+        .map(|task| (fed(graph, dealer, task as u64), Account::default()))
+        .collect();
+    let mut ended = vec![false; workers];
+    let mut found = Vec::new();
+    let mut turn = turns.iter().copied().cycle();
+    while ended.contains(&false) {
+        let worker = turn.next().unwrap() % workers;
+        let worker = (worker..worker + workers)
+            .map(|w| w % workers)
+            .find(|w| !ended[*w])
+            .unwrap();
+        let (executor, account) = &mut executors[worker];
+        match executor.next().unwrap() {
+            Some(item) => {
+                account.saw(&item, executor.handed());
+                found.push(model_of(&item.value));
+            }
+            None => ended[worker] = true,
+        }
+        account.finished(executor);
+    }
+    let mut finished = BTreeSet::new();
+    for (_, account) in &executors {
+        account.check();
+        for lease in account.finished.keys() {
+            assert!(finished.insert(*lease), "lease {lease} finished at two workers");
+        }
+    }
+    (found, finished)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn workers_see_the_dataset_once_and_every_lease_finishes_once(
+        chain in chain(UNCOUNTED, 0..60),
+        workers in 1usize..5,
+        turns in prop::collection::vec(0usize..5, 1..20),
+    ) {
+        let graph = chain.graph();
+        let dealer = dealer(&graph);
+        let (mut found, finished) = run(&graph, &dealer, workers, &turns);
+        let mut expected = chain.model();
+        found.sort();
+        expected.sort();
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(finished, (0..dealer.leases()).collect::<BTreeSet<_>>());
+    }
+
+    #[test]
+    fn units_cover_every_position_once(positions in prop_oneof![0u64..5000, 1_000_000u64..20_000_000]) {
+        let units = Units::of(positions);
+        let mut next = 0;
+        for index in 0..units.splits() {
+            let range = units.range(index).unwrap();
+            prop_assert_eq!(range.start, next);
+            prop_assert!(!range.is_empty() && range.end - range.start <= 4096);
+            next = range.end;
+        }
+        prop_assert_eq!(next, positions);
+        prop_assert_eq!(units.range(units.splits()), None);
+    }
+
+    #[test]
+    fn a_batch_states_the_positions_it_is_made_of(count in 1i64..5000, size in 1u64..40) {
+        let graph = Dataset::range(0, count, 1).batch(size, false).graph().unwrap();
+        prop_assert_eq!(graph.facts(&functions()).unwrap().aligned, Ok(()));
+        let units = Units::of(count as u64);
+        let mut executor = fed(&graph, &dealer(&graph), 0);
+        while let Some(item) = executor.next().unwrap() {
+            // One worker takes the splits in order: lease n is split n.
+            let stated: Vec<u64> = item.marks.iter().flat_map(|mark| {
+                let start = units.range(mark.token.lease()).unwrap().start;
+                start + mark.from..start + mark.upto
+            }).collect();
+            let Model::Rows(rows) = model_of(&item.value) else { panic!("a batch has rows") };
+            let rows: Vec<Model> = rows;
+            let stated: Vec<_> = stated.into_iter().map(|position| Model::Scalar(position as i64)).collect();
+            prop_assert_eq!(stated, rows);
+        }
+    }
+}
+
+#[test]
+fn a_worker_without_splits_in_a_pass_goes_on_to_the_next() {
+    // One split, two workers: in every pass one of them sees nothing.
+    let graph = Dataset::range(0, 1, 1).repeat(Some(50)).graph().unwrap();
+    let dealer = dealer(&graph);
+    let (found, finished) = run(&graph, &dealer, 2, &[0, 1]);
+    assert_eq!((found.len(), finished.len()), (50, 50));
+}
+
+#[test]
+fn an_endless_repeat_of_no_splits_ends() {
+    let graph = Dataset::range(0, 0, 1).repeat(None).graph().unwrap();
+    assert!(fed(&graph, &dealer(&graph), 0).next().unwrap().is_none());
+}
+
+#[test]
+fn an_endless_repeat_ends_when_the_feed_is_exhausted() {
+    struct Exhausted;
+    impl SplitSource for Exhausted {
+        fn next(&mut self, _: u32, _: u64) -> Result<Option<Split>, SplitError> {
+            Ok(None)
+        }
+        fn exhausted(&self, _: u32) -> bool {
+            true
+        }
+    }
+    let graph = Dataset::range(0, 10, 1).prefetch(1).repeat(None).graph().unwrap();
+    let context = ExecContext {
+        splits: Some(Box::new(Exhausted)),
+        ..context()
+    };
+    assert!(Executor::open(&graph, context).unwrap().next().unwrap().is_none());
+}
+
+#[test]
+fn a_split_whose_element_failed_never_counts_as_finished() {
+    let graph = Dataset::range(0, 3, 1)
+        .map("add", Params::encode(&0i64).unwrap())
+        .prefetch(8)
+        .map("fail", Params::none());
+    let graph = graph.graph().unwrap();
+    let functions = functions().with_map("fail", |_, input| {
+        let call = |value: Value| {
+            if value[0].as_i64() == Some(1) {
+                Err("expected by the test".into())
+            } else {
+                Ok(value)
+            }
+        };
+        Ok(millstream_pipeline::exec::PreparedMap {
+            output: input.clone(),
+            call: Arc::new(call),
+        })
+    });
+    let dealer = Dealer::new(SplitPlan {
+        sources: vec![SourcePlan::Counted { splits: 3 }],
+    });
+    let context = ExecContext {
+        plan: Some(dealer.shared.lock().plan.clone()),
+        splits: Some(Box::new(dealer.clone())),
+        ..ExecContext::new(0, Arc::new(functions), Arc::new(Pool::new(1).unwrap()))
+    };
+    let mut executor = Executor::open(&graph, context).unwrap();
+    let mut finished = Vec::new();
+    drop(executor.next().unwrap());
+    executor.finished_splits(&mut finished);
+    assert_eq!(
+        finished,
+        [FinishedSplit {
+            lease: 0,
+            attempt: 3,
+            upto: 1
+        }]
+    );
+    executor.next().unwrap_err();
+    finished.clear();
+    executor.finished_splits(&mut finished);
+    assert_eq!(finished, []);
+}
+
+#[test]
+fn a_split_beyond_the_source_is_the_dispatchers_fault() {
+    struct Wrong;
+    impl SplitSource for Wrong {
+        fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {
+            Ok(Some(Split {
+                source,
+                repetition,
+                index: 99,
+                lease: 0,
+                attempt: 0,
+                payload: Vec::new(),
+            }))
+        }
+    }
+    let graph = Dataset::range(0, 10, 1).graph().unwrap();
+    let context = ExecContext {
+        splits: Some(Box::new(Wrong)),
+        ..context()
+    };
+    let error = Executor::open(&graph, context).unwrap().next().unwrap_err();
+    assert_eq!(error.kind(), millstream_pipeline::exec::ErrorKind::Peer);
+    assert!(error.to_string().contains("split 99"), "{error}");
+}
+
+/// Counts from the start of the positions it is opened at.
+struct Squares {
+    opened: Arc<AtomicU64>,
+}
+
+struct Counting {
+    next: u64,
+}
+
+impl SourceFactory for Squares {
+    fn signature(&self, params: &Params) -> Result<SourceSignature, String> {
+        Ok(SourceSignature {
+            spec: scalar(),
+            cardinality: Cardinality::Finite(params.decode()?),
+            indexable: true,
+        })
+    }
+
+    fn open(&self, _: &Params, positions: std::ops::Range<u64>) -> Result<Box<dyn Source>, ExecError> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Counting {
+            next: positions.start,
+        }))
+    }
+}
+
+impl Source for Counting {
+    fn next(&mut self) -> Result<Option<Value>, ExecError> {
+        self.next += 1;
+        Ok(Some(Value::from_buf([Tensor::i64((self.next - 1) as i64)])))
+    }
+}
+
+#[test]
+fn an_indexable_source_is_opened_at_each_split() {
+    let opened = Arc::new(AtomicU64::new(0));
+    let functions = Arc::new(functions().with_source(
+        "squares",
+        Squares {
+            opened: Arc::clone(&opened),
+        },
+    ));
+    let graph = Dataset::registered_source("squares", Params::encode(&3000u64).unwrap())
+        .graph()
+        .unwrap();
+    let plan = plan_splits(&graph, &*functions).unwrap();
+    assert_eq!(plan.sources, [SourcePlan::Counted { splits: 1000 }]);
+    let dealer = Dealer::new(plan);
+    let mut found = BTreeSet::new();
+    for task in 0..2 {
+        let context = ExecContext {
+            splits: Some(Box::new(dealer.clone())),
+            ..ExecContext::new(task, Arc::clone(&functions), Arc::new(Pool::new(1).unwrap()))
+        };
+        let mut executor = Executor::open(&graph, context).unwrap();
+        for _ in 0..1500 {
+            let Some(item) = executor.next().unwrap() else {
+                break;
+            };
+            assert!(found.insert(number(&item)));
+        }
+    }
+    assert_eq!(found, (0..3000).collect());
+    assert!(opened.load(Ordering::Relaxed) >= 1000);
+}

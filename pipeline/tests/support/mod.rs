@@ -1,0 +1,297 @@
+//! What the tests share: registered functions, random chains of operations, and their naive model.
+
+#[cfg(feature = "images")]
+pub(crate) mod jpeg;
+
+use std::sync::Arc;
+
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use millstream_pipeline::exec::{ExecContext, Executor, Functions, Item, Pool, PreparedMap, Tensor, Value};
+use millstream_pipeline::graph::{Dataset, Graph, Params};
+use proptest::prelude::*;
+
+/// An element as the model sees it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Model {
+    Scalar(i64),
+    Rows(Vec<Model>),
+}
+
+/// One operation of a random chain.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Add { amount: i64, parallel: Option<u32> },
+    KeepIfSumModulo { modulus: i64, rest: i64 },
+    Batch { size: u64, drop_remainder: bool },
+    Unbatch,
+    Repeat(u64),
+    Take(u64),
+    Skip(u64),
+    Prefetch(u64),
+    Shuffle { buffer: u64, seed: u64 },
+    FlatMap(Vec<Step>),
+}
+
+/// `add`: adds its parameter to every item. `keep`: keeps elements whose sum has a rest.
+pub(crate) fn functions() -> Functions {
+    Functions::new()
+        .with_map("add", |params, input| {
+            let amount: i64 = params.decode()?;
+            let call = move |value: Value| Ok(value.iter().map(|tensor| add(tensor, amount)).collect());
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(call),
+            })
+        })
+        .with_filter("keep", |params, _| {
+            let (modulus, rest): (i64, i64) = params.decode()?;
+            Ok(Arc::new(move |value: &Value| {
+                Ok(sum(&model_of(value)).rem_euclid(modulus) == rest)
+            }))
+        })
+}
+
+pub(crate) fn pool() -> Arc<Pool> {
+    Arc::new(Pool::new(2).unwrap())
+}
+
+/// A context that reads everything.
+pub(crate) fn context() -> ExecContext {
+    ExecContext::new(1, Arc::new(functions()), pool())
+}
+
+pub(crate) fn open(graph: &Graph) -> Executor {
+    Executor::open(graph, context()).unwrap()
+}
+
+/// Everything the executor yields.
+pub(crate) fn drain(executor: &mut Executor) -> Vec<Model> {
+    let mut all = Vec::new();
+    while let Some(item) = executor.next().unwrap() {
+        all.push(model_of(&item.value));
+    }
+    assert!(executor.next().unwrap().is_none(), "an end is final");
+    all
+}
+
+/// An `i64` element of any rank.
+pub(crate) fn model_of(value: &Value) -> Model {
+    fn rows(dims: &[u64], items: &mut dyn Iterator<Item = i64>) -> Model {
+        match dims.split_first() {
+            None => Model::Scalar(items.next().unwrap()),
+            Some((count, rest)) => Model::Rows((0..*count).map(|_| rows(rest, items)).collect()),
+        }
+    }
+    let tensor = value[0].settled().unwrap();
+    let items = tensor
+        .contiguous()
+        .unwrap()
+        .chunks_exact(8)
+        .map(|item| i64::from_le_bytes(item.try_into().unwrap()));
+    rows(tensor.dims(), &mut items.collect::<Vec<_>>().into_iter())
+}
+
+pub(crate) fn sum(model: &Model) -> i64 {
+    match model {
+        Model::Scalar(value) => *value,
+        Model::Rows(rows) => rows.iter().map(sum).sum(),
+    }
+}
+
+fn add(tensor: &Tensor, amount: i64) -> Tensor {
+    let settled = tensor.settled().unwrap();
+    let sums = settled.contiguous().unwrap().chunks_exact(8);
+    let sums: Vec<u8> = sums
+        .flat_map(|item| (i64::from_le_bytes(item.try_into().unwrap()) + amount).to_le_bytes())
+        .collect();
+    Tensor::fixed(Dtype::I64, tensor.dims(), sums).unwrap()
+}
+
+/// Appends `step` to a dataset.
+pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
+    match step {
+        Step::Add {
+            amount,
+            parallel: None,
+        } => dataset.map("add", Params::encode(amount).unwrap()),
+        Step::Add {
+            amount,
+            parallel: Some(threads),
+        } => dataset
+            .map("add", Params::encode(amount).unwrap())
+            .parallel(*threads),
+        Step::KeepIfSumModulo { modulus, rest } => {
+            dataset.filter("keep", Params::encode(&(*modulus, *rest)).unwrap())
+        }
+        Step::Batch { size, drop_remainder } => dataset.batch(*size, *drop_remainder),
+        Step::Unbatch => dataset.unbatch(),
+        Step::Repeat(count) => dataset.repeat(Some(*count)),
+        Step::Take(count) => dataset.take(*count),
+        Step::Skip(count) => dataset.skip(*count),
+        Step::Prefetch(buffer) => dataset.prefetch(*buffer),
+        Step::Shuffle { buffer, seed } => dataset.shuffle(*buffer, Some(*seed)),
+        Step::FlatMap(steps) => dataset.flat_map(|argument| steps.iter().fold(argument, extended)),
+    }
+}
+
+/// What `step` makes of `input`, with shuffles left out.
+pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
+    match step {
+        Step::Add { amount, .. } => input.iter().map(|model| model_add(model, *amount)).collect(),
+        Step::KeepIfSumModulo { modulus, rest } => input
+            .into_iter()
+            .filter(|model| sum(model).rem_euclid(*modulus) == *rest)
+            .collect(),
+        Step::Batch { size, drop_remainder } => {
+            let chunks = input.chunks(*size as usize);
+            let whole = chunks.filter(|chunk| !drop_remainder || chunk.len() as u64 == *size);
+            whole.map(|chunk| Model::Rows(chunk.to_vec())).collect()
+        }
+        Step::Unbatch => {
+            let rows = input.into_iter().map(|model| match model {
+                Model::Rows(rows) => rows,
+                Model::Scalar(_) => panic!("a scalar has no rows"),
+            });
+            rows.flatten().collect()
+        }
+        Step::Repeat(count) => (0..*count).flat_map(|_| input.clone()).collect(),
+        Step::Take(count) => input.into_iter().take(*count as usize).collect(),
+        Step::Skip(count) => input.into_iter().skip(*count as usize).collect(),
+        Step::Prefetch(_) | Step::Shuffle { .. } => input,
+        Step::FlatMap(steps) => input
+            .into_iter()
+            .flat_map(|model| steps.iter().fold(vec![model], model_step))
+            .collect(),
+    }
+}
+
+fn model_add(model: &Model, amount: i64) -> Model {
+    match model {
+        Model::Scalar(value) => Model::Scalar(value + amount),
+        Model::Rows(rows) => Model::Rows(rows.iter().map(|row| model_add(row, amount)).collect()),
+    }
+}
+
+/// Which chains a test can use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Allowed {
+    /// Operations that shuffle.
+    pub(crate) shuffle: bool,
+    /// Operations whose result depends on the order or the number of elements of a task: batch, take, skip.
+    pub(crate) counting: bool,
+    /// Repeat.
+    pub(crate) repeat: bool,
+}
+
+pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
+    let mut steps: Vec<BoxedStrategy<Step>> = vec![
+        (-5i64..5, prop::option::of(0u32..4))
+            .prop_map(|(amount, parallel)| Step::Add { amount, parallel })
+            .boxed(),
+        (1i64..4, 0i64..3)
+            .prop_map(|(modulus, rest)| Step::KeepIfSumModulo { modulus, rest })
+            .boxed(),
+        (1u64..4).prop_map(Step::Prefetch).boxed(),
+        prop::collection::vec(inner_step(), 0..3)
+            .prop_map(Step::FlatMap)
+            .boxed(),
+    ];
+    if allowed.repeat {
+        steps.push((0u64..4).prop_map(Step::Repeat).boxed());
+    }
+    if allowed.counting {
+        steps.push(
+            (1u64..6, any::<bool>())
+                .prop_map(|(size, drop_remainder)| Step::Batch { size, drop_remainder })
+                .boxed(),
+        );
+        steps.push((0u64..40).prop_map(Step::Take).boxed());
+        steps.push((0u64..20).prop_map(Step::Skip).boxed());
+    }
+    if allowed.shuffle {
+        steps.push(
+            (1u64..20, 0u64..1000)
+                .prop_map(|(buffer, seed)| Step::Shuffle { buffer, seed })
+                .boxed(),
+        );
+    }
+    prop::strategy::Union::new(steps).boxed()
+}
+
+/// Steps that stand in the body of a flat_map.
+fn inner_step() -> BoxedStrategy<Step> {
+    prop_oneof![
+        (-5i64..5).prop_map(|amount| Step::Add {
+            amount,
+            parallel: None
+        }),
+        (0u64..3).prop_map(Step::Repeat),
+        (0u64..3).prop_map(Step::Take),
+        (1u64..3).prop_map(Step::Prefetch),
+    ]
+    .boxed()
+}
+
+/// A chain over a range, and what it should yield. Every batch but the last step's is taken apart again,
+/// since ragged batches do not stack.
+#[derive(Debug, Clone)]
+pub(crate) struct Chain {
+    pub(crate) count: i64,
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Chain {
+    pub(crate) fn dataset(&self) -> Dataset {
+        self.steps.iter().fold(Dataset::range(0, self.count, 1), extended)
+    }
+
+    pub(crate) fn graph(&self) -> Graph {
+        self.dataset().graph().unwrap()
+    }
+
+    pub(crate) fn model(&self) -> Vec<Model> {
+        self.steps
+            .iter()
+            .fold((0..self.count).map(Model::Scalar).collect(), model_step)
+    }
+}
+
+pub(crate) fn chain(allowed: Allowed, counts: std::ops::Range<i64>) -> BoxedStrategy<Chain> {
+    (counts, prop::collection::vec(step(allowed), 0..6))
+        .prop_map(|(count, steps)| {
+            let last = steps.len();
+            let mut taken_apart = Vec::new();
+            for (index, step) in steps.into_iter().enumerate() {
+                let is_batch = matches!(step, Step::Batch { .. });
+                taken_apart.push(step);
+                if is_batch && index + 1 < last {
+                    taken_apart.push(Step::Unbatch);
+                }
+            }
+            Chain {
+                count,
+                steps: taken_apart,
+            }
+        })
+        .boxed()
+}
+
+/// The spec of an `i64` scalar.
+pub(crate) fn scalar() -> ElementSpec {
+    ElementSpec::single(TensorSpec::scalar(Dtype::I64)).unwrap()
+}
+
+/// The value of an item that is one `i64` scalar.
+pub(crate) fn number(item: &Item) -> i64 {
+    item.value[0].as_i64().unwrap()
+}
+
+/// The bytes of a scalar string component.
+#[cfg(feature = "images")]
+pub(crate) fn text(tensor: &Tensor) -> &[u8] {
+    assert!(
+        tensor.dims().is_empty() && tensor.dtype() == Dtype::String,
+        "no scalar string"
+    );
+    tensor.contiguous().unwrap()
+}
