@@ -9,12 +9,16 @@
 //! | `id`, `error`, `job`, `split`, `planner` | the words of the control plane |
 //! | `dispatcher` | the state machine: no clock, no socket |
 //! | `store` | where its records are kept |
+//! | [`rpc`] | the protocol: the dispatcher's server, the trainers' client |
+//! | [`agent`] | the worker's side: registration, tasks, splits |
 
+pub mod agent;
 mod dispatcher;
 mod error;
 mod id;
 mod job;
 mod planner;
+pub mod rpc;
 mod shared;
 mod split;
 mod store;

@@ -107,6 +107,11 @@ impl SourcePlan {
         }
     }
 
+    /// Whether something goes with each split.
+    pub(crate) fn has_payloads(&self) -> bool {
+        matches!(self, SourcePlan::Listed { .. })
+    }
+
     /// What goes with a split: empty for counted sources.
     pub(crate) fn payload(&self, index: u64) -> &[u8] {
         match self {

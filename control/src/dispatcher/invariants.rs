@@ -16,6 +16,7 @@ impl Dispatcher {
             "an index is stale"
         );
         self.check_references();
+        self.check_people();
         for id in &self.tables.index.running {
             self.check_books(*id);
         }
@@ -53,6 +54,10 @@ impl Dispatcher {
         for (id, _) in tables.holdings.iter() {
             assert!(tables.tasks.contains(id), "leases of task {id}, which is gone");
         }
+    }
+
+    fn check_people(&self) {
+        let tables = &self.tables;
         for row in tables.removals.values() {
             assert!(
                 !tables.tasks.contains(&row.task),
