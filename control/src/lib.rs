@@ -1,1 +1,42 @@
 //! Who does what: datasets, jobs, iterations, tasks, splits, leases, and the dispatcher.
+//!
+//! A pure core, [`Dispatcher`], decides; a thin shell carries its requests and pushes over QUIC. Definitions of datasets
+//! are opaque bytes here, element specifications too, and a worker is an address and a ticket key. The protocol is in
+//! `control/PROTOCOL.md`.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `id`, `error`, `job`, `split`, `planner` | the words of the control plane |
+//! | `dispatcher` | the state machine: no clock, no socket |
+//! | `store` | where its records are kept |
+//! | [`rpc`] | the protocol: the dispatcher's server, the trainers' client |
+//! | [`agent`] | the worker's side: registration, tasks, splits |
+
+pub mod agent;
+mod dispatcher;
+mod error;
+mod id;
+mod job;
+mod planner;
+pub mod rpc;
+mod shared;
+mod split;
+mod store;
+
+pub use dispatcher::{
+    Action, Answer, Batch, Change, ClientPush, ClientRecord, Counts, DatasetRecord, DatasetStatus,
+    Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, HiddenKey, Holding, Incoming, IterationRecord,
+    IterationStatus, JobRecord, JobStatus, Key, Ledger, MetaRecord, Moment, NAME_BYTES_MAX, Phase, Record,
+    RecordError, RemovalReason, RemovalRecord, Reply, ReplyToken, Request, Run, SessionRecord, Snapshot,
+    SourceStatus, Status, StopReason, TAGS_MAX, TaskDef, TaskInfo, TaskPhase, TaskRecord, TaskRemoved,
+    TaskStatus, WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
+};
+pub use error::{Code, Error};
+pub use id::{
+    BootId, ClientId, DatasetId, DatasetIdError, IterationId, JobId, RequestNumber, SessionId, TaskId,
+    WorkerId,
+};
+pub use job::{JobParameters, Policy, TargetWorkers, UnknownPolicy};
+pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
+pub use split::{LeaseRange, Seen, Split, SplitRange};
+pub use store::{MemoryStore, Store, StoreError};

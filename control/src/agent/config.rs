@@ -1,0 +1,42 @@
+//! What a worker says of itself, and how patient it is.
+
+use std::time::Duration;
+
+use millstream_link::TicketKey;
+
+use crate::dispatcher::WorkerRegistration;
+use crate::rpc::session::SessionConfig;
+
+/// A worker's settings. Start from [`AgentConfig::new`] and change what is needed.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// What the dispatcher and the clients are told.
+    pub registration: WorkerRegistration,
+    /// Timeouts of the connection with the dispatcher.
+    pub session: SessionConfig,
+    /// A worker that had no answer from the dispatcher for this long stops its tasks. Default 10 s, twice the dispatcher's
+    /// limit: by then its tasks are certainly given away, and a dispatcher that restarts within it costs nothing.
+    pub lease: Duration,
+    /// How long a producer waits for splits while the dispatcher cannot be reached. Default 60 s.
+    pub split_deadline: Duration,
+    /// Events that wait for the worker. Default 1024; while it is full no further task starts.
+    pub events_max: usize,
+}
+
+impl AgentConfig {
+    /// A worker that serves at `address` and whose tickets are minted with this key.
+    pub fn new(address: impl Into<String>, ticket_key: TicketKey) -> AgentConfig {
+        AgentConfig {
+            registration: WorkerRegistration {
+                address: address.into(),
+                tags: Vec::new(),
+                ticket_key,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            },
+            session: SessionConfig::default(),
+            lease: Duration::from_secs(10),
+            split_deadline: Duration::from_secs(60),
+            events_max: 1024,
+        }
+    }
+}

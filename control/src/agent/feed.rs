@@ -1,0 +1,281 @@
+//! Splits for one task, fetched ahead, from a thread that may block.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use minicbor::bytes::ByteVec;
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+
+use crate::dispatcher::Run;
+use crate::error::{Code, Error};
+use crate::id::TaskId;
+use crate::job::Policy;
+use crate::rpc::session::Session;
+use crate::rpc::wire::{LeasedRun, WireReply, WireRequest, unexpected};
+use crate::split::{LeaseRange, Split};
+
+/// Splits to ask for: as many as the dispatcher finds fair.
+const WANT: u32 = 1024;
+
+/// Gives the splits of one task, in the order in which the dispatcher deals them out. Dropping it returns what was not
+/// started.
+///
+/// For one producer thread: [`next`](SplitFeed::next) blocks it, and must not be called from within the runtime.
+#[derive(Debug)]
+pub struct SplitFeed {
+    session: Arc<Session>,
+    runtime: Handle,
+    task: TaskId,
+    deadline: Duration,
+    control: FeedControl,
+    sources: BTreeMap<u32, SourceFeed>,
+}
+
+/// What the agent and the producer know in common of one task.
+#[derive(Clone, Debug)]
+pub(super) struct FeedControl {
+    cancelled: Arc<watch::Sender<bool>>,
+    exhausted: Arc<AtomicBool>,
+}
+
+/// Why there is no split and no end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeedError {
+    /// The task was stopped. Nobody's fault.
+    #[error("the task was stopped")]
+    Cancelled,
+    /// The dispatcher did not give any.
+    #[error("no splits from the dispatcher: {0}")]
+    Dispatcher(Error),
+}
+
+#[derive(Debug, Default)]
+struct SourceFeed {
+    ready: VecDeque<Leased>,
+    /// Splits in `ready`.
+    count: u64,
+    /// Splits in the latest batch: at half of it the next is fetched.
+    batch: u64,
+    /// The latest repetition that is over.
+    ended: Option<u64>,
+    fetching: Option<(u64, oneshot::Receiver<Result<Batch, FeedError>>)>,
+}
+
+/// A run of which some splits are taken already.
+#[derive(Debug)]
+struct Leased {
+    run: Run,
+    payloads: VecDeque<ByteVec>,
+}
+
+#[derive(Debug)]
+struct Batch {
+    runs: Vec<LeasedRun>,
+    end: bool,
+}
+
+impl SplitFeed {
+    pub(super) fn new(
+        session: Arc<Session>,
+        runtime: Handle,
+        task: TaskId,
+        deadline: Duration,
+        control: FeedControl,
+    ) -> SplitFeed {
+        SplitFeed {
+            session,
+            runtime,
+            task,
+            deadline,
+            control,
+            sources: BTreeMap::new(),
+        }
+    }
+
+    /// The next split of a source, or `None` when this pass over it is over. Asked for the first time, it fetches: so not
+    /// before the task has its first credit.
+    ///
+    /// The split may belong to an earlier pass than the one asked for: one that another worker had and lost. Blocks until
+    /// the dispatcher answers, at most the split deadline.
+    ///
+    /// # Errors
+    /// [`FeedError::Cancelled`] at once when the task is stopped.
+    pub fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, FeedError> {
+        loop {
+            if *self.control.cancelled.borrow() {
+                return Err(FeedError::Cancelled);
+            }
+            let feed = self.sources.entry(source).or_default();
+            if let Some(split) = feed.pop() {
+                // Relaxed: read by the agent when the producer says that it has finished, which orders it.
+                self.control.exhausted.store(false, Ordering::Relaxed);
+                self.fetch_ahead(source, repetition);
+                return Ok(Some(split));
+            }
+            if feed.fetching.is_none() {
+                if feed.ended.is_some_and(|ended| repetition <= ended) {
+                    self.control.exhausted.store(true, Ordering::Relaxed);
+                    return Ok(None);
+                }
+                self.fetch(source, repetition);
+            }
+            self.receive(source)?;
+        }
+    }
+
+    /// Gives back what was fetched and not started, in the background. Afterwards the feed is empty.
+    pub fn return_unstarted(&mut self) {
+        let mut leases: Vec<LeaseRange> = Vec::new();
+        let mut coming = Vec::new();
+        for (_, feed) in std::mem::take(&mut self.sources) {
+            leases.extend(feed.ready.iter().map(|leased| leased.run.leases()));
+            coming.extend(feed.fetching.map(|(_, batch)| batch));
+        }
+        if leases.is_empty() && coming.is_empty() {
+            return;
+        }
+        let session = Arc::clone(&self.session);
+        let (task, deadline) = (self.task, self.deadline);
+        self.runtime.spawn(async move {
+            for batch in coming {
+                if let Ok(Ok(batch)) = batch.await {
+                    leases.extend(batch.runs.iter().map(|leased| leased.run.leases()));
+                }
+            }
+            for leases in leases.chunks(1024) {
+                let leases = leases.to_vec();
+                let request = WireRequest::ReturnSplits { task, leases };
+                if let Err(error) = session.call(request, deadline).await {
+                    // If the task is gone, so are its leases.
+                    tracing::debug!(%task, %error, "splits were not returned");
+                    return;
+                }
+            }
+        });
+    }
+
+    fn fetch_ahead(&mut self, source: u32, repetition: u64) {
+        let feed = self.sources.entry(source).or_default();
+        let over = feed.ended.is_some_and(|ended| repetition <= ended);
+        if feed.fetching.is_none() && !over && feed.count <= feed.batch / 2 {
+            self.fetch(source, repetition);
+        }
+    }
+
+    fn fetch(&mut self, source: u32, repetition: u64) {
+        let (sender, receiver) = oneshot::channel();
+        let session = Arc::clone(&self.session);
+        let mut cancelled = self.control.cancelled.subscribe();
+        let (task, deadline) = (self.task, self.deadline);
+        self.runtime.spawn(async move {
+            let request = WireRequest::LeaseSplits {
+                task,
+                source,
+                repetition,
+                want: WANT,
+            };
+            let result = tokio::select! {
+                result = session.call(request, deadline) => batch_of(result),
+                _ = cancelled.wait_for(|cancelled| *cancelled) => Err(FeedError::Cancelled),
+            };
+            // Fails when the feed was dropped at this instant: the dispatcher settles the leases with the task.
+            sender.send(result).ok();
+        });
+        self.sources.entry(source).or_default().fetching = Some((repetition, receiver));
+    }
+
+    fn receive(&mut self, source: u32) -> Result<(), FeedError> {
+        let feed = self.sources.entry(source).or_default();
+        let Some((repetition, receiver)) = feed.fetching.take() else {
+            return Ok(());
+        };
+        let batch = receiver.blocking_recv().map_err(|_| FeedError::Cancelled)??;
+        if batch.end {
+            feed.ended = feed.ended.max(Some(repetition));
+        }
+        feed.batch = batch.runs.iter().map(|leased| leased.run.count).sum();
+        feed.count += feed.batch;
+        feed.ready.extend(batch.runs.into_iter().map(|leased| Leased {
+            run: leased.run,
+            payloads: leased.payloads.into(),
+        }));
+        Ok(())
+    }
+}
+
+impl Drop for SplitFeed {
+    fn drop(&mut self) {
+        self.return_unstarted();
+    }
+}
+
+impl SourceFeed {
+    fn pop(&mut self) -> Option<Split> {
+        let leased = self.ready.front_mut()?;
+        let run = &mut leased.run;
+        let payload = leased.payloads.pop_front().map_or_else(Vec::new, Vec::from);
+        let split = Split {
+            source: run.source,
+            repetition: run.repetition,
+            index: run.first_index,
+            lease: run.first_lease,
+            attempt: run.attempt,
+            payload,
+        };
+        run.first_index += 1;
+        run.first_lease += 1;
+        run.count -= 1;
+        self.count -= 1;
+        if run.count == 0 {
+            self.ready.pop_front();
+        }
+        Some(split)
+    }
+}
+
+impl FeedControl {
+    pub(super) fn new(policy: Policy) -> FeedControl {
+        FeedControl {
+            cancelled: Arc::new(watch::channel(false).0),
+            // Whoever is given no splits always reads to the end.
+            exhausted: Arc::new(AtomicBool::new(policy != Policy::Dynamic)),
+        }
+    }
+
+    pub(super) fn cancel(&self) {
+        self.cancelled.send_replace(true);
+    }
+
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.exhausted.load(Ordering::Relaxed)
+    }
+}
+
+fn batch_of(result: Result<WireReply, Error>) -> Result<Batch, FeedError> {
+    match result {
+        Ok(WireReply::Splits { runs, end }) => {
+            if runs.iter().all(is_sound) {
+                Ok(Batch { runs, end })
+            } else {
+                Err(FeedError::Dispatcher(Error::internal(
+                    "the dispatcher's splits contradict themselves",
+                )))
+            }
+        }
+        Ok(_) => Err(FeedError::Dispatcher(unexpected())),
+        Err(error) if error.code == Code::Aborted => Err(FeedError::Cancelled),
+        Err(error) => Err(FeedError::Dispatcher(error)),
+    }
+}
+
+/// What a batch must be for the arithmetic on it to hold.
+fn is_sound(leased: &LeasedRun) -> bool {
+    let run = &leased.run;
+    run.count > 0
+        && run.first_index.checked_add(run.count).is_some()
+        && run.first_lease.checked_add(run.count).is_some()
+        && (leased.payloads.is_empty() || leased.payloads.len() as u64 == run.count)
+}

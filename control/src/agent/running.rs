@@ -1,0 +1,220 @@
+//! The agent: its incarnations, one after the other, and what its worker does through it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_link::{Endpoint, HostPort};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::AgentConfig;
+use super::feed::{FeedControl, SplitFeed};
+use super::incarnation;
+use crate::dispatcher::{StopReason, TaskDef};
+use crate::error::Error;
+use crate::id::{TaskId, WorkerId};
+use crate::rpc::session::Session;
+use crate::rpc::wire::{WireReply, WireRequest, unexpected};
+
+/// How long a leaving worker waits for the dispatcher to hear of it.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What a worker must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentEvent {
+    /// Run a task.
+    StartTask(TaskDef),
+    /// Forget a task, with everything of it that is not delivered.
+    StopTask {
+        /// Which.
+        task: TaskId,
+        /// Why.
+        reason: StopReason,
+    },
+    /// Forget all tasks: the dispatcher was out of reach for too long and has given them away, or it said so. The agent
+    /// registers anew by itself.
+    LeaseLapsed,
+    /// Forget all tasks: the dispatcher restarted without its memory. The agent registers anew by itself.
+    DispatcherRestarted,
+    /// The agent has ended: the dispatcher refuses this worker.
+    Failed(Error),
+}
+
+/// What happens to a worker, in order.
+#[derive(Debug)]
+pub struct AgentEvents {
+    events: mpsc::Receiver<AgentEvent>,
+}
+
+impl AgentEvents {
+    /// The next event; `None` once the agent is dropped. Cancel-safe.
+    pub async fn next(&mut self) -> Option<AgentEvent> {
+        self.events.recv().await
+    }
+}
+
+/// Keeps a worker registered. Dropping it ends the connection without farewell; [`leave`](Agent::leave) says goodbye.
+#[derive(Debug)]
+pub struct Agent {
+    shared: Arc<AgentShared>,
+    driver: JoinHandle<()>,
+    registered: watch::Receiver<Option<Result<WorkerId, Error>>>,
+}
+
+#[derive(Debug)]
+pub(super) struct AgentShared {
+    pub(super) endpoint: Endpoint,
+    pub(super) dispatcher: HostPort,
+    pub(super) config: AgentConfig,
+    /// The session of the current incarnation.
+    pub(super) session: Mutex<Option<Arc<Session>>>,
+    /// The tasks of the current incarnation.
+    pub(super) tasks: Mutex<BTreeMap<TaskId, FeedControl>>,
+}
+
+impl Agent {
+    /// Registers a worker, within a tokio runtime, waiting for a dispatcher that is not there yet.
+    ///
+    /// # Errors
+    /// The dispatcher was not reached before the connect deadline (the message names its address), or refuses the worker.
+    pub async fn start(
+        endpoint: Endpoint,
+        dispatcher: HostPort,
+        config: AgentConfig,
+    ) -> Result<(Agent, AgentEvents), Error> {
+        let deadline = config.session.connect_deadline;
+        let address = dispatcher.clone();
+        let (events, received) = mpsc::channel(config.events_max.max(1));
+        let (register, mut registered) = watch::channel(None);
+        let shared = Arc::new(AgentShared {
+            endpoint,
+            dispatcher,
+            config,
+            session: Mutex::new(None),
+            tasks: Mutex::default(),
+        });
+        let driver = tokio::spawn(incarnation::live(Arc::clone(&shared), events, register));
+        let first = async { registered.wait_for(Option::is_some).await.ok()?.clone() };
+        let outcome = tokio::time::timeout(deadline, first).await.unwrap_or(None);
+        let agent = Agent {
+            shared,
+            driver,
+            registered,
+        };
+        match outcome {
+            Some(Ok(_)) => Ok((agent, AgentEvents { events: received })),
+            Some(Err(error)) => Err(error),
+            None => {
+                let seconds = deadline.as_secs_f64();
+                let session = agent.shared.session.lock().clone();
+                let why = match session {
+                    Some(session) => session.connected(Duration::ZERO).await.err(),
+                    None => None,
+                };
+                let why = why.map_or_else(|| "it did not answer".to_owned(), |error| error.message);
+                Err(Error::unavailable(format!(
+                    "this worker could not register at {address} within {seconds} s: {why}"
+                )))
+            }
+        }
+    }
+
+    /// The current incarnation.
+    pub fn worker_id(&self) -> Option<WorkerId> {
+        let registered = self.registered.borrow();
+        registered
+            .as_ref()
+            .and_then(|outcome| outcome.as_ref().ok())
+            .copied()
+    }
+
+    /// Says that a task has produced its last element, and whether every element is known to have reached a client
+    /// (which may be said later, in a second call).
+    ///
+    /// # Errors
+    /// The dispatcher does not answer, or has given the task away.
+    pub async fn finish_task(&self, task: TaskId, delivered: bool) -> Result<(), Error> {
+        let exhausted = self
+            .shared
+            .tasks
+            .lock()
+            .get(&task)
+            .is_none_or(FeedControl::is_exhausted);
+        let request = WireRequest::FinishTask {
+            task,
+            delivered,
+            exhausted,
+        };
+        self.report(request).await
+    }
+
+    /// Says that a task cannot go on, in words for its user.
+    ///
+    /// # Errors
+    /// The dispatcher does not answer, or has given the task away.
+    pub async fn fail_task(&self, task: TaskId, message: &str) -> Result<(), Error> {
+        let message = message[..message.floor_char_boundary(crate::dispatcher::ERROR_BYTES_MAX)].to_owned();
+        self.report(WireRequest::FailTask { task, message }).await
+    }
+
+    /// The splits of a task under DYNAMIC, for its producer's thread.
+    ///
+    /// # Errors
+    /// The worker does not have the task.
+    pub fn splits(&self, task: TaskId) -> Result<SplitFeed, Error> {
+        let gone = || Error::aborted(format!("task {task} is not this worker's, or no longer"));
+        let control = self.shared.tasks.lock().get(&task).cloned().ok_or_else(gone)?;
+        let session = self.shared.session.lock().clone().ok_or_else(gone)?;
+        let deadline = self.shared.config.split_deadline;
+        Ok(SplitFeed::new(
+            session,
+            Handle::current(),
+            task,
+            deadline,
+            control,
+        ))
+    }
+
+    /// Says goodbye: the tasks go to others at once.
+    ///
+    /// # Errors
+    /// The dispatcher does not answer within 2 s; it will notice the silence.
+    pub async fn leave(self) -> Result<(), Error> {
+        let session = self.shared.session.lock().clone();
+        // It must not register again.
+        self.driver.abort();
+        match session {
+            Some(session) => session.call(WireRequest::LeaveWorker, FAREWELL).await.map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    async fn report(&self, request: WireRequest) -> Result<(), Error> {
+        let session = self.shared.session.lock().clone();
+        let session = session.ok_or_else(|| Error::unavailable("this worker is not registered"))?;
+        let WireReply::Done = session.call(request, session.config().request_deadline).await? else {
+            return Err(unexpected());
+        };
+        Ok(())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.driver.abort();
+        self.shared.stop_all();
+        self.shared.session.lock().take();
+    }
+}
+
+impl AgentShared {
+    /// Ends what producers wait for.
+    pub(super) fn stop_all(&self) {
+        for control in std::mem::take(&mut *self.tasks.lock()).into_values() {
+            control.cancel();
+        }
+    }
+}

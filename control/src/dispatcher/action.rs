@@ -1,0 +1,263 @@
+//! What the dispatcher wants done: its outputs, all of which wait until the changes before them are stored.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::fmt;
+use std::sync::Arc;
+
+use minicbor::{Decode, Encode};
+
+use super::event::ReplyToken;
+use super::record::DatasetRecord;
+use super::splits::Run;
+use super::status::Status;
+use crate::error::Error;
+use crate::id::{ClientId, DatasetId, IterationId, JobId, SessionId, TaskId, WorkerId};
+use crate::job::Policy;
+use crate::planner::SplitPlan;
+use crate::split::SplitRange;
+
+/// An output of the machine.
+#[derive(Debug)]
+pub enum Action {
+    /// Answer a request.
+    Reply {
+        /// Whose.
+        token: ReplyToken,
+        /// The answer.
+        result: Result<Reply, Error>,
+    },
+    /// Tell a client something. Dropped if its process is not connected: it asks for a snapshot when it is back.
+    PushClient {
+        /// The process.
+        session: SessionId,
+        /// Its client.
+        client: ClientId,
+        /// What.
+        push: ClientPush,
+    },
+    /// Tell a worker something. Dropped if it is not connected: it is sent its assignment when it is back.
+    PushWorker {
+        /// The worker's session.
+        session: SessionId,
+        /// What.
+        push: WorkerPush,
+    },
+    /// Ask the planner, off the loop, and answer with [`Event::SplitsPlanned`](super::Event::SplitsPlanned).
+    PlanSplits {
+        /// For which iteration.
+        iteration: IterationId,
+        /// Of which dataset.
+        dataset: Arc<DatasetRecord>,
+    },
+    /// Close a worker's connection: it was given up for dead.
+    Disconnect {
+        /// Whose.
+        session: SessionId,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The answer to a request that was granted.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// Nothing more to say.
+    Done,
+    /// A dataset's id.
+    Dataset(DatasetId),
+    /// A dataset.
+    DatasetInfo(Arc<DatasetRecord>),
+    /// A job's id.
+    Job(JobId),
+    /// A client's id.
+    Client(ClientId),
+    /// Splits, from the plan.
+    Splits {
+        /// Which.
+        runs: Vec<Run>,
+        /// Whether this pass over the source has no more.
+        end: bool,
+        /// Where their payloads are.
+        plan: Arc<SplitPlan>,
+    },
+    /// A task.
+    Task(Box<TaskDef>),
+    /// A worker's id.
+    Worker(WorkerId),
+    /// Everything.
+    Status(Box<Status>),
+}
+
+/// What a worker must know to run a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskDef {
+    /// The task.
+    pub task: TaskId,
+    /// Its iteration.
+    pub iteration: IterationId,
+    /// The iteration's job.
+    pub job: JobId,
+    /// Which pass of the job.
+    pub repetition: u64,
+    /// How the dataset is divided.
+    pub policy: Policy,
+    /// The worker's number, in the order of registration from 0, for static division.
+    pub worker_index: u64,
+    /// The dataset and its definition.
+    pub dataset: Arc<DatasetRecord>,
+    /// How the sources divide. Under OFF with the listings, so that every worker reads the same files; under DYNAMIC
+    /// empty, since payloads come with the splits.
+    pub plan: Arc<SplitPlan>,
+}
+
+/// What a client must know to read a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskInfo {
+    /// The task.
+    pub task: TaskId,
+    /// Where its worker serves it.
+    pub worker_address: String,
+    /// The worker's incarnation.
+    pub worker: WorkerId,
+    /// The worker's labels.
+    pub worker_tags: Vec<String>,
+    /// The client's permission to read it.
+    pub ticket: Vec<u8>,
+}
+
+/// What a client is told unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientPush {
+    /// Everything it needs to go on, after it has attached. What is missing in it has not thereby ended: removals are always told.
+    Snapshot(Snapshot),
+    /// There is a task to read.
+    TaskAdded(TaskInfo),
+    /// A task is gone before its end: drop what arrives of it and acknowledge.
+    TaskRemoved(TaskRemoved),
+    /// A task reported an error.
+    TaskFailed {
+        /// Which.
+        task: TaskId,
+        /// Its worker's address.
+        worker_address: String,
+        /// The worker's words.
+        message: String,
+    },
+    /// These splits will not be produced again, though something of them is missing.
+    SplitsLost {
+        /// Which.
+        splits: Vec<SplitRange>,
+        /// The worker that had them.
+        worker_address: String,
+    },
+    /// No task remains to be read.
+    IterationFinished {
+        /// How many splits were lost, all in all.
+        splits_lost: u64,
+    },
+    /// Every worker of the iteration is gone and none has come.
+    WorkersLost {
+        /// Their addresses.
+        workers: Vec<String>,
+    },
+    /// The dispatcher no longer knows this client.
+    Lapsed,
+}
+
+/// The state of an iteration as a client sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The tasks that have something to read.
+    pub tasks: Vec<TaskInfo>,
+    /// Removed tasks that this client has not acknowledged.
+    pub removed: Vec<TaskRemoved>,
+    /// Whether the iteration is over.
+    pub finished: bool,
+    /// Splits lost so far, named as far as the dispatcher names them.
+    pub lost: Vec<SplitRange>,
+    /// Splits lost so far.
+    pub splits_lost: u64,
+}
+
+/// A task that ended before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRemoved {
+    /// Which.
+    pub task: TaskId,
+    /// Its worker's address.
+    pub worker_address: String,
+    /// Why.
+    pub reason: RemovalReason,
+}
+
+/// Why a worker's tasks were removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum RemovalReason {
+    /// It was silent for too long.
+    #[n(0)]
+    WorkerSilent,
+    /// Another process serves at its address now.
+    #[n(1)]
+    WorkerRestarted,
+    /// It said goodbye.
+    #[n(2)]
+    WorkerLeft,
+}
+
+impl fmt::Display for RemovalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RemovalReason::WorkerSilent => "the worker stopped answering",
+            RemovalReason::WorkerRestarted => "the worker restarted",
+            RemovalReason::WorkerLeft => "the worker was stopped",
+        })
+    }
+}
+
+/// What a worker is told unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkerPush {
+    /// All tasks it should have. It starts those it lacks and stops the others.
+    Assigned {
+        /// Which.
+        tasks: Vec<TaskId>,
+    },
+    /// Start a task.
+    Start {
+        /// Which.
+        task: TaskId,
+    },
+    /// Forget a task.
+    Stop {
+        /// Which.
+        task: TaskId,
+        /// Why.
+        reason: StopReason,
+    },
+}
+
+/// Why a worker shall forget a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum StopReason {
+    /// It is finished and delivered.
+    #[n(0)]
+    Settled,
+    /// Nobody reads the iteration any more.
+    #[n(1)]
+    Abandoned,
+    /// The dispatcher does not know it, or has given it away.
+    #[n(2)]
+    Unknown,
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StopReason::Settled => "it is finished and delivered",
+            StopReason::Abandoned => "nobody reads its iteration any more",
+            StopReason::Unknown => "the dispatcher does not have it",
+        })
+    }
+}

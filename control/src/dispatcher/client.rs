@@ -1,0 +1,197 @@
+//! Clients: readers' leases on iterations, what they are shown and what they report.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_link::{Claims, TicketKey};
+
+use super::action::{ClientPush, Snapshot, TaskInfo, TaskRemoved};
+use super::machine::Dispatcher;
+use super::record::{ClientRecord, Phase, TaskPhase, TaskRecord};
+use crate::error::Error;
+use crate::id::{ClientId, IterationId, SessionId, TaskId};
+use crate::split::LeaseRange;
+
+impl Dispatcher {
+    /// Shows a client everything it needs to go on (C4.1).
+    pub(super) fn attach(&mut self, session: SessionId, client: ClientId) -> Result<(), Error> {
+        let iteration = self.client(session, client)?.iteration;
+        let mut snapshot = Snapshot::default();
+        for task in self.tables.tasks_of(iteration) {
+            if let Some(task) = self.tables.tasks.get(&task)
+                && task.phase != TaskPhase::Settled
+            {
+                snapshot.tasks.extend(self.task_info(client, task));
+            }
+        }
+        for task in self.tables.removals_of(iteration) {
+            if let Some(removal) = self.tables.removals.get(&task)
+                && removal.awaiting.contains(&client)
+            {
+                snapshot.removed.push(TaskRemoved {
+                    task,
+                    worker_address: removal.worker_address.clone(),
+                    reason: removal.reason,
+                });
+            }
+        }
+        if let Some(row) = self.tables.iterations.get(&iteration) {
+            snapshot.finished = matches!(row.phase, Phase::Finished | Phase::Collected);
+            snapshot.lost.clone_from(&row.lost);
+            snapshot.splits_lost = row.splits_lost;
+        }
+        self.clocks.client_seen.insert(client, self.now);
+        self.push_client(client, ClientPush::Snapshot(snapshot));
+        if let Some((_, true)) = self.clocks.stranded.get(&iteration) {
+            let push = self.workers_lost(iteration);
+            self.push_client(client, push);
+        }
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, session: SessionId, client: ClientId) -> Result<(), Error> {
+        self.client(session, client)?;
+        self.end_client(client);
+        Ok(())
+    }
+
+    /// A client is gone. What it has seen nobody can say any more, so it counts as having seen everything (C6.2).
+    pub(super) fn end_client(&mut self, id: ClientId) {
+        let Some(client) = self.tables.remove_client(id) else {
+            return;
+        };
+        self.clocks.client_seen.remove(&id);
+        let iteration = client.iteration;
+        let running = match self.tables.iterations.get_mut(&iteration) {
+            Some(row) => {
+                row.was_read = true;
+                row.phase == Phase::Running
+            }
+            None => false,
+        };
+        if !running {
+            return;
+        }
+        self.note_readers(iteration);
+        for task in self.tables.tasks_of(iteration) {
+            if self
+                .tables
+                .holdings
+                .get(&task)
+                .is_some_and(|holding| !holding.is_empty())
+                && let Some(holding) = self.tables.holdings.get_mut(&task)
+            {
+                holding.mark_all_seen();
+            }
+        }
+        for task in self.tables.removals_of(iteration) {
+            if let Some(removal) = self.tables.removals.get_mut(&task) {
+                removal.awaiting.remove(&id);
+                removal.holding.mark_all_seen();
+            }
+            self.review_removal(task);
+        }
+        for task in self.tables.tasks_of(iteration) {
+            self.review_task(task);
+        }
+    }
+
+    pub(super) fn splits_done(
+        &mut self,
+        session: SessionId,
+        client: ClientId,
+        task: TaskId,
+        leases: &[LeaseRange],
+    ) -> Result<(), Error> {
+        let iteration = self.client(session, client)?.iteration;
+        let of_task = self.tables.tasks.get(&task).map(|task| task.iteration);
+        let of_removal = self.tables.removals.get(&task).map(|removal| removal.iteration);
+        // A task that is gone altogether was told of, or is over: the report came late.
+        let Some(found) = of_task.or(of_removal) else {
+            return Ok(());
+        };
+        if found != iteration {
+            return Err(Error::invalid(format!(
+                "task {task} is not of client {client}'s iteration"
+            )));
+        }
+        let mut done = Vec::new();
+        for range in leases {
+            if of_task.is_some() {
+                if let Some(holding) = self.tables.holdings.get_mut(&task) {
+                    done.extend(holding.take(*range));
+                }
+            } else if let Some(removal) = self.tables.removals.get_mut(&task) {
+                done.extend(removal.holding.take(*range));
+            }
+        }
+        if !done.is_empty()
+            && let Some(ledger) = self.tables.ledgers.get_mut(&iteration)
+        {
+            for run in &done {
+                ledger.done(run);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn task_drained(
+        &mut self,
+        session: SessionId,
+        client: ClientId,
+        task: TaskId,
+    ) -> Result<(), Error> {
+        let iteration = self.client(session, client)?.iteration;
+        let Some(row) = self.tables.tasks.get_mut(&task) else {
+            return Ok(());
+        };
+        if row.iteration != iteration {
+            return Err(Error::invalid(format!(
+                "task {task} is not of client {client}'s iteration"
+            )));
+        }
+        if row.phase != TaskPhase::Settled {
+            row.drained.insert(client);
+        }
+        self.review_task(task);
+        Ok(())
+    }
+
+    /// The client, if it exists and this process owns it.
+    pub(super) fn client(&self, session: SessionId, client: ClientId) -> Result<&ClientRecord, Error> {
+        self.tables
+            .clients
+            .get(&client)
+            .filter(|row| row.session == session)
+            .ok_or_else(|| {
+                Error::not_found(format!(
+                    "there is no client {client} of this process: it was released, or was silent for too long"
+                ))
+            })
+    }
+
+    /// What a client is told of a task, with its permission to read it.
+    pub(super) fn task_info(&self, client: ClientId, task: &TaskRecord) -> Option<TaskInfo> {
+        let worker = self.tables.workers.get(&task.worker)?;
+        let key = TicketKey::from_bytes(*worker.ticket_key.0);
+        let ticket = key.mint(&Claims {
+            client: client.0,
+            task: task.id.0,
+            consumer: None,
+        });
+        Some(TaskInfo {
+            task: task.id,
+            worker_address: worker.address.clone(),
+            worker: worker.id,
+            worker_tags: worker.tags.clone(),
+            ticket: ticket.as_bytes().to_vec(),
+        })
+    }
+
+    /// Starts or stops the clock of an iteration that nobody reads.
+    pub(super) fn note_readers(&mut self, iteration: IterationId) {
+        if self.tables.index.clients_of.contains_key(&iteration) {
+            self.clocks.abandoned.remove(&iteration);
+        } else {
+            self.clocks.abandoned.entry(iteration).or_insert(self.now);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Every limit and timeout of the dispatcher, with its default and its reason.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::time::Duration;
+
+/// How the dispatcher judges time, and how much it keeps. Start from the default and change what is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DispatcherConfig {
+    /// Workers and clients say this often that they live. Default 1 s.
+    pub heartbeat_interval: Duration,
+    /// A worker silent for this long is dead. Default 5 s: four heartbeats may be lost.
+    pub liveness: Duration,
+    /// A dead worker is still shown in the status for this long. Default 600 s.
+    pub worker_forget: Duration,
+    /// A client silent for this long is released. Default 300 s: a trainer may stall for minutes and come back.
+    pub client_timeout: Duration,
+    /// A removed task's splits wait this long for the clients to say what they have seen of it; who has not said so by then
+    /// counts as having seen all of it. Default 30 s.
+    pub acknowledge_timeout: Duration,
+    /// When every worker of an iteration is gone, its clients are told after this. Default 10 s: a worker under a
+    /// supervisor is back by then.
+    pub workers_lost_grace: Duration,
+    /// An iteration that no client reads is given up after this; `None`: never. Default 300 s.
+    pub gc_timeout: Option<Duration>,
+    /// Whether iterations under DYNAMIC are given up as well. Default false: a trainer that restarts goes on where it was.
+    pub gc_dynamic: bool,
+    /// Time passes for the dispatcher in steps of this. Default 250 ms: how late it may notice a silence.
+    pub sweep_interval: Duration,
+    /// Splits leased to one task at a time. Default 1024: one request per 10 ms then carries 100 000 splits/s.
+    pub lease_batch_max: u32,
+    /// Batches one task may hold of which no client has said that it received them. Default 4096.
+    pub held_runs_max: usize,
+    /// Bytes of a dataset's definition. Default 16 MiB.
+    pub definition_bytes_max: usize,
+    /// Datasets. Default 10 000: with few megabytes each they still fit in memory.
+    pub datasets_max: usize,
+    /// Jobs. Default 100 000.
+    pub jobs_max: usize,
+    /// Iterations, the finished ones included. Default 100 000.
+    pub iterations_max: usize,
+    /// Clients. Default 100 000.
+    pub clients_max: usize,
+    /// Workers, dead ones included that are not yet forgotten. Default 10 000.
+    pub workers_max: usize,
+    /// Processes with requests whose replies are kept. Default 16 384.
+    pub sessions_max: usize,
+    /// Replies kept for one process, in case it asks again. Default 256: more than it has requests under way.
+    pub replies_max: usize,
+    /// Ranges of lost splits that an iteration names; beyond it they are counted only. Default 10 000.
+    pub lost_ranges_max: usize,
+}
+
+impl Default for DispatcherConfig {
+    fn default() -> DispatcherConfig {
+        DispatcherConfig {
+            heartbeat_interval: Duration::from_secs(1),
+            liveness: Duration::from_secs(5),
+            worker_forget: Duration::from_secs(600),
+            client_timeout: Duration::from_secs(300),
+            acknowledge_timeout: Duration::from_secs(30),
+            workers_lost_grace: Duration::from_secs(10),
+            gc_timeout: Some(Duration::from_secs(300)),
+            gc_dynamic: false,
+            sweep_interval: Duration::from_millis(250),
+            lease_batch_max: 1024,
+            held_runs_max: 4096,
+            definition_bytes_max: 16 << 20,
+            datasets_max: 10_000,
+            jobs_max: 100_000,
+            iterations_max: 100_000,
+            clients_max: 100_000,
+            workers_max: 10_000,
+            sessions_max: 16_384,
+            replies_max: 256,
+            lost_ranges_max: 10_000,
+        }
+    }
+}
+
+/// Most bytes of a name: of a job, a worker's address, a tag.
+pub const NAME_BYTES_MAX: usize = 1024;
+/// Most tags of a worker.
+pub const TAGS_MAX: usize = 64;
+/// Most bytes of an error text that a worker reports.
+pub const ERROR_BYTES_MAX: usize = 16 << 10;

@@ -1,0 +1,163 @@
+//! Datasets and jobs: registered once, found again by id or name.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::sync::Arc;
+
+use super::action::Reply;
+use super::config::NAME_BYTES_MAX;
+use super::machine::Dispatcher;
+use super::record::{Answer, DatasetRecord, JobRecord};
+use super::request::Outcome;
+use crate::error::Error;
+use crate::id::{DatasetId, JobId};
+use crate::job::{JobParameters, Policy};
+use crate::planner::DatasetFacts;
+
+impl Dispatcher {
+    pub(super) fn register_dataset(
+        &mut self,
+        id: Option<DatasetId>,
+        definition: Vec<u8>,
+        facts: DatasetFacts,
+    ) -> Result<Outcome, Error> {
+        let limit = self.config.definition_bytes_max;
+        if definition.len() > limit {
+            let found = definition.len();
+            return Err(Error::invalid(format!(
+                "the dataset's definition has {found} bytes, more than {limit}: keep data out of it, in files"
+            )));
+        }
+        if let Some(id) = &id
+            && let Some(existing) = self.tables.datasets.get(id)
+        {
+            same_dataset(existing, &facts)?;
+            return Ok(Outcome::Answer(Answer::Dataset(id.clone())));
+        }
+        if self.tables.datasets.len() >= self.config.datasets_max {
+            let limit = self.config.datasets_max;
+            return Err(Error::exhausted(format!(
+                "this dispatcher has {limit} datasets and takes no more"
+            )));
+        }
+        let id = id.unwrap_or_else(|| self.next_dataset_id());
+        let record = DatasetRecord {
+            id: id.clone(),
+            definition: definition.into(),
+            facts,
+        };
+        self.tables.datasets.insert(id.clone(), Arc::new(record));
+        Ok(Outcome::Answer(Answer::Dataset(id)))
+    }
+
+    pub(super) fn describe_dataset(&self, id: &DatasetId) -> Result<Outcome, Error> {
+        let record = self.dataset(id)?;
+        Ok(Outcome::Reply(Reply::DatasetInfo(Arc::clone(record))))
+    }
+
+    pub(super) fn create_job(
+        &mut self,
+        name: Option<String>,
+        parameters: JobParameters,
+    ) -> Result<Outcome, Error> {
+        if let Some(name) = &name {
+            if name.is_empty() || name.len() > NAME_BYTES_MAX {
+                return Err(Error::invalid(format!(
+                    "a job's name has 1 to {NAME_BYTES_MAX} bytes"
+                )));
+            }
+            if let Some(existing) = self.job_named(name) {
+                return same_job(existing, &parameters);
+            }
+        }
+        parameters.supported()?;
+        let dataset = self.dataset(&parameters.dataset)?;
+        if let (Policy::Dynamic, Err(reason)) = (parameters.policy, &dataset.facts.splittable) {
+            return Err(Error::unimplemented(format!(
+                "dataset {} cannot be read under the sharding policy `dynamic`: {reason}",
+                dataset.id
+            )));
+        }
+        if self.tables.jobs.len() >= self.config.jobs_max {
+            let limit = self.config.jobs_max;
+            return Err(Error::exhausted(format!(
+                "this dispatcher has {limit} jobs and takes no more"
+            )));
+        }
+        let id = self.tables.meta().next_job;
+        let name = name.unwrap_or_else(|| format!("anonymous_job_{id}_{:016x}", self.boot().0));
+        self.tables.meta_mut().next_job = JobId(id.0 + 1);
+        self.tables.index.job_of_name.insert(name.clone(), id);
+        self.tables.jobs.insert(id, JobRecord { id, name, parameters });
+        Ok(Outcome::Answer(Answer::Job(id)))
+    }
+
+    pub(super) fn dataset(&self, id: &DatasetId) -> Result<&Arc<DatasetRecord>, Error> {
+        self.tables
+            .datasets
+            .get(id)
+            .ok_or_else(|| Error::not_found(format!("there is no dataset {id}: it must be registered first")))
+    }
+
+    pub(super) fn job(&self, id: JobId) -> Result<&JobRecord, Error> {
+        self.tables
+            .jobs
+            .get(&id)
+            .ok_or_else(|| Error::not_found(format!("there is no job {id}")))
+    }
+
+    fn job_named(&self, name: &str) -> Option<&JobRecord> {
+        let id = self.tables.index.job_of_name.get(name)?;
+        self.tables.jobs.get(id)
+    }
+
+    /// The next decimal number that nobody took as an explicit id.
+    fn next_dataset_id(&mut self) -> DatasetId {
+        let mut number = self.tables.meta().next_dataset;
+        while self.tables.datasets.contains(&DatasetId::automatic(number)) {
+            number += 1;
+        }
+        self.tables.meta_mut().next_dataset = number + 1;
+        DatasetId::automatic(number)
+    }
+}
+
+/// C2.2: one id means one structure. Definitions are not compared: the first stays.
+fn same_dataset(existing: &DatasetRecord, facts: &DatasetFacts) -> Result<(), Error> {
+    let mut differences = Vec::new();
+    if existing.facts.spec != facts.spec {
+        differences.push("the element specification differs".to_owned());
+    }
+    if existing.facts.cardinality != facts.cardinality {
+        differences.push(format!(
+            "the cardinality is {}, not {}",
+            existing.facts.cardinality, facts.cardinality
+        ));
+    }
+    if existing.facts.splittable.is_ok() != facts.splittable.is_ok() {
+        differences.push("only one of the two can be split".to_owned());
+    }
+    if existing.facts.aligned.is_ok() != facts.aligned.is_ok() {
+        differences.push("only one of the two keeps positions aligned".to_owned());
+    }
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "dataset {} is registered already, and this one is different: {}; choose another id",
+        existing.id,
+        differences.join("; ")
+    )))
+}
+
+/// C2.3: one name means one job.
+fn same_job(existing: &JobRecord, wanted: &JobParameters) -> Result<Outcome, Error> {
+    let differences = existing.parameters.differences(wanted);
+    if differences.is_empty() {
+        return Ok(Outcome::Answer(Answer::Job(existing.id)));
+    }
+    Err(Error::invalid(format!(
+        "the job {:?} exists already and is different: {}; choose another name",
+        existing.name,
+        differences.join("; ")
+    )))
+}

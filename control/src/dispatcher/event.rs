@@ -1,0 +1,252 @@
+//! What can happen to the dispatcher: its inputs.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_link::Role;
+
+use crate::id::{ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId};
+use crate::job::JobParameters;
+use crate::planner::{DatasetFacts, PlanError, SplitPlan};
+use crate::split::{LeaseRange, Seen};
+
+/// An input of the machine.
+#[derive(Debug)]
+pub enum Event {
+    /// Somebody asks for something.
+    Asked(Incoming),
+    /// A process says that it lives, and which of its clients do.
+    Heartbeat {
+        /// Whose.
+        session: SessionId,
+        /// Whether the process is a worker.
+        worker: bool,
+        /// The clients it still owns.
+        clients: Vec<ClientId>,
+    },
+    /// The answer to [`Action::PlanSplits`](super::Action::PlanSplits).
+    SplitsPlanned {
+        /// For which iteration.
+        iteration: IterationId,
+        /// The plan.
+        result: Result<SplitPlan, PlanError>,
+    },
+    /// Time has passed.
+    Woken,
+}
+
+/// A request as it arrived.
+#[derive(Debug)]
+pub struct Incoming {
+    /// Where the reply goes.
+    pub token: ReplyToken,
+    /// The process that asks.
+    pub session: SessionId,
+    /// What it has proved to be.
+    pub role: Role,
+    /// The request's number, for requests that need one.
+    pub number: Option<RequestNumber>,
+    /// The process has the replies of all requests below this and will not repeat them.
+    pub settled_below: RequestNumber,
+    /// What it asks for.
+    pub request: Request,
+}
+
+/// The shell's name for whoever waits for a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplyToken(pub u64);
+
+/// What can be asked for.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Register a dataset. The shell has asked the planner for the facts.
+    RegisterDataset {
+        /// The id it shall have; `None`: any.
+        id: Option<DatasetId>,
+        /// The definition.
+        definition: Vec<u8>,
+        /// What the planner says of it.
+        facts: DatasetFacts,
+    },
+    /// What is known of a dataset.
+    DescribeDataset {
+        /// Which.
+        id: DatasetId,
+    },
+    /// Find or create a job.
+    CreateJob {
+        /// Its name; `None`: a job of one's own.
+        name: Option<String>,
+        /// What it reads and how.
+        parameters: JobParameters,
+    },
+    /// Become a client of an iteration, creating it if need be.
+    OpenIteration {
+        /// Of which job.
+        job: JobId,
+        /// Which pass.
+        repetition: u64,
+    },
+    /// Send a client's snapshot on the push stream.
+    Attach {
+        /// Which client.
+        client: ClientId,
+    },
+    /// End a client.
+    Release {
+        /// Which client.
+        client: ClientId,
+    },
+    /// Say what a client has seen of a removed task.
+    Acknowledge {
+        /// Which client.
+        client: ClientId,
+        /// Which task.
+        task: TaskId,
+        /// What it has seen.
+        seen: Seen,
+    },
+    /// Say that a client has received everything of these splits.
+    SplitsDone {
+        /// Which client.
+        client: ClientId,
+        /// The task that held them.
+        task: TaskId,
+        /// Their leases.
+        leases: Vec<LeaseRange>,
+    },
+    /// Say that a client has received a task's end and everything before it.
+    TaskDrained {
+        /// Which client.
+        client: ClientId,
+        /// Which task.
+        task: TaskId,
+    },
+    /// A snapshot of everything, for people.
+    Status,
+    /// Register a worker, or come back as the same incarnation.
+    RegisterWorker(WorkerRegistration),
+    /// Say goodbye.
+    LeaveWorker,
+    /// What a task is to do.
+    DescribeTask {
+        /// Which.
+        task: TaskId,
+    },
+    /// Ask for splits.
+    LeaseSplits {
+        /// For which task.
+        task: TaskId,
+        /// Of which source.
+        source: u32,
+        /// Of which pass over it.
+        repetition: u64,
+        /// How many at most.
+        want: u32,
+    },
+    /// Give back splits that were not started.
+    ReturnSplits {
+        /// Whose.
+        task: TaskId,
+        /// Their leases.
+        leases: Vec<LeaseRange>,
+    },
+    /// A task has produced its last element.
+    FinishTask {
+        /// Which.
+        task: TaskId,
+        /// Whether every element is known to have reached a client. May follow later in a second request.
+        delivered: bool,
+        /// Whether the task read its splits to the end; false if its pipeline stopped by itself.
+        exhausted: bool,
+    },
+    /// A task cannot go on.
+    FailTask {
+        /// Which.
+        task: TaskId,
+        /// Why, for the user.
+        message: String,
+    },
+}
+
+/// What a worker says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkerRegistration {
+    /// Where clients find its data plane.
+    pub address: String,
+    /// Labels for placement.
+    pub tags: Vec<String>,
+    /// The key that its tickets are minted with.
+    pub ticket_key: millstream_link::TicketKey,
+    /// Its program's version, for people.
+    pub version: String,
+}
+
+impl Request {
+    /// Whether doing it twice would differ from doing it once, so that it needs a number and a remembered reply.
+    pub fn is_numbered(&self) -> bool {
+        match self {
+            Request::RegisterDataset { .. }
+            | Request::CreateJob { .. }
+            | Request::OpenIteration { .. }
+            | Request::Release { .. }
+            | Request::LeaseSplits { .. } => true,
+            Request::DescribeDataset { .. }
+            | Request::Attach { .. }
+            | Request::Acknowledge { .. }
+            | Request::SplitsDone { .. }
+            | Request::TaskDrained { .. }
+            | Request::Status
+            | Request::RegisterWorker(_)
+            | Request::LeaveWorker
+            | Request::DescribeTask { .. }
+            | Request::ReturnSplits { .. }
+            | Request::FinishTask { .. }
+            | Request::FailTask { .. } => false,
+        }
+    }
+
+    /// Whether a peer of this role may ask it (C1.4).
+    pub fn permitted_to(&self, role: Role) -> bool {
+        match self {
+            Request::RegisterDataset { .. } => role == Role::Submit,
+            Request::DescribeDataset { .. }
+            | Request::CreateJob { .. }
+            | Request::OpenIteration { .. }
+            | Request::Attach { .. }
+            | Request::Release { .. }
+            | Request::Acknowledge { .. }
+            | Request::SplitsDone { .. }
+            | Request::TaskDrained { .. } => matches!(role, Role::Read | Role::Submit),
+            Request::Status => true,
+            Request::RegisterWorker(_)
+            | Request::LeaveWorker
+            | Request::DescribeTask { .. }
+            | Request::LeaseSplits { .. }
+            | Request::ReturnSplits { .. }
+            | Request::FinishTask { .. }
+            | Request::FailTask { .. } => role == Role::Worker,
+        }
+    }
+
+    /// The request's name in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Request::RegisterDataset { .. } => "register a dataset",
+            Request::DescribeDataset { .. } => "describe a dataset",
+            Request::CreateJob { .. } => "create a job",
+            Request::OpenIteration { .. } => "open an iteration",
+            Request::Attach { .. } => "attach a client",
+            Request::Release { .. } => "release a client",
+            Request::Acknowledge { .. } => "acknowledge a removal",
+            Request::SplitsDone { .. } => "report splits",
+            Request::TaskDrained { .. } => "report a task's end",
+            Request::Status => "ask for the status",
+            Request::RegisterWorker(_) => "register a worker",
+            Request::LeaveWorker => "leave as a worker",
+            Request::DescribeTask { .. } => "describe a task",
+            Request::LeaseSplits { .. } => "lease splits",
+            Request::ReturnSplits { .. } => "return splits",
+            Request::FinishTask { .. } => "finish a task",
+            Request::FailTask { .. } => "fail a task",
+        }
+    }
+}

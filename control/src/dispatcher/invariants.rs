@@ -1,0 +1,120 @@
+//! What must hold after every event, checked in debug builds.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::BTreeMap;
+
+use super::machine::Dispatcher;
+use super::record::Phase;
+use super::splits::Holding;
+
+impl Dispatcher {
+    /// Panics if the state contradicts itself.
+    pub(super) fn check_invariants(&self) {
+        assert_eq!(
+            self.tables.index,
+            self.tables.computed_index(),
+            "an index is stale"
+        );
+        self.check_references();
+        self.check_people();
+        for id in &self.tables.index.running {
+            self.check_books(*id);
+        }
+    }
+
+    fn check_references(&self) {
+        let tables = &self.tables;
+        for row in tables.iterations.values() {
+            assert!(tables.jobs.contains(&row.job), "iteration {} has no job", row.id);
+            let running = row.phase == Phase::Running;
+            assert_eq!(
+                tables.plans.contains(&row.id),
+                running,
+                "iteration {} and its plan",
+                row.id
+            );
+            assert!(
+                running || !tables.ledgers.contains(&row.id),
+                "iteration {} is over",
+                row.id
+            );
+        }
+        for row in tables.tasks.values() {
+            assert!(
+                tables.index.running.contains(&row.iteration),
+                "task {} outlives its iteration",
+                row.id
+            );
+            assert!(
+                tables.workers.contains(&row.worker),
+                "task {} has no worker",
+                row.id
+            );
+        }
+        for (id, _) in tables.holdings.iter() {
+            assert!(tables.tasks.contains(id), "leases of task {id}, which is gone");
+        }
+    }
+
+    fn check_people(&self) {
+        let tables = &self.tables;
+        for row in tables.removals.values() {
+            assert!(
+                !tables.tasks.contains(&row.task),
+                "task {} is removed and is not",
+                row.task
+            );
+            assert!(!row.awaiting.is_empty(), "removal {} waits for nobody", row.task);
+            assert!(
+                self.clocks.removed.contains_key(&row.task),
+                "removal {} has no deadline",
+                row.task
+            );
+            for client in &row.awaiting {
+                assert!(
+                    tables.clients.contains(client),
+                    "removal {} waits for a client that is gone",
+                    row.task
+                );
+            }
+        }
+        for row in tables.clients.values() {
+            assert!(
+                tables.iterations.contains(&row.iteration),
+                "client {} reads nothing",
+                row.id
+            );
+            assert!(
+                self.clocks.client_seen.contains_key(&row.id),
+                "client {} has no clock",
+                row.id
+            );
+        }
+        for row in tables.workers.values() {
+            assert_eq!(
+                row.dead.is_none(),
+                self.clocks.worker_seen.contains_key(&row.id),
+                "worker {}",
+                row.id
+            );
+        }
+    }
+
+    fn check_books(&self, id: crate::id::IterationId) {
+        let Some(ledger) = self.tables.ledgers.get(&id) else {
+            return;
+        };
+        let tasks = self.tables.tasks_of(id);
+        let removals = self.tables.removals_of(id);
+        let of_tasks = tasks.iter().filter_map(|task| self.tables.holdings.get(task));
+        let of_removals = removals.iter().filter_map(|task| self.tables.removals.get(task));
+        let mut held = BTreeMap::new();
+        for run in of_tasks
+            .chain(of_removals.map(|removal| &removal.holding))
+            .flat_map(Holding::runs)
+        {
+            *held.entry(run.source).or_default() += run.count;
+        }
+        ledger.check_invariants(&held);
+    }
+}

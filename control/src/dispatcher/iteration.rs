@@ -1,0 +1,279 @@
+//! Iterations: planned, given tasks, continued after losses, ended.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::sync::Arc;
+
+use super::action::{Action, ClientPush, StopReason, WorkerPush};
+use super::machine::Dispatcher;
+use super::record::{Answer, ClientRecord, IterationRecord, Phase, TaskPhase};
+use super::request::Outcome;
+use super::splits::{Ledger, Run};
+use crate::error::Error;
+use crate::id::{ClientId, IterationId, JobId, RequestNumber, SessionId};
+use crate::job::Policy;
+use crate::planner::{PlanError, SplitPlan};
+
+/// Most sources of one dataset.
+const SOURCES_MAX: usize = 1024;
+/// Lost workers that an iteration names.
+const WORKERS_LOST_MAX: usize = 64;
+
+impl Dispatcher {
+    pub(super) fn open_iteration(
+        &mut self,
+        session: SessionId,
+        number: Option<RequestNumber>,
+        job: JobId,
+        repetition: u64,
+    ) -> Result<Outcome, Error> {
+        self.job(job)?;
+        let number = number.ok_or_else(|| Error::internal("a numbered request without its number"))?;
+        let existing = self
+            .tables
+            .index
+            .iteration_of_key
+            .get(&(job, repetition))
+            .copied();
+        let iteration = match existing {
+            Some(iteration) => iteration,
+            None => self.create_iteration(job, repetition)?,
+        };
+        let phase = self.tables.iterations.get(&iteration).map(|row| row.phase);
+        if phase == Some(Phase::Planning) {
+            self.openers.entry(iteration).or_default().push((session, number));
+            return Ok(Outcome::Later);
+        }
+        self.create_client(session, iteration).map(Outcome::Answer)
+    }
+
+    /// The shell has asked the planner (C3.1).
+    pub(super) fn handle_plan(&mut self, iteration: IterationId, result: Result<SplitPlan, PlanError>) {
+        if self.tables.iterations.get(&iteration).map(|row| row.phase) != Some(Phase::Planning) {
+            return;
+        }
+        let openers = self.openers.remove(&iteration).unwrap_or_default();
+        match result {
+            Ok(plan) if plan.sources.len() <= SOURCES_MAX => self.start_iteration(iteration, plan),
+            Ok(plan) => {
+                let found = plan.sources.len();
+                let error = Error::invalid(format!(
+                    "the dataset has {found} sources, more than {SOURCES_MAX}"
+                ));
+                return self.drop_iteration(iteration, openers, &error);
+            }
+            Err(error) => {
+                let error = Error::invalid(format!("the dataset's sources cannot be listed: {error}"));
+                return self.drop_iteration(iteration, openers, &error);
+            }
+        }
+        for (session, number) in openers {
+            let answer = self
+                .create_client(session, iteration)
+                .unwrap_or_else(Answer::Refused);
+            self.answer(session, number, answer);
+        }
+    }
+
+    pub(super) fn ask_for_plan(&mut self, iteration: IterationId) {
+        let dataset = self
+            .tables
+            .iterations
+            .get(&iteration)
+            .and_then(|row| self.tables.jobs.get(&row.job))
+            .and_then(|job| self.tables.datasets.get(&job.parameters.dataset));
+        if let Some(dataset) = dataset {
+            let dataset = Arc::clone(dataset);
+            self.act(Action::PlanSplits { iteration, dataset });
+        }
+    }
+
+    /// Whether splits are dealt out in this iteration.
+    pub(super) fn is_dynamic(&self, iteration: IterationId) -> bool {
+        self.tables.ledgers.contains(&iteration)
+    }
+
+    /// Looks whether an iteration must go on, with new tasks, or is over. Called whenever something of it ended.
+    pub(super) fn review_iteration(&mut self, id: IterationId) {
+        let Some(row) = self.tables.iterations.get(&id) else {
+            return;
+        };
+        let tasks = self.tables.tasks_of(id);
+        // C3.4: without a task nobody knows whether there is more; the next worker finds out.
+        if row.phase != Phase::Running || tasks.is_empty() || !self.tables.removals_of(id).is_empty() {
+            return;
+        }
+        let stopped_early = row.stopped_early;
+        let phases = || {
+            tasks
+                .iter()
+                .filter_map(|task| self.tables.tasks.get(task))
+                .map(|task| &task.phase)
+        };
+        if phases().any(|phase| *phase == TaskPhase::Running) {
+            return;
+        }
+        let free = self.tables.ledgers.get(&id).map_or(0, Ledger::free_count);
+        if free > 0 && !stopped_early {
+            // C6.5: those who could have read these have finished: others begin where they ended.
+            let workers = self.tables.living_workers();
+            let count = usize::try_from(free).unwrap_or(usize::MAX).min(workers.len());
+            for worker in workers.into_iter().take(count) {
+                self.create_task(id, worker);
+            }
+            return;
+        }
+        if phases().all(|phase| matches!(phase, TaskPhase::Settled | TaskPhase::Failed(_))) {
+            self.end_iteration(id, Phase::Finished);
+        }
+    }
+
+    /// Ends an iteration: its tasks, removals and books go, its record and its clients stay.
+    pub(super) fn end_iteration(&mut self, id: IterationId, phase: Phase) {
+        let reason = match phase {
+            Phase::Finished => StopReason::Settled,
+            Phase::Planning | Phase::Running | Phase::Collected => StopReason::Abandoned,
+        };
+        for task in self.tables.tasks_of(id) {
+            self.tables.holdings.remove(&task);
+            if let Some(task) = self.tables.remove_task(task)
+                && task.phase != TaskPhase::Settled
+            {
+                self.push_worker(
+                    task.worker,
+                    WorkerPush::Stop {
+                        task: task.id,
+                        reason,
+                    },
+                );
+            }
+        }
+        for task in self.tables.removals_of(id) {
+            self.tables.remove_removal(task);
+            self.clocks.removed.remove(&task);
+        }
+        let done = self
+            .tables
+            .ledgers
+            .remove(&id)
+            .map_or(0, |ledger| ledger.tallies().map(|tally| tally.done).sum());
+        self.tables.plans.remove(&id);
+        self.clocks.stranded.remove(&id);
+        self.clocks.abandoned.remove(&id);
+        self.tables.set_phase(id, phase);
+        let Some(row) = self.tables.iterations.get_mut(&id) else {
+            return;
+        };
+        row.splits_done = done;
+        let splits_lost = row.splits_lost;
+        self.push_clients(id, &ClientPush::IterationFinished { splits_lost });
+    }
+
+    /// These splits will not be read again: the books, the record and the clients are told (C6.4).
+    pub(super) fn lose_splits(&mut self, id: IterationId, runs: &[Run], worker_address: &str) {
+        if runs.is_empty() {
+            return;
+        }
+        if let Some(ledger) = self.tables.ledgers.get_mut(&id) {
+            for run in runs {
+                ledger.lost(run);
+            }
+        }
+        let named_max = self.config.lost_ranges_max;
+        let splits: Vec<_> = runs.iter().map(Run::splits).collect();
+        if let Some(row) = self.tables.iterations.get_mut(&id) {
+            row.splits_lost += splits.iter().map(|range| range.count).sum::<u64>();
+            let room = named_max.saturating_sub(row.lost.len());
+            row.lost.extend(splits.iter().take(room));
+        }
+        let push = ClientPush::SplitsLost {
+            splits,
+            worker_address: worker_address.to_owned(),
+        };
+        self.push_clients(id, &push);
+    }
+
+    pub(super) fn note_lost_worker(&mut self, id: IterationId, address: &str) {
+        if let Some(row) = self.tables.iterations.get_mut(&id) {
+            row.workers_lost.retain(|known| known != address);
+            if row.workers_lost.len() == WORKERS_LOST_MAX {
+                row.workers_lost.remove(0);
+            }
+            row.workers_lost.push(address.to_owned());
+        }
+    }
+
+    fn create_iteration(&mut self, job: JobId, repetition: u64) -> Result<IterationId, Error> {
+        if self.tables.iterations.len() >= self.config.iterations_max {
+            let limit = self.config.iterations_max;
+            return Err(Error::exhausted(format!(
+                "this dispatcher has {limit} iterations and takes no more"
+            )));
+        }
+        let id = self.tables.meta().next_iteration;
+        self.tables.meta_mut().next_iteration = IterationId(id.0 + 1);
+        self.tables.index.iteration_of_key.insert((job, repetition), id);
+        let record = IterationRecord {
+            id,
+            job,
+            repetition,
+            phase: Phase::Planning,
+            stopped_early: false,
+            lost: Vec::new(),
+            splits_lost: 0,
+            splits_done: 0,
+            workers_lost: Vec::new(),
+            was_read: false,
+        };
+        self.tables.iterations.insert(id, record);
+        self.ask_for_plan(id);
+        Ok(id)
+    }
+
+    fn start_iteration(&mut self, id: IterationId, plan: SplitPlan) {
+        let policy = self
+            .tables
+            .iterations
+            .get(&id)
+            .and_then(|row| self.tables.jobs.get(&row.job))
+            .map(|job| job.parameters.policy);
+        if policy == Some(Policy::Dynamic) {
+            self.tables.ledgers.insert(id, Ledger::new(&plan));
+        }
+        self.tables.plans.insert(id, Arc::new(plan));
+        self.tables.set_phase(id, Phase::Running);
+        for worker in self.tables.living_workers() {
+            self.create_task(id, worker);
+        }
+    }
+
+    fn drop_iteration(&mut self, id: IterationId, openers: Vec<(SessionId, RequestNumber)>, error: &Error) {
+        if let Some(row) = self.tables.iterations.remove(&id) {
+            self.tables
+                .index
+                .iteration_of_key
+                .remove(&(row.job, row.repetition));
+        }
+        for (session, number) in openers {
+            self.answer(session, number, Answer::Refused(error.clone()));
+        }
+    }
+
+    fn create_client(&mut self, session: SessionId, iteration: IterationId) -> Result<Answer, Error> {
+        if self.tables.clients.len() >= self.config.clients_max {
+            let limit = self.config.clients_max;
+            return Err(Error::exhausted(format!(
+                "this dispatcher has {limit} clients and takes no more"
+            )));
+        }
+        let id = self.tables.meta().next_client;
+        self.tables.meta_mut().next_client = ClientId(id.0 + 1);
+        self.tables.insert_client(ClientRecord {
+            id,
+            session,
+            iteration,
+        });
+        self.clocks.client_seen.insert(id, self.now);
+        self.clocks.abandoned.remove(&iteration);
+        Ok(Answer::Client(id))
+    }
+}

@@ -1,0 +1,202 @@
+//! The machine's face: events in, batches of changes and actions out.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::action::{Action, ClientPush, WorkerPush};
+use super::config::DispatcherConfig;
+use super::event::{Event, ReplyToken};
+use super::record::{Change, Phase, Record};
+use super::tables::Tables;
+use crate::id::{BootId, ClientId, IterationId, RequestNumber, SessionId, TaskId, WorkerId};
+
+/// A point in time: since whoever drives the machine started its clock.
+pub type Moment = Duration;
+
+/// Decides who does what.
+///
+/// Call [`handle`](Dispatcher::handle) with what happened, any number of times, then [`take_batch`](Dispatcher::take_batch):
+/// store its changes, and only then carry out its actions, in order. Send [`Event::Woken`] at
+/// [`next_timeout`](Dispatcher::next_timeout).
+#[derive(Debug)]
+pub struct Dispatcher {
+    pub(super) config: DispatcherConfig,
+    pub(super) tables: Tables,
+    pub(super) now: Moment,
+    pub(super) clocks: Clocks,
+    /// Numbered requests that wait for a plan, with everybody who waits for the answer.
+    pub(super) under_way: BTreeMap<(SessionId, RequestNumber), Vec<ReplyToken>>,
+    /// Of those, who wants to become a client of what.
+    pub(super) openers: BTreeMap<IterationId, Vec<(SessionId, RequestNumber)>>,
+    actions: Vec<Action>,
+}
+
+/// What is not remembered across a restart: after one, everybody is given a full timeout.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    pub(super) worker_seen: BTreeMap<WorkerId, Moment>,
+    pub(super) worker_died: BTreeMap<WorkerId, Moment>,
+    pub(super) client_seen: BTreeMap<ClientId, Moment>,
+    pub(super) session_seen: BTreeMap<SessionId, Moment>,
+    pub(super) removed: BTreeMap<TaskId, Moment>,
+    /// Iterations that have lost every worker: since when, and whether their clients were told.
+    pub(super) stranded: BTreeMap<IterationId, (Moment, bool)>,
+    /// Iterations without clients: since when.
+    pub(super) abandoned: BTreeMap<IterationId, Moment>,
+    pub(super) last_sweep: Moment,
+}
+
+/// What came of the events since the last batch.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// To be stored, all or none.
+    pub changes: Vec<Change>,
+    /// To be carried out afterwards, in order.
+    pub actions: Vec<Action>,
+}
+
+impl Dispatcher {
+    /// A dispatcher that knows nothing yet.
+    pub fn new(config: DispatcherConfig, boot: BootId, now: Moment) -> Dispatcher {
+        Dispatcher::load(config, [], boot, now)
+    }
+
+    /// A dispatcher that knows what these records say, as if everybody had given a sign of life just now. `boot` is the name
+    /// of this life of the state, if no record names one.
+    pub fn load(
+        config: DispatcherConfig,
+        records: impl IntoIterator<Item = Record>,
+        boot: BootId,
+        now: Moment,
+    ) -> Dispatcher {
+        let tables = Tables::load(records, boot);
+        let mut machine = Dispatcher {
+            config,
+            tables,
+            now,
+            clocks: Clocks::default(),
+            under_way: BTreeMap::new(),
+            openers: BTreeMap::new(),
+            actions: Vec::new(),
+        };
+        machine.restart_clocks();
+        machine
+    }
+
+    /// Takes note of what happened. Time never goes back: an earlier `now` counts as the latest one.
+    pub fn handle(&mut self, event: Event, now: Moment) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Asked(incoming) => self.handle_request(incoming),
+            Event::Heartbeat {
+                session,
+                worker,
+                clients,
+            } => self.handle_heartbeat(session, worker, &clients),
+            Event::SplitsPlanned { iteration, result } => self.handle_plan(iteration, result),
+            Event::Woken => {}
+        }
+        if self.now >= self.clocks.last_sweep + self.config.sweep_interval {
+            self.sweep();
+        }
+        #[cfg(debug_assertions)]
+        self.check_invariants();
+    }
+
+    /// What came of the events since the last call.
+    pub fn take_batch(&mut self) -> Batch {
+        Batch {
+            changes: self.tables.take_changes(),
+            actions: std::mem::take(&mut self.actions),
+        }
+    }
+
+    /// Whether there is a batch to take.
+    pub fn has_batch(&self) -> bool {
+        !self.actions.is_empty() || self.tables.has_changes()
+    }
+
+    /// When the next [`Event::Woken`] is due; `None` while nothing depends on time.
+    pub fn next_timeout(&self) -> Option<Moment> {
+        let clocks = &self.clocks;
+        let idle = clocks.worker_seen.is_empty()
+            && clocks.worker_died.is_empty()
+            && clocks.client_seen.is_empty()
+            && clocks.session_seen.is_empty()
+            && clocks.removed.is_empty()
+            && clocks.abandoned.is_empty();
+        (!idle).then(|| clocks.last_sweep + self.config.sweep_interval)
+    }
+
+    /// The name of this life of the state.
+    pub fn boot(&self) -> BootId {
+        self.tables.meta().boot
+    }
+
+    /// The settings in use.
+    pub fn config(&self) -> &DispatcherConfig {
+        &self.config
+    }
+
+    pub(super) fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    pub(super) fn push_client(&mut self, client: ClientId, push: ClientPush) {
+        if let Some(row) = self.tables.clients.get(&client) {
+            let session = row.session;
+            self.act(Action::PushClient {
+                session,
+                client,
+                push,
+            });
+        }
+    }
+
+    pub(super) fn push_clients(&mut self, iteration: IterationId, push: &ClientPush) {
+        for client in self.tables.clients_of(iteration) {
+            self.push_client(client, push.clone());
+        }
+    }
+
+    pub(super) fn push_worker(&mut self, worker: WorkerId, push: WorkerPush) {
+        if let Some(row) = self.tables.workers.get(&worker)
+            && row.dead.is_none()
+        {
+            let session = row.session;
+            self.act(Action::PushWorker { session, push });
+        }
+    }
+
+    fn restart_clocks(&mut self) {
+        let now = self.now;
+        let clocks = &mut self.clocks;
+        clocks.last_sweep = now;
+        for worker in self.tables.workers.values() {
+            let living = worker.dead.is_none();
+            let stamps = if living {
+                &mut clocks.worker_seen
+            } else {
+                &mut clocks.worker_died
+            };
+            stamps.insert(worker.id, now);
+        }
+        clocks.client_seen = self.tables.clients.iter().map(|(id, _)| (*id, now)).collect();
+        clocks.session_seen = self.tables.sessions.iter().map(|(id, _)| (*id, now)).collect();
+        clocks.removed = self.tables.removals.iter().map(|(id, _)| (*id, now)).collect();
+        let planning: Vec<IterationId> = self
+            .tables
+            .iterations
+            .values()
+            .filter(|row| row.phase == Phase::Planning)
+            .map(|row| row.id)
+            .collect();
+        for iteration in planning {
+            self.ask_for_plan(iteration);
+        }
+        for iteration in self.tables.index.running.clone() {
+            self.note_readers(iteration);
+        }
+    }
+}

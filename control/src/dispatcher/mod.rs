@@ -1,0 +1,57 @@
+//! The dispatcher as a pure state machine: events in, changes and actions out.
+//!
+//! No clock, socket, task or randomness: the caller says what happened and when, stores the changes, then carries out the
+//! actions. The rules it keeps are in `control/PROTOCOL.md`.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `machine` | the machine's face: events in, batches out |
+//! | `event`, `action` | its inputs and outputs |
+//! | `request` | which request is carried out by whom; roles, numbers, remembered answers |
+//! | `record`, `table`, `tables` | what it remembers, with the changes since the last batch |
+//! | `dataset`, `iteration`, `client`, `task`, `removal`, `worker` | what happens to each of these |
+//! | `splits` | the books of an iteration's splits |
+//! | `sweep` | what happens because time passes |
+//! | `status` | a snapshot for people |
+//! | `config` | limits and timeouts |
+
+mod action;
+mod client;
+mod config;
+mod dataset;
+mod event;
+#[cfg(debug_assertions)]
+mod invariants;
+mod iteration;
+mod machine;
+mod record;
+mod removal;
+mod report;
+mod request;
+#[cfg(test)]
+mod simulation;
+mod splits;
+mod status;
+mod sweep;
+mod table;
+mod tables;
+mod task;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use action::{
+    Action, ClientPush, RemovalReason, Reply, Snapshot, StopReason, TaskDef, TaskInfo, TaskRemoved,
+    WorkerPush,
+};
+pub use config::{DispatcherConfig, ERROR_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
+pub use event::{Event, Incoming, ReplyToken, Request, WorkerRegistration};
+pub use machine::{Batch, Dispatcher, Moment};
+pub use record::{
+    Answer, Change, ClientRecord, DatasetRecord, HiddenKey, IterationRecord, JobRecord, Key, MetaRecord,
+    Phase, Record, RecordError, RemovalRecord, SessionRecord, TaskPhase, TaskRecord, WorkerRecord,
+};
+pub use splits::{Holding, Ledger, Run};
+pub use status::{
+    Counts, DatasetStatus, IterationStatus, JobStatus, SourceStatus, Status, TaskStatus, WorkerStatus,
+};

@@ -1,0 +1,434 @@
+//! What the dispatcher remembers: records are its state itself, not a log of how it came about.
+//!
+//! Fields are numbered and never renumbered, so that a later version reads what an earlier one stored.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use minicbor::bytes::{ByteArray, ByteVec};
+use minicbor::{Decode, Encode};
+
+use super::action::RemovalReason;
+use super::splits::{Holding, Ledger, Run};
+use crate::error::Error;
+use crate::id::{
+    BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId,
+};
+use crate::job::JobParameters;
+use crate::planner::{DatasetFacts, SplitPlan};
+use crate::split::SplitRange;
+
+/// The dispatcher's own record: which ids come next.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct MetaRecord {
+    /// This life of the state.
+    #[n(0)]
+    pub boot: BootId,
+    /// Next automatic dataset id.
+    #[n(1)]
+    pub next_dataset: u64,
+    /// Next job.
+    #[n(2)]
+    pub next_job: JobId,
+    /// Next iteration.
+    #[n(3)]
+    pub next_iteration: IterationId,
+    /// Next client.
+    #[n(4)]
+    pub next_client: ClientId,
+    /// Next task.
+    #[n(5)]
+    pub next_task: TaskId,
+    /// Next worker incarnation.
+    #[n(6)]
+    pub next_worker: WorkerId,
+}
+
+/// A registered dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DatasetRecord {
+    /// Its id.
+    #[n(0)]
+    pub id: DatasetId,
+    /// Its definition, opaque here.
+    #[n(1)]
+    pub definition: ByteVec,
+    /// What the planner said of it.
+    #[n(2)]
+    pub facts: DatasetFacts,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct JobRecord {
+    /// Its id.
+    #[n(0)]
+    pub id: JobId,
+    /// Its name, unique.
+    #[n(1)]
+    pub name: String,
+    /// What it reads and how.
+    #[n(2)]
+    pub parameters: JobParameters,
+}
+
+/// How far an iteration has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Phase {
+    /// Its splits are being planned; it has no tasks yet.
+    #[n(0)]
+    Planning,
+    /// It has tasks, or waits for workers.
+    #[n(1)]
+    Running,
+    /// Everything was produced and delivered, or reported lost.
+    #[n(2)]
+    Finished,
+    /// Nobody read it any more; opened again, it starts anew.
+    #[n(3)]
+    Collected,
+}
+
+/// One pass of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct IterationRecord {
+    /// Its id.
+    #[n(0)]
+    pub id: IterationId,
+    /// Of which job.
+    #[n(1)]
+    pub job: JobId,
+    /// Which pass.
+    #[n(2)]
+    pub repetition: u64,
+    /// How far it has come.
+    #[n(3)]
+    pub phase: Phase,
+    /// A task stopped before its splits did: what is free need not be read.
+    #[n(4)]
+    pub stopped_early: bool,
+    /// Lost splits by name, as many as the limit allows.
+    #[n(5)]
+    pub lost: Vec<SplitRange>,
+    /// Lost splits.
+    #[n(6)]
+    pub splits_lost: u64,
+    /// Splits delivered; filled in when the iteration ends and its ledger goes.
+    #[n(7)]
+    pub splits_done: u64,
+    /// Addresses of workers that were lost while they had tasks of it: the last few.
+    #[n(8)]
+    pub workers_lost: Vec<String>,
+    /// Whether a client was ever released.
+    #[n(9)]
+    pub was_read: bool,
+}
+
+/// A reader's lease on an iteration.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ClientRecord {
+    /// Its id.
+    #[n(0)]
+    pub id: ClientId,
+    /// The process that owns it.
+    #[n(1)]
+    pub session: SessionId,
+    /// What it reads.
+    #[n(2)]
+    pub iteration: IterationId,
+}
+
+/// How far a task has come.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum TaskPhase {
+    /// It produces, or may.
+    #[n(0)]
+    Running,
+    /// It has produced its last element; clients may still be receiving.
+    #[n(1)]
+    Finished,
+    /// It cannot go on.
+    #[n(2)]
+    Failed(#[n(0)] String),
+    /// It is finished and every client has what it wanted of it.
+    #[n(3)]
+    Settled,
+}
+
+/// One worker's share of an iteration.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TaskRecord {
+    /// Its id.
+    #[n(0)]
+    pub id: TaskId,
+    /// Of which iteration.
+    #[n(1)]
+    pub iteration: IterationId,
+    /// On which worker.
+    #[n(2)]
+    pub worker: WorkerId,
+    /// How far it has come.
+    #[n(3)]
+    pub phase: TaskPhase,
+    /// Clients that have received its end.
+    #[n(4)]
+    pub drained: BTreeSet<ClientId>,
+}
+
+/// One incarnation of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct WorkerRecord {
+    /// Its id.
+    #[n(0)]
+    pub id: WorkerId,
+    /// Its session.
+    #[n(1)]
+    pub session: SessionId,
+    /// Where clients find its data plane.
+    #[n(2)]
+    pub address: String,
+    /// Its labels.
+    #[n(3)]
+    pub tags: Vec<String>,
+    /// The key its tickets are minted with.
+    #[n(4)]
+    pub ticket_key: HiddenKey,
+    /// Its program's version.
+    #[n(5)]
+    pub version: String,
+    /// Why it is dead, if it is.
+    #[n(6)]
+    pub dead: Option<RemovalReason>,
+    /// Its number in the order of registration, inherited by a restarted worker at the same address.
+    #[n(7)]
+    pub index: u64,
+}
+
+/// A ticket key at rest. `Debug` hides it.
+#[derive(Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct HiddenKey(#[n(0)] pub ByteArray<32>);
+
+impl std::fmt::Debug for HiddenKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HiddenKey")
+    }
+}
+
+/// A task that was removed, until all clients have said what they have seen of it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RemovalRecord {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// Its iteration.
+    #[n(1)]
+    pub iteration: IterationId,
+    /// Its worker's address.
+    #[n(2)]
+    pub worker_address: String,
+    /// Why.
+    #[n(3)]
+    pub reason: RemovalReason,
+    /// Clients that have not yet answered.
+    #[n(4)]
+    pub awaiting: BTreeSet<ClientId>,
+    /// What it held.
+    #[n(5)]
+    pub holding: Holding,
+}
+
+/// What is remembered of a process' requests.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SessionRecord {
+    /// Whose.
+    #[n(0)]
+    pub id: SessionId,
+    /// Requests below this are never carried out again.
+    #[n(1)]
+    pub floor: RequestNumber,
+    /// Answers that may be asked for again.
+    #[n(2)]
+    pub answers: BTreeMap<RequestNumber, Answer>,
+}
+
+/// The answer to a numbered request, as remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Answer {
+    /// Nothing more to say.
+    #[n(0)]
+    Done,
+    /// A dataset.
+    #[n(1)]
+    Dataset(#[n(0)] DatasetId),
+    /// A job.
+    #[n(2)]
+    Job(#[n(0)] JobId),
+    /// A client.
+    #[n(3)]
+    Client(#[n(0)] ClientId),
+    /// Splits; their payloads are in the plan.
+    #[n(4)]
+    Splits {
+        /// Whose plan.
+        #[n(0)]
+        iteration: IterationId,
+        /// Which.
+        #[n(1)]
+        runs: Vec<Run>,
+        /// Whether the pass has no more.
+        #[n(2)]
+        end: bool,
+    },
+    /// A refusal.
+    #[n(5)]
+    Refused(#[n(0)] Error),
+}
+
+/// Where a record is kept.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// The only [`MetaRecord`].
+    Meta,
+    /// A dataset.
+    Dataset(DatasetId),
+    /// A job.
+    Job(JobId),
+    /// An iteration.
+    Iteration(IterationId),
+    /// An iteration's split plan.
+    Plan(IterationId),
+    /// An iteration's ledger.
+    Ledger(IterationId),
+    /// A client.
+    Client(ClientId),
+    /// A task.
+    Task(TaskId),
+    /// A task's leases.
+    Holding(TaskId),
+    /// A removal.
+    Removal(TaskId),
+    /// A worker.
+    Worker(WorkerId),
+    /// A session.
+    Session(SessionId),
+}
+
+impl Key {
+    /// The key as bytes: a table's number, then the id, so that a table's records lie together in order.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (table, id) = match self {
+            Key::Meta => (0, None),
+            Key::Dataset(id) => return [&[1], id.as_str().as_bytes()].concat(),
+            Key::Job(id) => (2, Some(id.0)),
+            Key::Iteration(id) => (3, Some(id.0)),
+            Key::Plan(id) => (4, Some(id.0)),
+            Key::Ledger(id) => (5, Some(id.0)),
+            Key::Client(id) => (6, Some(id.0)),
+            Key::Task(id) => (7, Some(id.0)),
+            Key::Holding(id) => (8, Some(id.0)),
+            Key::Removal(id) => (9, Some(id.0)),
+            Key::Worker(id) => (10, Some(id.0)),
+            Key::Session(id) => (11, Some(id.0)),
+        };
+        let mut bytes = vec![table];
+        bytes.extend(id.map(u64::to_be_bytes).into_iter().flatten());
+        bytes
+    }
+}
+
+/// A record, whichever.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Record {
+    /// See [`MetaRecord`].
+    #[n(0)]
+    Meta(#[n(0)] MetaRecord),
+    /// See [`DatasetRecord`].
+    #[n(1)]
+    Dataset(#[cbor(n(0), with = "crate::shared")] Arc<DatasetRecord>),
+    /// See [`JobRecord`].
+    #[n(2)]
+    Job(#[n(0)] JobRecord),
+    /// See [`IterationRecord`].
+    #[n(3)]
+    Iteration(#[n(0)] IterationRecord),
+    /// How an iteration's sources divide.
+    #[n(4)]
+    Plan(
+        #[n(0)] IterationId,
+        #[cbor(n(1), with = "crate::shared")] Arc<SplitPlan>,
+    ),
+    /// See [`Ledger`].
+    #[n(5)]
+    Ledger(#[n(0)] IterationId, #[n(1)] Ledger),
+    /// See [`ClientRecord`].
+    #[n(6)]
+    Client(#[n(0)] ClientRecord),
+    /// See [`TaskRecord`].
+    #[n(7)]
+    Task(#[n(0)] TaskRecord),
+    /// See [`Holding`].
+    #[n(8)]
+    Holding(#[n(0)] TaskId, #[n(1)] Holding),
+    /// See [`RemovalRecord`].
+    #[n(9)]
+    Removal(#[n(0)] RemovalRecord),
+    /// See [`WorkerRecord`].
+    #[n(10)]
+    Worker(#[n(0)] WorkerRecord),
+    /// See [`SessionRecord`].
+    #[n(11)]
+    Session(#[n(0)] SessionRecord),
+}
+
+impl Record {
+    /// Where it is kept.
+    pub fn key(&self) -> Key {
+        match self {
+            Record::Meta(_) => Key::Meta,
+            Record::Dataset(record) => Key::Dataset(record.id.clone()),
+            Record::Job(record) => Key::Job(record.id),
+            Record::Iteration(record) => Key::Iteration(record.id),
+            Record::Plan(id, _) => Key::Plan(*id),
+            Record::Ledger(id, _) => Key::Ledger(*id),
+            Record::Client(record) => Key::Client(record.id),
+            Record::Task(record) => Key::Task(record.id),
+            Record::Holding(id, _) => Key::Holding(*id),
+            Record::Removal(record) => Key::Removal(record.task),
+            Record::Worker(record) => Key::Worker(record.id),
+            Record::Session(record) => Key::Session(record.id),
+        }
+    }
+
+    /// The record as bytes (CBOR, numbered fields).
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        minicbor::encode(self, &mut bytes)
+            .expect("a vector takes all bytes, and no record refuses to be encoded");
+        bytes
+    }
+
+    /// The record in these bytes.
+    ///
+    /// # Errors
+    /// They hold no record that this version knows.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Record, RecordError> {
+        minicbor::decode(bytes).map_err(|error| RecordError(error.to_string()))
+    }
+}
+
+/// A stored record cannot be read. The store's fault, or a later version wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a stored record cannot be read: {0}")]
+pub struct RecordError(String);
+
+/// A change to what is remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The record is new, or differs.
+    Put(Record),
+    /// The record is gone.
+    Delete(Key),
+}

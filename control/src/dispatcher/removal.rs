@@ -1,0 +1,110 @@
+//! Removals: a task is gone, and what it held is sorted into delivered, lost, and to be read again.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::action::{ClientPush, RemovalReason, TaskRemoved};
+use super::machine::Dispatcher;
+use super::record::RemovalRecord;
+use super::splits::Run;
+use crate::error::Error;
+use crate::id::{ClientId, SessionId, TaskId};
+use crate::split::Seen;
+
+impl Dispatcher {
+    /// C6.1: takes a task away from a worker that is gone, and asks its readers what they have of it.
+    pub(super) fn remove_task(&mut self, id: TaskId, reason: RemovalReason) {
+        let Some(task) = self.tables.remove_task(id) else {
+            return;
+        };
+        let holding = self.tables.holdings.remove(&id).unwrap_or_default();
+        let worker_address = self.address_of(task.worker);
+        let iteration = task.iteration;
+        self.note_lost_worker(iteration, &worker_address);
+        // Who has received its end has nothing to say of it.
+        let clients = self.tables.clients_of(iteration).into_iter();
+        let awaiting = clients.filter(|client| !task.drained.contains(client)).collect();
+        let push = ClientPush::TaskRemoved(TaskRemoved {
+            task: id,
+            worker_address: worker_address.clone(),
+            reason,
+        });
+        self.tables.insert_removal(RemovalRecord {
+            task: id,
+            iteration,
+            worker_address,
+            reason,
+            awaiting,
+            holding,
+        });
+        self.clocks.removed.insert(id, self.now);
+        self.push_clients(iteration, &push);
+        self.review_removal(id);
+    }
+
+    pub(super) fn acknowledge(
+        &mut self,
+        session: SessionId,
+        client: ClientId,
+        task: TaskId,
+        seen: &Seen,
+    ) -> Result<(), Error> {
+        let iteration = self.client(session, client)?.iteration;
+        if self
+            .tables
+            .removals
+            .get(&task)
+            .is_none_or(|removal| removal.iteration != iteration)
+        {
+            // Sorted out already.
+            return Ok(());
+        }
+        self.splits_done(session, client, task, &seen.complete)?;
+        if let Some(removal) = self.tables.removals.get_mut(&task) {
+            for range in &seen.partial {
+                removal.holding.mark_seen(*range);
+            }
+            removal.awaiting.remove(&client);
+        }
+        self.review_removal(task);
+        Ok(())
+    }
+
+    /// C6.3: who has not answered in time counts as having seen everything.
+    pub(super) fn expire_removal(&mut self, task: TaskId) {
+        if let Some(removal) = self.tables.removals.get_mut(&task) {
+            removal.awaiting.clear();
+            removal.holding.mark_all_seen();
+        }
+        self.review_removal(task);
+    }
+
+    /// Once everybody has answered: what nobody saw is read again, what somebody saw a part of is lost (C6.4).
+    pub(super) fn review_removal(&mut self, task: TaskId) {
+        if self
+            .tables
+            .removals
+            .get(&task)
+            .is_none_or(|removal| !removal.awaiting.is_empty())
+        {
+            return;
+        }
+        let Some(mut removal) = self.tables.remove_removal(task) else {
+            return;
+        };
+        self.clocks.removed.remove(&task);
+        let (seen, unseen): (Vec<Run>, Vec<Run>) =
+            removal.holding.take_all().into_iter().partition(|run| run.seen);
+        if let Some(ledger) = self.tables.ledgers.get_mut(&removal.iteration) {
+            for run in &unseen {
+                ledger.free(run, run.attempt.saturating_add(1));
+            }
+        }
+        self.lose_splits(removal.iteration, &seen, &removal.worker_address);
+        self.review_iteration(removal.iteration);
+    }
+
+    /// Takes away everything of an iteration's reader that never came back.
+    pub(super) fn lapse_client(&mut self, client: ClientId) {
+        self.push_client(client, ClientPush::Lapsed);
+        self.end_client(client);
+    }
+}

@@ -1,0 +1,155 @@
+//! The status: the machine's state in words and numbers, cut to a readable size.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::machine::Dispatcher;
+use super::record::{IterationRecord, Phase, TaskPhase};
+use super::splits::{Holding, Ledger};
+use super::status::{
+    Counts, DatasetStatus, IterationStatus, JobStatus, SourceStatus, Status, TaskStatus, WorkerStatus,
+};
+use crate::id::{IterationId, TaskId};
+
+/// Entries of each list.
+const LIST_MAX: usize = 1000;
+
+impl Dispatcher {
+    /// A snapshot of everything.
+    pub fn status(&self) -> Status {
+        let running = self
+            .tables
+            .iterations
+            .values()
+            .filter(|row| row.phase == Phase::Running);
+        let others = self
+            .tables
+            .iterations
+            .values()
+            .filter(|row| row.phase != Phase::Running);
+        let datasets = self.tables.datasets.values().take(LIST_MAX);
+        let jobs = self.tables.jobs.values().take(LIST_MAX);
+        Status {
+            boot: self.boot(),
+            workers: self.worker_statuses(),
+            datasets: datasets
+                .map(|row| DatasetStatus {
+                    id: row.id.clone(),
+                    cardinality: row.facts.cardinality.to_string(),
+                    definition_bytes: row.definition.len() as u64,
+                })
+                .collect(),
+            jobs: jobs
+                .map(|row| JobStatus {
+                    id: row.id,
+                    name: row.name.clone(),
+                    parameters: row.parameters.clone(),
+                })
+                .collect(),
+            iterations: running
+                .chain(others)
+                .take(LIST_MAX)
+                .map(|row| self.iteration_status(row))
+                .collect(),
+            counts: Counts {
+                workers: self.tables.index.worker_of_address.len() as u64,
+                datasets: self.tables.datasets.len() as u64,
+                jobs: self.tables.jobs.len() as u64,
+                iterations: self.tables.iterations.len() as u64,
+                clients: self.tables.clients.len() as u64,
+                tasks: self.tables.tasks.len() as u64,
+            },
+        }
+    }
+
+    fn worker_statuses(&self) -> Vec<WorkerStatus> {
+        let workers = self.tables.workers.values().take(LIST_MAX);
+        workers
+            .map(|row| {
+                let clocks = &self.clocks;
+                let seen = clocks
+                    .worker_seen
+                    .get(&row.id)
+                    .or_else(|| clocks.worker_died.get(&row.id));
+                let silent = seen.map_or_else(Default::default, |seen| self.now.saturating_sub(*seen));
+                WorkerStatus {
+                    id: row.id,
+                    address: row.address.clone(),
+                    tags: row.tags.clone(),
+                    version: row.version.clone(),
+                    dead: row.dead.map(|reason| reason.to_string()),
+                    silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+                    tasks: self
+                        .tables
+                        .index
+                        .tasks_on
+                        .get(&row.id)
+                        .map_or(0, |tasks| tasks.len() as u64),
+                }
+            })
+            .collect()
+    }
+
+    fn iteration_status(&self, row: &IterationRecord) -> IterationStatus {
+        let tasks = self.tables.tasks_of(row.id);
+        let ledger = self.tables.ledgers.get(&row.id);
+        let tallies = || ledger.into_iter().flat_map(Ledger::tallies);
+        let no_worker = self.tables.index.worker_of_address.is_empty();
+        IterationStatus {
+            id: row.id,
+            job: row.job,
+            repetition: row.repetition,
+            phase: row.phase,
+            waiting_for_workers: row.phase == Phase::Running && no_worker,
+            clients: self
+                .tables
+                .clients_of(row.id)
+                .into_iter()
+                .take(LIST_MAX)
+                .collect(),
+            tasks: tasks
+                .iter()
+                .take(LIST_MAX)
+                .filter_map(|task| self.task_status(*task))
+                .collect(),
+            removals: self.tables.removals_of(row.id).len() as u64,
+            sources: tallies()
+                .map(|tally| SourceStatus {
+                    repetition: tally.repetition,
+                    remaining: tally.remaining,
+                    done: tally.done,
+                    lost: tally.lost,
+                })
+                .collect(),
+            splits_leased: self.splits_held(row.id),
+            splits_done: row.splits_done + tallies().map(|tally| tally.done).sum::<u64>(),
+            splits_lost: row.splits_lost,
+            lost: row.lost.iter().take(LIST_MAX).copied().collect(),
+        }
+    }
+
+    fn task_status(&self, id: TaskId) -> Option<TaskStatus> {
+        let task = self.tables.tasks.get(&id)?;
+        Some(TaskStatus {
+            id,
+            worker: task.worker,
+            worker_address: self.address_of(task.worker),
+            phase: match &task.phase {
+                TaskPhase::Running => "running".to_owned(),
+                TaskPhase::Finished => "finished".to_owned(),
+                TaskPhase::Failed(message) => format!("failed: {message}"),
+                TaskPhase::Settled => "settled".to_owned(),
+            },
+            splits_leased: self.tables.holdings.get(&id).map_or(0, Holding::split_count),
+        })
+    }
+
+    fn splits_held(&self, iteration: IterationId) -> u64 {
+        let tasks = self.tables.tasks_of(iteration);
+        let of_tasks = tasks.iter().filter_map(|task| self.tables.holdings.get(task));
+        let removals = self.tables.removals_of(iteration);
+        let of_removals = removals.iter().filter_map(|task| self.tables.removals.get(task));
+        of_tasks
+            .chain(of_removals.map(|removal| &removal.holding))
+            .map(Holding::split_count)
+            .sum()
+    }
+}

@@ -1,0 +1,227 @@
+//! Requests: who may ask, what was answered before, and who carries it out.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::action::{Action, Reply};
+use super::event::{Incoming, ReplyToken, Request};
+use super::machine::Dispatcher;
+use super::record::{Answer, SessionRecord};
+use crate::error::Error;
+use crate::id::{RequestNumber, SessionId};
+
+/// Tokens that may wait for one answer: a process that asks more often than that has given up on the earlier ones.
+const WAITERS_MAX: usize = 8;
+
+/// The outcome of a request that is carried out.
+pub(super) enum Outcome {
+    /// Answered and, if the request is numbered, remembered.
+    Answer(Answer),
+    /// Answered with something that is read, not changed.
+    Reply(Reply),
+    /// The answer comes later.
+    Later,
+}
+
+impl Dispatcher {
+    pub(super) fn handle_request(&mut self, incoming: Incoming) {
+        let Incoming {
+            token,
+            session,
+            role,
+            number,
+            settled_below,
+            request,
+        } = incoming;
+        if !request.permitted_to(role) {
+            let name = request.name();
+            // C1.4
+            let error = Error::denied(format!("a peer of role `{role}` may not {name}"));
+            return self.reply(token, Err(error));
+        }
+        if !request.is_numbered() {
+            let result = match self.perform(session, None, request) {
+                Ok(Outcome::Answer(answer)) => self.present(&answer),
+                Ok(Outcome::Reply(reply)) => Ok(reply),
+                Ok(Outcome::Later) => return,
+                Err(error) => Err(error),
+            };
+            return self.reply(token, result);
+        }
+        match self.admit(token, session, number, settled_below) {
+            Ok(Some(number)) => self.perform_once(token, session, number, request),
+            Ok(None) => {}
+            Err(error) => self.reply(token, Err(error)),
+        }
+    }
+
+    /// C1.5: decides whether a numbered request is carried out, waits with its twin, or is answered from memory.
+    fn admit(
+        &mut self,
+        token: ReplyToken,
+        session: SessionId,
+        number: Option<RequestNumber>,
+        settled_below: RequestNumber,
+    ) -> Result<Option<RequestNumber>, Error> {
+        let number = number.ok_or_else(|| Error::invalid("this request needs a request number"))?;
+        if !self.tables.sessions.contains(&session) {
+            if self.tables.sessions.len() >= self.config.sessions_max {
+                return Err(Error::exhausted(
+                    "too many processes use this dispatcher: try again later",
+                ));
+            }
+            let record = SessionRecord {
+                id: session,
+                floor: RequestNumber::FIRST,
+                answers: BTreeMap::new(),
+            };
+            self.tables.sessions.insert(session, record);
+        }
+        self.clocks.session_seen.insert(session, self.now);
+        self.settle_requests(session, settled_below);
+        let Some(record) = self.tables.sessions.get(&session) else {
+            return Err(Error::internal("a session that was just made is gone"));
+        };
+        if let Some(answer) = record.answers.get(&number).cloned() {
+            let result = self.present(&answer);
+            self.reply(token, result);
+            return Ok(None);
+        }
+        if number < record.floor {
+            return Err(Error::invalid(format!(
+                "request {number} of this process was answered and its answer forgotten, as the process said it had it"
+            )));
+        }
+        if let Some(tokens) = self.under_way.get_mut(&(session, number)) {
+            if tokens.len() >= WAITERS_MAX {
+                return Err(Error::exhausted("this request waits too many times over"));
+            }
+            tokens.push(token);
+            return Ok(None);
+        }
+        Ok(Some(number))
+    }
+
+    fn settle_requests(&mut self, session: SessionId, below: RequestNumber) {
+        let floor = self.tables.sessions.get(&session).map(|record| record.floor);
+        if floor.is_some_and(|floor| floor < below)
+            && let Some(record) = self.tables.sessions.get_mut(&session)
+        {
+            record.floor = below;
+            record.answers = record.answers.split_off(&below);
+        }
+    }
+
+    fn perform_once(
+        &mut self,
+        token: ReplyToken,
+        session: SessionId,
+        number: RequestNumber,
+        request: Request,
+    ) {
+        self.under_way.insert((session, number), vec![token]);
+        match self.perform(session, Some(number), request) {
+            Ok(Outcome::Answer(answer)) => self.answer(session, number, answer),
+            Ok(Outcome::Reply(reply)) => {
+                // No numbered request is answered like this; were one, it would go unremembered.
+                self.under_way.remove(&(session, number));
+                self.reply(token, Ok(reply));
+            }
+            Ok(Outcome::Later) => {}
+            Err(error) => self.answer(session, number, Answer::Refused(error)),
+        }
+    }
+
+    /// Answers a numbered request, to everybody who waits for it, and remembers the answer.
+    pub(super) fn answer(&mut self, session: SessionId, number: RequestNumber, answer: Answer) {
+        let tokens = self.under_way.remove(&(session, number)).unwrap_or_default();
+        let replies_max = self.config.replies_max;
+        if let Some(record) = self.tables.sessions.get_mut(&session) {
+            record.answers.insert(number, answer.clone());
+            while record.answers.len() > replies_max {
+                if let Some((oldest, _)) = record.answers.pop_first() {
+                    record.floor = record.floor.max(RequestNumber(oldest.0.saturating_add(1)));
+                }
+            }
+        }
+        for token in tokens {
+            let result = self.present(&answer);
+            self.reply(token, result);
+        }
+    }
+
+    fn reply(&mut self, token: ReplyToken, result: Result<Reply, Error>) {
+        self.act(Action::Reply { token, result });
+    }
+
+    /// An answer as it is sent.
+    fn present(&self, answer: &Answer) -> Result<Reply, Error> {
+        match answer {
+            Answer::Done => Ok(Reply::Done),
+            Answer::Dataset(id) => Ok(Reply::Dataset(id.clone())),
+            Answer::Job(id) => Ok(Reply::Job(*id)),
+            Answer::Client(id) => Ok(Reply::Client(*id)),
+            Answer::Splits { iteration, runs, end } => {
+                let plan = self.tables.plans.get(iteration).ok_or_else(|| {
+                    Error::aborted(format!(
+                        "iteration {iteration} is over: its splits are not needed"
+                    ))
+                })?;
+                Ok(Reply::Splits {
+                    runs: runs.clone(),
+                    end: *end,
+                    plan: Arc::clone(plan),
+                })
+            }
+            Answer::Refused(error) => Err(error.clone()),
+        }
+    }
+
+    fn perform(
+        &mut self,
+        session: SessionId,
+        number: Option<RequestNumber>,
+        request: Request,
+    ) -> Result<Outcome, Error> {
+        let done = |()| Outcome::Answer(Answer::Done);
+        match request {
+            Request::RegisterDataset {
+                id,
+                definition,
+                facts,
+            } => self.register_dataset(id, definition, facts),
+            Request::DescribeDataset { id } => self.describe_dataset(&id),
+            Request::CreateJob { name, parameters } => self.create_job(name, parameters),
+            Request::OpenIteration { job, repetition } => {
+                self.open_iteration(session, number, job, repetition)
+            }
+            Request::Attach { client } => self.attach(session, client).map(done),
+            Request::Release { client } => self.release(session, client).map(done),
+            Request::Acknowledge { client, task, seen } => {
+                self.acknowledge(session, client, task, &seen).map(done)
+            }
+            Request::SplitsDone { client, task, leases } => {
+                self.splits_done(session, client, task, &leases).map(done)
+            }
+            Request::TaskDrained { client, task } => self.task_drained(session, client, task).map(done),
+            Request::Status => Ok(Outcome::Reply(Reply::Status(Box::new(self.status())))),
+            Request::RegisterWorker(worker) => self.register_worker(session, worker),
+            Request::LeaveWorker => self.leave_worker(session).map(done),
+            Request::DescribeTask { task } => self.describe_task(session, task),
+            Request::LeaseSplits {
+                task,
+                source,
+                repetition,
+                want,
+            } => self.lease_splits(session, task, source, repetition, want),
+            Request::ReturnSplits { task, leases } => self.return_splits(session, task, &leases).map(done),
+            Request::FinishTask {
+                task,
+                delivered,
+                exhausted,
+            } => self.finish_task(session, task, delivered, exhausted).map(done),
+            Request::FailTask { task, message } => self.fail_task(session, task, message).map(done),
+        }
+    }
+}

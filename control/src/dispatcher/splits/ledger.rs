@@ -1,0 +1,313 @@
+//! Who may still read what: the splits of one iteration, counted and never listed one by one.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::BTreeMap;
+
+use minicbor::{Decode, Encode};
+
+use super::Run;
+use crate::planner::SplitPlan;
+
+/// The splits of one iteration. For every source and repetition reached: each split is either not yet dealt out, free
+/// again, held by a task or a removal, done, or lost; or it was skipped because a later repetition was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Ledger {
+    /// The next lease.
+    #[n(0)]
+    next_lease: u64,
+    /// One per source of the plan.
+    #[n(1)]
+    sources: Vec<Source>,
+}
+
+/// One source of an iteration.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+struct Source {
+    /// Splits in each repetition.
+    #[n(0)]
+    total: u64,
+    /// The repetition being dealt out.
+    #[n(1)]
+    repetition: u64,
+    /// The next split of it that was never dealt out: at most `total`.
+    #[n(2)]
+    next: u64,
+    /// Splits to be dealt out again, by repetition and first index.
+    #[n(3)]
+    free: BTreeMap<(u64, u64), Free>,
+    /// Splits known to be delivered.
+    #[n(4)]
+    done: u64,
+    /// Splits given up.
+    #[n(5)]
+    lost: u64,
+}
+
+/// Consecutive splits to be dealt out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+struct Free {
+    #[n(0)]
+    count: u64,
+    #[n(1)]
+    attempt: u32,
+}
+
+/// The numbers of one source, for people and for checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) repetition: u64,
+    /// Not yet dealt out in this repetition, or free again.
+    pub(crate) remaining: u64,
+    pub(crate) done: u64,
+    pub(crate) lost: u64,
+}
+
+impl Ledger {
+    pub(crate) fn new(plan: &SplitPlan) -> Ledger {
+        let source = |total| Source {
+            total,
+            repetition: 0,
+            next: 0,
+            free: BTreeMap::new(),
+            done: 0,
+            lost: 0,
+        };
+        Ledger {
+            next_lease: 0,
+            sources: plan.sources.iter().map(|plan| source(plan.splits())).collect(),
+        }
+    }
+
+    /// Whether there is such a source.
+    pub(crate) fn has_source(&self, source: u32) -> bool {
+        self.source(source).is_some()
+    }
+
+    /// What a task that asks for this repetition could be given.
+    pub(crate) fn available(&self, source: u32, repetition: u64) -> u64 {
+        self.source(source).map_or(0, |source| {
+            let fresh = match repetition.cmp(&source.repetition) {
+                std::cmp::Ordering::Less => 0,
+                std::cmp::Ordering::Equal => source.total - source.next,
+                std::cmp::Ordering::Greater => source.total,
+            };
+            let again: u64 = source.free_upto(repetition).map(|(_, free)| free.count).sum();
+            fresh.saturating_add(again)
+        })
+    }
+
+    /// Deals out up to `limit` splits: first those to be read again, of this repetition or an earlier one, then fresh ones.
+    /// None: this pass has no more (C5.3). A later repetition than the current one ends the current one (C5.4).
+    pub(crate) fn lease(&mut self, source: u32, repetition: u64, limit: u64) -> Vec<Run> {
+        let number = source;
+        let next_lease = &mut self.next_lease;
+        let Some(source) = usize::try_from(source)
+            .ok()
+            .and_then(|source| self.sources.get_mut(source))
+        else {
+            return Vec::new();
+        };
+        if repetition > source.repetition {
+            source.repetition = repetition;
+            source.next = 0;
+        }
+        let mut wanted = limit;
+        let mut runs = Vec::new();
+        let mut give = |repetition, first_index, count, attempt| {
+            runs.push(Run {
+                source: number,
+                repetition,
+                first_index,
+                count,
+                first_lease: *next_lease,
+                attempt,
+                seen: false,
+            });
+            *next_lease += count;
+        };
+        while wanted > 0 {
+            let Some((key, free)) = source.free_upto(repetition).next() else {
+                break;
+            };
+            let (key, free) = (*key, *free);
+            source.free.remove(&key);
+            let count = free.count.min(wanted);
+            if count < free.count {
+                let rest = Free {
+                    count: free.count - count,
+                    ..free
+                };
+                source.free.insert((key.0, key.1 + count), rest);
+            }
+            give(key.0, key.1, count, free.attempt);
+            wanted -= count;
+        }
+        let fresh = (source.total - source.next).min(wanted);
+        if repetition == source.repetition && fresh > 0 {
+            give(repetition, source.next, fresh, 0);
+            source.next += fresh;
+        }
+        runs
+    }
+
+    /// These are to be dealt out again, under this attempt.
+    pub(crate) fn free(&mut self, run: &Run, attempt: u32) {
+        if let Some(source) = self.source_mut(run.source) {
+            let free = Free {
+                count: run.count,
+                attempt,
+            };
+            source.free.insert((run.repetition, run.first_index), free);
+        }
+    }
+
+    /// These are delivered.
+    pub(crate) fn done(&mut self, run: &Run) {
+        if let Some(source) = self.source_mut(run.source) {
+            source.done += run.count;
+        }
+    }
+
+    /// These are given up.
+    pub(crate) fn lost(&mut self, run: &Run) {
+        if let Some(source) = self.source_mut(run.source) {
+            source.lost += run.count;
+        }
+    }
+
+    /// How many splits are to be dealt out again.
+    pub(crate) fn free_count(&self) -> u64 {
+        self.sources
+            .iter()
+            .flat_map(|source| source.free.values())
+            .map(|free| free.count)
+            .sum()
+    }
+
+    /// The numbers, source by source.
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = Tally> {
+        self.sources.iter().map(|source| {
+            let again: u64 = source.free.values().map(|free| free.count).sum();
+            Tally {
+                repetition: source.repetition,
+                remaining: source.total - source.next + again,
+                done: source.done,
+                lost: source.lost,
+            }
+        })
+    }
+
+    /// Panics if the books do not balance, `held` being what tasks and removals hold of each source.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check_invariants(&self, held: &BTreeMap<u32, u64>) {
+        for (number, source) in (0_u32..).zip(&self.sources) {
+            assert!(
+                source.next <= source.total,
+                "source {number} dealt out more than it has"
+            );
+            let held = held.get(&number).copied().unwrap_or(0);
+            let again: u64 = source.free.values().map(|free| free.count).sum();
+            let known = held + again + source.done + source.lost;
+            if source.repetition == 0 {
+                assert_eq!(known, source.next, "source {number} does not balance");
+            } else {
+                let passes = u128::from(source.repetition) * u128::from(source.total);
+                assert!(
+                    u128::from(known) <= passes + u128::from(source.next),
+                    "source {number} dealt out a split twice"
+                );
+            }
+        }
+    }
+
+    fn source(&self, source: u32) -> Option<&Source> {
+        usize::try_from(source)
+            .ok()
+            .and_then(|source| self.sources.get(source))
+    }
+
+    fn source_mut(&mut self, source: u32) -> Option<&mut Source> {
+        usize::try_from(source)
+            .ok()
+            .and_then(|source| self.sources.get_mut(source))
+    }
+}
+
+impl Source {
+    fn free_upto(&self, repetition: u64) -> impl Iterator<Item = (&(u64, u64), &Free)> {
+        self.free.range(..=(repetition, u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::SourcePlan;
+
+    fn ledger(splits: u64) -> Ledger {
+        Ledger::new(&SplitPlan {
+            sources: vec![SourcePlan::Counted { splits }],
+        })
+    }
+
+    fn dealt(runs: &[Run]) -> Vec<(u64, u64, u64, u32)> {
+        runs.iter()
+            .map(|run| (run.repetition, run.first_index, run.count, run.attempt))
+            .collect()
+    }
+
+    #[test]
+    fn a_billion_splits_are_dealt_out_as_numbers() {
+        let mut ledger = ledger(1_000_000_000);
+        assert_eq!(dealt(&ledger.lease(0, 0, 600_000_000)), [(0, 0, 600_000_000, 0)]);
+        assert_eq!(
+            dealt(&ledger.lease(0, 0, 600_000_000)),
+            [(0, 600_000_000, 400_000_000, 0)]
+        );
+        assert!(ledger.lease(0, 0, 1).is_empty());
+    }
+
+    #[test]
+    fn an_earlier_repetition_is_over_and_a_later_one_ends_the_current() {
+        let mut ledger = ledger(10);
+        assert_eq!(dealt(&ledger.lease(0, 0, 4)), [(0, 0, 4, 0)]);
+        assert_eq!(dealt(&ledger.lease(0, 2, 4)), [(2, 0, 4, 0)]);
+        assert!(ledger.lease(0, 0, 4).is_empty(), "repetition 0 is over");
+        assert!(ledger.lease(0, 1, 4).is_empty(), "repetition 1 was skipped");
+        assert!(ledger.lease(1, 0, 4).is_empty(), "no such source");
+        assert_eq!(ledger.available(0, 2), 6);
+        assert_eq!(ledger.available(0, u64::MAX), 10);
+    }
+
+    #[test]
+    fn freed_splits_come_first_and_carry_their_attempt() {
+        let mut ledger = ledger(10);
+        let runs = ledger.lease(0, 0, 8);
+        ledger.free(&Run { count: 3, ..runs[0] }, 1);
+        assert_eq!(ledger.free_count(), 3);
+        assert_eq!(dealt(&ledger.lease(0, 0, 2)), [(0, 0, 2, 1)]);
+        assert_eq!(dealt(&ledger.lease(0, 0, 9)), [(0, 2, 1, 1), (0, 8, 2, 0)]);
+        assert_eq!(ledger.free_count(), 0);
+    }
+
+    #[test]
+    fn a_later_pass_takes_what_an_earlier_one_left_free_and_not_the_reverse() {
+        let mut ledger = ledger(4);
+        let first = ledger.lease(0, 0, 4);
+        let second = ledger.lease(0, 1, 4);
+        ledger.free(&second[0], 1);
+        assert!(ledger.lease(0, 0, 4).is_empty(), "a pass does not read ahead");
+        ledger.free(&first[0], 1);
+        assert_eq!(dealt(&ledger.lease(0, 1, 8)), [(0, 0, 4, 1), (1, 0, 4, 1)]);
+    }
+
+    #[test]
+    fn leases_are_never_given_twice() {
+        let mut ledger = ledger(6);
+        let first = ledger.lease(0, 0, 3);
+        ledger.free(&first[0], 1);
+        let again = ledger.lease(0, 0, 6);
+        let leases: Vec<u64> = again.iter().map(|run| run.first_lease).collect();
+        assert_eq!(leases, [3, 6]);
+    }
+}

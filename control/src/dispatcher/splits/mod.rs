@@ -1,0 +1,15 @@
+//! The books of one iteration's splits: pure numbers, no ids of tasks or clients.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `ledger` | what is not dealt out, free again, done, lost |
+//! | `holding` | what one task holds |
+//! | `run` | consecutive splits under consecutive leases |
+
+mod holding;
+mod ledger;
+mod run;
+
+pub use holding::Holding;
+pub use ledger::Ledger;
+pub use run::Run;

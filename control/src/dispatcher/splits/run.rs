@@ -1,0 +1,75 @@
+//! A run: consecutive splits leased together, and how it is cut.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::split::{LeaseRange, SplitRange};
+
+/// Consecutive splits under consecutive leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Run {
+    /// Which source.
+    #[n(0)]
+    pub source: u32,
+    /// Which pass.
+    #[n(1)]
+    pub repetition: u64,
+    /// The first split.
+    #[n(2)]
+    pub first_index: u64,
+    /// How many: at least 1.
+    #[n(3)]
+    pub count: u64,
+    /// The first split's lease.
+    #[n(4)]
+    pub first_lease: u64,
+    /// How many leases before this one lost their worker.
+    #[n(5)]
+    pub attempt: u32,
+    /// Whether a client may have seen an element of it, of which only part arrived.
+    #[cbor(n(6), default)]
+    pub seen: bool,
+}
+
+impl Run {
+    /// The leases.
+    pub fn leases(&self) -> LeaseRange {
+        LeaseRange {
+            first: self.first_lease,
+            count: self.count,
+        }
+    }
+
+    /// The splits.
+    pub fn splits(&self) -> SplitRange {
+        SplitRange {
+            source: self.source,
+            repetition: self.repetition,
+            first: self.first_index,
+            count: self.count,
+        }
+    }
+
+    /// The part of it whose leases are in the range, and what remains before and after.
+    pub(super) fn cut(self, range: LeaseRange) -> (Option<Run>, [Option<Run>; 2]) {
+        let last = self.leases().last();
+        if range.last() < self.first_lease || range.first > last {
+            return (None, [Some(self), None]);
+        }
+        let from = range.first.max(self.first_lease) - self.first_lease;
+        let upto = range.last().min(last) - self.first_lease + 1;
+        (
+            self.part(from, upto),
+            [self.part(0, from), self.part(upto, self.count)],
+        )
+    }
+
+    fn part(self, from: u64, upto: u64) -> Option<Run> {
+        (from < upto).then(|| Run {
+            first_index: self.first_index + from,
+            first_lease: self.first_lease + from,
+            count: upto - from,
+            ..self
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! A snapshot of everything the dispatcher knows, for people and tests.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use super::record::Phase;
+use crate::id::{BootId, ClientId, DatasetId, IterationId, JobId, TaskId, WorkerId};
+use crate::job::JobParameters;
+use crate::split::SplitRange;
+
+/// The dispatcher at one instant. Lists are in the order of ids, cut at 1000 entries each; the counts are complete.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Status {
+    /// This life of its state.
+    #[n(0)]
+    pub boot: BootId,
+    /// Workers, dead ones included until they are forgotten.
+    #[n(1)]
+    pub workers: Vec<WorkerStatus>,
+    /// Datasets.
+    #[n(2)]
+    pub datasets: Vec<DatasetStatus>,
+    /// Jobs.
+    #[n(3)]
+    pub jobs: Vec<JobStatus>,
+    /// Iterations: those that run first.
+    #[n(4)]
+    pub iterations: Vec<IterationStatus>,
+    /// How many workers, datasets, jobs, iterations and clients there are.
+    #[n(5)]
+    pub counts: Counts,
+}
+
+/// How many of everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Counts {
+    /// Living workers.
+    #[n(0)]
+    pub workers: u64,
+    /// Datasets.
+    #[n(1)]
+    pub datasets: u64,
+    /// Jobs.
+    #[n(2)]
+    pub jobs: u64,
+    /// Iterations.
+    #[n(3)]
+    pub iterations: u64,
+    /// Clients.
+    #[n(4)]
+    pub clients: u64,
+    /// Tasks of iterations that are not over.
+    #[n(5)]
+    pub tasks: u64,
+}
+
+/// A worker.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct WorkerStatus {
+    /// Its incarnation.
+    #[n(0)]
+    pub id: WorkerId,
+    /// Its data plane's address.
+    #[n(1)]
+    pub address: String,
+    /// Its labels.
+    #[n(2)]
+    pub tags: Vec<String>,
+    /// Its program's version.
+    #[n(3)]
+    pub version: String,
+    /// Why it is dead; `None` if it lives.
+    #[n(4)]
+    pub dead: Option<String>,
+    /// Since it last said that it lives, in milliseconds.
+    #[n(5)]
+    pub silent_ms: u64,
+    /// Its tasks.
+    #[n(6)]
+    pub tasks: u64,
+}
+
+/// A dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DatasetStatus {
+    /// Its id.
+    #[n(0)]
+    pub id: DatasetId,
+    /// How many elements, in words.
+    #[n(1)]
+    pub cardinality: String,
+    /// Bytes of its definition.
+    #[n(2)]
+    pub definition_bytes: u64,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct JobStatus {
+    /// Its id.
+    #[n(0)]
+    pub id: JobId,
+    /// Its name.
+    #[n(1)]
+    pub name: String,
+    /// What it reads and how.
+    #[n(2)]
+    pub parameters: JobParameters,
+}
+
+/// An iteration.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct IterationStatus {
+    /// Its id.
+    #[n(0)]
+    pub id: IterationId,
+    /// Its job.
+    #[n(1)]
+    pub job: JobId,
+    /// Which pass.
+    #[n(2)]
+    pub repetition: u64,
+    /// How far it has come.
+    #[n(3)]
+    pub phase: Phase,
+    /// It runs, and there is no worker for it.
+    #[n(4)]
+    pub waiting_for_workers: bool,
+    /// Its clients.
+    #[n(5)]
+    pub clients: Vec<ClientId>,
+    /// Its tasks.
+    #[n(6)]
+    pub tasks: Vec<TaskStatus>,
+    /// Removed tasks of which clients have not yet said what they have seen.
+    #[n(7)]
+    pub removals: u64,
+    /// Splits to be dealt out, source by source; empty unless it runs under DYNAMIC.
+    #[n(8)]
+    pub sources: Vec<SourceStatus>,
+    /// Splits held by tasks and removals.
+    #[n(9)]
+    pub splits_leased: u64,
+    /// Splits delivered.
+    #[n(10)]
+    pub splits_done: u64,
+    /// Splits lost.
+    #[n(11)]
+    pub splits_lost: u64,
+    /// The lost ones by name, as far as they are named.
+    #[n(12)]
+    pub lost: Vec<SplitRange>,
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TaskStatus {
+    /// Its id.
+    #[n(0)]
+    pub id: TaskId,
+    /// Its worker's incarnation.
+    #[n(1)]
+    pub worker: WorkerId,
+    /// Its worker's address.
+    #[n(2)]
+    pub worker_address: String,
+    /// How far it has come, in words.
+    #[n(3)]
+    pub phase: String,
+    /// Splits it holds.
+    #[n(4)]
+    pub splits_leased: u64,
+}
+
+/// A source of an iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SourceStatus {
+    /// The pass that is dealt out.
+    #[n(0)]
+    pub repetition: u64,
+    /// Splits not yet dealt out, or to be dealt out again.
+    #[n(1)]
+    pub remaining: u64,
+    /// Splits delivered, over all passes.
+    #[n(2)]
+    pub done: u64,
+    /// Splits lost, over all passes.
+    #[n(3)]
+    pub lost: u64,
+}

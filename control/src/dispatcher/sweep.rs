@@ -1,0 +1,111 @@
+//! What happens because time passes: silences end, graces run out, the dead are forgotten.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::action::{ClientPush, RemovalReason};
+use super::machine::{Dispatcher, Moment};
+use super::record::Phase;
+use crate::id::{IterationId, SessionId};
+
+impl Dispatcher {
+    pub(super) fn sweep(&mut self) {
+        let now = self.now;
+        self.clocks.last_sweep = now;
+        for worker in overdue(&self.clocks.worker_seen, now, self.config.liveness) {
+            self.end_worker(worker, RemovalReason::WorkerSilent);
+        }
+        for client in overdue(&self.clocks.client_seen, now, self.config.client_timeout) {
+            self.lapse_client(client);
+        }
+        for task in overdue(&self.clocks.removed, now, self.config.acknowledge_timeout) {
+            self.expire_removal(task);
+        }
+        self.tell_stranded();
+        self.collect_abandoned();
+        self.forget_workers();
+        self.forget_sessions();
+    }
+
+    /// What clients of an iteration without workers are told.
+    pub(super) fn workers_lost(&self, iteration: IterationId) -> ClientPush {
+        let row = self.tables.iterations.get(&iteration);
+        ClientPush::WorkersLost {
+            workers: row.map(|row| row.workers_lost.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// C7.5: an iteration that lost all its workers, and no other came.
+    fn tell_stranded(&mut self) {
+        if !self.tables.index.worker_of_address.is_empty() {
+            self.clocks.stranded.clear();
+            return;
+        }
+        for id in self.tables.index.running.clone() {
+            let lost_some = self
+                .tables
+                .iterations
+                .get(&id)
+                .is_some_and(|row| !row.workers_lost.is_empty());
+            if !lost_some {
+                continue;
+            }
+            let (since, told) = *self.clocks.stranded.entry(id).or_insert((self.now, false));
+            if !told && self.now >= since + self.config.workers_lost_grace {
+                self.clocks.stranded.insert(id, (since, true));
+                let push = self.workers_lost(id);
+                self.push_clients(id, &push);
+            }
+        }
+    }
+
+    /// C3.6: an iteration that was read and that nobody reads any more.
+    fn collect_abandoned(&mut self) {
+        let Some(timeout) = self.config.gc_timeout else {
+            return;
+        };
+        for id in overdue(&self.clocks.abandoned, self.now, timeout) {
+            let Some(row) = self.tables.iterations.get(&id) else {
+                continue;
+            };
+            let running = row.phase == Phase::Running;
+            if running && row.was_read && (self.config.gc_dynamic || !self.is_dynamic(id)) {
+                self.end_iteration(id, Phase::Collected);
+            }
+        }
+    }
+
+    fn forget_workers(&mut self) {
+        for id in overdue(&self.clocks.worker_died, self.now, self.config.worker_forget) {
+            // Settled tasks of iterations that still run name it.
+            if self.tables.index.tasks_on.contains_key(&id) {
+                continue;
+            }
+            self.clocks.worker_died.remove(&id);
+            if let Some(row) = self.tables.workers.remove(&id) {
+                self.tables.index.worker_of_session.remove(&row.session);
+            }
+        }
+    }
+
+    fn forget_sessions(&mut self) {
+        let silent: Vec<SessionId> = overdue(&self.clocks.session_seen, self.now, self.config.client_timeout);
+        for session in silent {
+            let waits = self.under_way.keys().any(|(waiting, _)| *waiting == session);
+            if !waits {
+                self.clocks.session_seen.remove(&session);
+                self.tables.sessions.remove(&session);
+            }
+        }
+    }
+}
+
+fn overdue<K: Copy + Ord>(stamps: &BTreeMap<K, Moment>, now: Moment, limit: Duration) -> Vec<K> {
+    let late = |stamp: &Moment| now.saturating_sub(*stamp) > limit;
+    stamps
+        .iter()
+        .filter(|(_, stamp)| late(stamp))
+        .map(|(key, _)| *key)
+        .collect()
+}

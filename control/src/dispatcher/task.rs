@@ -1,0 +1,291 @@
+//! Tasks: one worker's share of an iteration, from its start until its readers have everything.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::action::{ClientPush, Reply, StopReason, TaskDef, WorkerPush};
+use super::config::ERROR_BYTES_MAX;
+use super::machine::Dispatcher;
+use super::record::{Answer, Phase, TaskPhase, TaskRecord};
+use super::request::Outcome;
+use super::splits::{Holding, Run};
+use crate::error::Error;
+use crate::id::{IterationId, SessionId, TaskId, WorkerId};
+use crate::job::Policy;
+use crate::planner::SplitPlan;
+use crate::split::LeaseRange;
+
+impl Dispatcher {
+    pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId) {
+        let id = self.tables.meta().next_task;
+        self.tables.meta_mut().next_task = TaskId(id.0 + 1);
+        let task = TaskRecord {
+            id,
+            iteration,
+            worker,
+            phase: TaskPhase::Running,
+            drained: BTreeSet::new(),
+        };
+        self.tables.insert_task(task.clone());
+        if self.is_dynamic(iteration) {
+            self.tables.holdings.insert(id, Holding::default());
+        }
+        self.clocks.stranded.remove(&iteration);
+        self.push_worker(worker, WorkerPush::Start { task: id });
+        for client in self.tables.clients_of(iteration) {
+            if let Some(info) = self.task_info(client, &task) {
+                self.push_client(client, ClientPush::TaskAdded(info));
+            }
+        }
+    }
+
+    pub(super) fn describe_task(&self, session: SessionId, task: TaskId) -> Result<Outcome, Error> {
+        let task = self.own_task(session, task)?;
+        let unknown = || Error::internal(format!("task {} has no iteration, job or dataset", task.id));
+        let iteration = self.tables.iterations.get(&task.iteration).ok_or_else(unknown)?;
+        let job = self.tables.jobs.get(&iteration.job).ok_or_else(unknown)?;
+        let dataset = self
+            .tables
+            .datasets
+            .get(&job.parameters.dataset)
+            .ok_or_else(unknown)?;
+        let worker = self.tables.workers.get(&task.worker).ok_or_else(unknown)?;
+        let plan = if job.parameters.policy == Policy::Dynamic {
+            Arc::new(SplitPlan::default())
+        } else {
+            Arc::clone(self.tables.plans.get(&task.iteration).ok_or_else(unknown)?)
+        };
+        let def = TaskDef {
+            task: task.id,
+            iteration: iteration.id,
+            job: job.id,
+            repetition: iteration.repetition,
+            policy: job.parameters.policy,
+            worker_index: worker.index,
+            dataset: Arc::clone(dataset),
+            plan,
+        };
+        Ok(Outcome::Reply(Reply::Task(Box::new(def))))
+    }
+
+    /// C5.1 to C5.4.
+    pub(super) fn lease_splits(
+        &mut self,
+        session: SessionId,
+        task: TaskId,
+        source: u32,
+        repetition: u64,
+        want: u32,
+    ) -> Result<Outcome, Error> {
+        let iteration = self.own_task(session, task)?.iteration;
+        if self
+            .tables
+            .tasks
+            .get(&task)
+            .is_some_and(|task| task.phase != TaskPhase::Running)
+        {
+            return Err(Error::precondition(format!(
+                "task {task} has finished and gets no more splits"
+            )));
+        }
+        if want == 0 {
+            return Err(Error::invalid("a task asks for at least one split"));
+        }
+        let sharers = self.tables.tasks_of(iteration).len().max(1) as u64;
+        let (Some(ledger), Some(holding)) = (
+            self.tables.ledgers.get_mut(&iteration),
+            self.tables.holdings.get_mut(&task),
+        ) else {
+            return Err(Error::precondition(format!(
+                "task {task} reads everything itself: only tasks under `dynamic` are given splits"
+            )));
+        };
+        if !ledger.has_source(source) {
+            return Err(Error::invalid(format!(
+                "the dataset of task {task} has no source {source}"
+            )));
+        }
+        if holding.run_count() >= self.config.held_runs_max {
+            return Err(Error::exhausted(format!(
+                "task {task} holds {} splits that no client has confirmed: it gets no more until some are",
+                holding.split_count()
+            )));
+        }
+        let batch = u64::from(holding.next_batch(self.config.lease_batch_max));
+        let fair = (ledger.available(source, repetition) / (2 * sharers)).max(1);
+        let limit = batch.min(fair).min(u64::from(want));
+        let runs = ledger.lease(source, repetition, limit);
+        for run in &runs {
+            holding.insert(*run);
+        }
+        let end = runs.is_empty();
+        Ok(Outcome::Answer(Answer::Splits { iteration, runs, end }))
+    }
+
+    /// C5.5.
+    pub(super) fn return_splits(
+        &mut self,
+        session: SessionId,
+        task: TaskId,
+        leases: &[LeaseRange],
+    ) -> Result<(), Error> {
+        let iteration = self.own_task(session, task)?.iteration;
+        let (Some(ledger), Some(holding)) = (
+            self.tables.ledgers.get_mut(&iteration),
+            self.tables.holdings.get_mut(&task),
+        ) else {
+            return Ok(());
+        };
+        for run in leases.iter().flat_map(|range| holding.take(*range)) {
+            ledger.free(&run, run.attempt);
+        }
+        self.review_iteration(iteration);
+        Ok(())
+    }
+
+    pub(super) fn finish_task(
+        &mut self,
+        session: SessionId,
+        id: TaskId,
+        delivered: bool,
+        exhausted: bool,
+    ) -> Result<(), Error> {
+        let iteration = match self.own_task(session, id) {
+            Ok(task) => task.iteration,
+            // It ended with its iteration: the report came late, or twice.
+            Err(_) if !self.tables.tasks.contains(&id) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if let Some(task) = self.tables.tasks.get_mut(&id)
+            && task.phase == TaskPhase::Running
+        {
+            task.phase = TaskPhase::Finished;
+            if !exhausted && let Some(row) = self.tables.iterations.get_mut(&iteration) {
+                row.stopped_early = true;
+            }
+        }
+        if delivered
+            && self
+                .tables
+                .tasks
+                .get(&id)
+                .is_some_and(|task| task.phase == TaskPhase::Finished)
+        {
+            self.settle_task(id);
+        } else {
+            self.review_task(id);
+        }
+        Ok(())
+    }
+
+    pub(super) fn fail_task(
+        &mut self,
+        session: SessionId,
+        id: TaskId,
+        mut message: String,
+    ) -> Result<(), Error> {
+        let task = match self.own_task(session, id) {
+            Ok(task) => task.clone(),
+            Err(_) if !self.tables.tasks.contains(&id) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if task.phase != TaskPhase::Running {
+            return Ok(());
+        }
+        let cut = message.floor_char_boundary(ERROR_BYTES_MAX);
+        message.truncate(cut);
+        if let Some(task) = self.tables.tasks.get_mut(&id) {
+            task.phase = TaskPhase::Failed(message.clone());
+        }
+        let worker_address = self.address_of(task.worker);
+        let push = ClientPush::TaskFailed {
+            task: id,
+            worker_address: worker_address.clone(),
+            message,
+        };
+        self.push_clients(task.iteration, &push);
+        // C6.6: another worker would fail at the same element.
+        let held = self
+            .tables
+            .holdings
+            .get_mut(&id)
+            .map(Holding::take_all)
+            .unwrap_or_default();
+        self.lose_splits(task.iteration, &held, &worker_address);
+        self.review_iteration(task.iteration);
+        Ok(())
+    }
+
+    /// Looks whether every reader has everything of a finished task (C3.3).
+    pub(super) fn review_task(&mut self, id: TaskId) {
+        let Some(task) = self.tables.tasks.get(&id) else {
+            return;
+        };
+        if task.phase == TaskPhase::Finished {
+            let clients = self.tables.clients_of(task.iteration);
+            if clients.iter().all(|client| task.drained.contains(client)) {
+                return self.settle_task(id);
+            }
+        }
+        let iteration = task.iteration;
+        self.review_iteration(iteration);
+    }
+
+    pub(super) fn address_of(&self, worker: WorkerId) -> String {
+        let worker = self.tables.workers.get(&worker);
+        worker.map_or_else(|| "an unknown worker".to_owned(), |worker| worker.address.clone())
+    }
+
+    /// The task, if it exists and is this living worker's.
+    fn own_task(&self, session: SessionId, task: TaskId) -> Result<&TaskRecord, Error> {
+        let worker = self.living_worker(session)?;
+        let row = self.tables.tasks.get(&task).filter(|row| row.worker == worker);
+        row.filter(|row| self.tables.index.running.contains(&row.iteration))
+            .ok_or_else(|| Error::aborted(format!("task {task} is not this worker's, or no longer: stop it")))
+    }
+
+    fn settle_task(&mut self, id: TaskId) {
+        let Some(task) = self.tables.tasks.get_mut(&id) else {
+            return;
+        };
+        task.phase = TaskPhase::Settled;
+        task.drained.clear();
+        let (iteration, worker) = (task.iteration, task.worker);
+        let held = self
+            .tables
+            .holdings
+            .remove(&id)
+            .map(|mut holding| holding.take_all());
+        let stopped_early = self
+            .tables
+            .iterations
+            .get(&iteration)
+            .is_some_and(|row| row.stopped_early);
+        if let Some(ledger) = self.tables.ledgers.get_mut(&iteration) {
+            let held: Vec<Run> = held.unwrap_or_default();
+            for run in &held {
+                // A task that stopped early has not read what it still held; nobody will ask for it.
+                if stopped_early {
+                    ledger.free(run, run.attempt);
+                } else {
+                    ledger.done(run);
+                }
+            }
+        }
+        debug_assert!(
+            self.tables
+                .iterations
+                .get(&iteration)
+                .is_some_and(|row| row.phase == Phase::Running)
+        );
+        self.push_worker(
+            worker,
+            WorkerPush::Stop {
+                task: id,
+                reason: StopReason::Settled,
+            },
+        );
+        self.review_iteration(iteration);
+    }
+}

@@ -1,0 +1,211 @@
+//! Workers: incarnations come, say that they live, and go.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::action::{Action, ClientPush, RemovalReason, Reply, WorkerPush};
+use super::config::{NAME_BYTES_MAX, TAGS_MAX};
+use super::event::WorkerRegistration;
+use super::machine::Dispatcher;
+use super::record::{HiddenKey, TaskPhase, WorkerRecord};
+use super::request::Outcome;
+use crate::error::Error;
+use crate::id::{ClientId, SessionId, WorkerId};
+
+impl Dispatcher {
+    pub(super) fn register_worker(
+        &mut self,
+        session: SessionId,
+        registration: WorkerRegistration,
+    ) -> Result<Outcome, Error> {
+        check_registration(&registration)?;
+        if let Some(id) = self.tables.index.worker_of_session.get(&session).copied() {
+            return self.welcome_back(id, &registration);
+        }
+        if self.tables.workers.len() >= self.config.workers_max {
+            let limit = self.config.workers_max;
+            return Err(Error::exhausted(format!(
+                "this dispatcher has {limit} workers and takes no more"
+            )));
+        }
+        // C7.2: a new process at a known address means that the old one is dead.
+        let previous = self
+            .tables
+            .index
+            .worker_of_address
+            .get(&registration.address)
+            .copied();
+        if let Some(previous) = previous {
+            self.end_worker(previous, RemovalReason::WorkerRestarted);
+        }
+        let of_address = |row: &&WorkerRecord| row.address == registration.address;
+        let inherited = self.tables.workers.values().find(of_address).map(|row| row.index);
+        let next_index = self
+            .tables
+            .workers
+            .values()
+            .map(|row| row.index + 1)
+            .max()
+            .unwrap_or(0);
+        let id = self.tables.meta().next_worker;
+        self.tables.meta_mut().next_worker = WorkerId(id.0 + 1);
+        let record = WorkerRecord {
+            id,
+            session,
+            address: registration.address.clone(),
+            tags: registration.tags,
+            ticket_key: HiddenKey(registration.ticket_key.to_bytes().into()),
+            version: registration.version,
+            dead: None,
+            index: inherited.unwrap_or(next_index),
+        };
+        self.tables.workers.insert(id, record);
+        self.tables
+            .index
+            .worker_of_address
+            .insert(registration.address, id);
+        self.tables.index.worker_of_session.insert(session, id);
+        self.clocks.worker_seen.insert(id, self.now);
+        self.assign(id);
+        for iteration in self.tables.index.running.clone() {
+            self.create_task(iteration, id);
+        }
+        Ok(Outcome::Reply(Reply::Worker(id)))
+    }
+
+    pub(super) fn leave_worker(&mut self, session: SessionId) -> Result<(), Error> {
+        if let Some(id) = self.tables.index.worker_of_session.get(&session).copied() {
+            self.end_worker(id, RemovalReason::WorkerLeft);
+        }
+        Ok(())
+    }
+
+    pub(super) fn handle_heartbeat(&mut self, session: SessionId, worker: bool, clients: &[ClientId]) {
+        if self.tables.sessions.contains(&session) {
+            self.clocks.session_seen.insert(session, self.now);
+        }
+        if worker {
+            match self.living_worker(session) {
+                Ok(id) => {
+                    self.clocks.worker_seen.insert(id, self.now);
+                }
+                Err(error) => {
+                    let reason = error.message;
+                    self.act(Action::Disconnect { session, reason });
+                }
+            }
+        }
+        for client in clients {
+            if self.client(session, *client).is_ok() {
+                self.clocks.client_seen.insert(*client, self.now);
+            } else {
+                let push = ClientPush::Lapsed;
+                self.act(Action::PushClient {
+                    session,
+                    client: *client,
+                    push,
+                });
+            }
+        }
+    }
+
+    /// A worker is gone, with everything it had that its readers do not have yet.
+    pub(super) fn end_worker(&mut self, id: WorkerId, reason: RemovalReason) {
+        let Some(row) = self.tables.workers.get_mut(&id) else {
+            return;
+        };
+        if row.dead.is_some() {
+            return;
+        }
+        row.dead = Some(reason);
+        let session = row.session;
+        let address = row.address.clone();
+        self.tables.index.worker_of_address.remove(&address);
+        self.clocks.worker_seen.remove(&id);
+        self.clocks.worker_died.insert(id, self.now);
+        for task in self.tables.tasks_on(id) {
+            let over = |phase: &TaskPhase| matches!(phase, TaskPhase::Settled | TaskPhase::Failed(_));
+            if self
+                .tables
+                .tasks
+                .get(&task)
+                .is_some_and(|task| !over(&task.phase))
+            {
+                self.remove_task(task, reason);
+            }
+        }
+        self.act(Action::Disconnect {
+            session,
+            reason: format!("this worker was given up: {reason}"),
+        });
+    }
+
+    /// The worker of this session, unless it was given up.
+    pub(super) fn living_worker(&self, session: SessionId) -> Result<WorkerId, Error> {
+        let id = self.tables.index.worker_of_session.get(&session).copied();
+        let row = id.and_then(|id| self.tables.workers.get(&id));
+        match row {
+            Some(row) => match row.dead {
+                None => Ok(row.id),
+                Some(reason) => Err(Error::aborted(format!(
+                    "worker {} was given up ({reason}): drop its tasks and register anew",
+                    row.address
+                ))),
+            },
+            None => Err(Error::aborted(
+                "this worker is not registered: drop its tasks and register anew",
+            )),
+        }
+    }
+
+    fn welcome_back(&mut self, id: WorkerId, registration: &WorkerRegistration) -> Result<Outcome, Error> {
+        let Some(row) = self.tables.workers.get(&id) else {
+            return Err(Error::internal("a worker's session has no worker"));
+        };
+        if let Some(reason) = row.dead {
+            return Err(Error::aborted(format!(
+                "worker {} was given up ({reason}): drop its tasks and register anew",
+                row.address
+            )));
+        }
+        if row.address != registration.address {
+            return Err(Error::invalid(format!(
+                "this worker is registered at {}: it cannot move to {}",
+                row.address, registration.address
+            )));
+        }
+        self.clocks.worker_seen.insert(id, self.now);
+        self.assign(id);
+        Ok(Outcome::Reply(Reply::Worker(id)))
+    }
+
+    /// C7.3: tells a worker all of its tasks.
+    fn assign(&mut self, id: WorkerId) {
+        let mine = self.tables.tasks_on(id).into_iter();
+        let tasks = mine
+            .filter(|task| {
+                let phase = self.tables.tasks.get(task).map(|task| &task.phase);
+                matches!(phase, Some(TaskPhase::Running | TaskPhase::Finished))
+            })
+            .collect();
+        self.push_worker(id, WorkerPush::Assigned { tasks });
+    }
+}
+
+fn check_registration(worker: &WorkerRegistration) -> Result<(), Error> {
+    let bounded = |text: &str| !text.is_empty() && text.len() <= NAME_BYTES_MAX;
+    if !bounded(&worker.address) {
+        return Err(Error::invalid(format!(
+            "a worker's address has 1 to {NAME_BYTES_MAX} bytes"
+        )));
+    }
+    if worker.tags.len() > TAGS_MAX || !worker.tags.iter().all(|tag| bounded(tag)) {
+        return Err(Error::precondition(format!(
+            "a worker has at most {TAGS_MAX} tags of 1 to {NAME_BYTES_MAX} bytes each: an empty tag means nothing"
+        )));
+    }
+    if worker.version.len() > NAME_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "a version has at most {NAME_BYTES_MAX} bytes"
+        )));
+    }
+    Ok(())
+}

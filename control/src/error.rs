@@ -1,0 +1,94 @@
+//! What a user of the control plane is told when something is refused: a code to act on and a message to read.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::fmt;
+
+use minicbor::{Decode, Encode};
+
+/// Kinds of refusal. The numbers are the wire's and never change their meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Code {
+    /// The request itself is wrong: the caller must change it.
+    #[n(1)]
+    InvalidArgument,
+    /// It names something that does not exist, or no longer does.
+    #[n(2)]
+    NotFound,
+    /// The state of the service does not allow it now.
+    #[n(3)]
+    FailedPrecondition,
+    /// The caller's role does not allow it.
+    #[n(4)]
+    PermissionDenied,
+    /// This version cannot do it.
+    #[n(5)]
+    Unimplemented,
+    /// A limit of the service is reached.
+    #[n(6)]
+    ResourceExhausted,
+    /// The service cannot be reached or is going down: a retry may succeed.
+    #[n(7)]
+    Unavailable,
+    /// It took longer than the caller wanted to wait.
+    #[n(8)]
+    DeadlineExceeded,
+    /// The dispatcher restarted and forgot its state, or the caller was given up for dead: start over.
+    #[n(9)]
+    Aborted,
+    /// A defect of this service.
+    #[n(10)]
+    Internal,
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Code::InvalidArgument => "invalid argument",
+            Code::NotFound => "not found",
+            Code::FailedPrecondition => "failed precondition",
+            Code::PermissionDenied => "permission denied",
+            Code::Unimplemented => "not supported",
+            Code::ResourceExhausted => "limit reached",
+            Code::Unavailable => "unavailable",
+            Code::DeadlineExceeded => "deadline exceeded",
+            Code::Aborted => "aborted",
+            Code::Internal => "internal error",
+        })
+    }
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Encode, Decode)]
+#[error("{code}: {message}")]
+pub struct Error {
+    /// What kind.
+    #[n(0)]
+    pub code: Code,
+    /// What was wrong, where, and what to do.
+    #[n(1)]
+    pub message: String,
+}
+
+macro_rules! constructors {
+    ($($name:ident => $code:ident),* $(,)?) => {
+        impl Error {
+            $(pub(crate) fn $name(message: impl Into<String>) -> Error {
+                Error { code: Code::$code, message: message.into() }
+            })*
+        }
+    };
+}
+
+constructors! {
+    invalid => InvalidArgument,
+    not_found => NotFound,
+    precondition => FailedPrecondition,
+    denied => PermissionDenied,
+    unimplemented => Unimplemented,
+    exhausted => ResourceExhausted,
+    unavailable => Unavailable,
+    deadline => DeadlineExceeded,
+    aborted => Aborted,
+    internal => Internal,
+}

@@ -1,0 +1,239 @@
+//! What a job is: which dataset it reads and how. Two requests for one name must mean the same.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::fmt;
+use std::str::FromStr;
+
+use minicbor::{Decode, Encode};
+
+use crate::error::Error;
+use crate::id::DatasetId;
+
+/// How a dataset is divided among workers. The numbers are the wire's and never change their meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Policy {
+    /// Each worker produces the whole dataset.
+    #[default]
+    #[n(0)]
+    Off,
+    /// The dispatcher deals out splits as workers ask for them.
+    #[n(1)]
+    Dynamic,
+    /// Static, by files.
+    #[n(2)]
+    File,
+    /// Static, by elements.
+    #[n(3)]
+    Data,
+    /// By files where possible, else by elements.
+    #[n(4)]
+    FileOrData,
+    /// Where the pipeline's `shard` hint says.
+    #[n(5)]
+    Hint,
+}
+
+impl Policy {
+    const NAMES: [(Policy, &'static str); 6] = [
+        (Policy::Off, "off"),
+        (Policy::Dynamic, "dynamic"),
+        (Policy::File, "file"),
+        (Policy::Data, "data"),
+        (Policy::FileOrData, "file_or_data"),
+        (Policy::Hint, "hint"),
+    ];
+
+    /// The policy's name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Off => "off",
+            Policy::Dynamic => "dynamic",
+            Policy::File => "file",
+            Policy::Data => "data",
+            Policy::FileOrData => "file_or_data",
+            Policy::Hint => "hint",
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The text names no sharding policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no sharding policy: use off, dynamic, file, data, file_or_data or hint")]
+pub struct UnknownPolicy(String);
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Policy, UnknownPolicy> {
+        let lower = text.to_ascii_lowercase();
+        let name = match lower.as_str() {
+            "parallel_epochs" => "off",
+            "distributed_epoch" => "dynamic",
+            other => other,
+        };
+        Policy::NAMES
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(policy, _)| *policy)
+            .ok_or_else(|| UnknownPolicy(text.to_owned()))
+    }
+}
+
+/// Which workers a reader takes elements from. All readers of a named job must agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum TargetWorkers {
+    /// Whatever suits: all, except those that serve only their own process.
+    #[default]
+    #[n(0)]
+    Auto,
+    /// All.
+    #[n(1)]
+    Any,
+    /// Those in the reader's process.
+    #[n(2)]
+    Local,
+    /// Those on the reader's host.
+    #[n(3)]
+    Host,
+}
+
+impl fmt::Display for TargetWorkers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TargetWorkers::Auto => "auto",
+            TargetWorkers::Any => "any",
+            TargetWorkers::Local => "local",
+            TargetWorkers::Host => "host",
+        })
+    }
+}
+
+/// Everything that those who share a job must agree on.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct JobParameters {
+    /// What is read.
+    #[n(0)]
+    pub dataset: DatasetId,
+    /// How it is divided.
+    #[n(1)]
+    pub policy: Policy,
+    /// Which workers are read from.
+    #[n(2)]
+    pub target_workers: TargetWorkers,
+    /// How many readers advance in step, in coordinated reads.
+    #[n(3)]
+    pub num_consumers: Option<u32>,
+    /// Whether trainers share what workers keep.
+    #[cbor(n(4), default)]
+    pub cross_trainer_cache: bool,
+}
+
+impl JobParameters {
+    /// A plain reading of a dataset under a policy.
+    pub fn new(dataset: DatasetId, policy: Policy) -> JobParameters {
+        JobParameters {
+            dataset,
+            policy,
+            target_workers: TargetWorkers::Auto,
+            num_consumers: None,
+            cross_trainer_cache: false,
+        }
+    }
+
+    /// Whether this version can do what is asked: the one place that says what it cannot.
+    pub(crate) fn supported(&self) -> Result<(), Error> {
+        match self.policy {
+            Policy::Off | Policy::Dynamic => {}
+            Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => {
+                return Err(Error::unimplemented(format!(
+                    "the sharding policy `{}` is not supported by this version: use `off` or `dynamic`",
+                    self.policy
+                )));
+            }
+        }
+        if self.num_consumers.is_some() {
+            return Err(Error::unimplemented(
+                "coordinated reads (num_consumers) are not supported by this version",
+            ));
+        }
+        if self.cross_trainer_cache {
+            return Err(Error::unimplemented(
+                "the cross-trainer cache is not supported by this version",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Every way in which `wanted` differs from these, for people; empty if it does not.
+    pub(crate) fn differences(&self, wanted: &JobParameters) -> Vec<String> {
+        let consumers = |count: Option<u32>| count.map_or("none".to_owned(), |count| count.to_string());
+        let pairs = [
+            ("dataset", self.dataset.to_string(), wanted.dataset.to_string()),
+            (
+                "sharding policy",
+                self.policy.to_string(),
+                wanted.policy.to_string(),
+            ),
+            (
+                "target_workers",
+                self.target_workers.to_string(),
+                wanted.target_workers.to_string(),
+            ),
+            (
+                "num_consumers",
+                consumers(self.num_consumers),
+                consumers(wanted.num_consumers),
+            ),
+            (
+                "cross-trainer cache",
+                self.cross_trainer_cache.to_string(),
+                wanted.cross_trainer_cache.to_string(),
+            ),
+        ];
+        pairs
+            .into_iter()
+            .filter(|(_, existing, wanted)| existing != wanted)
+            .map(|(what, existing, wanted)| format!("{what} is {existing}, not {wanted}"))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_is_found_by_its_name_and_its_old_alias() {
+        for (policy, name) in Policy::NAMES {
+            assert_eq!(name.to_uppercase().parse(), Ok(policy));
+            assert_eq!(policy.name(), name);
+        }
+        assert_eq!("parallel_epochs".parse(), Ok(Policy::Off));
+        assert_eq!("distributed_epoch".parse(), Ok(Policy::Dynamic));
+        assert!("everything".parse::<Policy>().is_err());
+    }
+
+    #[test]
+    fn all_differences_are_listed_not_only_the_first() {
+        let existing = JobParameters::new(DatasetId::automatic(1000), Policy::Off);
+        let mut wanted = JobParameters::new(DatasetId::automatic(1001), Policy::Dynamic);
+        wanted.num_consumers = Some(2);
+        let found = existing.differences(&wanted).join("; ");
+        for part in [
+            "dataset is 1000, not 1001",
+            "sharding policy is off, not dynamic",
+            "num_consumers is none, not 2",
+        ] {
+            assert!(found.contains(part), "{found}");
+        }
+        assert!(existing.differences(&existing).is_empty());
+    }
+}

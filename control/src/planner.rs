@@ -1,0 +1,136 @@
+//! What control must know of a dataset without understanding it: facts, and how its sources divide into splits.
+//!
+//! A definition is opaque bytes here. Whoever composes the service implements [`Planner`] with the pipeline's analysis.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::fmt;
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+
+/// Reads definitions for the dispatcher. Called from threads that may block.
+pub trait Planner: Send + Sync {
+    /// What a definition says of itself. No I/O.
+    ///
+    /// # Errors
+    /// The definition cannot be read, or names what nobody registered.
+    fn facts(&self, definition: &[u8]) -> Result<DatasetFacts, PlanError>;
+
+    /// How the sources divide, listing files where they must be listed. May do I/O.
+    ///
+    /// # Errors
+    /// A listing fails or finds nothing.
+    fn plan_splits(&self, definition: &[u8]) -> Result<SplitPlan, PlanError>;
+}
+
+/// A dataset's properties, computed once at registration.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DatasetFacts {
+    /// The element specification, opaque here.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub spec: Vec<u8>,
+    /// How many elements.
+    #[n(1)]
+    pub cardinality: Cardinality,
+    /// Whether it divides into splits; else why not.
+    #[n(2)]
+    pub splittable: Result<(), String>,
+    /// Whether its elements stay aligned with source positions; else why not.
+    #[n(3)]
+    pub aligned: Result<(), String>,
+}
+
+/// How many elements a dataset has when one task reads all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Cardinality {
+    /// It never ends.
+    #[n(0)]
+    Infinite,
+    /// Nobody can tell.
+    #[n(1)]
+    Unknown,
+    /// Exactly so many.
+    #[n(2)]
+    Finite(#[n(0)] u64),
+}
+
+impl fmt::Display for Cardinality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cardinality::Infinite => f.write_str("infinite"),
+            Cardinality::Unknown => f.write_str("unknown"),
+            Cardinality::Finite(elements) => elements.fmt(f),
+        }
+    }
+}
+
+/// How the sources of a dataset are dealt out in one iteration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct SplitPlan {
+    /// One per source, depth first.
+    #[n(0)]
+    pub sources: Vec<SourcePlan>,
+}
+
+/// How one source is dealt out.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum SourcePlan {
+    /// So many splits, known by their index alone.
+    #[n(0)]
+    Counted {
+        /// How many.
+        #[n(0)]
+        splits: u64,
+    },
+    /// One split per item, whose payload it is.
+    #[n(1)]
+    Listed {
+        /// The payloads, in order.
+        #[n(0)]
+        items: Vec<ByteVec>,
+    },
+}
+
+impl SourcePlan {
+    /// A listed source.
+    pub fn listed(items: impl IntoIterator<Item = Vec<u8>>) -> SourcePlan {
+        SourcePlan::Listed {
+            items: items.into_iter().map(ByteVec::from).collect(),
+        }
+    }
+
+    /// How many splits one repetition has.
+    pub fn splits(&self) -> u64 {
+        match self {
+            SourcePlan::Counted { splits } => *splits,
+            SourcePlan::Listed { items } => items.len() as u64,
+        }
+    }
+
+    /// Whether something goes with each split.
+    pub(crate) fn has_payloads(&self) -> bool {
+        matches!(self, SourcePlan::Listed { .. })
+    }
+
+    /// What goes with a split: empty for counted sources.
+    pub(crate) fn payload(&self, index: u64) -> &[u8] {
+        match self {
+            SourcePlan::Counted { .. } => &[],
+            SourcePlan::Listed { items } => usize::try_from(index)
+                .ok()
+                .and_then(|index| items.get(index))
+                .map_or(&[], |item| item.as_slice()),
+        }
+    }
+}
+
+/// Why a definition gives no facts or no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The definition itself is at fault.
+    #[error("{0}")]
+    Definition(String),
+    /// What it reads is at fault: a file that is missing, a pattern that matches nothing.
+    #[error("{0}")]
+    Source(String),
+}

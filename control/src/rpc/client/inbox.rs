@@ -1,0 +1,95 @@
+//! Which push belongs to which client, and what happens when one does not take its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use crate::dispatcher::ClientPush;
+use crate::error::{Code, Error};
+use crate::id::{BootId, ClientId};
+use crate::rpc::session::{Session, SessionEvent};
+use crate::rpc::wire::{WirePush, WireReply, WireRequest};
+
+/// Pushes that wait for one client. A client that falls behind loses them and is shown a snapshot instead.
+const WAITING_MAX: usize = 1024;
+
+/// The clients of one process, by id.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    boxes: Mutex<BTreeMap<ClientId, mpsc::Sender<ClientPush>>>,
+}
+
+impl Inbox {
+    /// A client's pushes from now on. Those of before, if any, end.
+    pub(super) fn open(&self, client: ClientId) -> mpsc::Receiver<ClientPush> {
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        self.boxes.lock().insert(client, sender);
+        receiver
+    }
+
+    pub(super) fn close(&self, client: ClientId) {
+        self.boxes.lock().remove(&client);
+    }
+
+    fn deliver(&self, client: ClientId, push: ClientPush) {
+        let mut boxes = self.boxes.lock();
+        if let Some(sender) = boxes.get(&client)
+            && sender.try_send(push).is_err()
+        {
+            // Its end tells the client to ask for a snapshot.
+            boxes.remove(&client);
+        }
+    }
+
+    fn clients(&self) -> Vec<ClientId> {
+        self.boxes.lock().keys().copied().collect()
+    }
+
+    fn clear(&self) {
+        self.boxes.lock().clear();
+    }
+}
+
+/// Sorts what a session hears, until the session ends.
+pub(super) async fn sort(
+    session: Weak<Session>,
+    inbox: Arc<Inbox>,
+    mut events: mpsc::Receiver<SessionEvent>,
+) {
+    let mut known: Option<BootId> = None;
+    while let Some(event) = events.recv().await {
+        match event {
+            SessionEvent::Up(boot) => {
+                let Some(session) = session.upgrade() else { break };
+                if known.replace(boot).is_some_and(|known| known != boot) {
+                    // C1.8
+                    session.fail(Error::aborted(
+                        "the dispatcher restarted without its memory: the jobs of this process are gone, start over",
+                    ));
+                    break;
+                }
+                for client in inbox.clients() {
+                    tokio::spawn(attach(Arc::clone(&session), Arc::clone(&inbox), client));
+                }
+            }
+            SessionEvent::Push(WirePush::Client(client, push)) => inbox.deliver(client, push.into()),
+            SessionEvent::Push(WirePush::Beat(_) | WirePush::Worker(_)) => {}
+            SessionEvent::Down(reason) => tracing::debug!(reason, "the dispatcher's connection was lost"),
+        }
+    }
+    inbox.clear();
+}
+
+/// Asks for a client's snapshot (C4.1).
+pub(super) async fn attach(session: Arc<Session>, inbox: Arc<Inbox>, client: ClientId) {
+    let deadline = session.config().request_deadline;
+    match session.call(WireRequest::Attach { client }, deadline).await {
+        Ok(WireReply::Done) => {}
+        Ok(_) => tracing::error!(%client, "an unexpected answer to a request for a snapshot"),
+        Err(error) if error.code == Code::NotFound => inbox.deliver(client, ClientPush::Lapsed),
+        // The client meets the same error when it asks itself.
+        Err(_) => inbox.close(client),
+    }
+}

@@ -1,0 +1,269 @@
+//! One client of an iteration: what it is told, what it reports, and its end.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::inbox::{self, Inbox};
+use crate::dispatcher::{ClientPush, Snapshot};
+use crate::error::{Code, Error};
+use crate::id::{ClientId, TaskId};
+use crate::rpc::session::Session;
+use crate::rpc::wire::{WireReply, WireRequest, unexpected};
+use crate::split::{LeaseRange, Seen};
+
+/// A reader's lease on an iteration. Signs of life are sent by themselves; dropping it releases it in the background.
+#[derive(Debug)]
+pub struct IterationHandle {
+    reporter: IterationReporter,
+    inbox: Arc<Inbox>,
+    pushes: mpsc::Receiver<ClientPush>,
+    /// Told and not yet handed out.
+    queue: VecDeque<ClientPush>,
+    told: Told,
+    released: bool,
+}
+
+/// What a client was told already, so that a snapshot repeats nothing.
+#[derive(Debug, Default)]
+struct Told {
+    tasks: BTreeSet<TaskId>,
+    removed: BTreeSet<TaskId>,
+    splits_lost: u64,
+    finished: bool,
+}
+
+/// Reports of a client, from anywhere in its process. Cheap to clone.
+///
+/// Every report may be repeated. The futures are not undone by dropping them.
+#[derive(Clone, Debug)]
+pub struct IterationReporter {
+    session: Arc<Session>,
+    client: ClientId,
+}
+
+impl IterationHandle {
+    pub(super) fn open(session: Arc<Session>, inbox: Arc<Inbox>, client: ClientId) -> IterationHandle {
+        session.clients().lock().insert(client);
+        let pushes = inbox.open(client);
+        tokio::spawn(inbox::attach(Arc::clone(&session), Arc::clone(&inbox), client));
+        IterationHandle {
+            reporter: IterationReporter { session, client },
+            inbox,
+            pushes,
+            queue: VecDeque::new(),
+            told: Told::default(),
+            released: false,
+        }
+    }
+
+    /// The client's id.
+    pub fn client_id(&self) -> ClientId {
+        self.reporter.client
+    }
+
+    /// For reports from elsewhere.
+    pub fn reporter(&self) -> IterationReporter {
+        self.reporter.clone()
+    }
+
+    /// The next thing the dispatcher says of the iteration: each task, removal and end once, also across reconnections.
+    ///
+    /// Never a [`ClientPush::Snapshot`]. Cancel-safe. At most 1024 wait here; a reader that falls behind misses none that
+    /// still matters.
+    ///
+    /// # Errors
+    /// The session has failed: the dispatcher restarted without its memory, or refuses us.
+    pub async fn next_push(&mut self) -> Result<ClientPush, Error> {
+        loop {
+            if let Some(push) = self.queue.pop_front() {
+                return Ok(push);
+            }
+            match self.pushes.recv().await {
+                Some(push) => self.sort(push),
+                None => self.reopen().await?,
+            }
+        }
+    }
+
+    /// See [`IterationReporter::acknowledge_removal`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn acknowledge_removal(&self, task: TaskId, seen: Seen) -> Result<(), Error> {
+        self.reporter.acknowledge_removal(task, seen).await
+    }
+
+    /// See [`IterationReporter::splits_done`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn splits_done(&self, task: TaskId, leases: &[LeaseRange]) -> Result<(), Error> {
+        self.reporter.splits_done(task, leases).await
+    }
+
+    /// See [`IterationReporter::task_drained`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn task_drained(&self, task: TaskId) -> Result<(), Error> {
+        self.reporter.task_drained(task).await
+    }
+
+    /// Ends the client and waits until the dispatcher knows.
+    ///
+    /// # Errors
+    /// The dispatcher does not answer; it releases the client itself after a while.
+    pub async fn release(mut self) -> Result<(), Error> {
+        self.released = true;
+        let client = self.reporter.client;
+        self.reporter.session.clients().lock().remove(&client);
+        self.reporter.report(WireRequest::Release { client }).await
+    }
+
+    fn sort(&mut self, push: ClientPush) {
+        match push {
+            ClientPush::Snapshot(snapshot) => self.catch_up(snapshot),
+            ClientPush::TaskAdded(task) => {
+                if self.told.tasks.insert(task.task) {
+                    self.queue.push_back(ClientPush::TaskAdded(task));
+                }
+            }
+            ClientPush::TaskRemoved(removed) => {
+                if self.told.removed.insert(removed.task) {
+                    self.queue.push_back(ClientPush::TaskRemoved(removed));
+                }
+            }
+            ClientPush::SplitsLost {
+                splits,
+                worker_address,
+            } => {
+                self.told.splits_lost += splits.iter().map(|range| range.count).sum::<u64>();
+                self.queue.push_back(ClientPush::SplitsLost {
+                    splits,
+                    worker_address,
+                });
+            }
+            ClientPush::IterationFinished { splits_lost } => {
+                if !std::mem::replace(&mut self.told.finished, true) {
+                    self.queue
+                        .push_back(ClientPush::IterationFinished { splits_lost });
+                }
+            }
+            ClientPush::TaskFailed { .. } | ClientPush::WorkersLost { .. } | ClientPush::Lapsed => {
+                self.queue.push_back(push);
+            }
+        }
+    }
+
+    fn catch_up(&mut self, snapshot: Snapshot) {
+        for task in snapshot.tasks {
+            self.sort(ClientPush::TaskAdded(task));
+        }
+        for removed in snapshot.removed {
+            self.sort(ClientPush::TaskRemoved(removed));
+        }
+        if snapshot.splits_lost > self.told.splits_lost {
+            self.told.splits_lost = snapshot.splits_lost;
+            // Which of them were told before cannot be said: all are named again.
+            self.queue.push_back(ClientPush::SplitsLost {
+                splits: snapshot.lost,
+                worker_address: String::new(),
+            });
+        }
+        if snapshot.finished {
+            self.sort(ClientPush::IterationFinished {
+                splits_lost: snapshot.splits_lost,
+            });
+        }
+    }
+
+    async fn reopen(&mut self) -> Result<(), Error> {
+        // Fails if the session has, which is then what ended the pushes.
+        self.reporter
+            .session
+            .connected(self.reporter.session.config().request_deadline)
+            .await?;
+        let client = self.reporter.client;
+        self.pushes = self.inbox.open(client);
+        let session = Arc::clone(&self.reporter.session);
+        inbox::attach(session, Arc::clone(&self.inbox), client).await;
+        Ok(())
+    }
+}
+
+impl Drop for IterationHandle {
+    fn drop(&mut self) {
+        let client = self.reporter.client;
+        self.inbox.close(client);
+        self.reporter.session.clients().lock().remove(&client);
+        if self.released {
+            return;
+        }
+        let reporter = self.reporter.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Err(error) = reporter.report(WireRequest::Release { client }).await {
+                    tracing::debug!(%client, %error, "a client was not released");
+                }
+            });
+        }
+    }
+}
+
+impl IterationReporter {
+    /// Says what was seen of a removed task. Until every client has, or a deadline passes, its splits wait.
+    ///
+    /// # Errors
+    /// The dispatcher does not answer, or does not know this client.
+    pub async fn acknowledge_removal(&self, task: TaskId, seen: Seen) -> Result<(), Error> {
+        let client = self.client;
+        let Seen { complete, partial } = seen;
+        let request = WireRequest::Acknowledge {
+            client,
+            task,
+            complete,
+            partial,
+        };
+        self.report(request).await
+    }
+
+    /// Says that everything of these splits has arrived.
+    ///
+    /// # Errors
+    /// The dispatcher does not answer, or does not know this client.
+    pub async fn splits_done(&self, task: TaskId, leases: &[LeaseRange]) -> Result<(), Error> {
+        // 1024 ranges of at most 19 bytes each fit a small request.
+        for leases in leases.chunks(1024) {
+            let request = WireRequest::SplitsDone {
+                client: self.client,
+                task,
+                leases: leases.to_vec(),
+            };
+            self.report(request).await?;
+        }
+        Ok(())
+    }
+
+    /// Says that a task's end has arrived, and everything before it.
+    ///
+    /// # Errors
+    /// The dispatcher does not answer, or does not know this client.
+    pub async fn task_drained(&self, task: TaskId) -> Result<(), Error> {
+        let client = self.client;
+        self.report(WireRequest::TaskDrained { client, task }).await
+    }
+
+    async fn report(&self, request: WireRequest) -> Result<(), Error> {
+        let releases = matches!(request, WireRequest::Release { .. });
+        let deadline = self.session.config().request_deadline;
+        match self.session.call(request, deadline).await {
+            Ok(WireReply::Done) => Ok(()),
+            Ok(_) => Err(unexpected()),
+            // It is gone already, which is what was wanted.
+            Err(error) if releases && error.code == Code::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What a trainer asks of the dispatcher, and what its iterations are told.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `requests` | datasets, jobs, iterations, status |
+//! | `iteration` | one client: its pushes, its reports, its end |
+//! | `inbox` | which push belongs to which client |
+
+mod inbox;
+mod iteration;
+mod requests;
+
+pub use iteration::{IterationHandle, IterationReporter};
+pub use requests::{Client, DatasetInfo};

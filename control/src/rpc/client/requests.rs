@@ -1,0 +1,141 @@
+//! Datasets, jobs, iterations and the status, over one session.
+
+use std::sync::Arc;
+
+use millstream_link::{Endpoint, HostPort};
+use tokio::sync::mpsc;
+
+use super::inbox::{self, Inbox};
+use super::iteration::IterationHandle;
+use crate::dispatcher::Status;
+use crate::error::Error;
+use crate::id::{DatasetId, JobId};
+use crate::job::JobParameters;
+use crate::planner::DatasetFacts;
+use crate::rpc::session::{Session, SessionConfig};
+use crate::rpc::wire::{WireReply, WireRequest, unexpected};
+
+/// Events that wait to be sorted.
+const EVENTS_MAX: usize = 1024;
+
+/// What is known of a registered dataset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetInfo {
+    /// Its id.
+    pub id: DatasetId,
+    /// What the planner said of it.
+    pub facts: DatasetFacts,
+}
+
+/// A process that reads: its connection with the dispatcher, found again when lost.
+///
+/// Every method waits for an answer, reconnecting if need be, for at most the request deadline of its [`SessionConfig`].
+/// None is undone by dropping its future: the request may still be carried out.
+#[derive(Debug)]
+pub struct Client {
+    session: Arc<Session>,
+    inbox: Arc<Inbox>,
+}
+
+impl Client {
+    /// Connects within a tokio runtime, waiting for a dispatcher that is not there yet.
+    ///
+    /// # Errors
+    /// [`Code::Unavailable`](crate::Code::Unavailable) at the deadline, naming the address; at once where waiting is
+    /// pointless, as with a wrong key.
+    pub async fn connect(
+        endpoint: Endpoint,
+        dispatcher: HostPort,
+        config: SessionConfig,
+    ) -> Result<Client, Error> {
+        let deadline = config.connect_deadline;
+        let (events, heard) = mpsc::channel(EVENTS_MAX);
+        let session = Arc::new(Session::start(endpoint, dispatcher, config, events));
+        let inbox = Arc::<Inbox>::default();
+        // Ends when the session does: with the last of this client and its iterations.
+        tokio::spawn(inbox::sort(Arc::downgrade(&session), Arc::clone(&inbox), heard));
+        let client = Client { session, inbox };
+        client.session.connected(deadline).await?;
+        Ok(client)
+    }
+
+    /// Registers a dataset: under this id, or under one that the dispatcher chooses.
+    ///
+    /// # Errors
+    /// The definition cannot be analysed, the id belongs to a different dataset, or this process may not submit.
+    pub async fn register_dataset(
+        &self,
+        id: Option<DatasetId>,
+        definition: Vec<u8>,
+    ) -> Result<DatasetId, Error> {
+        let request = WireRequest::RegisterDataset {
+            id: id.map(|id| id.as_str().to_owned()),
+            definition: definition.into(),
+        };
+        let WireReply::Dataset(id) = self.call(request).await? else {
+            return Err(unexpected());
+        };
+        Ok(id)
+    }
+
+    /// What is known of a dataset.
+    ///
+    /// # Errors
+    /// There is none of this id.
+    pub async fn dataset(&self, id: &DatasetId) -> Result<DatasetInfo, Error> {
+        let request = WireRequest::DescribeDataset {
+            id: id.as_str().to_owned(),
+        };
+        let WireReply::DatasetInfo { id, facts } = self.call(request).await? else {
+            return Err(unexpected());
+        };
+        Ok(DatasetInfo { id, facts })
+    }
+
+    /// The job of this name, created if there is none; without a name, a new job of one's own.
+    ///
+    /// # Errors
+    /// The named job differs, with all differences in the message; or this version does not support what is asked.
+    pub async fn find_or_create_job(
+        &self,
+        name: Option<String>,
+        parameters: &JobParameters,
+    ) -> Result<JobId, Error> {
+        let WireReply::Job(id) = self.call(WireRequest::create_job(name, parameters)).await? else {
+            return Err(unexpected());
+        };
+        Ok(id)
+    }
+
+    /// Becomes a client of one pass of a job. A pass that is over ends at once.
+    ///
+    /// # Errors
+    /// There is no such job, or its sources cannot be listed.
+    pub async fn open_iteration(&self, job: JobId, repetition: u64) -> Result<IterationHandle, Error> {
+        let WireReply::Client(client) = self.call(WireRequest::OpenIteration { job, repetition }).await?
+        else {
+            return Err(unexpected());
+        };
+        Ok(IterationHandle::open(
+            Arc::clone(&self.session),
+            Arc::clone(&self.inbox),
+            client,
+        ))
+    }
+
+    /// Everything the dispatcher knows, for people.
+    ///
+    /// # Errors
+    /// The dispatcher does not answer.
+    pub async fn status(&self) -> Result<Status, Error> {
+        let WireReply::Status(status) = self.call(WireRequest::Status).await? else {
+            return Err(unexpected());
+        };
+        Ok(status)
+    }
+
+    async fn call(&self, request: WireRequest) -> Result<WireReply, Error> {
+        let deadline = self.session.config().request_deadline;
+        self.session.call(request, deadline).await
+    }
+}

@@ -1,0 +1,22 @@
+//! The control protocol over QUIC: messages, the dispatcher's server, and the processes that talk to it.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `wire` | messages as they travel, apart from what they mean; conversions check them |
+//! | `frame` | where a message begins and ends, and how large it may be |
+//! | `server` | the shell around the dispatcher: connections, the loop, the store |
+//! | `session` | a process' relation with the dispatcher, across reconnections |
+//! | `client` | what a trainer asks for, and what its iterations are told |
+
+pub(crate) mod client;
+mod frame;
+mod server;
+pub(crate) mod session;
+pub(crate) mod wire;
+
+pub use client::{Client, DatasetInfo, IterationHandle, IterationReporter};
+pub use server::{Server, ServerConfig, StartError};
+pub use session::SessionConfig;
+
+/// The protocol's name and version in the handshake.
+pub const ALPN: &str = "millstream-control/1";

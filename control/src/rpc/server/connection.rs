@@ -1,0 +1,258 @@
+//! One process: its hello, its signs of life, its requests, and what is pushed to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_link::{Accepted, Role};
+use quinn::{Connection, RecvStream, SendStream, VarInt};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::event_loop::{Input, Peer};
+use crate::dispatcher::DispatcherConfig;
+use crate::error::Error;
+use crate::id::{BootId, SessionId};
+use crate::planner::{DatasetFacts, Planner};
+use crate::rpc::frame::{self, FrameError, LARGE_EXTRA_BYTES_MAX, SMALL_BYTES_MAX, SizeClass};
+use crate::rpc::wire::{
+    Beat, Envelope, Hello, PROTOCOL_VERSION, Welcome, WirePush, WireRequest, WireResponse,
+};
+
+/// A process must say who it is within this.
+const HELLO_DEADLINE: Duration = Duration::from_secs(3);
+/// A request must be complete within this after it began.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+/// Requests of one process that are worked on at a time; the next wait in its streams.
+const REQUESTS_MAX: usize = 64;
+/// Messages that wait to be pushed to one process.
+const PUSHES_MAX: usize = 4096;
+/// Close code: the peer broke the protocol.
+const CLOSE_PROTOCOL: VarInt = VarInt::from_u32(4);
+
+/// What all connections share.
+pub(super) struct Shared {
+    pub(super) inputs: mpsc::Sender<Input>,
+    pub(super) planner: Arc<dyn Planner>,
+    pub(super) analyses: Semaphore,
+    pub(super) config: DispatcherConfig,
+    pub(super) boot: BootId,
+}
+
+/// Serves one connection until it ends.
+pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
+    let Accepted {
+        connection,
+        role,
+        permit: _permit,
+    } = accepted;
+    let peer = connection.remote_address();
+    let greeted = tokio::time::timeout(HELLO_DEADLINE, greet(&connection, &shared)).await;
+    let (session, send, recv) = match greeted {
+        Ok(Ok(greeted)) => greeted,
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "a process did not introduce itself");
+            connection.close(CLOSE_PROTOCOL, error.to_string().as_bytes());
+            return;
+        }
+        Err(_) => {
+            connection.close(CLOSE_PROTOCOL, b"no hello in time");
+            return;
+        }
+    };
+    let (pushes, queue) = mpsc::channel(PUSHES_MAX);
+    let connected = Input::Connected {
+        session,
+        peer: Peer {
+            connection: connection.clone(),
+            pushes: pushes.clone(),
+        },
+    };
+    if shared.inputs.send(connected).await.is_err() {
+        return;
+    }
+    let worker = role == Role::Worker;
+    let ended = tokio::select! {
+        ended = hear(recv, session, worker, &pushes, &shared) => ended,
+        ended = push(send, queue) => ended,
+        ended = answer_all(&connection, session, role, &shared) => ended,
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %session, %error, "a process is disconnected");
+        connection.close(CLOSE_PROTOCOL, error.to_string().as_bytes());
+    }
+    let connection_id = connection.stable_id();
+    let gone = Input::Disconnected {
+        session,
+        connection_id,
+    };
+    // Fails when the dispatcher stops: it knows no peers then.
+    shared.inputs.send(gone).await.ok();
+}
+
+async fn greet(
+    connection: &Connection,
+    shared: &Shared,
+) -> Result<(SessionId, SendStream, RecvStream), FrameError> {
+    let streams = connection.accept_bi().await;
+    let (mut send, mut recv) = streams.map_err(|error| FrameError::Lost(error.to_string()))?;
+    let hello: Hello = frame::read(&mut recv, SMALL_BYTES_MAX).await?;
+    if hello.version != PROTOCOL_VERSION {
+        return Err(FrameError::Malformed(format!(
+            "the process speaks version {} of the control protocol, this dispatcher {PROTOCOL_VERSION}",
+            hello.version
+        )));
+    }
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let welcome = Welcome {
+        version: PROTOCOL_VERSION,
+        boot: shared.boot,
+        heartbeat_ms: millis(shared.config.heartbeat_interval),
+        liveness_ms: millis(shared.config.liveness),
+    };
+    frame::write(&mut send, &welcome).await?;
+    Ok((hello.session, send, recv))
+}
+
+/// Signs of life come in.
+async fn hear(
+    mut recv: RecvStream,
+    session: SessionId,
+    worker: bool,
+    pushes: &mpsc::Sender<WirePush>,
+    shared: &Shared,
+) -> Result<(), FrameError> {
+    loop {
+        let beat: Beat = frame::read(&mut recv, SMALL_BYTES_MAX).await?;
+        let input = Input::Heartbeat {
+            session,
+            worker,
+            clients: beat.clients,
+        };
+        if shared.inputs.send(input).await.is_err() {
+            return Ok(());
+        }
+        // A full queue means that the process does not listen; it then hears no answer to its signs of life either.
+        pushes.try_send(WirePush::Beat(beat.sequence)).ok();
+    }
+}
+
+/// Pushes go out.
+async fn push(mut send: SendStream, mut queue: mpsc::Receiver<WirePush>) -> Result<(), FrameError> {
+    while let Some(push) = queue.recv().await {
+        frame::write(&mut send, &push).await?;
+    }
+    Ok(())
+}
+
+async fn answer_all(
+    connection: &Connection,
+    session: SessionId,
+    role: Role,
+    shared: &Arc<Shared>,
+) -> Result<(), FrameError> {
+    let mut requests = JoinSet::new();
+    loop {
+        while requests.len() >= REQUESTS_MAX {
+            requests.join_next().await;
+        }
+        tokio::select! {
+            streams = connection.accept_bi() => {
+                let (send, recv) = streams.map_err(|error| FrameError::Lost(error.to_string()))?;
+                requests.spawn(answer(send, recv, session, role, Arc::clone(shared)));
+            }
+            Some(_) = requests.join_next() => {}
+        }
+    }
+}
+
+/// One request: a message that cannot be read is refused, and the connection goes on (C1.7).
+async fn answer(
+    mut send: SendStream,
+    mut recv: RecvStream,
+    session: SessionId,
+    role: Role,
+    shared: Arc<Shared>,
+) {
+    let read = tokio::time::timeout(REQUEST_DEADLINE, read_request(&mut recv, role, &shared)).await;
+    let envelope = match read {
+        Ok(envelope) => envelope,
+        Err(_) => Err(Error::deadline("the request did not arrive completely in time")),
+    };
+    let result = match envelope {
+        Ok(envelope) => ask(envelope, session, role, &shared).await,
+        Err(error) => Err(error),
+    };
+    let response = WireResponse {
+        result: result.map(Into::into),
+    };
+    // Encoded here, beside the loop: splits may carry thousands of names.
+    let bytes = frame::encode(&response);
+    // A peer that is gone asks again.
+    if send.write_chunk(bytes.into()).await.is_ok() {
+        send.finish().ok();
+    }
+}
+
+async fn read_request(recv: &mut RecvStream, role: Role, shared: &Shared) -> Result<Envelope, Error> {
+    let unreadable = |error: FrameError| Error::invalid(format!("the request cannot be read: {error}"));
+    let mut code = [0];
+    frame::read_exact(recv, &mut code).await.map_err(unreadable)?;
+    let limit = match SizeClass::from_code(code[0]) {
+        Some(SizeClass::Small) => SMALL_BYTES_MAX,
+        Some(SizeClass::Large) if role == Role::Submit => {
+            shared.config.definition_bytes_max + LARGE_EXTRA_BYTES_MAX
+        }
+        Some(SizeClass::Large) => {
+            return Err(Error::denied(format!(
+                "a peer of role `{role}` may not register datasets"
+            )));
+        }
+        None => {
+            return Err(Error::invalid(format!(
+                "a request begins with 1 or 2, not {}",
+                code[0]
+            )));
+        }
+    };
+    let bytes = frame::read_rest(recv, limit).await.map_err(unreadable)?;
+    frame::decode(&bytes).map_err(unreadable)
+}
+
+async fn ask(
+    envelope: Envelope,
+    session: SessionId,
+    role: Role,
+    shared: &Arc<Shared>,
+) -> Result<crate::dispatcher::Reply, Error> {
+    let facts = if let WireRequest::RegisterDataset { definition, .. } = &envelope.request {
+        if role != Role::Submit {
+            return Err(Error::denied(format!(
+                "a peer of role `{role}` may not register datasets"
+            )));
+        }
+        Some(analyse(definition.to_vec(), shared).await?)
+    } else {
+        None
+    };
+    let (reply, answered) = oneshot::channel();
+    let input = Input::Asked {
+        session,
+        role,
+        number: envelope.number,
+        settled_below: envelope.settled_below,
+        request: envelope.request.into_domain(facts)?,
+        reply,
+    };
+    let stopping = || Error::unavailable("the dispatcher is shutting down");
+    shared.inputs.send(input).await.map_err(|_| stopping())?;
+    answered.await.map_err(|_| stopping())?
+}
+
+async fn analyse(definition: Vec<u8>, shared: &Arc<Shared>) -> Result<DatasetFacts, Error> {
+    let died = || Error::internal("the analysis of the dataset died: see the dispatcher's log");
+    let _permit = shared.analyses.acquire().await.map_err(|_| died())?;
+    let planner = Arc::clone(&shared.planner);
+    let analysis = tokio::task::spawn_blocking(move || planner.facts(&definition));
+    let facts = analysis.await.map_err(|_| died())?;
+    facts.map_err(|error| Error::invalid(format!("the dataset cannot be registered: {error}")))
+}

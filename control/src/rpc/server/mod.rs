@@ -1,0 +1,13 @@
+//! The shell around the dispatcher: sockets outside, the pure machine inside, the store between.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `event_loop` | the one task that owns the machine: events in a line, group commit, actions |
+//! | `connection` | one process: its hello, its signs of life, its requests, what is pushed to it |
+//! | `running` | starting and stopping |
+
+mod connection;
+mod event_loop;
+mod running;
+
+pub use running::{Server, ServerConfig, StartError};

@@ -1,0 +1,147 @@
+//! Starting and stopping the dispatcher's server.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_link::{Acceptor, BindError, Credentials, Endpoint, EndpointConfig, Role};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::connection::{self, Shared};
+use super::event_loop::{EventLoop, INPUTS_MAX};
+use crate::dispatcher::{Dispatcher, DispatcherConfig};
+use crate::id::BootId;
+use crate::planner::Planner;
+use crate::rpc::ALPN;
+use crate::store::{Store, StoreError};
+
+/// How long a stopping server waits for its peers to learn of it.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How a dispatcher serves.
+#[derive(Clone, Debug, Default)]
+pub struct ServerConfig {
+    /// The endpoint; by default 127.0.0.1 and any free port.
+    pub endpoint: EndpointConfig,
+    /// The machine's limits and timeouts.
+    pub dispatcher: DispatcherConfig,
+}
+
+/// A dispatcher that serves. Dropping it stops it without farewell; [`shutdown`](Server::shutdown) says goodbye.
+#[derive(Debug)]
+pub struct Server {
+    endpoint: Endpoint,
+    boot: BootId,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+    running: JoinHandle<Result<(), StoreError>>,
+}
+
+impl Server {
+    /// Binds, loads the store and serves, within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`StartError`]: the address cannot be had, or the store cannot be read.
+    pub fn start(
+        credentials: Credentials,
+        config: ServerConfig,
+        planner: Arc<dyn Planner>,
+        mut store: Box<dyn Store>,
+    ) -> Result<Server, StartError> {
+        let accepted = [Role::Read, Role::Submit, Role::Worker];
+        let endpoint = Endpoint::bind_server(credentials, &[ALPN], &accepted, config.endpoint)?;
+        let acceptor = endpoint.acceptor().ok_or(StartError::NotAServer)?;
+        let records = store.load()?;
+        let boot = BootId(rand::random());
+        let dispatcher = Dispatcher::load(config.dispatcher, records, boot, Duration::ZERO);
+        let boot = dispatcher.boot();
+        let (stop, stopped) = watch::channel(false);
+        let (inputs, events) = mpsc::channel(INPUTS_MAX);
+        let shared = Arc::new(Shared {
+            inputs: inputs.clone(),
+            planner: Arc::clone(&planner),
+            // Analyses are short; as many at a time as a small machine has cores.
+            analyses: Semaphore::new(4),
+            config: dispatcher.config().clone(),
+            boot,
+        });
+        let event_loop = EventLoop::new(dispatcher, store, planner, inputs, endpoint.clone());
+        let running = tokio::spawn(event_loop.run(events, stopped.clone()));
+        let accepting = tokio::spawn(accept(acceptor, shared, stopped));
+        Ok(Server {
+            endpoint,
+            boot,
+            stop,
+            accepting,
+            running,
+        })
+    }
+
+    /// The address in use.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.endpoint.local_addr()
+    }
+
+    /// The name of this life of the dispatcher's state.
+    pub fn boot(&self) -> BootId {
+        self.boot
+    }
+
+    /// Stops serving: connections are closed, everything that was answered is stored. Ends within seconds.
+    ///
+    /// # Errors
+    /// The store had failed, and the server stopped by itself because of it.
+    pub async fn shutdown(mut self) -> Result<(), StoreError> {
+        self.stop.send_replace(true);
+        let ended = (&mut self.running).await;
+        self.endpoint.close("the dispatcher is shutting down");
+        if (&mut self.accepting).await.is_err() {
+            tracing::error!("the dispatcher's accepting task died");
+        }
+        self.endpoint.wait_idle(FAREWELL).await;
+        ended.unwrap_or_else(|_| Err(StoreError("the dispatcher's loop died".to_owned())))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        self.endpoint.close("the dispatcher stopped");
+    }
+}
+
+/// Why a dispatcher does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address or the credentials.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// What was stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The endpoint only connects. Our own defect.
+    #[error("the dispatcher's endpoint accepts no connections")]
+    NotAServer,
+}
+
+async fn accept(mut acceptor: Acceptor, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = acceptor.accept() => match accepted {
+                Some(accepted) => {
+                    connections.spawn(connection::serve(accepted, Arc::clone(&shared)));
+                }
+                None => break,
+            },
+            Some(ended) = connections.join_next() => {
+                if let Err(error) = ended && error.is_panic() {
+                    tracing::error!(%error, "a connection's task died");
+                }
+            }
+            _ = stopped.wait_for(|stop| *stop) => break,
+        }
+    }
+    connections.shutdown().await;
+}

@@ -1,0 +1,266 @@
+//! Requests: numbered where it matters, repeated over new connections until they are answered (C1.5).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_link::{Endpoint, HostPort};
+use parking_lot::Mutex;
+use quinn::Connection;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::SessionConfig;
+use super::driver::{self, LinkState, SessionEvent};
+use crate::error::Error;
+use crate::id::{BootId, ClientId, RequestNumber, SessionId};
+use crate::rpc::frame::{self, ANSWER_BYTES_MAX, FrameError, SizeClass};
+use crate::rpc::wire::{Envelope, WireReply, WireRequest, WireResponse};
+
+/// A lost connection is looked at again after this, if nobody has noticed that it is lost.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// One process' session. Dropping it closes its connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    shared: Arc<SessionShared>,
+    driver: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+pub(super) struct SessionShared {
+    pub(super) id: SessionId,
+    pub(super) endpoint: Endpoint,
+    pub(super) address: HostPort,
+    pub(super) config: SessionConfig,
+    pub(super) state: watch::Sender<LinkState>,
+    /// The clients that signs of life mention.
+    pub(super) clients: Mutex<BTreeSet<ClientId>>,
+    /// When the latest answered sign of life was sent.
+    pub(super) heard: Mutex<Option<Instant>>,
+    numbers: Mutex<Numbers>,
+}
+
+/// The numbers of requests: which comes next, which are not answered yet.
+#[derive(Debug)]
+struct Numbers {
+    next: u64,
+    open: BTreeSet<u64>,
+}
+
+/// A request that is not answered yet. Dropped, it will not be repeated.
+struct OpenNumber<'a> {
+    number: u64,
+    numbers: &'a Mutex<Numbers>,
+}
+
+impl Session {
+    /// A new session, with a random name. It connects by itself; events come in the order in which they happened.
+    pub(crate) fn start(
+        endpoint: Endpoint,
+        address: HostPort,
+        config: SessionConfig,
+        events: mpsc::Sender<SessionEvent>,
+    ) -> Session {
+        let (state, _) = watch::channel(LinkState::Waiting("no attempt was made yet".to_owned()));
+        let shared = Arc::new(SessionShared {
+            id: SessionId(rand::random()),
+            endpoint,
+            address,
+            config,
+            state,
+            clients: Mutex::default(),
+            heard: Mutex::default(),
+            numbers: Mutex::new(Numbers {
+                next: RequestNumber::FIRST.0,
+                open: BTreeSet::new(),
+            }),
+        });
+        let driver = tokio::spawn(driver::drive(Arc::clone(&shared), events));
+        Session { shared, driver }
+    }
+
+    pub(crate) fn clients(&self) -> &Mutex<BTreeSet<ClientId>> {
+        &self.shared.clients
+    }
+
+    /// When the latest answered sign of life was sent.
+    pub(crate) fn heard(&self) -> Option<Instant> {
+        *self.shared.heard.lock()
+    }
+
+    pub(crate) fn config(&self) -> &SessionConfig {
+        &self.shared.config
+    }
+
+    /// Waits until connected. Cancel-safe.
+    ///
+    /// # Errors
+    /// The deadline passed, or trying on is pointless; the message names the address.
+    pub(crate) async fn connected(&self, deadline: Duration) -> Result<BootId, Error> {
+        let (_, boot) = self.connection(Instant::now() + deadline).await?;
+        Ok(boot)
+    }
+
+    /// Gives up for good: whatever waits, and whatever is asked later, gets this error.
+    pub(crate) fn fail(&self, error: Error) {
+        if let LinkState::Up(connection, _) = self.shared.state.send_replace(LinkState::Failed(error)) {
+            connection.close(0_u32.into(), b"the process has given up");
+        }
+    }
+
+    /// Asks until there is an answer. Dropped, the request may or may not have been carried out.
+    ///
+    /// # Errors
+    /// The dispatcher's refusal; no answer before the deadline; or the session has failed.
+    pub(crate) async fn call(&self, request: WireRequest, deadline: Duration) -> Result<WireReply, Error> {
+        let until = Instant::now() + deadline;
+        let open = is_numbered(&request).then(|| OpenNumber::take(&self.shared.numbers));
+        let envelope = Envelope {
+            number: open.as_ref().map(|open| RequestNumber(open.number)),
+            settled_below: self.settled_below(),
+            request,
+        };
+        let class = if envelope.request.is_large() {
+            SizeClass::Large
+        } else {
+            SizeClass::Small
+        };
+        let mut bytes = vec![class.code()];
+        bytes.extend(frame::encode(&envelope));
+        let bytes = bytes::Bytes::from(bytes);
+        loop {
+            let (connection, _) = self.connection(until).await?;
+            match tokio::time::timeout_at(until, exchange(&connection, bytes.clone())).await {
+                Ok(Ok(response)) => return response.result,
+                Ok(Err(FrameError::Lost(reason))) => {
+                    tracing::debug!(reason, "a request is repeated");
+                    let pause = tokio::time::sleep(RETRY_PAUSE);
+                    tokio::select! {
+                        _ = connection.closed() => {}
+                        () = pause => {}
+                    }
+                }
+                Ok(Err(error @ (FrameError::TooLong { .. } | FrameError::Malformed(_)))) => {
+                    let address = &self.shared.address;
+                    return Err(Error::internal(format!(
+                        "the answer of {address} is unusable: {error}"
+                    )));
+                }
+                Err(_) => {
+                    let address = &self.shared.address;
+                    let seconds = deadline.as_secs();
+                    return Err(Error::deadline(format!(
+                        "no answer from {address} within {seconds} s"
+                    )));
+                }
+            }
+        }
+    }
+
+    async fn connection(&self, until: Instant) -> Result<(Connection, BootId), Error> {
+        let mut states = self.shared.state.subscribe();
+        let usable = states.wait_for(|state| match state {
+            LinkState::Up(connection, _) => connection.close_reason().is_none(),
+            LinkState::Failed(_) => true,
+            LinkState::Waiting(_) => false,
+        });
+        let state = tokio::time::timeout_at(until, usable).await;
+        let result = match state {
+            Ok(Ok(state)) => Some(state.clone()),
+            Ok(Err(_)) | Err(_) => None,
+        };
+        match result {
+            Some(LinkState::Up(connection, boot)) => Ok((connection, boot)),
+            Some(LinkState::Failed(error)) => Err(error),
+            Some(LinkState::Waiting(_)) | None => {
+                let address = &self.shared.address;
+                let reason = match &*self.shared.state.borrow() {
+                    LinkState::Waiting(reason) => reason.clone(),
+                    LinkState::Failed(error) => return Err(error.clone()),
+                    LinkState::Up(..) => "the connection was lost".to_owned(),
+                };
+                Err(Error::unavailable(format!(
+                    "the dispatcher at {address} could not be reached in time: {reason}"
+                )))
+            }
+        }
+    }
+
+    fn settled_below(&self) -> RequestNumber {
+        let numbers = self.shared.numbers.lock();
+        RequestNumber(numbers.open.first().copied().unwrap_or(numbers.next))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.driver.abort();
+        if let LinkState::Up(connection, _) = &*self.shared.state.borrow() {
+            connection.close(0_u32.into(), b"the process is done");
+        }
+        // Whoever still waits learns that there is no hope.
+        self.shared.state.send_if_modified(|state| match state {
+            LinkState::Failed(_) => false,
+            LinkState::Up(..) | LinkState::Waiting(_) => {
+                *state = LinkState::Failed(Error::unavailable("this side has closed its session"));
+                true
+            }
+        });
+    }
+}
+
+impl<'a> OpenNumber<'a> {
+    fn take(numbers: &'a Mutex<Numbers>) -> OpenNumber<'a> {
+        let mut open = numbers.lock();
+        let number = open.next;
+        open.next += 1;
+        open.open.insert(number);
+        drop(open);
+        OpenNumber { number, numbers }
+    }
+}
+
+impl Drop for OpenNumber<'_> {
+    fn drop(&mut self) {
+        self.numbers.lock().open.remove(&self.number);
+    }
+}
+
+async fn exchange(connection: &Connection, request: bytes::Bytes) -> Result<WireResponse, FrameError> {
+    let lost = |error: &dyn std::fmt::Display| FrameError::Lost(error.to_string());
+    let (mut send, mut recv) = connection.open_bi().await.map_err(|error| lost(&error))?;
+    // Refused requests may be answered before they are read to the end.
+    if send.write_chunk(request).await.is_ok() {
+        send.finish().ok();
+    }
+    let bytes = frame::read_rest(&mut recv, ANSWER_BYTES_MAX).await?;
+    if bytes.is_empty() {
+        return Err(FrameError::Lost("the answer never came".to_owned()));
+    }
+    frame::decode(&bytes)
+}
+
+/// The wire's twin of [`Request::is_numbered`](crate::dispatcher::Request::is_numbered).
+fn is_numbered(request: &WireRequest) -> bool {
+    match request {
+        WireRequest::RegisterDataset { .. }
+        | WireRequest::CreateJob { .. }
+        | WireRequest::OpenIteration { .. }
+        | WireRequest::Release { .. }
+        | WireRequest::LeaseSplits { .. } => true,
+        WireRequest::DescribeDataset { .. }
+        | WireRequest::Attach { .. }
+        | WireRequest::Acknowledge { .. }
+        | WireRequest::SplitsDone { .. }
+        | WireRequest::TaskDrained { .. }
+        | WireRequest::Status
+        | WireRequest::RegisterWorker(_)
+        | WireRequest::LeaveWorker
+        | WireRequest::DescribeTask { .. }
+        | WireRequest::ReturnSplits { .. }
+        | WireRequest::FinishTask { .. }
+        | WireRequest::FailTask { .. } => false,
+    }
+}

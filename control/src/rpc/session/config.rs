@@ -1,0 +1,50 @@
+//! How patient a process is with the dispatcher.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Called with a sentence while the dispatcher cannot be reached.
+type Notice = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Timeouts of a process that talks to the dispatcher. Start from the default and change what is needed.
+#[derive(Clone)]
+pub struct SessionConfig {
+    /// How long to wait for the dispatcher at first. Default 60 s: in a cluster everything starts at once.
+    pub connect_deadline: Duration,
+    /// One attempt to connect. Default 3 s.
+    pub attempt_deadline: Duration,
+    /// Between attempts: from this, doubling, to `backoff_max`. Default 50 ms.
+    pub backoff_min: Duration,
+    /// Default 2 s.
+    pub backoff_max: Duration,
+    /// How long a request may take, reconnecting included. Default 120 s: an iteration may have to list millions of files.
+    pub request_deadline: Duration,
+    /// Told while the dispatcher cannot be reached: at first, and then about every `notice_interval`. Besides, it is logged.
+    pub on_waiting: Option<Notice>,
+    /// Default 5 s.
+    pub notice_interval: Duration,
+}
+
+impl Default for SessionConfig {
+    fn default() -> SessionConfig {
+        SessionConfig {
+            connect_deadline: Duration::from_secs(60),
+            attempt_deadline: Duration::from_secs(3),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+            request_deadline: Duration::from_secs(120),
+            on_waiting: None,
+            notice_interval: Duration::from_secs(5),
+        }
+    }
+}
+
+impl fmt::Debug for SessionConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionConfig")
+            .field("connect_deadline", &self.connect_deadline)
+            .field("request_deadline", &self.request_deadline)
+            .finish_non_exhaustive()
+    }
+}

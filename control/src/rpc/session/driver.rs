@@ -1,0 +1,266 @@
+//! Connecting, saying that we live, hearing what is pushed, and connecting again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_link::{ConnectError, RefusalReason, Role};
+use quinn::{Connection, RecvStream, SendStream};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::calls::SessionShared;
+use crate::error::Error;
+use crate::id::BootId;
+use crate::rpc::ALPN;
+use crate::rpc::frame::{self, FrameError, PUSH_BYTES_MAX};
+use crate::rpc::wire::{Beat, Hello, PROTOCOL_VERSION, Welcome, WirePush};
+
+/// Clients that one sign of life mentions: what fits its size.
+const BEAT_CLIENTS_MAX: usize = 8192;
+
+/// Where the session stands.
+#[derive(Clone, Debug)]
+pub(crate) enum LinkState {
+    /// Not connected, for this reason.
+    Waiting(String),
+    /// Connected to this life of the dispatcher.
+    Up(Connection, BootId),
+    /// Given up for good.
+    Failed(Error),
+}
+
+/// What a session tells its owner.
+#[derive(Debug)]
+pub(crate) enum SessionEvent {
+    /// It is connected, for the first time or again.
+    Up(BootId),
+    /// The dispatcher says something.
+    Push(WirePush),
+    /// The connection is lost; another is sought. With the dispatcher's reason if it closed it.
+    Down(String),
+}
+
+/// Why a connection or an attempt ended.
+enum Ended {
+    Retry(String),
+    GiveUp(Error),
+}
+
+/// Keeps the session connected until it fails for good or is dropped.
+pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<SessionEvent>) {
+    let mut pause = shared.config.backoff_min;
+    let mut noticed: Option<Instant> = None;
+    loop {
+        let reason = match attempt(&shared).await {
+            Ok((connection, welcome, streams)) => {
+                pause = shared.config.backoff_min;
+                noticed = None;
+                *shared.heard.lock() = Some(Instant::now());
+                shared
+                    .state
+                    .send_modify(|state| up(state, &connection, welcome.boot));
+                if events.send(SessionEvent::Up(welcome.boot)).await.is_err() {
+                    return;
+                }
+                let reason = stay(&shared, &events, &connection, &welcome, streams).await;
+                if events.send(SessionEvent::Down(reason.clone())).await.is_err() {
+                    return;
+                }
+                reason
+            }
+            Err(Ended::Retry(reason)) => reason,
+            Err(Ended::GiveUp(error)) => {
+                shared.state.send_replace(LinkState::Failed(error));
+                return;
+            }
+        };
+        let failed = !shared.state.send_if_modified(|state| match state {
+            LinkState::Failed(_) => false,
+            LinkState::Up(..) | LinkState::Waiting(_) => {
+                *state = LinkState::Waiting(reason.clone());
+                true
+            }
+        });
+        if failed {
+            return;
+        }
+        notice(&shared, &mut noticed, &reason);
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(shared.config.backoff_max);
+    }
+}
+
+fn up(state: &mut LinkState, connection: &Connection, boot: BootId) {
+    match state {
+        LinkState::Failed(_) => connection.close(0_u32.into(), b"the process has given up"),
+        LinkState::Up(..) | LinkState::Waiting(_) => *state = LinkState::Up(connection.clone(), boot),
+    }
+}
+
+fn notice(shared: &SessionShared, noticed: &mut Option<Instant>, reason: &str) {
+    if noticed.is_some_and(|noticed| noticed.elapsed() < shared.config.notice_interval) {
+        return;
+    }
+    *noticed = Some(Instant::now());
+    let text = format!("waiting for the dispatcher at {}: {reason}", shared.address);
+    tracing::info!("{text}");
+    if let Some(on_waiting) = &shared.config.on_waiting {
+        on_waiting(&text);
+    }
+}
+
+async fn attempt(shared: &SessionShared) -> Result<(Connection, Welcome, (SendStream, RecvStream)), Ended> {
+    let deadline = shared.config.attempt_deadline;
+    let resolved = shared.address.resolve(deadline).await;
+    let addresses = resolved.map_err(|error| Ended::Retry(error.to_string()))?;
+    let mut last = Ended::Retry("the name has no address".to_owned());
+    for address in addresses {
+        match shared
+            .endpoint
+            .connect(address, Role::Dispatcher, ALPN, deadline)
+            .await
+        {
+            Ok(connection) => {
+                let greeted = tokio::time::timeout(deadline, greet(shared, &connection)).await;
+                return match greeted {
+                    Ok(Ok((welcome, streams))) => Ok((connection, welcome, streams)),
+                    Ok(Err(error)) => Err(Ended::Retry(error.to_string())),
+                    Err(_) => Err(Ended::Retry("it did not welcome us in time".to_owned())),
+                };
+            }
+            Err(error) => last = judge(error),
+        }
+    }
+    Err(last)
+}
+
+/// Whether another attempt may succeed.
+fn judge(error: ConnectError) -> Ended {
+    let text = error.to_string();
+    match error {
+        ConnectError::Untrusted { .. }
+        | ConnectError::WrongRole { .. }
+        | ConnectError::Refused {
+            reason: RefusalReason::UnknownKey | RefusalReason::RoleNotAdmitted { .. },
+            ..
+        } => Ended::GiveUp(Error::denied(text)),
+        ConnectError::Version { .. } => Ended::GiveUp(Error::precondition(text)),
+        ConnectError::Tls(_) => Ended::GiveUp(Error::invalid(text)),
+        ConnectError::EndpointClosed { .. } => Ended::GiveUp(Error::unavailable(text)),
+        ConnectError::Refused {
+            reason: RefusalReason::Busy | RefusalReason::Closed { .. },
+            ..
+        }
+        | ConnectError::TimedOut { .. }
+        | ConnectError::Unreachable { .. }
+        | ConnectError::Failed { .. } => Ended::Retry(text),
+    }
+}
+
+async fn greet(
+    shared: &SessionShared,
+    connection: &Connection,
+) -> Result<(Welcome, (SendStream, RecvStream)), FrameError> {
+    let streams = connection.open_bi().await;
+    let (mut send, mut recv) = streams.map_err(|error| FrameError::Lost(error.to_string()))?;
+    let hello = Hello {
+        version: PROTOCOL_VERSION,
+        session: shared.id,
+    };
+    frame::write(&mut send, &hello).await?;
+    let welcome = frame::read(&mut recv, PUSH_BYTES_MAX).await?;
+    Ok((welcome, (send, recv)))
+}
+
+/// Lives on one connection until it is lost; says why.
+async fn stay(
+    shared: &SessionShared,
+    events: &mpsc::Sender<SessionEvent>,
+    connection: &Connection,
+    welcome: &Welcome,
+    (send, recv): (SendStream, RecvStream),
+) -> String {
+    let liveness = Duration::from_millis(welcome.liveness_ms.max(1));
+    let sent = parking_lot::Mutex::new(VecDeque::new());
+    let ended = tokio::select! {
+        ended = speak(shared, send, welcome, &sent) => ended,
+        ended = listen(shared, recv, events, liveness, &sent) => ended,
+    };
+    let reason = match (ended, connection.close_reason()) {
+        (_, Some(reason)) => reason.to_string(),
+        (Err(error), None) => error.to_string(),
+        (Ok(()), None) => "nobody listens on this side".to_owned(),
+    };
+    connection.close(0_u32.into(), b"reconnecting");
+    reason
+}
+
+type Sent = parking_lot::Mutex<VecDeque<(u64, Instant)>>;
+
+async fn speak(
+    shared: &SessionShared,
+    mut send: SendStream,
+    welcome: &Welcome,
+    sent: &Sent,
+) -> Result<(), FrameError> {
+    let mut ticks = tokio::time::interval(Duration::from_millis(welcome.heartbeat_ms.max(1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for sequence in 0.. {
+        ticks.tick().await;
+        let clients = shared
+            .clients
+            .lock()
+            .iter()
+            .take(BEAT_CLIENTS_MAX)
+            .copied()
+            .collect();
+        {
+            let mut sent = sent.lock();
+            sent.push_back((sequence, Instant::now()));
+            // Older ones than the other end would live through need no answer any more.
+            while sent.len() > 64 {
+                sent.pop_front();
+            }
+        }
+        frame::write(&mut send, &Beat { sequence, clients }).await?;
+    }
+    Ok(())
+}
+
+async fn listen(
+    shared: &SessionShared,
+    mut recv: RecvStream,
+    events: &mpsc::Sender<SessionEvent>,
+    liveness: Duration,
+    sent: &Sent,
+) -> Result<(), FrameError> {
+    loop {
+        // Signs of life are answered, so that silence means that the dispatcher or the way to it is gone.
+        let read = tokio::time::timeout(liveness, frame::read(&mut recv, PUSH_BYTES_MAX)).await;
+        let silent = || {
+            FrameError::Lost(format!(
+                "the dispatcher was silent for {} ms",
+                liveness.as_millis()
+            ))
+        };
+        match read.map_err(|_| silent())?? {
+            WirePush::Beat(sequence) => {
+                let mut sent = sent.lock();
+                while let Some((oldest, at)) = sent.front().copied()
+                    && oldest <= sequence
+                {
+                    sent.pop_front();
+                    if oldest == sequence {
+                        *shared.heard.lock() = Some(at);
+                    }
+                }
+            }
+            push @ (WirePush::Client(..) | WirePush::Worker(_)) => {
+                if events.send(SessionEvent::Push(push)).await.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! A process' relation with the dispatcher: one session over any number of connections.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `calls` | requests: numbered, repeated until answered |
+//! | `driver` | connecting, saying that we live, hearing pushes, connecting again |
+//! | `config` | patience |
+
+mod calls;
+mod config;
+mod driver;
+
+pub(crate) use calls::Session;
+pub use config::SessionConfig;
+pub(crate) use driver::SessionEvent;

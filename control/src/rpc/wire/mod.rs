@@ -1,0 +1,14 @@
+//! Messages as they travel: CBOR with numbered fields that never change their meaning (C1.1).
+//!
+//! These types mean nothing yet: conversions to the domain's types check them once, and the inside trusts the result.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod hello;
+mod push;
+mod reply;
+mod request;
+
+pub(crate) use hello::{Beat, Hello, PROTOCOL_VERSION, Welcome};
+pub(crate) use push::WirePush;
+pub(crate) use reply::{LeasedRun, WireReply, WireResponse, unexpected};
+pub(crate) use request::{Envelope, WireRegistration, WireRequest};

@@ -1,0 +1,237 @@
+//! What the dispatcher says unasked, as it travels.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+
+use crate::dispatcher::{ClientPush, RemovalReason, Snapshot, StopReason, TaskInfo, TaskRemoved, WorkerPush};
+use crate::id::{ClientId, TaskId, WorkerId};
+use crate::split::SplitRange;
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) enum WirePush {
+    /// The answer to a sign of life.
+    #[n(0)]
+    Beat(#[n(0)] u64),
+    #[n(1)]
+    Client(#[n(0)] ClientId, #[n(1)] WireClientPush),
+    #[n(2)]
+    Worker(#[n(0)] WireWorkerPush),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) enum WireClientPush {
+    #[n(0)]
+    Snapshot {
+        #[n(0)]
+        tasks: Vec<WireTaskInfo>,
+        #[n(1)]
+        removed: Vec<WireRemoved>,
+        #[n(2)]
+        finished: bool,
+        #[n(3)]
+        lost: Vec<SplitRange>,
+        #[n(4)]
+        splits_lost: u64,
+    },
+    #[n(1)]
+    TaskAdded(#[n(0)] WireTaskInfo),
+    #[n(2)]
+    TaskRemoved(#[n(0)] WireRemoved),
+    #[n(3)]
+    TaskFailed {
+        #[n(0)]
+        task: TaskId,
+        #[n(1)]
+        worker_address: String,
+        #[n(2)]
+        message: String,
+    },
+    #[n(4)]
+    SplitsLost {
+        #[n(0)]
+        splits: Vec<SplitRange>,
+        #[n(1)]
+        worker_address: String,
+    },
+    #[n(5)]
+    IterationFinished(#[n(0)] u64),
+    #[n(6)]
+    WorkersLost(#[n(0)] Vec<String>),
+    #[n(7)]
+    Lapsed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct WireTaskInfo {
+    #[n(0)]
+    task: TaskId,
+    #[n(1)]
+    worker_address: String,
+    #[n(2)]
+    worker: WorkerId,
+    #[n(3)]
+    worker_tags: Vec<String>,
+    #[n(4)]
+    ticket: ByteVec,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct WireRemoved {
+    #[n(0)]
+    task: TaskId,
+    #[n(1)]
+    worker_address: String,
+    #[n(2)]
+    reason: RemovalReason,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) enum WireWorkerPush {
+    #[n(0)]
+    Assigned(#[n(0)] Vec<TaskId>),
+    #[n(1)]
+    Start(#[n(0)] TaskId),
+    #[n(2)]
+    Stop(#[n(0)] TaskId, #[n(1)] StopReason),
+}
+
+impl From<ClientPush> for WireClientPush {
+    fn from(push: ClientPush) -> WireClientPush {
+        match push {
+            ClientPush::Snapshot(snapshot) => WireClientPush::Snapshot {
+                tasks: snapshot.tasks.into_iter().map(Into::into).collect(),
+                removed: snapshot.removed.into_iter().map(Into::into).collect(),
+                finished: snapshot.finished,
+                lost: snapshot.lost,
+                splits_lost: snapshot.splits_lost,
+            },
+            ClientPush::TaskAdded(task) => WireClientPush::TaskAdded(task.into()),
+            ClientPush::TaskRemoved(task) => WireClientPush::TaskRemoved(task.into()),
+            ClientPush::TaskFailed {
+                task,
+                worker_address,
+                message,
+            } => WireClientPush::TaskFailed {
+                task,
+                worker_address,
+                message,
+            },
+            ClientPush::SplitsLost {
+                splits,
+                worker_address,
+            } => WireClientPush::SplitsLost {
+                splits,
+                worker_address,
+            },
+            ClientPush::IterationFinished { splits_lost } => WireClientPush::IterationFinished(splits_lost),
+            ClientPush::WorkersLost { workers } => WireClientPush::WorkersLost(workers),
+            ClientPush::Lapsed => WireClientPush::Lapsed,
+        }
+    }
+}
+
+impl From<WireClientPush> for ClientPush {
+    fn from(push: WireClientPush) -> ClientPush {
+        match push {
+            WireClientPush::Snapshot {
+                tasks,
+                removed,
+                finished,
+                lost,
+                splits_lost,
+            } => ClientPush::Snapshot(Snapshot {
+                tasks: tasks.into_iter().map(Into::into).collect(),
+                removed: removed.into_iter().map(Into::into).collect(),
+                finished,
+                lost,
+                splits_lost,
+            }),
+            WireClientPush::TaskAdded(task) => ClientPush::TaskAdded(task.into()),
+            WireClientPush::TaskRemoved(task) => ClientPush::TaskRemoved(task.into()),
+            WireClientPush::TaskFailed {
+                task,
+                worker_address,
+                message,
+            } => ClientPush::TaskFailed {
+                task,
+                worker_address,
+                message,
+            },
+            WireClientPush::SplitsLost {
+                splits,
+                worker_address,
+            } => ClientPush::SplitsLost {
+                splits,
+                worker_address,
+            },
+            WireClientPush::IterationFinished(splits_lost) => ClientPush::IterationFinished { splits_lost },
+            WireClientPush::WorkersLost(workers) => ClientPush::WorkersLost { workers },
+            WireClientPush::Lapsed => ClientPush::Lapsed,
+        }
+    }
+}
+
+impl From<TaskInfo> for WireTaskInfo {
+    fn from(task: TaskInfo) -> WireTaskInfo {
+        WireTaskInfo {
+            task: task.task,
+            worker_address: task.worker_address,
+            worker: task.worker,
+            worker_tags: task.worker_tags,
+            ticket: task.ticket.into(),
+        }
+    }
+}
+
+impl From<WireTaskInfo> for TaskInfo {
+    fn from(task: WireTaskInfo) -> TaskInfo {
+        TaskInfo {
+            task: task.task,
+            worker_address: task.worker_address,
+            worker: task.worker,
+            worker_tags: task.worker_tags,
+            ticket: task.ticket.into(),
+        }
+    }
+}
+
+impl From<TaskRemoved> for WireRemoved {
+    fn from(removed: TaskRemoved) -> WireRemoved {
+        WireRemoved {
+            task: removed.task,
+            worker_address: removed.worker_address,
+            reason: removed.reason,
+        }
+    }
+}
+
+impl From<WireRemoved> for TaskRemoved {
+    fn from(removed: WireRemoved) -> TaskRemoved {
+        TaskRemoved {
+            task: removed.task,
+            worker_address: removed.worker_address,
+            reason: removed.reason,
+        }
+    }
+}
+
+impl From<WorkerPush> for WireWorkerPush {
+    fn from(push: WorkerPush) -> WireWorkerPush {
+        match push {
+            WorkerPush::Assigned { tasks } => WireWorkerPush::Assigned(tasks),
+            WorkerPush::Start { task } => WireWorkerPush::Start(task),
+            WorkerPush::Stop { task, reason } => WireWorkerPush::Stop(task, reason),
+        }
+    }
+}
+
+impl From<WireWorkerPush> for WorkerPush {
+    fn from(push: WireWorkerPush) -> WorkerPush {
+        match push {
+            WireWorkerPush::Assigned(tasks) => WorkerPush::Assigned { tasks },
+            WireWorkerPush::Start(task) => WorkerPush::Start { task },
+            WireWorkerPush::Stop(task, reason) => WorkerPush::Stop { task, reason },
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Answers as they travel.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::sync::Arc;
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+
+use crate::dispatcher::{DatasetRecord, Reply, Run, Status, TaskDef};
+use crate::error::Error;
+use crate::id::{ClientId, DatasetId, IterationId, JobId, TaskId, WorkerId};
+use crate::job::Policy;
+use crate::planner::{DatasetFacts, SplitPlan};
+
+/// An answer, or a refusal.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct WireResponse {
+    #[n(0)]
+    pub(crate) result: Result<WireReply, Error>,
+}
+
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) enum WireReply {
+    #[n(0)]
+    Done,
+    #[n(1)]
+    Dataset(#[n(0)] DatasetId),
+    #[n(2)]
+    DatasetInfo {
+        #[n(0)]
+        id: DatasetId,
+        #[n(1)]
+        facts: DatasetFacts,
+    },
+    #[n(3)]
+    Job(#[n(0)] JobId),
+    #[n(4)]
+    Client(#[n(0)] ClientId),
+    #[n(5)]
+    Splits {
+        #[n(0)]
+        runs: Vec<LeasedRun>,
+        #[n(1)]
+        end: bool,
+    },
+    #[n(6)]
+    Task(#[n(0)] WireTask),
+    #[n(7)]
+    Worker(#[n(0)] WorkerId),
+    #[n(8)]
+    Status(#[n(0)] Status),
+}
+
+/// Splits with what their source needs.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct LeasedRun {
+    #[n(0)]
+    pub(crate) run: Run,
+    /// One for each split, or none at all.
+    #[n(1)]
+    pub(crate) payloads: Vec<ByteVec>,
+}
+
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct WireTask {
+    #[n(0)]
+    task: TaskId,
+    #[n(1)]
+    iteration: IterationId,
+    #[n(2)]
+    job: JobId,
+    #[n(3)]
+    repetition: u64,
+    #[n(4)]
+    policy: Policy,
+    #[n(5)]
+    worker_index: u64,
+    #[cbor(n(6), with = "crate::shared")]
+    dataset: Arc<DatasetRecord>,
+    #[cbor(n(7), with = "crate::shared")]
+    plan: Arc<SplitPlan>,
+}
+
+impl From<TaskDef> for WireTask {
+    fn from(task: TaskDef) -> WireTask {
+        WireTask {
+            task: task.task,
+            iteration: task.iteration,
+            job: task.job,
+            repetition: task.repetition,
+            policy: task.policy,
+            worker_index: task.worker_index,
+            dataset: task.dataset,
+            plan: task.plan,
+        }
+    }
+}
+
+impl From<WireTask> for TaskDef {
+    fn from(task: WireTask) -> TaskDef {
+        TaskDef {
+            task: task.task,
+            iteration: task.iteration,
+            job: task.job,
+            repetition: task.repetition,
+            policy: task.policy,
+            worker_index: task.worker_index,
+            dataset: task.dataset,
+            plan: task.plan,
+        }
+    }
+}
+
+impl From<Reply> for WireReply {
+    fn from(reply: Reply) -> WireReply {
+        match reply {
+            Reply::Done => WireReply::Done,
+            Reply::Dataset(id) => WireReply::Dataset(id),
+            Reply::DatasetInfo(record) => WireReply::DatasetInfo {
+                id: record.id.clone(),
+                facts: record.facts.clone(),
+            },
+            Reply::Job(id) => WireReply::Job(id),
+            Reply::Client(id) => WireReply::Client(id),
+            Reply::Splits { runs, end, plan } => WireReply::Splits {
+                runs: runs.into_iter().map(|run| leased(run, &plan)).collect(),
+                end,
+            },
+            Reply::Task(task) => WireReply::Task((*task).into()),
+            Reply::Worker(id) => WireReply::Worker(id),
+            Reply::Status(status) => WireReply::Status(*status),
+        }
+    }
+}
+
+/// An answer that does not fit its request: the dispatcher's defect.
+pub(crate) fn unexpected() -> Error {
+    Error::internal("the dispatcher's answer does not fit the request")
+}
+
+fn leased(run: Run, plan: &SplitPlan) -> LeasedRun {
+    let source = usize::try_from(run.source)
+        .ok()
+        .and_then(|source| plan.sources.get(source));
+    let payloads = match source {
+        Some(source) if source.has_payloads() => (run.first_index..run.first_index + run.count)
+            .map(|index| ByteVec::from(source.payload(index).to_vec()))
+            .collect(),
+        Some(_) | None => Vec::new(),
+    };
+    LeasedRun { run, payloads }
+}

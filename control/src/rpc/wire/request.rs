@@ -1,0 +1,310 @@
+//! Requests as they travel.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_link::TicketKey;
+use minicbor::bytes::{ByteArray, ByteVec};
+use minicbor::{Decode, Encode};
+
+use crate::dispatcher::{Request, WorkerRegistration};
+use crate::error::Error;
+use crate::id::{ClientId, DatasetId, JobId, RequestNumber, TaskId};
+use crate::job::{JobParameters, Policy, TargetWorkers};
+use crate::planner::DatasetFacts;
+use crate::split::{LeaseRange, Seen};
+
+/// A request with its number.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct Envelope {
+    #[n(0)]
+    pub(crate) number: Option<RequestNumber>,
+    #[n(1)]
+    pub(crate) settled_below: RequestNumber,
+    #[n(2)]
+    pub(crate) request: WireRequest,
+}
+
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) enum WireRequest {
+    #[n(0)]
+    RegisterDataset {
+        #[n(0)]
+        id: Option<String>,
+        #[n(1)]
+        definition: ByteVec,
+    },
+    #[n(1)]
+    DescribeDataset {
+        #[n(0)]
+        id: String,
+    },
+    #[n(2)]
+    CreateJob {
+        #[n(0)]
+        name: Option<String>,
+        #[n(1)]
+        dataset: String,
+        #[n(2)]
+        policy: Policy,
+        #[n(3)]
+        target_workers: TargetWorkers,
+        #[n(4)]
+        num_consumers: Option<u32>,
+        #[n(5)]
+        cross_trainer_cache: Option<bool>,
+    },
+    #[n(3)]
+    OpenIteration {
+        #[n(0)]
+        job: JobId,
+        #[n(1)]
+        repetition: u64,
+    },
+    #[n(4)]
+    Attach {
+        #[n(0)]
+        client: ClientId,
+    },
+    #[n(5)]
+    Release {
+        #[n(0)]
+        client: ClientId,
+    },
+    #[n(6)]
+    Acknowledge {
+        #[n(0)]
+        client: ClientId,
+        #[n(1)]
+        task: TaskId,
+        #[n(2)]
+        complete: Vec<LeaseRange>,
+        #[n(3)]
+        partial: Vec<LeaseRange>,
+    },
+    #[n(7)]
+    SplitsDone {
+        #[n(0)]
+        client: ClientId,
+        #[n(1)]
+        task: TaskId,
+        #[n(2)]
+        leases: Vec<LeaseRange>,
+    },
+    #[n(8)]
+    TaskDrained {
+        #[n(0)]
+        client: ClientId,
+        #[n(1)]
+        task: TaskId,
+    },
+    #[n(9)]
+    Status,
+    #[n(10)]
+    RegisterWorker(#[n(0)] WireRegistration),
+    #[n(11)]
+    LeaveWorker,
+    #[n(12)]
+    DescribeTask {
+        #[n(0)]
+        task: TaskId,
+    },
+    #[n(13)]
+    LeaseSplits {
+        #[n(0)]
+        task: TaskId,
+        #[n(1)]
+        source: u32,
+        #[n(2)]
+        repetition: u64,
+        #[n(3)]
+        want: u32,
+    },
+    #[n(14)]
+    ReturnSplits {
+        #[n(0)]
+        task: TaskId,
+        #[n(1)]
+        leases: Vec<LeaseRange>,
+    },
+    #[n(15)]
+    FinishTask {
+        #[n(0)]
+        task: TaskId,
+        #[n(1)]
+        delivered: bool,
+        #[n(2)]
+        exhausted: bool,
+    },
+    #[n(16)]
+    FailTask {
+        #[n(0)]
+        task: TaskId,
+        #[n(1)]
+        message: String,
+    },
+}
+
+/// What a worker says of itself. `Debug` hides the key.
+#[derive(Clone, Encode, Decode)]
+pub(crate) struct WireRegistration {
+    #[n(0)]
+    pub(crate) address: String,
+    #[n(1)]
+    pub(crate) tags: Vec<String>,
+    #[n(2)]
+    pub(crate) ticket_key: ByteArray<32>,
+    #[n(3)]
+    pub(crate) version: String,
+}
+
+impl std::fmt::Debug for WireRegistration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WireRegistration({})", self.address)
+    }
+}
+
+impl From<&WorkerRegistration> for WireRegistration {
+    fn from(worker: &WorkerRegistration) -> WireRegistration {
+        WireRegistration {
+            address: worker.address.clone(),
+            tags: worker.tags.clone(),
+            ticket_key: worker.ticket_key.to_bytes().into(),
+            version: worker.version.clone(),
+        }
+    }
+}
+
+impl WireRequest {
+    /// A job's parameters, to be sent.
+    pub(crate) fn create_job(name: Option<String>, parameters: &JobParameters) -> WireRequest {
+        WireRequest::CreateJob {
+            name,
+            dataset: parameters.dataset.as_str().to_owned(),
+            policy: parameters.policy,
+            target_workers: parameters.target_workers,
+            num_consumers: parameters.num_consumers,
+            cross_trainer_cache: Some(parameters.cross_trainer_cache),
+        }
+    }
+
+    /// Whether it may be larger than a small request.
+    pub(crate) fn is_large(&self) -> bool {
+        matches!(self, WireRequest::RegisterDataset { .. })
+    }
+
+    /// The request it stands for. `facts` are the planner's, for a dataset's definition.
+    ///
+    /// # Errors
+    /// A field is not what it must be.
+    pub(crate) fn into_domain(self, facts: Option<DatasetFacts>) -> Result<Request, Error> {
+        let dataset_id = |text: &str| DatasetId::new(text).map_err(|error| Error::invalid(error.to_string()));
+        Ok(match self {
+            WireRequest::RegisterDataset { id, definition } => Request::RegisterDataset {
+                id: id.as_deref().map(dataset_id).transpose()?,
+                definition: definition.into(),
+                facts: facts.ok_or_else(|| Error::internal("a definition that nobody analysed"))?,
+            },
+            WireRequest::DescribeDataset { id } => Request::DescribeDataset { id: dataset_id(&id)? },
+            WireRequest::CreateJob {
+                name,
+                dataset,
+                policy,
+                target_workers,
+                num_consumers,
+                cross_trainer_cache,
+            } => Request::CreateJob {
+                name,
+                parameters: JobParameters {
+                    dataset: dataset_id(&dataset)?,
+                    policy,
+                    target_workers,
+                    num_consumers,
+                    cross_trainer_cache: cross_trainer_cache.unwrap_or(false),
+                },
+            },
+            WireRequest::OpenIteration { job, repetition } => Request::OpenIteration { job, repetition },
+            WireRequest::Attach { client } => Request::Attach { client },
+            WireRequest::Release { client } => Request::Release { client },
+            WireRequest::Acknowledge {
+                client,
+                task,
+                complete,
+                partial,
+            } => Request::Acknowledge {
+                client,
+                task,
+                seen: Seen {
+                    complete: ranges(complete)?,
+                    partial: ranges(partial)?,
+                },
+            },
+            WireRequest::SplitsDone { client, task, leases } => {
+                let leases = ranges(leases)?;
+                Request::SplitsDone { client, task, leases }
+            }
+            WireRequest::TaskDrained { client, task } => Request::TaskDrained { client, task },
+            WireRequest::Status => Request::Status,
+            worker @ (WireRequest::RegisterWorker(_)
+            | WireRequest::LeaveWorker
+            | WireRequest::DescribeTask { .. }
+            | WireRequest::LeaseSplits { .. }
+            | WireRequest::ReturnSplits { .. }
+            | WireRequest::FinishTask { .. }
+            | WireRequest::FailTask { .. }) => worker.into_worker_request()?,
+        })
+    }
+
+    fn into_worker_request(self) -> Result<Request, Error> {
+        Ok(match self {
+            WireRequest::RegisterWorker(worker) => Request::RegisterWorker(WorkerRegistration {
+                address: worker.address,
+                tags: worker.tags,
+                ticket_key: TicketKey::from_bytes(*worker.ticket_key),
+                version: worker.version,
+            }),
+            WireRequest::LeaveWorker => Request::LeaveWorker,
+            WireRequest::DescribeTask { task } => Request::DescribeTask { task },
+            WireRequest::LeaseSplits {
+                task,
+                source,
+                repetition,
+                want,
+            } => Request::LeaseSplits {
+                task,
+                source,
+                repetition,
+                want,
+            },
+            WireRequest::ReturnSplits { task, leases } => {
+                let leases = ranges(leases)?;
+                Request::ReturnSplits { task, leases }
+            }
+            WireRequest::FinishTask {
+                task,
+                delivered,
+                exhausted,
+            } => Request::FinishTask {
+                task,
+                delivered,
+                exhausted,
+            },
+            WireRequest::FailTask { task, message } => Request::FailTask { task, message },
+            WireRequest::RegisterDataset { .. }
+            | WireRequest::DescribeDataset { .. }
+            | WireRequest::CreateJob { .. }
+            | WireRequest::OpenIteration { .. }
+            | WireRequest::Attach { .. }
+            | WireRequest::Release { .. }
+            | WireRequest::Acknowledge { .. }
+            | WireRequest::SplitsDone { .. }
+            | WireRequest::TaskDrained { .. }
+            | WireRequest::Status => return Err(Error::internal("a reader's request among a worker's")),
+        })
+    }
+}
+
+fn ranges(ranges: Vec<LeaseRange>) -> Result<Vec<LeaseRange>, Error> {
+    if ranges.iter().any(|range| range.count == 0) {
+        return Err(Error::invalid("a range of leases is empty"));
+    }
+    Ok(ranges)
+}

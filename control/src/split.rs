@@ -1,0 +1,101 @@
+//! Splits as they travel: what a worker is given to read, and compact ways to speak of many.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+/// A unit of source data leased to a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Which source of the dataset.
+    pub source: u32,
+    /// Which pass over that source the split belongs to: at most the one asked for.
+    pub repetition: u64,
+    /// Its place in the source.
+    pub index: u64,
+    /// The lease under which it is read: unique in the iteration.
+    pub lease: u64,
+    /// 0 at first, one more each time it is leased again after its worker was lost.
+    pub attempt: u32,
+    /// What the source needs besides the index: a file's name. Empty for counted sources.
+    pub payload: Vec<u8>,
+}
+
+/// Consecutive leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct LeaseRange {
+    /// The first.
+    #[n(0)]
+    pub first: u64,
+    /// How many: at least 1.
+    #[n(1)]
+    pub count: u64,
+}
+
+impl LeaseRange {
+    /// One lease.
+    pub fn one(lease: u64) -> LeaseRange {
+        LeaseRange {
+            first: lease,
+            count: 1,
+        }
+    }
+
+    /// The last lease, saturating.
+    pub fn last(&self) -> u64 {
+        self.first.saturating_add(self.count.saturating_sub(1))
+    }
+
+    /// The fewest ranges that hold the same leases: sorts, joins neighbours and drops duplicates.
+    pub fn collect(leases: impl IntoIterator<Item = u64>) -> Vec<LeaseRange> {
+        let mut leases: Vec<u64> = leases.into_iter().collect();
+        leases.sort_unstable();
+        leases.dedup();
+        let mut ranges: Vec<LeaseRange> = Vec::new();
+        for lease in leases {
+            match ranges.last_mut() {
+                Some(range) if range.last().checked_add(1) == Some(lease) => range.count += 1,
+                Some(_) | None => ranges.push(LeaseRange::one(lease)),
+            }
+        }
+        ranges
+    }
+}
+
+/// Consecutive splits of one source and repetition, named to people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct SplitRange {
+    /// Which source.
+    #[n(0)]
+    pub source: u32,
+    /// Which pass.
+    #[n(1)]
+    pub repetition: u64,
+    /// The first index.
+    #[n(2)]
+    pub first: u64,
+    /// How many.
+    #[n(3)]
+    pub count: u64,
+}
+
+/// What a client has seen of a task that was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Leases of which it received everything.
+    pub complete: Vec<LeaseRange>,
+    /// Leases of which it received some elements, not all.
+    pub partial: Vec<LeaseRange>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_hold_each_lease_once_whatever_the_order() {
+        let ranges = LeaseRange::collect([5, 3, 4, 9, 4, u64::MAX]);
+        let expected = [(3, 3), (9, 1), (u64::MAX, 1)].map(|(first, count)| LeaseRange { first, count });
+        assert_eq!(ranges, expected);
+        assert_eq!(LeaseRange::collect([]), []);
+    }
+}

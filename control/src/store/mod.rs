@@ -1,0 +1,27 @@
+//! Where the dispatcher's records are kept: changes go in, all or none; at a start everything comes out.
+
+mod memory;
+
+pub use memory::MemoryStore;
+
+use crate::dispatcher::{Change, Record};
+
+/// Keeps records. One dispatcher at a time owns it.
+pub trait Store: Send {
+    /// Everything that is kept, in any order.
+    ///
+    /// # Errors
+    /// The store cannot be read, or what it holds cannot.
+    fn load(&mut self) -> Result<Vec<Record>, StoreError>;
+
+    /// Keeps all of these changes, in order, or none. When it returns they survive whatever the store survives. May block.
+    ///
+    /// # Errors
+    /// They are not kept. The dispatcher then stops: what it has decided must not become known.
+    fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError>;
+}
+
+/// A store failed. The machine's fault, not the caller's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the dispatcher's store failed: {0}")]
+pub struct StoreError(pub String);
