@@ -1,1 +1,32 @@
-//! Millstream: the composition of the planes into a service.
+//! Millstream feeds trainers: preprocessing on a pool of CPU workers, tensors over QUIC or within the process.
+//!
+//! This crate composes the planes into a service:
+//!
+//! - [`Dispatcher`] = the control plane and the pipeline's planner
+//! - [`Worker`] = a control agent, the pipeline and the data plane
+//! - [`Service`] = what a trainer holds: register a [`Dataset`](pipeline::graph::Dataset), get a [`Reader`](client::Reader)
+//!
+//! The parts are re-exported under the names of their crates.
+
+mod connect;
+mod dispatcher;
+pub mod functions;
+mod local;
+mod planner;
+mod serve;
+mod service;
+pub mod worker;
+
+pub use connect::AutoConnector;
+pub use dispatcher::{Dispatcher, DispatcherError};
+pub use local::LocalWorkers;
+pub use planner::GraphPlanner;
+pub use service::{ReadRequest, Service, ServiceConfig, ServiceError};
+pub use worker::{Worker, WorkerConfig, WorkerError};
+
+pub use millstream_client as client;
+pub use millstream_control as control;
+pub use millstream_dataplane as dataplane;
+pub use millstream_element as element;
+pub use millstream_link as link;
+pub use millstream_pipeline as pipeline;

@@ -31,8 +31,17 @@ pub enum TaskEvent {
     },
     /// Elements of these splits are lost.
     SplitsLost {
-        /// The leases they were read under.
-        leases: Vec<u64>,
+        /// Which.
+        splits: Vec<LostSplits>,
+    },
+    /// A worker reported that a task failed.
+    TaskFailed {
+        /// The task.
+        task: TaskId,
+        /// Its worker.
+        worker: String,
+        /// What it said.
+        message: String,
     },
     /// No further task comes.
     IterationFinished,
@@ -43,6 +52,19 @@ pub enum TaskEvent {
     },
     /// The dispatcher cannot go on.
     Failed(String),
+}
+
+/// Splits that will not be read again although elements of them are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostSplits {
+    /// The source they are of, depth first.
+    pub source: u32,
+    /// The pass over it.
+    pub repetition: u64,
+    /// The first of them.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
 }
 
 /// What the dispatcher is told.
@@ -57,6 +79,11 @@ pub enum Report {
     },
     /// These splits were received to their ends.
     Done(Vec<DoneSplit>),
+    /// The end of a task arrived, and everything before it.
+    Drained {
+        /// The task.
+        task: TaskId,
+    },
 }
 
 /// What a reader is connected to.
@@ -90,7 +117,8 @@ pub(crate) async fn follow(intake: Arc<Intake>, connector: Arc<dyn Connector>, m
                     report_done(&intake, &feed).await;
                     let _ = feed.reports.send(Report::Removed { task, seen }).await;
                 }
-                Some(TaskEvent::SplitsLost { leases }) => intake.note_lost_splits(leases),
+                Some(TaskEvent::SplitsLost { splits }) => intake.note_lost_splits(&splits),
+                Some(TaskEvent::TaskFailed { task, worker, message }) => intake.note_failure(task, &worker, &message),
                 Some(TaskEvent::IterationFinished) => intake.finish_iteration(),
                 Some(TaskEvent::WorkersLost { workers }) => intake.fail(ReadError::WorkersLost { workers }),
                 Some(TaskEvent::Failed(reason)) => intake.fail(ReadError::Dispatcher(reason)),
@@ -110,5 +138,8 @@ async fn report_done(intake: &Intake, feed: &Feed) {
     let done = intake.take_done_splits();
     if !done.is_empty() {
         let _ = feed.reports.send(Report::Done(done)).await;
+    }
+    for task in intake.take_drained() {
+        let _ = feed.reports.send(Report::Drained { task }).await;
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
-use millstream_dataplane::proto::message::{Cancel, Grant, Hello, ToClient, ToWorker};
+use millstream_dataplane::proto::message::{Cancel, Failure, Grant, Hello, ToClient, ToWorker};
 use millstream_dataplane::proto::receive::{Arrival, ReceiveError, ReceiveHalf};
 use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost};
 use millstream_element::{Element, ElementSpec, Layout, Origin, Pack, SlotAlloc};
@@ -19,6 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::credit::{Bounds, Standing, distribute};
 use crate::error::ReadError;
+use crate::follow::LostSplits;
 
 /// A task that the reader is to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +81,8 @@ struct State {
     at_hand_settled: u64,
     /// The pack at hand, whose elements all count as seen.
     at_hand_pack: Option<Pack>,
-    lost_splits: Vec<u64>,
+    lost_splits: Vec<LostSplits>,
+    drained: Vec<TaskId>,
     workers_starve: bool,
     done_splits: Vec<DoneSplit>,
     grants: u64,
@@ -125,6 +127,7 @@ impl Intake {
             at_hand_settled: 0,
             at_hand_pack: None,
             lost_splits: Vec::new(),
+            drained: Vec::new(),
             workers_starve: false,
             done_splits: Vec::new(),
             grants: 0,
@@ -190,12 +193,28 @@ impl Intake {
     }
 
     /// Notes splits of which elements were lost with their worker.
-    pub(crate) fn note_lost_splits(&self, leases: impl IntoIterator<Item = u64>) {
-        self.state.lock().lost_splits.extend(leases);
+    pub(crate) fn note_lost_splits(&self, splits: &[LostSplits]) {
+        self.state.lock().lost_splits.extend(splits);
+    }
+
+    /// A task that cannot even tell its own readers has failed.
+    pub(crate) fn note_failure(&self, task: TaskId, worker: &str, message: &str) {
+        let mut state = self.state.lock();
+        let is_heard = state.tasks.get(&task).is_some_and(|entry| entry.is_subscribed || !entry.is_wanted());
+        if !is_heard {
+            let failure = Failure::new("task", message, "", "");
+            state.failure.get_or_insert(ReadError::Task { worker: worker.to_owned(), failure });
+        }
+        self.wake(&state);
+    }
+
+    /// The tasks whose end arrived since the last call.
+    pub(crate) fn take_drained(&self) -> Vec<TaskId> {
+        std::mem::take(&mut self.state.lock().drained)
     }
 
     /// The splits noted so far, and whether workers last said that they had nothing ready.
-    pub(crate) fn lost_splits(&self) -> (Vec<u64>, bool) {
+    pub(crate) fn lost_splits(&self) -> (Vec<LostSplits>, bool) {
         let state = self.state.lock();
         (state.lost_splits.clone(), state.workers_starve)
     }
@@ -498,6 +517,7 @@ impl State {
                 }
                 Arrival::End => {
                     entry.finish();
+                    self.drained.push(task);
                     // Tells the worker that it may forget this reader.
                     if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
                         outbox.push(ToWorker::Cancel(Cancel { task }));

@@ -5,11 +5,13 @@
 //! - `intake`: what arrived and is owed, shared between the reader's lane and its consumer
 //! - `cursor`: the consumer's place in it
 //! - `driver`, `follow`: the links to workers, and the iteration's events
+//! - `discovery`: those events from the dispatcher, and reports to it
 //! - [`ReaderStats`]: what was measured
 
 mod alloc;
 pub mod credit;
 mod cursor;
+mod discovery;
 mod driver;
 mod error;
 mod follow;
@@ -18,9 +20,10 @@ mod reader;
 mod stats;
 
 pub use credit::MaxOutstanding;
+pub use discovery::discover;
 pub use driver::{Connecting, Connector};
 pub use error::ReadError;
-pub use follow::{Feed, Report, TaskEvent};
+pub use follow::{Feed, LostSplits, Report, TaskEvent};
 pub use intake::{DoneSplit, SeenSplits, TaskSource};
 pub use reader::{Canceller, Reader, ReaderConfig};
 pub use stats::{Bottleneck, ReaderStats};

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::follow::LostSplits;
+
 /// Share of the time that a reader may wait before it counts as held up.
 const HELD_UP_SHARE: f64 = 0.05;
 
@@ -48,7 +50,7 @@ pub struct ReaderStats {
     /// What holds the reader up.
     pub bottleneck: Bottleneck,
     /// Splits of which elements were lost with their worker.
-    pub lost_splits: Vec<u64>,
+    pub lost_splits: Vec<LostSplits>,
 }
 
 impl ReaderStats {
@@ -90,7 +92,7 @@ impl Stopwatch {
     }
 
     /// The figures, given whether workers said that they had nothing ready, and which splits were lost.
-    pub(crate) fn stats(&self, now: Instant, workers_starve: bool, lost_splits: Vec<u64>) -> ReaderStats {
+    pub(crate) fn stats(&self, now: Instant, workers_starve: bool, lost_splits: Vec<LostSplits>) -> ReaderStats {
         let elapsed = self.started.map_or(Duration::ZERO, |started| now.duration_since(started));
         let bottleneck = match (share(self.waited, elapsed) > HELD_UP_SHARE, workers_starve) {
             (false, _) => Bottleneck::Trainer,

@@ -132,9 +132,10 @@ impl Server {
         }
     }
 
-    /// Whether a task produced its last element and all of them left its buffer. True for an unknown task.
-    pub fn is_drained(&self, id: TaskId) -> bool {
-        self.inner.tasks.read().get(&id).is_none_or(|task| task.buffer.is_drained())
+    /// Whether a task produced its last element, all of them left its buffer, and its clients have acknowledged them.
+    /// True for an unknown task.
+    pub fn is_settled(&self, id: TaskId) -> bool {
+        self.inner.tasks.read().get(&id).is_none_or(|task| task.is_settled())
     }
 
     /// What happened so far.

@@ -95,6 +95,11 @@ impl Task {
         Ok(subscription.clone())
     }
 
+    /// Whether everything was produced, taken and acknowledged.
+    pub(super) fn is_settled(&self) -> bool {
+        self.buffer.is_drained() && self.subscriptions.lock().values().all(|each| each.lock().half.is_settled())
+    }
+
     /// Forgets a client that wants no more.
     pub(super) fn forget(&self, client: u64) {
         self.subscriptions.lock().remove(&client);

@@ -1,0 +1,84 @@
+//! A dispatcher: the control plane's server with the pipeline's planner, on a lane of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_control::rpc::{Server, ServerConfig, StartError};
+use millstream_control::{DispatcherConfig, MemoryStore};
+use millstream_link::{CredentialsError, EndpointConfig, Lane, LaneError, LoadedKey, Role};
+use millstream_pipeline::exec::Functions;
+use thiserror::Error;
+
+use crate::planner::GraphPlanner;
+
+/// How long a stopping dispatcher may take.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+
+/// Why a dispatcher cannot start, or did not end well.
+#[derive(Debug, Error)]
+pub enum DispatcherError {
+    /// The key cannot be a dispatcher's.
+    #[error(transparent)]
+    Key(#[from] CredentialsError),
+    /// The address cannot be had, or the key does not allow it.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Its store failed while it ended.
+    #[error("{0}")]
+    Store(String),
+    /// The system gives no thread, or a part of it panicked.
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+}
+
+/// A dispatcher that serves. Dropping it ends it without farewell; [`Dispatcher::stop`] says goodbye.
+#[derive(Debug)]
+pub struct Dispatcher {
+    local_addr: SocketAddr,
+    server: Option<Server>,
+    lane: Option<Lane>,
+}
+
+impl Dispatcher {
+    /// Binds and serves, keeping its records in memory.
+    ///
+    /// # Errors
+    /// [`DispatcherError`] names the address and what to do.
+    pub fn start(
+        key: &LoadedKey,
+        bind: Option<SocketAddr>,
+        config: DispatcherConfig,
+        functions: Arc<Functions>,
+    ) -> Result<Self, DispatcherError> {
+        let credentials = key.credentials(Role::Dispatcher)?;
+        let lane = Lane::start("dispatcher")?;
+        let endpoint = EndpointConfig { bind, ..EndpointConfig::default() };
+        let config = ServerConfig { endpoint, dispatcher: config };
+        let planner = Arc::new(GraphPlanner::new(functions));
+        let starting = lane.spawn(async move {
+            Server::start(credentials, config, planner, Box::new(MemoryStore::default()))
+        });
+        let server = starting.wait()??;
+        Ok(Self { local_addr: server.local_addr(), server: Some(server), lane: Some(lane) })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Says goodbye and ends, within seconds.
+    ///
+    /// # Errors
+    /// Its store failed, or a part of it panicked.
+    pub fn stop(mut self) -> Result<(), DispatcherError> {
+        let Some(lane) = self.lane.take() else { return Ok(()) };
+        if let Some(server) = self.server.take() {
+            let stopped = lane.spawn(async move { server.shutdown().await }).wait()?;
+            stopped.map_err(|error| DispatcherError::Store(error.to_string()))?;
+        }
+        lane.shutdown(STOP_GRACE)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! What a worker is told, with defaults and their reasons.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_control::rpc::SessionConfig;
+use millstream_dataplane::worker::ServerConfig;
+use millstream_link::EndpointConfig;
+use millstream_pipeline::exec::Functions;
+
+use crate::local::LocalWorkers;
+
+/// The settings of a worker.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// The dispatcher, as `host:port`.
+    pub dispatcher: String,
+    /// Where elements are served; by default 127.0.0.1 and any free port.
+    pub bind: Option<SocketAddr>,
+    /// The address that readers are told, when it is not the one bound.
+    pub advertise: Option<String>,
+    /// Labels shown in the status.
+    pub tags: Vec<String>,
+    /// Threads that compute, shared by all tasks; by default one a processor.
+    pub threads: Option<usize>,
+    /// Functions and sources that datasets may name.
+    pub functions: Arc<Functions>,
+    /// The data plane's limits and habits.
+    pub server: ServerConfig,
+    /// The network's.
+    pub endpoint: EndpointConfig,
+    /// Patience with the dispatcher.
+    pub session: SessionConfig,
+    /// Silence towards the dispatcher after which the worker stops its tasks; default 10 s.
+    pub lease: Duration,
+    /// Bytes of elements that wait or are on their way, over all tasks; default 1 GiB.
+    pub pool_bytes: usize,
+    /// Where readers in this process look for workers.
+    pub local: LocalWorkers,
+}
+
+impl WorkerConfig {
+    /// The defaults, for this dispatcher.
+    pub fn new(dispatcher: impl Into<String>) -> Self {
+        Self {
+            dispatcher: dispatcher.into(),
+            bind: None,
+            advertise: None,
+            tags: Vec::new(),
+            threads: None,
+            functions: Arc::new(crate::functions::builtin()),
+            server: ServerConfig::default(),
+            endpoint: EndpointConfig::default(),
+            session: SessionConfig::default(),
+            lease: Duration::from_secs(10),
+            pool_bytes: 1 << 30,
+            local: LocalWorkers::default(),
+        }
+    }
+}

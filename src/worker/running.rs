@@ -1,0 +1,290 @@
+//! A running worker: starts, follows the dispatcher, stops.
+//!
+//! Owns the lane of its sockets, the pool of its computations and a thread for each task, and joins them all.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents};
+use millstream_control::{Error, Policy, TaskDef, TaskId};
+use millstream_dataplane::worker::Server;
+use millstream_element::SlotAlloc;
+use millstream_link::{Endpoint, HostPort, Lane, LaneError, LoadedKey, Role, TicketKey};
+use millstream_pipeline::exec::{Cancel, Functions, Pool};
+use millstream_pipeline::graph::Graph;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+use super::config::WorkerConfig;
+use super::feed::TaskFeed;
+use super::task::{Outcome, TaskRun, run};
+use crate::connect::alpn;
+use crate::serve::serve;
+
+/// How long the end of a stopped task is waited for; a user's function may be stuck in it for ever.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// How often a task that ended looks whether its elements have left.
+const DRAIN_LOOK: Duration = Duration::from_millis(50);
+
+/// Ends of tasks that wait to be reported.
+const ENDS_MAX: usize = 1024;
+
+/// Why a worker cannot start, or could not go on.
+#[derive(Debug, Error)]
+pub enum WorkerError {
+    /// The caller gave an address that is none.
+    #[error("dispatcher address: {0}")]
+    Address(String),
+    /// The address cannot be had, or the key does not allow it.
+    #[error("{0}")]
+    Bind(String),
+    /// The dispatcher cannot be reached, or refuses this worker.
+    #[error(transparent)]
+    Dispatcher(#[from] Error),
+    /// The system gives no thread.
+    #[error("{0}")]
+    Resource(String),
+    /// A part of it panicked: a bug.
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+}
+
+/// A worker that serves. Dropping it ends it without farewell; [`Worker::stop`] says goodbye.
+#[derive(Debug)]
+pub struct Worker {
+    address: String,
+    local_addr: SocketAddr,
+    server: Server,
+    local: crate::LocalWorkers,
+    stop: Option<oneshot::Sender<()>>,
+    ended: Option<millstream_link::LaneTask<Result<(), WorkerError>>>,
+    lane: Option<Lane>,
+}
+
+/// What follows the dispatcher.
+struct Follower {
+    agent: Agent,
+    events: AgentEvents,
+    server: Server,
+    alloc: Arc<dyn SlotAlloc>,
+    functions: Arc<Functions>,
+    pool: Arc<Pool>,
+    tasks: BTreeMap<TaskId, Running>,
+    ends: mpsc::Sender<(TaskId, Outcome)>,
+}
+
+/// A task under way.
+struct Running {
+    cancel: Cancel,
+    thread: JoinHandle<()>,
+}
+
+impl Worker {
+    /// Binds, registers and serves. Blocks until the dispatcher has accepted the worker.
+    ///
+    /// # Errors
+    /// [`WorkerError`] names what is wrong and where.
+    pub fn start(key: &LoadedKey, config: WorkerConfig) -> Result<Self, WorkerError> {
+        let credentials = key.credentials(Role::Worker).map_err(|error| WorkerError::Bind(error.to_string()))?;
+        let dispatcher =
+            HostPort::from_str(&config.dispatcher).map_err(|error| WorkerError::Address(error.to_string()))?;
+        let ticket_key = TicketKey::generate().map_err(|error| WorkerError::Resource(error.to_string()))?;
+        let alloc: Arc<dyn SlotAlloc> = Arc::new(millstream_element::Pool::new(config.pool_bytes));
+        let server = Server::new(config.server.clone(), ticket_key.clone(), &alloc)
+            .map_err(|error| WorkerError::Resource(error.to_string()))?;
+        let lane = Lane::start("worker")?;
+        let endpoint_config = millstream_link::EndpointConfig { bind: config.bind, ..config.endpoint.clone() };
+        let (serving, serving_alloc) = (server.clone(), alloc.clone());
+        let endpoint = lane
+            .spawn(async move {
+                let accepted = [Role::Read, Role::Submit];
+                let endpoint = Endpoint::bind_server(credentials, &[alpn()], &accepted, endpoint_config)
+                    .map_err(|error| WorkerError::Bind(error.to_string()))?;
+                tokio::task::spawn_local(serve(endpoint.clone(), serving, serving_alloc));
+                Ok::<_, WorkerError>(endpoint)
+            })
+            .wait()??;
+        let local_addr = endpoint.local_addr();
+        let address = config.advertise.clone().unwrap_or_else(|| local_addr.to_string());
+        config.local.add(&address, server.clone());
+        let mut agent_config = AgentConfig::new(&address, ticket_key);
+        agent_config.registration.tags = config.tags.clone();
+        agent_config.session = config.session.clone();
+        agent_config.lease = config.lease;
+        let threads = config.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+        let pool = Pool::new(threads.unwrap_or(1)).map_err(|error| WorkerError::Resource(error.to_string()))?;
+        let (functions, follow_server) = (config.functions.clone(), server.clone());
+        let (stop, stopped) = oneshot::channel();
+        let registered = lane.spawn(async move { Agent::start(endpoint, dispatcher, agent_config).await }).wait()?;
+        let (agent, events) = registered?;
+        let ended = lane.spawn_local_with(move || async move {
+            let (ends, ended) = mpsc::channel(ENDS_MAX);
+            let (pool, tasks, server) = (Arc::new(pool), BTreeMap::new(), follow_server);
+            Follower { agent, events, server, alloc, functions, pool, tasks, ends }.follow(ended, stopped).await
+        });
+        let local = config.local;
+        Ok(Self { address, local_addr, server, local, stop: Some(stop), ended: Some(ended), lane: Some(lane) })
+    }
+
+    /// The address that readers are told.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Its data plane.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Whether it has ended by itself: the dispatcher refused it.
+    pub fn has_ended(&self) -> bool {
+        self.stop.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    /// Says goodbye to the dispatcher and ends, within seconds.
+    ///
+    /// # Errors
+    /// What had ended it before.
+    pub fn stop(mut self) -> Result<(), WorkerError> {
+        self.local.remove(&self.address);
+        if let Some(stop) = self.stop.take() {
+            // Ended already when nobody listens.
+            let _ = stop.send(());
+        }
+        let outcome = self.ended.take().map_or(Ok(Ok(())), millstream_link::LaneTask::wait);
+        if let Some(lane) = self.lane.take() {
+            lane.shutdown(STOP_GRACE)?;
+        }
+        outcome?
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.local.remove(&self.address);
+    }
+}
+
+impl Follower {
+    async fn follow(
+        mut self,
+        mut ended: mpsc::Receiver<(TaskId, Outcome)>,
+        mut stopped: oneshot::Receiver<()>,
+    ) -> Result<(), WorkerError> {
+        let mut draining = std::collections::BTreeSet::new();
+        let mut look = tokio::time::interval(DRAIN_LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let outcome = loop {
+            tokio::select! {
+                event = self.events.next() => match event {
+                    Some(AgentEvent::StartTask(definition)) => self.start(definition),
+                    Some(AgentEvent::StopTask { task, reason }) => {
+                        tracing::info!(%task, %reason, "task stopped");
+                        draining.remove(&task);
+                        self.stop(task);
+                    }
+                    Some(AgentEvent::LeaseLapsed | AgentEvent::DispatcherRestarted) => {
+                        tracing::warn!("the dispatcher gave this worker's tasks away; it registers anew");
+                        draining.clear();
+                        self.stop_all();
+                    }
+                    Some(AgentEvent::Failed(error)) => break Err(error.into()),
+                    None => break Ok(()),
+                },
+                Some((task, outcome)) = ended.recv() => if self.report(task, outcome).await { draining.insert(task); },
+                _ = look.tick(), if !draining.is_empty() => self.report_drained(&mut draining).await,
+                _ = &mut stopped => break Ok(()),
+            }
+        };
+        self.stop_all();
+        if let Err(error) = self.agent.leave().await {
+            tracing::debug!(%error, "the dispatcher was not told; it will notice the silence");
+        }
+        outcome
+    }
+
+    fn start(&mut self, definition: TaskDef) {
+        let task = definition.task;
+        if let Err(message) = self.try_start(definition) {
+            tracing::warn!(%task, %message, "task cannot start");
+            // Full only when a thousand ends wait, and then the dispatcher asks again.
+            let _ = self.ends.try_send((task, Outcome::Failed(message)));
+        }
+    }
+
+    fn try_start(&mut self, definition: TaskDef) -> Result<(), String> {
+        let task = definition.task;
+        let graph = Graph::from_bytes(&definition.dataset.definition).map_err(|error| error.to_string())?;
+        let facts = graph.facts(&*self.functions).map_err(|error| error.to_string())?;
+        let feed = match definition.policy {
+            Policy::Dynamic => Some(TaskFeed(self.agent.splits(task).map_err(|error| error.to_string())?)),
+            Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => None,
+        };
+        let producer = self
+            .server
+            .add_task(millstream_dataplane::TaskId(task.0), &facts.spec, self.alloc.clone())
+            .ok_or_else(|| format!("task {task} is served already, or this worker serves as many as it may"))?;
+        let cancel = Cancel::new();
+        let (functions, pool) = (self.functions.clone(), self.pool.clone());
+        let run_with = TaskRun { definition, graph, functions, pool, feed, cancel: cancel.clone() };
+        let ends = self.ends.clone();
+        let body = move || {
+            let outcome = run(run_with, producer);
+            // Nobody listens any more when the worker stops.
+            let _ = ends.blocking_send((task, outcome));
+        };
+        let thread = std::thread::Builder::new().name(format!("task-{task}")).spawn(body);
+        let thread = thread.map_err(|error| format!("no thread for task {task}: {error}"))?;
+        self.tasks.insert(task, Running { cancel, thread });
+        Ok(())
+    }
+
+    /// Tells the dispatcher how a task ended. True when its last elements are still here.
+    async fn report(&mut self, task: TaskId, outcome: Outcome) -> bool {
+        let (reported, drains) = match outcome {
+            Outcome::Exhausted => (self.agent.finish_task(task, false).await, true),
+            Outcome::Failed(message) => (self.agent.fail_task(task, &message).await, false),
+            Outcome::Stopped => (Ok(()), false),
+        };
+        if let Err(error) = reported {
+            tracing::warn!(%task, %error, "the end of a task was not reported");
+        }
+        drains
+    }
+
+    async fn report_drained(&self, draining: &mut std::collections::BTreeSet<TaskId>) {
+        let done: Vec<TaskId> =
+            draining.iter().copied().filter(|task| self.server.is_settled(millstream_dataplane::TaskId(task.0))).collect();
+        for task in done {
+            draining.remove(&task);
+            if let Err(error) = self.agent.finish_task(task, true).await {
+                tracing::debug!(%task, %error, "the delivery of a task was not reported");
+            }
+        }
+    }
+
+    fn stop(&mut self, task: TaskId) {
+        self.server.remove_task(millstream_dataplane::TaskId(task.0));
+        if let Some(running) = self.tasks.remove(&task) {
+            running.cancel.cancel();
+            // Ends by itself now; a stuck function keeps the thread, which nothing can take back.
+            drop(running.thread);
+        }
+    }
+
+    fn stop_all(&mut self) {
+        for task in self.tasks.keys().copied().collect::<Vec<_>>() {
+            self.stop(task);
+        }
+    }
+}
