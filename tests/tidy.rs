@@ -117,6 +117,7 @@ const UNSAFE: &[&str] = &[
     "element/src/slot/append.rs", // a committed prefix is read while the rest is written
     "element/src/slot/region.rs", // aligned allocation
     "element/src/slot/shared.rs", // shared views of a region
+    "src/bin/bench-transfer/gauge.rs", // counters that processes share
 ];
 
 /// Pages that a reader is sent to.

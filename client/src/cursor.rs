@@ -15,13 +15,22 @@ use crate::intake::{Delivery, Intake};
 /// What the consumer gets: an element, the end, or why there are no more.
 pub(crate) type Handover = Result<Option<Element>, ReadError>;
 
-#[derive(Debug)]
+/// Is called for each element that is handed over, before its credit is free; for gauges.
+pub type OnHanded = Arc<dyn Fn() + Send + Sync>;
+
 pub(crate) struct Cursor {
     intake: Arc<Intake>,
     pack: Option<AtHand>,
     settle_every: u64,
     /// Leases met since the intake was told.
     leases: Vec<(TaskId, u64)>,
+    on_handed: Option<OnHanded>,
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor").field("pack", &self.pack).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -37,8 +46,8 @@ struct AtHand {
 }
 
 impl Cursor {
-    pub(crate) fn new(intake: Arc<Intake>) -> Self {
-        Self { intake, pack: None, settle_every: 1, leases: Vec::new() }
+    pub(crate) fn new(intake: Arc<Intake>, on_handed: Option<OnHanded>) -> Self {
+        Self { intake, pack: None, settle_every: 1, leases: Vec::new(), on_handed }
     }
 
     /// The next element of the pack at hand.
@@ -51,6 +60,9 @@ impl Cursor {
         at_hand.next += 1;
         at_hand.handed += 1;
         at_hand.unsettled += 1;
+        if let Some(on_handed) = &self.on_handed {
+            on_handed();
+        }
         self.intake.count_handed(at_hand.handed);
         // The last element of a pack is settled when the next pack is asked for, or by the reader's timer.
         if at_hand.unsettled >= self.settle_every {

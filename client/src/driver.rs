@@ -20,6 +20,9 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Longest wait between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
+/// Steps of a link between two reports on it.
+const STEPS_PER_REPORT: u64 = 64;
+
 /// A link in the making.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Box<ClientLink>, String>> + Send + 'a>>;
 
@@ -38,7 +41,15 @@ pub(crate) async fn drive(intake: Arc<Intake>, connector: Arc<dyn Connector>, wo
             Ok(mut link) => {
                 intake.handle_link_up(&worker);
                 let connected_at = Instant::now();
-                let lost = poll_fn(|cx| carry(&intake, &worker, &mut *link, cx)).await;
+                let mut steps = 0;
+                let lost = poll_fn(|cx| {
+                    if u64::is_multiple_of(steps, STEPS_PER_REPORT) {
+                        intake.note_link(&worker, link.report());
+                    }
+                    steps += 1;
+                    carry(&intake, &worker, &mut *link, cx)
+                })
+                .await;
                 drop(link);
                 intake.handle_link_lost(&worker);
                 if let LinkLost::Misbehaved(reason) = lost {

@@ -13,7 +13,7 @@ use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::{Cancel, Failure, Grant, Hello, ToClient, ToWorker};
 use millstream_dataplane::proto::receive::{Arrival, ReceiveError, ReceiveHalf};
-use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost};
+use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost, LinkReport};
 use millstream_element::{Element, ElementSpec, Layout, Origin, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 
@@ -82,6 +82,8 @@ struct State {
     /// The pack at hand, whose elements all count as seen.
     at_hand_pack: Option<Pack>,
     lost_splits: Vec<LostSplits>,
+    /// What each link was last said to be like.
+    reports: BTreeMap<String, LinkReport>,
     drained: Vec<TaskId>,
     workers_starve: bool,
     done_splits: Vec<DoneSplit>,
@@ -127,6 +129,7 @@ impl Intake {
             at_hand_settled: 0,
             at_hand_pack: None,
             lost_splits: Vec::new(),
+            reports: BTreeMap::new(),
             drained: Vec::new(),
             workers_starve: false,
             done_splits: Vec::new(),
@@ -190,6 +193,16 @@ impl Intake {
         state.distribute();
         self.wake(&state);
         seen
+    }
+
+    /// Notes what a link is like.
+    pub(crate) fn note_link(&self, worker: &str, report: LinkReport) {
+        self.state.lock().reports.insert(worker.to_owned(), report);
+    }
+
+    /// What the links were last like, by worker.
+    pub(crate) fn links(&self) -> BTreeMap<String, LinkReport> {
+        self.state.lock().reports.clone()
     }
 
     /// Notes splits of which elements were lost with their worker.

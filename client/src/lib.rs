@@ -20,6 +20,7 @@ mod reader;
 mod stats;
 
 pub use credit::MaxOutstanding;
+pub use cursor::OnHanded;
 pub use discovery::discover;
 pub use driver::{Connecting, Connector};
 pub use error::ReadError;

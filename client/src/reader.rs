@@ -3,17 +3,19 @@
 //! Owns the lane on which its links live; dropping the reader ends them. Buffers at most what `max_outstanding` and
 //! `max_outstanding_bytes` allow.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::Stream;
+use millstream_dataplane::transport::LinkReport;
 use millstream_element::{Element, Pool, SlotAlloc};
 use millstream_link::{Lane, LaneTask};
 
 use crate::credit::{Bounds, MaxOutstanding};
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, OnHanded};
 use crate::driver::Connector;
 use crate::error::ReadError;
 use crate::follow::{Feed, follow};
@@ -24,7 +26,7 @@ use crate::stats::{ReaderStats, Stopwatch};
 const LOOK_UP_EVERY: Duration = Duration::from_millis(500);
 
 /// How a reader behaves.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ReaderConfig {
     /// Elements granted, in flight or buffered, over all workers.
     pub max_outstanding: MaxOutstanding,
@@ -32,6 +34,18 @@ pub struct ReaderConfig {
     pub max_outstanding_bytes: u64,
     /// How long a worker that the dispatcher holds to be alive may be out of reach; default 30 s.
     pub worker_give_up: Duration,
+    /// Is called for each element that is handed over, before its credit is free; for gauges.
+    pub on_handed: Option<OnHanded>,
+}
+
+impl std::fmt::Debug for ReaderConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReaderConfig")
+            .field("max_outstanding", &self.max_outstanding)
+            .field("max_outstanding_bytes", &self.max_outstanding_bytes)
+            .field("worker_give_up", &self.worker_give_up)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ReaderConfig {
@@ -40,6 +54,7 @@ impl Default for ReaderConfig {
             max_outstanding: MaxOutstanding::Auto,
             max_outstanding_bytes: 256 << 20,
             worker_give_up: Duration::from_secs(30),
+            on_handed: None,
         }
     }
 }
@@ -82,7 +97,7 @@ impl Reader {
         let intake = Arc::new(Intake::new(bounds, alloc));
         let following = lane.spawn(follow(intake.clone(), connector, feed, config.worker_give_up));
         Self {
-            cursor: Cursor::new(intake.clone()),
+            cursor: Cursor::new(intake.clone(), config.on_handed.clone()),
             intake,
             stopwatch: Stopwatch::new(),
             waiting_since: None,
@@ -127,6 +142,11 @@ impl Reader {
     pub fn stats(&self) -> ReaderStats {
         let (lost_splits, workers_starve) = self.intake.lost_splits();
         self.stopwatch.stats(Instant::now(), workers_starve, lost_splits)
+    }
+
+    /// What the links to the workers are like, by address, a moment ago.
+    pub fn links(&self) -> BTreeMap<String, LinkReport> {
+        self.intake.links()
     }
 
     /// A handle that ends this reader.

@@ -225,6 +225,12 @@ impl<B> ReceiveHalf<B> {
         let contiguous = self.contiguous;
         self.credit = Issuer::resumed_at(contiguous);
         self.parked = false;
+        // An end that overtook elements is told again behind them, and they need credits until then.
+        let is_end = |arrival: &Arrival<B>| matches!(arrival, Arrival::End | Arrival::Failed(_));
+        if self.waiting.back().is_some_and(|(count, arrival)| *count > contiguous && is_end(arrival)) {
+            self.waiting.pop_back();
+            self.ended = false;
+        }
         before - contiguous
     }
 

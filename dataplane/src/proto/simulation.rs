@@ -41,6 +41,8 @@ enum Step {
     Produce(u64),
     /// The producer ends a split here.
     EndSplit,
+    /// The producer ends.
+    End,
     /// The patience runs out.
     Wait,
     /// The link breaks and a new one is made.
@@ -57,6 +59,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => Just(Step::DeliverGrant),
         3 => (1u64..20).prop_map(Step::Produce),
         1 => Just(Step::EndSplit),
+        1 => Just(Step::End),
         1 => Just(Step::Wait),
         1 => Just(Step::Cut),
         4 => Just(Step::Read),
@@ -121,6 +124,7 @@ impl World {
                 self.splits += 1;
             }
             Step::Produce(_) | Step::EndSplit => {}
+            Step::End => self.is_over = true,
             Step::Wait => {
                 self.now += PATIENCE;
                 self.messages.extend(self.worker.handle_timeout(self.now));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use millstream_element::{ElementSpec, Layout, SlotAlloc};
 use millstream_link::ticket::{Ticket, TicketKey};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::buffer::{BufferLimits, TaskBuffer};
 use super::compress::CompressPool;
@@ -18,7 +18,7 @@ use super::producer::{Producer, typical_element_bytes};
 use super::session;
 use super::task::{Attach, Attached, Denied, Task};
 use crate::proto::message::{RefusalCode, Subscribe, TaskId};
-use crate::transport::{Compression, WorkerLink};
+use crate::transport::{Compression, LinkReport, WorkerLink};
 
 pub use super::session::SessionEnd;
 
@@ -97,6 +97,8 @@ pub(super) struct Inner {
     key: TicketKey,
     tasks: RwLock<BTreeMap<TaskId, Arc<Task>>>,
     pub(super) counters: ServerCounters,
+    /// What each live session last said of its link.
+    pub(super) links: Mutex<BTreeMap<u64, LinkReport>>,
     pub(super) compress: Option<CompressPool>,
 }
 
@@ -107,8 +109,8 @@ impl Server {
             Compression::None => None,
             Compression::Lz4 => Some(CompressPool::start(config.compress_threads, alloc)?),
         };
-        let (tasks, counters) = (RwLock::default(), ServerCounters::default());
-        Ok(Self { inner: Arc::new(Inner { config, key, tasks, counters, compress }) })
+        let (tasks, counters, links) = (RwLock::default(), ServerCounters::default(), Mutex::default());
+        Ok(Self { inner: Arc::new(Inner { config, key, tasks, counters, links, compress }) })
     }
 
     /// Adds a task whose elements are as `spec` says and are produced into slots of `alloc`. `None` when the task is
@@ -141,6 +143,11 @@ impl Server {
     /// What happened so far.
     pub fn counters(&self) -> &ServerCounters {
         &self.inner.counters
+    }
+
+    /// What is in force on the links being served, a moment ago.
+    pub fn links(&self) -> Vec<LinkReport> {
+        self.inner.links.lock().values().cloned().collect()
     }
 
     /// Serves a link until it ends. Not cancel-safe in the sense that dropping the future closes the link; subscriptions

@@ -26,6 +26,9 @@ use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
 /// Packs of one session that are being compressed.
 const COMPRESSING_MAX: usize = 8;
 
+/// Steps of a session between two reports on its link.
+const STEPS_PER_REPORT: u64 = 64;
+
 /// Messages that wait for room on the link.
 const OUTBOX_MAX: usize = 4096;
 
@@ -61,6 +64,7 @@ struct Session {
     compressed: mpsc::UnboundedReceiver<OutPack>,
     compress_done: mpsc::UnboundedSender<OutPack>,
     compressing: usize,
+    steps: u64,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -79,6 +83,7 @@ pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64
         compressed,
         compress_done,
         compressing: 0,
+        steps: 0,
         timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
     };
     SessionEnd { lost: poll_fn(|cx| session.poll(cx)).await }
@@ -89,6 +94,10 @@ impl Session {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<LinkLost> {
         // Before anything is looked at, so that a ring in between is not missed.
         self.bell.waker.register(cx.waker());
+        if self.steps.is_multiple_of(STEPS_PER_REPORT) {
+            self.server.links.lock().insert(self.number, self.link.report());
+        }
+        self.steps += 1;
         loop {
             if let Err(lost) = self.receive(cx).and_then(|()| self.send(cx)) {
                 return Poll::Ready(lost);
@@ -285,6 +294,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.server.links.lock().remove(&self.number);
         let now = Instant::now();
         for subscribed in self.subscribed.values() {
             subscribed.task.buffer.remove_bell(&self.bell);

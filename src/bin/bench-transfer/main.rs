@@ -4,14 +4,17 @@
 //! - [`local`]: measurements on one host
 //! - [`child`]: the producing processes
 //! - [`service`]: the service itself under load
+//! - [`stamp`], [`gauge`]: elements that say when they were made, and how many are outstanding
 //! - [`yardstick`]: what it is compared with
 //! - [`report`]: records, as table and JSON
 
 mod args;
 mod child;
+mod gauge;
 mod local;
 mod report;
 mod service;
+mod stamp;
 mod yardstick;
 
 use std::process::ExitCode;
