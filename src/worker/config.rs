@@ -49,7 +49,7 @@ impl WorkerConfig {
             advertise: None,
             tags: Vec::new(),
             threads: None,
-            functions: Arc::new(crate::functions::builtin()),
+            functions: Arc::new(crate::functions::builtin(None)),
             server: ServerConfig::default(),
             endpoint: EndpointConfig::default(),
             session: SessionConfig::default(),

@@ -92,6 +92,9 @@ pub(crate) struct WorkerArgs {
     /// UDP payload of a packet, in bytes; found by probing when not given.
     #[arg(long)]
     pub(crate) mtu: Option<u16>,
+    /// Seconds to wait for a dispatcher that is not there yet.
+    #[arg(long, default_value_t = 60.0)]
+    pub(crate) wait_s: f64,
     /// Ends when standard input closes; for programs that start it.
     #[arg(long, hide = true)]
     pub(crate) until_stdin_closes: bool,
@@ -113,7 +116,8 @@ pub(crate) struct ReadArgs {
     pub(crate) dispatcher: String,
     #[command(flatten)]
     pub(crate) key: KeyFlag,
-    /// WebDataset tars of JPEGs to read, as a glob pattern that the workers understand.
+    /// WebDataset tars of JPEGs to read, as a glob pattern. The dispatcher lists them and the workers
+    /// read them, so the paths must mean the same to both.
     #[arg(long, conflicts_with = "range")]
     pub(crate) files: Option<String>,
     /// Reads the numbers from 0 up to this instead.

@@ -31,3 +31,29 @@ pub(crate) fn note(text: &str) {
 pub(crate) fn error(text: &str) {
     note(&format!("millstream: {text}"));
 }
+
+/// A number of bytes, in the unit that suits it.
+pub(crate) fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
+    let mut scaled = bytes as f64;
+    let mut unit = "B";
+    for larger in UNITS {
+        if scaled < 1000.0 {
+            break;
+        }
+        scaled /= 1000.0;
+        unit = larger;
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{scaled:.1} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes_text;
+
+    #[test]
+    fn bytes_are_told_in_the_unit_that_suits_them() {
+        let told = [0, 999, 1000, 1_500_000, u64::MAX].map(bytes_text);
+        assert_eq!(told, ["0 B", "999 B", "1.0 kB", "1.5 MB", "18446744.1 TB"]);
+    }
+}

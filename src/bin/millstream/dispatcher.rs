@@ -1,2 +1,37 @@
-//! later
-pub(crate) fn run<T>(_: &T) -> Result<(), String> { Err("later".into()) }
+//! `millstream dispatcher`: runs one until it is told to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream::control::DispatcherConfig;
+use millstream::{Dispatcher, functions};
+
+use crate::args::DispatcherArgs;
+use crate::console::say;
+use crate::ending::Ending;
+use crate::key;
+
+/// Heartbeats that a silence may swallow before it counts as death.
+const HEARTBEATS: u32 = 5;
+
+/// Runs the command.
+pub(crate) fn run(args: &DispatcherArgs) -> Result<(), String> {
+    let config = config(args)?;
+    let key = key::load(&args.key)?;
+    let ending = Ending::watch(args.until_stdin_closes)?;
+    let dispatcher = Dispatcher::start(&key, Some(args.bind), config, Arc::new(functions::builtin(Some(&key))))
+        .map_err(|error| error.to_string())?;
+    say(&format!("dispatcher listening on {}", dispatcher.local_addr()));
+    ending.wait(|| false);
+    dispatcher.stop().map_err(|error| error.to_string())
+}
+
+fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
+    let liveness = Duration::try_from_secs_f64(args.liveness_s)
+        .ok()
+        .filter(|liveness| *liveness >= Duration::from_millis(100))
+        .ok_or_else(|| format!("--liveness-s {}: must be 0.1 or more seconds", args.liveness_s))?;
+    let defaults = DispatcherConfig::default();
+    let heartbeat_interval = defaults.heartbeat_interval.min(liveness / HEARTBEATS);
+    Ok(DispatcherConfig { liveness, heartbeat_interval, ..defaults })
+}

@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use millstream_link::{ClusterKey, KeyMaterial, KeySource, Role};
+use millstream::link::{ClusterKey, KeyMaterial, KeySource, LoadedKey, Role};
 
 use crate::args::{KeyArgs, KeyFlag};
-use crate::console::say;
+use crate::console::{note, say};
 
 /// Runs the command.
 pub(crate) fn run(args: &KeyArgs) -> Result<(), String> {
@@ -62,4 +62,14 @@ pub(crate) fn source(flag: &KeyFlag) -> Result<KeySource, String> {
             KeySource::own_file(xdg.as_deref(), home.as_deref()).map_err(|error| error.to_string())
         }
     }
+}
+
+/// The key itself. Says so when this made one.
+pub(crate) fn load(flag: &KeyFlag) -> Result<LoadedKey, String> {
+    let source = source(flag)?;
+    let loaded = source.load().map_err(|error| error.to_string())?;
+    if loaded.created && let KeySource::OwnFile(path) = &source {
+        note(&format!("made a new cluster key for this user: {}", path.display()));
+    }
+    Ok(loaded)
 }

@@ -6,15 +6,21 @@
 //! - [`status`]: what a service is doing
 //! - [`key`]: cluster keys and role keys
 //! - [`demo`]: real pictures, from a tar to a consumer, with processes of its own
-//! - [`console`]: what commands print, and how they end
+//! - [`console`], [`table`]: what commands print
+//! - [`ending`]: when they end
+//! - [`pictures`], [`digest`]: the pipeline of the examples, and a digest of what was read
 
 mod args;
 mod console;
 mod demo;
+mod digest;
 mod dispatcher;
+mod ending;
 mod key;
+mod pictures;
 mod read;
 mod status;
+mod table;
 mod worker;
 
 use std::process::ExitCode;

@@ -1,2 +1,100 @@
-//! later
-pub(crate) fn run<T>(_: &T) -> Result<(), String> { Err("later".into()) }
+//! `millstream read`: a small consumer. Prints what it got, how fast, and a digest of it.
+
+use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
+use millstream::control::Policy;
+use millstream::link::LoadedKey;
+use millstream::pipeline::graph::Dataset;
+use millstream::{ReadRequest, Service, ServiceConfig};
+
+use crate::args::{ReadArgs, Sharding};
+use crate::console::{bytes_text, note, say};
+use crate::digest::Digest;
+use crate::ending::{Ending, Interrupted};
+use crate::pictures::{self, pictures};
+use crate::{key, worker};
+
+/// Runs the command.
+pub(crate) fn run(args: &ReadArgs) -> Result<(), String> {
+    let dataset = Source::of(args)?;
+    let config = ServiceConfig { session: worker::patience(args.wait_s)?, ..ServiceConfig::default() };
+    let key = key::load(&args.key)?;
+    let ending = Ending::watch(false)?;
+    let args = args.clone();
+    match ending.unless(move || read(&args, dataset, &key, config)) {
+        Ok(outcome) => outcome,
+        Err(Interrupted) => Err("interrupted".to_owned()),
+    }
+}
+
+/// What is read, and which of its components the digest is of.
+#[derive(Debug)]
+struct Source {
+    dataset: Dataset,
+    digested: &'static [&'static str],
+}
+
+impl Source {
+    fn of(args: &ReadArgs) -> Result<Self, String> {
+        let (dataset, digested): (Dataset, &[&str]) = match (&args.files, args.range) {
+            (Some(pattern), None) => (pictures(pattern), &[pictures::KEY, pictures::LABEL]),
+            (None, Some(count)) => {
+                let stop = i64::try_from(count).map_err(|_| format!("--range {count}: at most {}", i64::MAX))?;
+                (Dataset::range(0, stop, 1), &[""])
+            }
+            (None, None) => return Err("nothing to read: give --files PATTERN or --range N".to_owned()),
+            (Some(_), Some(_)) => return Err("give --files or --range, not both".to_owned()),
+        };
+        let dataset = if args.batch > 0 { dataset.batch(args.batch, false) } else { dataset };
+        Ok(Self { dataset, digested })
+    }
+}
+
+fn read(args: &ReadArgs, source: Source, key: &LoadedKey, config: ServiceConfig) -> Result<(), String> {
+    let service = Service::connect(key, &args.dispatcher, config).map_err(|error| error.to_string())?;
+    let dataset = service.register(source.dataset, None).map_err(|error| error.to_string())?;
+    let policy = match args.sharding {
+        Sharding::Off => Policy::Off,
+        Sharding::Dynamic => Policy::Dynamic,
+    };
+    let request = ReadRequest { dataset, policy, job_name: args.job_name.clone() };
+    let job = service.job(&request).map_err(|error| error.to_string())?;
+    let max_outstanding = match args.max_outstanding {
+        0 => MaxOutstanding::Auto,
+        elements => MaxOutstanding::Elements(elements),
+    };
+    let config = ReaderConfig { max_outstanding, ..ReaderConfig::default() };
+    let mut losses = 0;
+    for epoch in 0..args.epochs {
+        let reader = service.read(job, epoch, &config).map_err(|error| error.to_string())?;
+        losses += read_epoch(epoch, reader, source.digested, args.batch > 0)?;
+    }
+    if losses == 0 { Ok(()) } else { Err(format!("{losses} splits were lost with their workers")) }
+}
+
+/// Reads one pass and prints what it was. Returns how many splits were lost.
+fn read_epoch(epoch: u64, mut reader: Reader, digested: &[&str], is_batched: bool) -> Result<u64, String> {
+    let mut digest = Digest::default();
+    let ended = loop {
+        match reader.next_element() {
+            Ok(Some(element)) => digest.add_element(&element, digested, is_batched)?,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error.to_string()),
+        }
+    };
+    let stats = reader.stats();
+    let elapsed_s = stats.elapsed.as_secs_f64();
+    let per_second = if elapsed_s > 0.0 { digest.rows as f64 / elapsed_s } else { 0.0 };
+    say(&format!(
+        "epoch {epoch}: {} elements, {} in {elapsed_s:.3} s, {per_second:.0} elements/s, waited {:.0} %, bottleneck {}, \
+         digest {digest}",
+        digest.rows,
+        bytes_text(stats.bytes),
+        100.0 * stats.wait_share(),
+        stats.bottleneck.name(),
+    ));
+    for lost in &stats.lost_splits {
+        note(&format!("lost: {}", pictures::lost_text(lost)));
+    }
+    ended?;
+    Ok(stats.lost_splits.iter().map(|lost| lost.count).sum())
+}

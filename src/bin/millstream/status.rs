@@ -1,2 +1,122 @@
-//! later
-pub(crate) fn run<T>(_: &T) -> Result<(), String> { Err("later".into()) }
+//! `millstream status`: what a service is doing, as tables.
+
+use std::time::Duration;
+
+use millstream::control::rpc::SessionConfig;
+use millstream::control::{IterationStatus, Phase, Status, WorkerStatus};
+use millstream::{Service, ServiceConfig};
+
+use crate::args::StatusArgs;
+use crate::console::say;
+use crate::{key, table};
+
+/// Who asks for a status wants to know soon that nobody answers.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Runs the command.
+pub(crate) fn run(args: &StatusArgs) -> Result<(), String> {
+    let key = key::load(&args.key)?;
+    let session = SessionConfig { connect_deadline: CONNECT_DEADLINE, ..SessionConfig::default() };
+    let config = ServiceConfig { session, ..ServiceConfig::default() };
+    let service = Service::connect(&key, &args.dispatcher, config).map_err(|error| error.to_string())?;
+    let status = service.status().map_err(|error| error.to_string())?;
+    for line in report(&args.dispatcher, &status) {
+        say(&line);
+    }
+    Ok(())
+}
+
+fn report(dispatcher: &str, status: &Status) -> Vec<String> {
+    let counts = status.counts;
+    let mut lines = vec![format!(
+        "dispatcher {dispatcher}: {} workers, {} datasets, {} jobs, {} iterations, {} tasks, {} clients",
+        counts.workers, counts.datasets, counts.jobs, counts.iterations, counts.tasks, counts.clients
+    )];
+    let mut add = |table: Vec<String>| {
+        if table.len() > 1 {
+            lines.push(String::new());
+            lines.extend(table);
+        }
+    };
+    let workers: Vec<_> = status.workers.iter().map(worker).collect();
+    add(table::lines(["WORKER", "ADDRESS", "STATE", "TASKS", "VERSION", "TAGS"], &workers));
+    let datasets: Vec<_> = status
+        .datasets
+        .iter()
+        .map(|dataset| {
+            [dataset.id.to_string(), dataset.cardinality.clone(), format!("{} B", dataset.definition_bytes)]
+        })
+        .collect();
+    add(table::lines(["DATASET", "ELEMENTS", "DEFINITION"], &datasets));
+    let jobs: Vec<_> = status
+        .jobs
+        .iter()
+        .map(|job| {
+            let (dataset, policy) = (job.parameters.dataset.to_string(), job.parameters.policy.to_string());
+            [job.id.to_string(), job.name.clone(), dataset, policy]
+        })
+        .collect();
+    add(table::lines(["JOB", "NAME", "DATASET", "SHARDING"], &jobs));
+    let iterations: Vec<_> = status.iterations.iter().map(iteration).collect();
+    let header = ["ITERATION", "JOB", "PASS", "STATE", "CLIENTS", "DONE", "LEASED", "REMAINING", "LOST"];
+    add(table::lines(header, &iterations));
+    let tasks: Vec<_> = status.iterations.iter().flat_map(tasks).collect();
+    add(table::lines(["TASK", "ITERATION", "WORKER", "STATE", "LEASED"], &tasks));
+    let lost: Vec<_> = status
+        .iterations
+        .iter()
+        .flat_map(|iteration| {
+            iteration.lost.iter().map(|lost| {
+                let (source, pass) = (lost.source.to_string(), lost.repetition.to_string());
+                [iteration.id.to_string(), source, pass, lost.first.to_string(), lost.count.to_string()]
+            })
+        })
+        .collect();
+    add(table::lines(["LOST IN", "SOURCE", "PASS", "FIRST SPLIT", "COUNT"], &lost));
+    lines
+}
+
+fn worker(worker: &WorkerStatus) -> [String; 6] {
+    let state = match &worker.dead {
+        Some(reason) => format!("dead: {reason}"),
+        None => format!("alive, {:.1} s ago", worker.silent_ms as f64 / 1000.0),
+    };
+    let (id, tasks, tags) = (worker.id.to_string(), worker.tasks.to_string(), worker.tags.join(","));
+    [id, worker.address.clone(), state, tasks, worker.version.clone(), tags]
+}
+
+/// Splits are dealt out under DYNAMIC only; elsewhere there are none to count.
+fn iteration(iteration: &IterationStatus) -> [String; 9] {
+    let count = |splits: u64| if iteration.sources.is_empty() { "-".to_owned() } else { splits.to_string() };
+    let mut state = phase(iteration.phase).to_owned();
+    if iteration.waiting_for_workers {
+        state.push_str(", waits for workers");
+    }
+    [
+        iteration.id.to_string(),
+        iteration.job.to_string(),
+        iteration.repetition.to_string(),
+        state,
+        iteration.clients.len().to_string(),
+        count(iteration.splits_done),
+        count(iteration.splits_leased),
+        count(iteration.sources.iter().map(|source| source.remaining).sum()),
+        count(iteration.splits_lost),
+    ]
+}
+
+fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 5]> + '_ {
+    iteration.tasks.iter().map(|task| {
+        let (id, iteration) = (task.id.to_string(), iteration.id.to_string());
+        [id, iteration, task.worker_address.clone(), task.phase.clone(), task.splits_leased.to_string()]
+    })
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Planning => "planning",
+        Phase::Running => "running",
+        Phase::Finished => "finished",
+        Phase::Collected => "given up",
+    }
+}

@@ -1,2 +1,53 @@
-//! later
-pub(crate) fn run<T>(_: &T) -> Result<(), String> { Err("later".into()) }
+//! `millstream worker`: runs one until it is told to end.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream::control::rpc::SessionConfig;
+use millstream::dataplane::transport::Compression;
+use millstream::{Worker, WorkerConfig, functions};
+
+use crate::args::WorkerArgs;
+use crate::console::{note, say};
+use crate::ending::Ending;
+use crate::key;
+
+/// Runs the command.
+pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
+    let mut config = config(args)?;
+    let key = key::load(&args.key)?;
+    config.functions = Arc::new(functions::builtin(Some(&key)));
+    let ending = Ending::watch(args.until_stdin_closes)?;
+    let Ok(started) = ending.unless(move || Worker::start(&key, config)) else {
+        return Ok(());
+    };
+    let worker = started.map_err(|error| error.to_string())?;
+    say(&format!("worker serving on {} for dispatcher {}", worker.address(), args.dispatcher));
+    ending.wait(|| worker.has_ended());
+    worker.stop().map_err(|error| error.to_string())
+}
+
+fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
+    let mut config = WorkerConfig::new(&args.dispatcher);
+    config.bind = Some(args.bind);
+    config.advertise = args.advertise.clone();
+    config.tags = args.tags.clone();
+    config.threads = match args.threads {
+        Some(0) => return Err("--threads 0: must be at least 1".to_owned()),
+        threads => threads,
+    };
+    config.server.compression =
+        Compression::from_str(&args.compression).map_err(|error| format!("--compression: {error}"))?;
+    config.endpoint.mtu = args.mtu;
+    config.endpoint.validate().map_err(|error| error.to_string())?;
+    config.session = patience(args.wait_s)?;
+    Ok(config)
+}
+
+/// Waits this many seconds for a dispatcher that is not there yet, and says so.
+pub(crate) fn patience(wait_s: f64) -> Result<SessionConfig, String> {
+    let connect_deadline =
+        Duration::try_from_secs_f64(wait_s).map_err(|_| format!("--wait-s {wait_s}: must be 0 or more seconds"))?;
+    Ok(SessionConfig { connect_deadline, on_waiting: Some(Arc::new(note)), ..SessionConfig::default() })
+}

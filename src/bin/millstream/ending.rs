@@ -1,0 +1,94 @@
+//! When a command should end: a signal, or the end of standard input for those that a program starts.
+
+use std::io::Read;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// How often a waiting command looks whether what it waits with is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Hears of reasons to end. From its making on, SIGINT and SIGTERM no longer kill the process.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    heard: Receiver<()>,
+}
+
+/// Work that was given up because the command should end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Interrupted;
+
+impl Ending {
+    /// Starts to listen; to the end of standard input only if asked.
+    pub(crate) fn watch(until_stdin_closes: bool) -> Result<Self, String> {
+        let (tell, heard) = channel();
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("cannot watch signals: {error}"))?;
+        let tell_signal = tell.clone();
+        spawn("signals", move || tell_until_unheard(&mut signals, &tell_signal))?;
+        if until_stdin_closes {
+            spawn("stdin", move || {
+                let mut ignored = [0; 1024];
+                // An error ends it as well: nobody can close what cannot be read.
+                while matches!(std::io::stdin().read(&mut ignored), Ok(1..)) {}
+                let _ = tell.send(());
+            })?;
+        }
+        Ok(Self { heard })
+    }
+
+    /// Waits for a reason to end, or until `is_over`.
+    pub(crate) fn wait(&self, mut is_over: impl FnMut() -> bool) {
+        while !is_over() {
+            match self.heard.recv_timeout(LOOK_EVERY) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Does what may block for long, on a thread of its own, which is left behind if the command should end first.
+    pub(crate) fn unless<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Interrupted> {
+        let Ok(worker) = spawn("command", work) else { return Err(Interrupted) };
+        self.wait(|| worker.is_finished());
+        if !worker.is_finished() {
+            return Err(Interrupted);
+        }
+        worker.join().map_err(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+fn tell_until_unheard(signals: &mut Signals, tell: &Sender<()>) {
+    for _ in signals.forever() {
+        if tell.send(()).is_err() {
+            return;
+        }
+    }
+}
+
+fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, String> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|error| format!("no thread for {name}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_ends_is_handed_over_and_work_that_is_told_to_end_is_left_behind() {
+        let (tell, heard) = channel();
+        let ending = Ending { heard };
+        assert_eq!(ending.unless(|| 7), Ok(7));
+        tell.send(()).unwrap();
+        let (_keep, never) = channel::<()>();
+        assert_eq!(ending.unless(move || never.recv().is_ok()), Err(Interrupted));
+    }
+}
