@@ -39,31 +39,53 @@ const TASK: TaskId = TaskId(9);
 /// D1.1, D2.1.
 async fn messages_arrive_in_order_both_ways(mechanism: Mechanism) {
     let mut ends = mechanism.connect(Arc::new(UpTo(0))).await;
-    for total in 0..500 {
-        send_down(&mut ends, Downstream::Message(ToClient::Yielded(Yielded { task: TASK, total }))).await;
-        let received = receive(&mut ends).await.expect("the link stands");
-        let Downstream::Message(ToClient::Yielded(yielded)) = received else { panic!("{received:?}") };
-        assert_eq!(yielded.total, total);
-        send_up(&mut ends, ToWorker::Cancel(Cancel { task: TaskId(total) })).await;
-    }
-    for total in 0..500 {
-        assert_eq!(receive_up(&mut ends).await, Ok(ToWorker::Cancel(Cancel { task: TaskId(total) })));
+    // In rounds: the control stream holds a bounded number of messages that nobody has received.
+    for round in 0..20 {
+        for total in round * 25..(round + 1) * 25 {
+            send_down(
+                &mut ends,
+                Downstream::Message(ToClient::Yielded(Yielded { task: TASK, total })),
+            )
+            .await;
+            send_up(&mut ends, ToWorker::Cancel(Cancel { task: TaskId(total) })).await;
+        }
+        for total in round * 25..(round + 1) * 25 {
+            let received = receive(&mut ends).await.expect("the link stands");
+            let Downstream::Message(ToClient::Yielded(yielded)) = received else {
+                panic!("{received:?}")
+            };
+            assert_eq!(yielded.total, total);
+            assert_eq!(
+                receive_up(&mut ends).await,
+                Ok(ToWorker::Cancel(Cancel { task: TaskId(total) }))
+            );
+        }
     }
 }
 
 /// D2.2.
 async fn packs_arrive_whole(mechanism: Mechanism) {
     let mut ends = mechanism.connect(Arc::new(UpTo(u64::MAX))).await;
-    let lens: [&[u32]; 5] = [&[64], &[104; 300], &[8, 72, 4096, 200], &[3 << 20], &[1; 2000]];
+    let lens: [&[u64]; 5] = [&[64], &[104; 300], &[8, 72, 4096, 200], &[3 << 20], &[1; 2000]];
     for (seed, lens) in lens.iter().enumerate() {
         let sent = pack(lens, seed as u8);
         send_pack(&mut ends, seed as u64 * 10_000, sent.clone()).await;
-        let Downstream::Pack(InPack { task, first, elements, body }) = receive(&mut ends).await.expect("the link stands")
+        let Downstream::Pack(InPack {
+            task,
+            first,
+            elements,
+            body,
+        }) = receive(&mut ends).await.expect("the link stands")
         else {
             panic!("a message instead of a pack")
         };
-        assert_eq!((task, first, elements), (TASK, seed as u64 * 10_000, lens.len() as u64));
-        let Body::Plain(received) = body else { panic!("compressed although nobody asked") };
+        assert_eq!(
+            (task, first, elements),
+            (TASK, seed as u64 * 10_000, lens.len() as u64)
+        );
+        let Body::Plain(received) = body else {
+            panic!("compressed although nobody asked")
+        };
         assert_eq!(received.region()[..], sent.region()[..]);
         assert!(received.lens().eq(sent.lens()));
     }
@@ -76,12 +98,16 @@ async fn what_is_not_admitted_ends_the_link(mechanism: Mechanism) {
     assert!(receive(&mut ends).await.is_ok());
     send_pack(&mut ends, 1, pack(&[4160], 0)).await;
     let lost = receive(&mut ends).await.expect_err("more than was granted");
-    let LinkLost::Misbehaved(reason) = &lost else { panic!("{lost}") };
+    let LinkLost::Misbehaved(reason) = &lost else {
+        panic!("{lost}")
+    };
     assert!(reason.contains("4160") && reason.contains("4096"), "{reason}");
 }
 
 async fn a_dropped_worker_ends_the_clients_link(mechanism: Mechanism) {
-    let Ends { worker, mut client, .. } = mechanism.connect(Arc::new(UpTo(0))).await;
+    let Ends {
+        worker, mut client, ..
+    } = mechanism.connect(Arc::new(UpTo(0))).await;
     drop(worker);
     assert!(poll_fn(|cx| client.poll_recv(cx)).await.is_err());
 }
@@ -107,7 +133,10 @@ async fn a_reader_that_stops_stops_the_worker_and_loses_nothing(mechanism: Mecha
     while sent < 2048 {
         let ready = poll_fn(|cx| Poll::Ready(ends.worker.poll_ready(cx))).await;
         if ready.is_pending() {
-            let waited = tokio::time::timeout(std::time::Duration::from_millis(500), poll_fn(|cx| ends.worker.poll_ready(cx)));
+            let waited = tokio::time::timeout(
+                std::time::Duration::from_millis(500),
+                poll_fn(|cx| ends.worker.poll_ready(cx)),
+            );
             if waited.await.is_err() {
                 break;
             }
@@ -117,15 +146,28 @@ async fn a_reader_that_stops_stops_the_worker_and_loses_nothing(mechanism: Mecha
     }
     assert!(sent < 2048, "the worker was never stopped");
     for _ in 0..sent {
-        let Downstream::Pack(pack) = receive(&mut ends).await.expect("the link stands") else { panic!("no pack") };
+        let Downstream::Pack(pack) = receive(&mut ends).await.expect("the link stands") else {
+            panic!("no pack")
+        };
         let body = pack.body.open(&HeapAlloc).expect("a whole pack");
         assert_eq!(body.region()[..64], unit.region()[..64]);
     }
 }
 
 async fn send_pack(ends: &mut Ends, first: u64, pack: Pack) {
-    let elements = TaskPack { task: TASK, first, pack };
-    send_down(ends, Downstream::Pack(OutPack { elements, compressed: None })).await;
+    let elements = TaskPack {
+        task: TASK,
+        first,
+        pack,
+    };
+    send_down(
+        ends,
+        Downstream::Pack(OutPack {
+            elements,
+            compressed: None,
+        }),
+    )
+    .await;
 }
 
 async fn send_down(ends: &mut Ends, frame: Downstream<OutPack>) {

@@ -3,10 +3,17 @@
 use millstream::element::{HeapAlloc, Pack, SlotAlloc};
 
 /// A pack of elements of these lengths; every byte says where it is and what `seed` was.
-pub(crate) fn pack(lens: &[u32], seed: u8) -> Pack {
-    let strides: Vec<usize> = lens.iter().map(|len| (*len as usize).next_multiple_of(64)).collect();
-    let last_padding = lens.last().map_or(0, |len| (*len as usize).next_multiple_of(64) - *len as usize);
-    let mut slot = HeapAlloc.alloc(strides.iter().sum::<usize>() - last_padding).expect("memory");
+pub(crate) fn pack(lens: &[u64], seed: u8) -> Pack {
+    let strides: Vec<usize> = lens
+        .iter()
+        .map(|len| (*len as usize).next_multiple_of(64))
+        .collect();
+    let last_padding = lens
+        .last()
+        .map_or(0, |len| (*len as usize).next_multiple_of(64) - *len as usize);
+    let mut slot = HeapAlloc
+        .alloc(strides.iter().sum::<usize>() - last_padding)
+        .expect("memory");
     for (place, byte) in slot.iter_mut().enumerate() {
         *byte = (place % 251) as u8 ^ seed;
     }

@@ -21,7 +21,11 @@ impl Admission for UpTo {
             return Ok(());
         }
         let _ = first;
-        Err(ReceiveError::Oversized { region_bytes, elements, element_bytes: self.0 })
+        Err(ReceiveError::Oversized {
+            region_bytes,
+            elements,
+            element_bytes: self.0,
+        })
     }
 
     fn slot_alloc(&self) -> &dyn SlotAlloc {
@@ -48,7 +52,11 @@ impl Mechanism {
         match self {
             Self::Memory => {
                 let (worker, client) = memory::pair(admission, Arc::new(HeapAlloc), Knobs::default());
-                Ends { worker, client, _keeps: Vec::new() }
+                Ends {
+                    worker,
+                    client,
+                    _keeps: Vec::new(),
+                }
             }
             Self::Quic => connect_quic(admission).await,
         }
@@ -59,7 +67,12 @@ async fn connect_quic(admission: Arc<dyn Admission>) -> Ends {
     let key = ClusterKey::generate().expect("randomness");
     let alpn = std::str::from_utf8(quic::ALPN).expect("ascii");
     let config = EndpointConfig::default();
-    let server = Endpoint::bind_server(key.credentials(Role::Worker), &[alpn], &[Role::Read], config.clone());
+    let server = Endpoint::bind_server(
+        key.credentials(Role::Worker),
+        &[alpn],
+        &[Role::Read],
+        config.clone(),
+    );
     let server = server.expect("a free port");
     let reader = Endpoint::client(key.credentials(Role::Read), config).expect("a free port");
     let mut acceptor = server.acceptor().expect("a server");
@@ -74,8 +87,19 @@ async fn connect_quic(admission: Arc<dyn Admission>) -> Ends {
     // A stream exists for the peer once something was written to it.
     super::links::say_hello(&mut client);
     let path = PathReporter::new(server.clone(), accepted.connection);
-    let worker = quic::accept(path, Arc::new(HeapAlloc), deadline).await.expect("a link");
-    Ends { worker, client, _keeps: vec![Box::new(server), Box::new(reader), Box::new(accepted.permit), Box::new(acceptor)] }
+    let worker = quic::accept(path, Arc::new(HeapAlloc), deadline)
+        .await
+        .expect("a link");
+    Ends {
+        worker,
+        client,
+        _keeps: vec![
+            Box::new(server),
+            Box::new(reader),
+            Box::new(accepted.permit),
+            Box::new(acceptor),
+        ],
+    }
 }
 
 fn say_hello(client: &mut Box<ClientLink>) {

@@ -1,0 +1,167 @@
+//! A service within this process: a dispatcher, workers, and a trainer's side, which all end with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
+use millstream::control::{DispatcherConfig, Policy};
+use millstream::element::{Dtype, Element, ElementSpec, TensorSpec};
+use millstream::link::{ClusterKey, KeySource, LoadedKey};
+use millstream::pipeline::exec::Functions;
+use millstream::pipeline::graph::Dataset;
+use millstream::{Dispatcher, LocalWorkers, ReadRequest, Service, ServiceConfig, Worker, WorkerConfig};
+
+use super::links::Mechanism;
+
+/// Silence after which a worker is dead, in these tests.
+pub(crate) const LIVENESS: Duration = Duration::from_secs(1);
+
+/// A service. Ends in good order when it is dropped: the trainer, the workers, the dispatcher.
+pub(crate) struct Cluster {
+    pub(crate) service: Option<Service>,
+    pub(crate) workers: Vec<Worker>,
+    dispatcher: Option<Dispatcher>,
+}
+
+impl Cluster {
+    /// A service whose workers know these functions, one worker for each, read by this mechanism.
+    pub(crate) fn start(mechanism: Mechanism, functions: Vec<Functions>) -> Self {
+        let key = fresh_key();
+        let dispatcher =
+            Dispatcher::start(&key, None, prompt(), Arc::new(Functions::new())).expect("a dispatcher");
+        let address = dispatcher.local_addr().to_string();
+        let readers_local = LocalWorkers::default();
+        let workers = functions.into_iter().map(|functions| {
+            let local = match mechanism {
+                Mechanism::Memory => readers_local.clone(),
+                Mechanism::Quic => LocalWorkers::default(),
+            };
+            let functions = Arc::new(functions);
+            let config = WorkerConfig {
+                local,
+                functions,
+                threads: Some(2),
+                ..WorkerConfig::new(&address)
+            };
+            Worker::start(&key, config).expect("a worker")
+        });
+        let workers = workers.collect();
+        let config = ServiceConfig {
+            local: readers_local,
+            ..ServiceConfig::default()
+        };
+        let service = Service::connect(&key, &address, config).expect("a trainer's side");
+        Self {
+            service: Some(service),
+            workers,
+            dispatcher: Some(dispatcher),
+        }
+    }
+
+    /// A service of so many workers that know no functions.
+    pub(crate) fn plain(mechanism: Mechanism, workers: usize) -> Self {
+        Self::start(mechanism, vec![Functions::new(); workers])
+    }
+
+    pub(crate) fn service(&self) -> &Service {
+        self.service.as_ref().expect("there until the cluster is dropped")
+    }
+
+    /// Reads a dataset from its beginning, in a job of its own.
+    pub(crate) fn read(&self, dataset: Dataset, policy: Policy, max_outstanding: MaxOutstanding) -> Reader {
+        read(self.service(), dataset, policy, max_outstanding)
+    }
+
+    /// Elements that have left the task buffers of all workers.
+    pub(crate) fn elements_taken(&self) -> u64 {
+        let taken = |worker: &Worker| {
+            worker
+                .server()
+                .counters()
+                .elements
+                .load(std::sync::atomic::Ordering::Relaxed)
+        };
+        self.workers.iter().map(taken).sum()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.service = None;
+        let mut troubles = Vec::new();
+        for worker in self.workers.drain(..) {
+            troubles.extend(worker.stop().err().map(|error| error.to_string()));
+        }
+        if let Some(dispatcher) = self.dispatcher.take() {
+            troubles.extend(dispatcher.stop().err().map(|error| error.to_string()));
+        }
+        assert!(
+            troubles.is_empty() || std::thread::panicking(),
+            "the service did not end well: {troubles:?}"
+        );
+    }
+}
+
+/// Reads a dataset from its beginning, in a job of its own.
+pub(crate) fn read(
+    service: &Service,
+    dataset: Dataset,
+    policy: Policy,
+    max_outstanding: MaxOutstanding,
+) -> Reader {
+    let dataset = service.register(dataset, None).expect("registered");
+    let job = service
+        .job(&ReadRequest {
+            dataset,
+            policy,
+            job_name: None,
+        })
+        .expect("a job");
+    let config = ReaderConfig {
+        max_outstanding,
+        ..ReaderConfig::default()
+    };
+    service.read(job, 0, &config).expect("a reader")
+}
+
+/// A key that nobody else has.
+pub(crate) fn fresh_key() -> LoadedKey {
+    let text = ClusterKey::generate().expect("randomness").to_text();
+    KeySource::from_setting(&text).load().expect("a key")
+}
+
+/// A dispatcher that notices silence soon.
+pub(crate) fn prompt() -> DispatcherConfig {
+    DispatcherConfig {
+        heartbeat_interval: Duration::from_millis(200),
+        liveness: LIVENESS,
+        workers_lost_grace: LIVENESS,
+        acknowledge_timeout: 5 * LIVENESS,
+        sweep_interval: Duration::from_millis(50),
+        ..DispatcherConfig::default()
+    }
+}
+
+/// What `Dataset::range` yields.
+pub(crate) fn number() -> ElementSpec {
+    ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[])).expect("a scalar")
+}
+
+/// The numbers in an element of a range, batched or not.
+pub(crate) fn numbers(element: &Element) -> Vec<i64> {
+    element
+        .component(0)
+        .expect("one component")
+        .as_slice::<i64>()
+        .expect("numbers")
+        .to_vec()
+}
+
+/// All that is left of a reader.
+pub(crate) fn drain(reader: &mut Reader) -> Vec<i64> {
+    let mut all = Vec::new();
+    for element in reader {
+        all.extend(numbers(&element.expect("the reading goes on")));
+    }
+    all
+}
