@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 use std::{fmt, io};
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
@@ -39,7 +40,8 @@ struct LaneThread {
     id: ThreadId,
     join: JoinHandle<()>,
     /// Disconnected when the thread has dropped everything that ran on it.
-    ended: std_mpsc::Receiver<()>,
+    /// Locked only so that a lane may be shared: one thread at most waits here.
+    ended: Mutex<std_mpsc::Receiver<()>>,
 }
 
 impl Lane {
@@ -78,7 +80,7 @@ impl Lane {
         let thread = LaneThread {
             id: join.thread().id(),
             join,
-            ended,
+            ended: Mutex::new(ended),
         };
         Ok(Lane {
             name: name.to_owned(),
@@ -156,7 +158,7 @@ impl Lane {
             // Dropped by one of its own tasks: it cannot wait for itself, and ends when that task next waits.
             return Ok(());
         }
-        match thread.ended.recv_timeout(deadline) {
+        match thread.ended.lock().recv_timeout(deadline) {
             Ok(()) | Err(std_mpsc::RecvTimeoutError::Disconnected) => {}
             Err(std_mpsc::RecvTimeoutError::Timeout) => {
                 return Err(LaneError::Stuck {
@@ -278,6 +280,12 @@ mod tests {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
+    }
+
+    #[test]
+    fn a_lane_may_be_shared_between_threads() {
+        fn is_shared<T: Send + Sync>(_: &T) {}
+        is_shared(&Lane::start("lane-test").unwrap());
     }
 
     #[test]
