@@ -51,6 +51,8 @@ pub struct Producer {
     /// What an element takes, where all take the same.
     typical_bytes: usize,
     writer: Option<PackWriter>,
+    /// What the next element needs, when it did not fit the pack in the making.
+    needed_bytes: usize,
     written_elements: u64,
     written_bytes: u64,
 }
@@ -58,7 +60,7 @@ pub struct Producer {
 impl Producer {
     pub(super) fn new(buffer: Arc<TaskBuffer>, alloc: Arc<dyn SlotAlloc>, layout: Arc<Layout>) -> Self {
         let typical_bytes = typical_element_bytes(&layout);
-        Self { buffer, alloc, layout, typical_bytes, writer: None, written_elements: 0, written_bytes: 0 }
+        Self { buffer, alloc, layout, typical_bytes, writer: None, needed_bytes: 0, written_elements: 0, written_bytes: 0 }
     }
 
     /// The layout of the task's elements.
@@ -90,13 +92,13 @@ impl Producer {
         &mut self,
         mut write: impl FnMut(&mut PackWriter, &Layout) -> Result<(), ProduceError<E>>,
     ) -> Result<(), ProduceError<E>> {
-        let mut needed_bytes = 0;
         let layout = self.layout.clone();
-        for _ in 0..2 {
-            let writer = match self.writer.as_mut() {
-                Some(writer) if needed_bytes == 0 => writer,
-                Some(_) | None => self.open(needed_bytes)?,
-            };
+        loop {
+            let is_fresh = self.writer.is_none() || self.needed_bytes > 0;
+            if is_fresh {
+                self.open()?;
+            }
+            let Some(writer) = self.writer.as_mut() else { return Err(Stopped.into()) };
             let before = (writer.len() as u64, strides_bytes(writer));
             let outcome = write(writer, &layout);
             let (elements, bytes) = (writer.len() as u64 - before.0, strides_bytes(writer) - before.1);
@@ -106,11 +108,22 @@ impl Producer {
                 self.buffer.committed();
             }
             match outcome {
-                Err(ProduceError::Full { needed_bytes: needed }) => needed_bytes = needed.max(1),
+                Err(ProduceError::Full { needed_bytes }) => {
+                    self.needed_bytes = needed_bytes.max(1);
+                    if elements > 0 {
+                        return Ok(());
+                    }
+                    if is_fresh && writer.capacity_bytes() >= needed_bytes {
+                        return Err(ProduceError::Full { needed_bytes });
+                    }
+                    // Provenance makes elements of a static specification larger than their least; the next are alike.
+                    if layout.is_static() {
+                        self.typical_bytes = self.typical_bytes.max(needed_bytes);
+                    }
+                }
                 other => return other,
             }
         }
-        Err(ProduceError::Full { needed_bytes })
     }
 
     /// Says that a split has no further elements.
@@ -128,13 +141,16 @@ impl Producer {
         self.written_elements
     }
 
-    fn open(&mut self, needed_bytes: usize) -> Result<&mut PackWriter, AllocError> {
-        let element_bytes = self.typical_bytes.max(needed_bytes);
+    /// Opens the next pack, large enough for the element that did not fit the last one.
+    fn open(&mut self) -> Result<(), AllocError> {
+        let element_bytes = self.typical_bytes.max(std::mem::take(&mut self.needed_bytes));
         // An element that fills most of a pack gets one of its own: its slot is freed as soon as it was read.
         let capacity = if element_bytes * 2 > PACK_BYTES { element_bytes.next_multiple_of(64) } else { PACK_BYTES };
-        let (writer, open) = PackWriter::open(&*self.alloc, capacity, PACK_ELEMENTS)?;
+        let elements_max = (capacity / element_bytes.max(64)).clamp(1, PACK_ELEMENTS);
+        let (writer, open) = PackWriter::open(&*self.alloc, capacity, elements_max)?;
         self.buffer.push_pack(open);
-        Ok(self.writer.insert(writer))
+        self.writer = Some(writer);
+        Ok(())
     }
 }
 

@@ -22,6 +22,9 @@ use crate::yardstick::{Measured, Meter};
 /// How often a worker notes the MTU in force.
 const NOTE_EVERY: Duration = Duration::from_millis(50);
 
+/// Longest latency told apart: a minute.
+const LATENCY_MAX_NS: u64 = 60_000_000_000;
+
 /// Elements between two looks at the clock when they are small and many.
 const LOOK_EVERY: u64 = 64;
 
@@ -30,7 +33,7 @@ pub(crate) fn run_child(child: &Child) -> Result<(), String> {
     let key = load_key(Some(&child.key))?;
     match child.role {
         ChildRole::Dispatcher => {
-            let functions = Arc::new(millstream::functions::builtin());
+            let functions = Arc::new(millstream::functions::builtin(None));
             let dispatcher = Dispatcher::start(&key, None, DispatcherConfig::default(), functions);
             let dispatcher = dispatcher.map_err(|error| error.to_string())?;
             announce(&dispatcher.local_addr().to_string())?;
@@ -67,7 +70,7 @@ pub(crate) fn measure(record: Record, load: &Load, element_bytes: u64, transport
     match transport {
         Transport::Memory => {
             let local = LocalWorkers::default();
-            let functions = Arc::new(millstream::functions::builtin());
+            let functions = Arc::new(millstream::functions::builtin(None));
             let dispatcher = Dispatcher::start(&loaded, None, DispatcherConfig::default(), functions);
             let dispatcher = dispatcher.map_err(|error| error.to_string())?;
             let address = dispatcher.local_addr().to_string();
@@ -95,7 +98,7 @@ pub(crate) fn measure(record: Record, load: &Load, element_bytes: u64, transport
 /// Runs the producing end for a reader on another host, until it is interrupted.
 pub(crate) fn serve(serve: &Serve) -> Result<(), String> {
     let key = load_key(serve.key.as_deref())?;
-    let functions = Arc::new(millstream::functions::builtin());
+    let functions = Arc::new(millstream::functions::builtin(None));
     let dispatcher = Dispatcher::start(&key, Some(serve.bind), DispatcherConfig::default(), functions);
     let dispatcher = dispatcher.map_err(|error| error.to_string())?;
     let address = dispatcher.local_addr().to_string();
@@ -253,7 +256,7 @@ fn take(
     gauge: &Gauge,
 ) -> Result<(Measured, Histogram<u64>), String> {
     let mut checker = Checker::new(load.workers, load.touch);
-    let mut latency = Histogram::new(3).map_err(|error| error.to_string())?;
+    let mut latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| error.to_string())?;
     let look_every = if element_bytes >= 4096 || load.rate.is_some() { 1 } else { LOOK_EVERY };
     let mut meter = Meter::new(load.seconds, pids);
     let mut pause_at = load.pause_at.map(|seconds| (Instant::now(), Duration::from_secs_f64(seconds)));
