@@ -119,7 +119,7 @@ impl Cursor {
             .open(self.intake.alloc())
             .map_err(|error| ReadError::Element { worker: worker.to_string(), reason: error.to_string() })?;
         self.settle_every = self.intake.settle_every();
-        self.intake.note_at_hand(&pack, &mut self.leases);
+        self.intake.note_at_hand(task, &pack, &mut self.leases);
         self.pack = Some(AtHand { task, pack, layout, worker, next: 0, handed: 0, unsettled: 0, last_lease: None });
         Ok(())
     }

@@ -17,6 +17,9 @@ use crate::intake::{DoneSplit, Intake, SeenSplits, TaskSource};
 /// How often hand-overs are booked that the consumer has not settled itself.
 const SETTLE_EVERY: Duration = Duration::from_millis(5);
 
+/// How often a worker is asked again for a task that it did not know: about as long as the dispatcher takes to tell it.
+const ASK_AGAIN_EVERY: Duration = Duration::from_millis(20);
+
 /// What happens to an iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskEvent {
@@ -100,6 +103,8 @@ pub(crate) async fn follow(intake: Arc<Intake>, connector: Arc<dyn Connector>, m
     let mut drivers = JoinSet::new();
     let mut settle = tokio::time::interval(SETTLE_EVERY);
     settle.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ask_again = tokio::time::interval(ASK_AGAIN_EVERY);
+    ask_again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut is_open = true;
     loop {
         tokio::select! {
@@ -128,6 +133,7 @@ pub(crate) async fn follow(intake: Arc<Intake>, connector: Arc<dyn Connector>, m
                 intake.settle();
                 report_done(&intake, &feed).await;
             }
+            _ = ask_again.tick() => intake.ask_again(give_up),
             Some(_) = drivers.join_next(), if !drivers.is_empty() => {}
         }
     }

@@ -3,7 +3,7 @@
 //! Owns the client halves of all subscriptions of an iteration, the queue of what arrived, and the one lock around them.
 //! The lane steps it once a pack, the consumer once a pack and once every few elements. Refuses to know sockets.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
-use millstream_dataplane::proto::message::{Cancel, Failure, Grant, Hello, ToClient, ToWorker};
-use millstream_dataplane::proto::receive::{Arrival, ReceiveError, ReceiveHalf};
+use millstream_dataplane::proto::message::{Cancel, Failure, Grant, Hello, RefusalCode, Refused, ToClient, ToWorker};
+use millstream_dataplane::proto::receive::{Arrival, ReceiveError};
 use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost, LinkReport};
 use millstream_element::{Element, ElementSpec, Layout, Origin, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 
 use crate::credit::{Bounds, Standing, distribute};
+use crate::entry::{Entry, Outbox, task_of};
 use crate::error::ReadError;
 use crate::follow::LostSplits;
 
@@ -93,31 +94,6 @@ struct State {
     failure: Option<ReadError>,
 }
 
-#[derive(Debug)]
-struct Entry {
-    half: ReceiveHalf<Body>,
-    source: TaskSource,
-    worker: Arc<str>,
-    layout: Option<Arc<Layout>>,
-    /// Elements polled from the half and not handed over.
-    polled: u64,
-    is_subscribed: bool,
-    is_removed: bool,
-    is_finished: bool,
-    granted_at: u64,
-    /// Leases of splits with elements handed over and more to come.
-    seen: BTreeSet<u64>,
-    /// Leases of splits that ended while elements of them wait.
-    done: BTreeSet<u64>,
-}
-
-#[derive(Debug, Default)]
-struct Outbox {
-    messages: VecDeque<ToWorker>,
-    bell: Arc<AtomicWaker>,
-    is_up: bool,
-}
-
 impl Intake {
     pub(crate) fn new(bounds: Bounds, alloc: Arc<dyn SlotAlloc>) -> Self {
         let state = State {
@@ -160,23 +136,10 @@ impl Intake {
         let worker: Arc<str> = source.worker.as_str().into();
         let is_new = !state.links.contains_key(&worker);
         let outbox = state.links.entry(worker.clone()).or_default();
-        let half = ReceiveHalf::new(source.task);
+        let entry = Entry::new(source, worker);
         if outbox.is_up {
-            outbox.push(ToWorker::Subscribe(half.subscribe(source.ticket.clone())));
+            outbox.push(ToWorker::Subscribe(entry.half.subscribe(entry.source.ticket.clone())));
         }
-        let entry = Entry {
-            half,
-            worker,
-            layout: None,
-            polled: 0,
-            is_subscribed: false,
-            is_removed: false,
-            is_finished: false,
-            granted_at: 0,
-            seen: BTreeSet::new(),
-            done: BTreeSet::new(),
-            source,
-        };
         state.tasks.insert(entry.source.task, entry);
         is_new
     }
@@ -186,8 +149,11 @@ impl Intake {
         let mut state = self.state.lock();
         let mut seen = SeenSplits::default();
         if let Some(entry) = state.tasks.get_mut(&task) {
-            entry.is_removed = true;
-            entry.half.handle_link_lost();
+            entry.remove();
+            let worker = entry.worker.clone();
+            if let Some(outbox) = state.links.get_mut(&worker).filter(|outbox| outbox.is_up) {
+                outbox.push(ToWorker::Cancel(Cancel { task }));
+            }
             seen.partial = state.seen_splits(task, &*self.alloc);
         }
         state.distribute();
@@ -233,13 +199,16 @@ impl Intake {
     }
 
     /// Notes the pack that the consumer takes in hand, and the leases that it met in the one before.
-    pub(crate) fn note_at_hand(&self, pack: &Pack, leases: &mut Vec<(TaskId, u64)>) {
+    pub(crate) fn note_at_hand(&self, task: TaskId, pack: &Pack, leases: &mut Vec<(TaskId, u64)>) {
         let mut state = self.state.lock();
         state.at_hand_pack = Some(pack.clone());
         for (task, lease) in leases.drain(..) {
-            if let Some(entry) = state.tasks.get_mut(&task).filter(|entry| !entry.done.contains(&lease)) {
+            if let Some(entry) = state.tasks.get_mut(&task).filter(|entry| !entry.done.contains_key(&lease)) {
                 entry.seen.insert(lease);
             }
+        }
+        if let Some(entry) = state.tasks.get_mut(&task) {
+            entry.forget_done();
         }
     }
 
@@ -278,26 +247,35 @@ impl Intake {
             outbox.messages.clear();
         }
         for entry in state.tasks.values_mut().filter(|entry| &*entry.worker == worker) {
-            entry.half.handle_link_lost();
-            entry.is_subscribed = false;
+            entry.handle_link_lost();
         }
         state.distribute();
         self.wake(&state);
     }
 
-    /// Whether any task of the worker is still to be read.
+    /// Whether any task of the worker is still to be read. If not, a later task of it needs a new driver.
     pub(crate) fn is_wanted(&self, worker: &str) -> bool {
-        let state = self.state.lock();
-        state.failure.is_none() && state.tasks.values().any(|entry| &*entry.worker == worker && entry.is_wanted())
+        let mut state = self.state.lock();
+        let of_worker = |entry: &Entry| &*entry.worker == worker && entry.is_wanted();
+        let is_wanted = state.failure.is_none() && state.tasks.values().any(of_worker);
+        if !is_wanted {
+            state.links.remove(worker);
+        }
+        is_wanted
     }
 
     /// Takes a frame from a worker.
     pub(crate) fn handle(&self, worker: &str, frame: Downstream<InPack>) -> Result<(), LinkLost> {
         let mut state = self.state.lock();
+        if state.failure.is_some() {
+            // Nobody reads on behind a failure.
+            return Ok(());
+        }
         match frame {
             Downstream::Message(message) => state.handle_message(worker, message)?,
             Downstream::Pack(pack) => {
-                let Some(entry) = state.tasks.get_mut(&pack.task).filter(|entry| &*entry.worker == worker) else {
+                let is_expected = |entry: &&mut Entry| &*entry.worker == worker && !entry.is_removed;
+                let Some(entry) = state.tasks.get_mut(&pack.task).filter(is_expected) else {
                     return Ok(());
                 };
                 entry.half.handle_pack(pack.first, pack.elements, pack.body)?;
@@ -315,6 +293,24 @@ impl Intake {
         let Some(outbox) = state.links.get_mut(worker) else { return Poll::Pending };
         outbox.bell.register(cx.waker());
         outbox.messages.pop_front().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Asks again for tasks that their workers did not know; one that stays unknown for `give_up` ends reading (D3.1).
+    pub(crate) fn ask_again(&self, give_up: Duration) {
+        let mut state = self.state.lock();
+        let State { tasks, links, failure, .. } = &mut *state;
+        for entry in tasks.values_mut().filter(|entry| entry.is_wanted()) {
+            let subscribe = entry.half.subscribe(entry.source.ticket.clone());
+            let Some(unknown) = entry.unknown.as_mut().filter(|unknown| !unknown.is_asked) else { continue };
+            if unknown.since.elapsed() > give_up {
+                let (worker, reason) = (entry.worker.to_string(), unknown.reason.clone());
+                failure.get_or_insert(ReadError::Refused { worker, task: entry.source.task.0, reason });
+            } else if let Some(outbox) = links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
+                unknown.is_asked = true;
+                outbox.push(ToWorker::Subscribe(subscribe));
+            }
+        }
+        self.wake(&state);
     }
 
     /// Books what the consumer handed over, also when it has fallen silent in the middle of a pack.
@@ -402,37 +398,13 @@ impl Admission for Intake {
     fn admit(&self, task: TaskId, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
         let mut state = self.state.lock();
         match state.tasks.get_mut(&task) {
-            Some(entry) => entry.half.admit(first, elements, region_bytes),
+            Some(entry) => entry.admit(first, elements, region_bytes),
             None => Err(ReceiveError::Contradiction { count: first }),
         }
     }
 
     fn slot_alloc(&self) -> &dyn SlotAlloc {
         &*self.alloc
-    }
-}
-
-impl Entry {
-    fn is_wanted(&self) -> bool {
-        !self.is_removed && !self.is_finished
-    }
-
-    fn standing(&self) -> Standing {
-        Standing {
-            task: self.source.task,
-            outstanding: self.half.outstanding(),
-            waiting: self.half.held() + self.polled,
-            element_bytes: self.half.element_bytes(),
-            is_eligible: self.is_subscribed && self.is_wanted() && !self.half.is_ended() && !self.half.is_parked(),
-            granted_at: self.granted_at,
-        }
-    }
-}
-
-impl Outbox {
-    fn push(&mut self, message: ToWorker) {
-        self.messages.push_back(message);
-        self.bell.wake();
     }
 }
 
@@ -477,12 +449,17 @@ impl State {
         match &message {
             ToClient::Accepted(accepted) => {
                 entry.is_subscribed = true;
+                entry.unknown = None;
                 if entry.layout.is_none() {
                     let spec = ElementSpec::from_bytes(&accepted.spec)
                         .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
                     let layout = Layout::new(spec).map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
                     entry.layout = Some(layout);
                 }
+            }
+            ToClient::Refused(Refused { code: RefusalCode::UnknownTask, message, .. }) => {
+                entry.note_unknown(message);
+                return Ok(());
             }
             ToClient::Refused(refused) => {
                 let (worker, reason) = (worker.to_owned(), refused.message.clone());
@@ -521,11 +498,11 @@ impl State {
                         return Err(LinkLost::Misbehaved(format!("task {task} sent elements before its specification")));
                     };
                     entry.polled += elements;
+                    entry.delivered += elements;
                     self.ready.push_back(Delivery { task, worker: entry.worker.clone(), layout, body });
                 }
                 Arrival::SplitDone { lease, attempt } => {
-                    entry.seen.remove(&lease);
-                    entry.done.insert(lease);
+                    entry.note_done(lease);
                     self.done_splits.push(DoneSplit { task, lease, attempt });
                 }
                 Arrival::End => {
@@ -590,32 +567,10 @@ impl State {
             let Ok(element) = Element::open(slot, layout, Origin::Ours) else { continue };
             seen.extend(element.provenance().iter().map(|provenance| provenance.lease));
         }
-        seen.difference(&entry.done).copied().collect()
+        seen.into_iter().filter(|lease| !entry.done.contains_key(lease)).collect()
     }
 
     fn standings(&self) -> Vec<Standing> {
         self.tasks.values().map(Entry::standing).collect()
-    }
-}
-
-impl Entry {
-    /// The task ended: its unused credits are free, and nothing of it is owed any more.
-    fn finish(&mut self) {
-        self.is_finished = true;
-        self.half.handle_link_lost();
-    }
-}
-
-fn task_of(message: &ToClient) -> Option<TaskId> {
-    match message {
-        ToClient::Hello(_) => None,
-        ToClient::Accepted(message) => Some(message.task),
-        ToClient::Refused(message) => Some(message.task),
-        ToClient::Yielded(message) => Some(message.task),
-        ToClient::Need(message) => Some(message.task),
-        ToClient::SplitDone(message) => Some(message.task),
-        ToClient::TaskError(message) => Some(message.task),
-        ToClient::EndOfTask(message) => Some(message.task),
-        ToClient::Skip(message) => Some(message.task),
     }
 }

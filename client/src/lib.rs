@@ -3,6 +3,7 @@
 //! - [`Reader`]: the iterator and stream that users hold
 //! - [`MaxOutstanding`] and `credit`: how many elements may be outstanding, and which task gets the next credit
 //! - `intake`: what arrived and is owed, shared between the reader's lane and its consumer
+//! - `entry`: one task within it
 //! - `cursor`: the consumer's place in it
 //! - `driver`, `follow`: the links to workers, and the iteration's events
 //! - `discovery`: those events from the dispatcher, and reports to it
@@ -13,6 +14,7 @@ pub mod credit;
 mod cursor;
 mod discovery;
 mod driver;
+mod entry;
 mod error;
 mod follow;
 mod intake;

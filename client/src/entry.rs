@@ -1,0 +1,166 @@
+//! What a reader keeps of one task, and what it is about to tell one worker.
+//!
+//! Parts of `intake`, which owns the lock around them. Refuses to know other tasks and the consumer.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::task::AtomicWaker;
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::{ToClient, ToWorker};
+use millstream_dataplane::proto::receive::{ReceiveError, ReceiveHalf};
+use millstream_dataplane::transport::Body;
+use millstream_element::Layout;
+
+use crate::credit::Standing;
+use crate::intake::TaskSource;
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) half: ReceiveHalf<Body>,
+    pub(crate) source: TaskSource,
+    pub(crate) worker: Arc<str>,
+    pub(crate) layout: Option<Arc<Layout>>,
+    /// Elements polled from the half.
+    pub(crate) delivered: u64,
+    /// Those of them that were not handed over.
+    pub(crate) polled: u64,
+    pub(crate) is_subscribed: bool,
+    pub(crate) is_removed: bool,
+    /// Credits of a removed task whose elements may still be on their way.
+    pub(crate) written_off: u64,
+    pub(crate) is_finished: bool,
+    /// The worker does not know the task: since when, and what it said last.
+    pub(crate) unknown: Option<Unknown>,
+    pub(crate) granted_at: u64,
+    /// Leases of splits with elements handed over and more to come.
+    pub(crate) seen: BTreeSet<u64>,
+    /// Leases of splits that ended while elements of them wait, and how many elements were polled until then.
+    pub(crate) done: BTreeMap<u64, u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Unknown {
+    pub(crate) since: Instant,
+    pub(crate) reason: String,
+    /// Whether it was asked again and has not answered.
+    pub(crate) is_asked: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pub(crate) messages: VecDeque<ToWorker>,
+    pub(crate) bell: Arc<AtomicWaker>,
+    pub(crate) is_up: bool,
+}
+
+impl Entry {
+    pub(crate) fn new(source: TaskSource, worker: Arc<str>) -> Self {
+        Self {
+            half: ReceiveHalf::new(source.task),
+            source,
+            worker,
+            layout: None,
+            delivered: 0,
+            polled: 0,
+            is_subscribed: false,
+            is_removed: false,
+            written_off: 0,
+            is_finished: false,
+            unknown: None,
+            granted_at: 0,
+            seen: BTreeSet::new(),
+            done: BTreeMap::new(),
+        }
+    }
+
+    /// Books a pack whose header arrived. What a removed task had been granted may still come, and is dropped.
+    pub(crate) fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
+        if !self.is_removed {
+            return self.half.admit(first, elements, region_bytes);
+        }
+        let worth = self.half.element_bytes().next_multiple_of(64).saturating_mul(elements);
+        if elements > self.written_off || region_bytes > worth {
+            return Err(ReceiveError::Contradiction { count: first });
+        }
+        self.written_off -= elements;
+        Ok(())
+    }
+
+    /// The dispatcher removed the task: nothing of it counts any more but what the consumer can see.
+    pub(crate) fn remove(&mut self) {
+        self.is_removed = true;
+        self.written_off = self.half.outstanding();
+        self.half.handle_link_lost();
+    }
+
+    /// The link to the worker broke.
+    pub(crate) fn handle_link_lost(&mut self) {
+        self.half.handle_link_lost();
+        self.is_subscribed = false;
+        self.unknown = None;
+        self.written_off = 0;
+    }
+
+    /// The worker does not know the task (D3.1).
+    pub(crate) fn note_unknown(&mut self, reason: &str) {
+        let since = self.unknown.as_ref().map_or_else(Instant::now, |unknown| unknown.since);
+        self.unknown = Some(Unknown { since, reason: reason.to_owned(), is_asked: false });
+    }
+
+    /// A split ended behind what was polled so far.
+    pub(crate) fn note_done(&mut self, lease: u64) {
+        self.seen.remove(&lease);
+        self.done.insert(lease, self.delivered);
+    }
+
+    /// Forgets ended splits none of whose elements wait.
+    pub(crate) fn forget_done(&mut self) {
+        let handed = self.delivered - self.polled;
+        self.done.retain(|_, position| *position > handed);
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.is_removed && !self.is_finished
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        Standing {
+            task: self.source.task,
+            outstanding: self.half.outstanding(),
+            waiting: self.half.held() + self.polled,
+            element_bytes: self.half.element_bytes(),
+            is_eligible: self.is_subscribed && self.is_wanted() && !self.half.is_ended() && !self.half.is_parked(),
+            granted_at: self.granted_at,
+        }
+    }
+
+    /// The task ended: its unused credits are free, and nothing of it is owed any more.
+    pub(crate) fn finish(&mut self) {
+        self.is_finished = true;
+        self.half.handle_link_lost();
+    }
+}
+
+impl Outbox {
+    pub(crate) fn push(&mut self, message: ToWorker) {
+        self.messages.push_back(message);
+        self.bell.wake();
+    }
+}
+
+/// The task that a message is about.
+pub(crate) fn task_of(message: &ToClient) -> Option<TaskId> {
+    match message {
+        ToClient::Hello(_) => None,
+        ToClient::Accepted(message) => Some(message.task),
+        ToClient::Refused(message) => Some(message.task),
+        ToClient::Yielded(message) => Some(message.task),
+        ToClient::Need(message) => Some(message.task),
+        ToClient::SplitDone(message) => Some(message.task),
+        ToClient::TaskError(message) => Some(message.task),
+        ToClient::EndOfTask(message) => Some(message.task),
+        ToClient::Skip(message) => Some(message.task),
+    }
+}
