@@ -5,6 +5,7 @@
 //! - [`Dispatcher`] = the control plane and the pipeline's planner
 //! - [`Worker`] = a control agent, the pipeline and the data plane
 //! - [`Service`] = what a trainer holds: register a [`Dataset`](pipeline::graph::Dataset), get a [`Reader`](client::Reader)
+//! - [`service_reader`] and [`LocalReader`] = a dataset of what a service yields, which goes on in the trainer
 //!
 //! The parts are re-exported under the names of their crates.
 
@@ -12,14 +13,17 @@ mod connect;
 mod dispatcher;
 pub mod functions;
 mod local;
+mod local_reader;
 mod planner;
 mod serve;
 mod service;
+pub mod service_reader;
 pub mod worker;
 
 pub use connect::AutoConnector;
 pub use dispatcher::{Dispatcher, DispatcherError};
 pub use local::LocalWorkers;
+pub use local_reader::{LocalReader, LocalReaderError};
 pub use planner::GraphPlanner;
 pub use service::{ReadRequest, Service, ServiceConfig, ServiceError};
 pub use worker::{Worker, WorkerConfig, WorkerError};

@@ -53,6 +53,9 @@ pub enum ServiceError {
     /// The dataset cannot be defined.
     #[error(transparent)]
     Dataset(#[from] GraphError),
+    /// The dispatcher's answer, or what the caller asks for, cannot be part of a dataset.
+    #[error("{0}")]
+    Definition(String),
     /// The system gives no thread, or a part of this process panicked.
     #[error(transparent)]
     Lane(#[from] LaneError),
@@ -61,6 +64,7 @@ pub enum ServiceError {
 /// A connection with a service. Its methods block the thread; readers live on its lane and may outlive it.
 #[derive(Debug)]
 pub struct Service {
+    dispatcher: String,
     client: Arc<Client>,
     connector: Arc<AutoConnector>,
     lane: Arc<Lane>,
@@ -72,7 +76,7 @@ impl Service {
     /// # Errors
     /// [`ServiceError`] names the address and what to do.
     pub fn connect(key: &LoadedKey, dispatcher: &str, config: ServiceConfig) -> Result<Self, ServiceError> {
-        let dispatcher = HostPort::from_str(dispatcher).map_err(|error| ServiceError::Address(error.to_string()))?;
+        let address = HostPort::from_str(dispatcher).map_err(|error| ServiceError::Address(error.to_string()))?;
         let role = match &key.key {
             KeyMaterial::Cluster(_) => Role::Submit,
             KeyMaterial::Role(key) => key.role(),
@@ -83,12 +87,17 @@ impl Service {
         let connecting = lane.spawn(async move {
             let endpoint =
                 Endpoint::client(credentials, endpoint).map_err(|error| ServiceError::Socket(error.to_string()))?;
-            let client = Client::connect(endpoint.clone(), dispatcher, session).await?;
+            let client = Client::connect(endpoint.clone(), address, session).await?;
             Ok::<_, ServiceError>((endpoint, client))
         });
         let (endpoint, client) = connecting.wait()??;
         let connector = Arc::new(AutoConnector::new(endpoint, local));
-        Ok(Self { client: Arc::new(client), connector, lane })
+        Ok(Self { dispatcher: dispatcher.to_owned(), client: Arc::new(client), connector, lane })
+    }
+
+    /// The dispatcher, as it was given.
+    pub fn dispatcher(&self) -> &str {
+        &self.dispatcher
     }
 
     /// Registers a dataset, under this id or one that the dispatcher chooses.

@@ -1,12 +1,14 @@
 //! The integration tests: a table of contents.
 //!
 //! - `tidy`: the rules of the house, checked on the tree itself; `source` reads the tree for it
+//! - `service_reader`: a dataset that goes on in the trainer
 //! - `transport_conformance`: what every transport must do, run for each mechanism
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
 //! - `credits`: the bound on outstanding elements, counted at the workers
 //! - `support`: elements to send, links to send them over, whole services, a watchdog
 
 mod credits;
+mod service_reader;
 mod source;
 mod support;
 mod tidy;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream::control::rpc::SessionConfig;
-use millstream::control::{IterationStatus, Phase, Status, WorkerStatus};
+use millstream::control::{IterationStatus, Phase, Policy, Status, WorkerStatus};
 use millstream::{Service, ServiceConfig};
 
 use crate::args::StatusArgs;
@@ -57,7 +57,10 @@ fn report(dispatcher: &str, status: &Status) -> Vec<String> {
         })
         .collect();
     add(table::lines(["JOB", "NAME", "DATASET", "SHARDING"], &jobs));
-    let iterations: Vec<_> = status.iterations.iter().map(iteration).collect();
+    let is_dealt = |row: &IterationStatus| {
+        status.jobs.iter().any(|job| job.id == row.job && job.parameters.policy == Policy::Dynamic)
+    };
+    let iterations: Vec<_> = status.iterations.iter().map(|row| iteration(row, is_dealt(row))).collect();
     let header = ["ITERATION", "JOB", "PASS", "STATE", "CLIENTS", "DONE", "LEASED", "REMAINING", "LOST"];
     add(table::lines(header, &iterations));
     let tasks: Vec<_> = status.iterations.iter().flat_map(tasks).collect();
@@ -86,8 +89,8 @@ fn worker(worker: &WorkerStatus) -> [String; 6] {
 }
 
 /// Splits are dealt out under DYNAMIC only; elsewhere there are none to count.
-fn iteration(iteration: &IterationStatus) -> [String; 9] {
-    let count = |splits: u64| if iteration.sources.is_empty() { "-".to_owned() } else { splits.to_string() };
+fn iteration(iteration: &IterationStatus, is_dealt: bool) -> [String; 9] {
+    let count = |splits: u64| if is_dealt { splits.to_string() } else { "-".to_owned() };
     let mut state = phase(iteration.phase).to_owned();
     if iteration.waiting_for_workers {
         state.push_str(", waits for workers");

@@ -204,7 +204,10 @@ async fn speak(
     welcome: &Welcome,
     sent: &Sent,
 ) -> Result<(), FrameError> {
-    let mut ticks = tokio::time::interval(Duration::from_millis(welcome.heartbeat_ms.max(1)));
+    let every = Duration::from_millis(welcome.heartbeat_ms.max(1));
+    // The greeting was the first sign of life. A second at once would overtake the registration of a worker, which the
+    // dispatcher answers as it must answer a worker that it has given up.
+    let mut ticks = tokio::time::interval_at(Instant::now() + every, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for sequence in 0.. {
         ticks.tick().await;

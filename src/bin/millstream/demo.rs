@@ -1,2 +1,0 @@
-//! later
-pub(crate) fn run<T>(_: &T) -> Result<(), String> { Err("later".into()) }

@@ -1,0 +1,60 @@
+//! Executes a dataset in this process: the trainer's side of a distributed one.
+
+use std::sync::Arc;
+
+use millstream_element::ElementSpec;
+use millstream_pipeline::exec::{ExecContext, ExecError, Executor, Functions, OpenError, Pool, Value};
+use millstream_pipeline::graph::{Dataset, GraphError};
+use thiserror::Error;
+
+/// Why a dataset cannot be executed here.
+#[derive(Debug, Error)]
+pub enum LocalReaderError {
+    /// The caller's chain of operations has a mistake.
+    #[error(transparent)]
+    Dataset(#[from] GraphError),
+    /// A name is not registered here, a source is missing, or a part does not fit another.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The system gives no thread.
+    #[error(transparent)]
+    Pool(ExecError),
+}
+
+/// Yields the elements of one pass over a dataset, on the thread that asks. What is parallel runs on threads of its own.
+#[derive(Debug)]
+pub struct LocalReader {
+    executor: Executor,
+}
+
+impl LocalReader {
+    /// Opens a dataset for its pass number `epoch`, with `threads` for parallel maps.
+    ///
+    /// # Errors
+    /// [`LocalReaderError`] saying what is wrong or missing.
+    pub fn open(
+        dataset: Dataset,
+        functions: Arc<Functions>,
+        threads: usize,
+        epoch: u64,
+    ) -> Result<Self, LocalReaderError> {
+        let graph = dataset.graph()?;
+        let pool = Arc::new(Pool::new(threads).map_err(LocalReaderError::Pool)?);
+        let context = ExecContext { epoch, ..ExecContext::new(0, functions, pool) };
+        Ok(Self { executor: Executor::open(&graph, context)? })
+    }
+
+    /// What it yields.
+    pub fn spec(&self) -> &ElementSpec {
+        self.executor.spec()
+    }
+}
+
+impl Iterator for LocalReader {
+    type Item = Result<Value, ExecError>;
+
+    /// The next element's components, in the order of the spec. An error is repeated whenever asked.
+    fn next(&mut self) -> Option<Self::Item> {
+        self.executor.next().map(|item| item.map(|item| item.value)).transpose()
+    }
+}
