@@ -80,7 +80,11 @@ impl Entry {
         if !self.is_removed {
             return self.half.admit(first, elements, region_bytes);
         }
-        let worth = self.half.element_bytes().next_multiple_of(64).saturating_mul(elements);
+        let worth = self
+            .half
+            .element_bytes()
+            .next_multiple_of(64)
+            .saturating_mul(elements);
         if elements > self.written_off || region_bytes > worth {
             return Err(ReceiveError::Contradiction { count: first });
         }
@@ -105,8 +109,15 @@ impl Entry {
 
     /// The worker does not know the task (D3.1).
     pub(crate) fn note_unknown(&mut self, reason: &str) {
-        let since = self.unknown.as_ref().map_or_else(Instant::now, |unknown| unknown.since);
-        self.unknown = Some(Unknown { since, reason: reason.to_owned(), is_asked: false });
+        let since = self
+            .unknown
+            .as_ref()
+            .map_or_else(Instant::now, |unknown| unknown.since);
+        self.unknown = Some(Unknown {
+            since,
+            reason: reason.to_owned(),
+            is_asked: false,
+        });
     }
 
     /// A split ended behind what was polled so far.
@@ -131,7 +142,10 @@ impl Entry {
             outstanding: self.half.outstanding(),
             waiting: self.half.held() + self.polled,
             element_bytes: self.half.element_bytes(),
-            is_eligible: self.is_subscribed && self.is_wanted() && !self.half.is_ended() && !self.half.is_parked(),
+            is_eligible: self.is_subscribed
+                && self.is_wanted()
+                && !self.half.is_ended()
+                && !self.half.is_parked(),
             granted_at: self.granted_at,
         }
     }

@@ -1,0 +1,305 @@
+//! Workers in this process for a reader to read from: links that break on purpose, tasks that count, a gauge.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use millstream_client::{
+    Connecting, Connector, Feed, MaxOutstanding, Reader, ReaderConfig, Report, TaskEvent, TaskSource,
+};
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::send::Ending;
+use millstream_dataplane::transport::Admission;
+use millstream_dataplane::transport::memory::{self, Knobs};
+use millstream_dataplane::worker::{ProduceError, Producer, Server, ServerConfig};
+use millstream_element::{Dtype, Element, ElementSpec, HeapAlloc, Provenance, Shape, TensorSpec};
+use millstream_link::Lane;
+use millstream_link::ticket::{Claims, TicketKey};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+/// Ten times what the slowest test takes on a busy machine: one that runs longer hangs.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Elements of one split.
+pub(crate) const SPLIT: u64 = 10;
+
+/// Elements that left a buffer and were not handed over: now, and at most.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    now: AtomicI64,
+    most: AtomicI64,
+}
+
+impl Gauge {
+    fn add(&self, elements: i64) {
+        let now = self.now.fetch_add(elements, Ordering::SeqCst) + elements;
+        self.most.fetch_max(now, Ordering::SeqCst);
+    }
+
+    pub(crate) fn most(&self) -> i64 {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+/// Workers by address, and how the next links to each behave.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    runtime: tokio::runtime::Runtime,
+    key: [u8; 32],
+    patience: Duration,
+    pub(crate) gauge: Arc<Gauge>,
+    servers: Mutex<BTreeMap<String, Server>>,
+    knobs: Mutex<BTreeMap<String, VecDeque<Knobs>>>,
+    links: Mutex<BTreeMap<String, Vec<tokio::task::AbortHandle>>>,
+}
+
+impl Workers {
+    pub(crate) fn new(names: &[&str]) -> Arc<Self> {
+        Self::with_patience(names, Duration::from_millis(5))
+    }
+
+    /// Workers whose idle tasks keep their credits for the length of a test.
+    pub(crate) fn patient(names: &[&str]) -> Arc<Self> {
+        Self::with_patience(names, WATCHDOG)
+    }
+
+    fn with_patience(names: &[&str], patience: Duration) -> Arc<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build();
+        let workers = Arc::new(Self {
+            runtime: runtime.expect("a runtime starts"),
+            key: [7; 32],
+            patience,
+            gauge: Arc::default(),
+            servers: Mutex::default(),
+            knobs: Mutex::default(),
+            links: Mutex::default(),
+        });
+        for name in names {
+            workers.start(name);
+        }
+        workers
+    }
+
+    /// Starts a worker, or replaces the one at that address by one without tasks.
+    pub(crate) fn start(&self, name: &str) {
+        let gauge = self.gauge.clone();
+        let config = ServerConfig {
+            patience: self.patience,
+            on_taken: Some(Arc::new(move |elements| gauge.add(elements as i64))),
+            ..ServerConfig::default()
+        };
+        let alloc: Arc<dyn millstream_element::SlotAlloc> = Arc::new(HeapAlloc);
+        let server =
+            Server::new(config, TicketKey::from_bytes(self.key), &alloc).expect("no threads to start");
+        self.servers.lock().insert(name.to_owned(), server);
+    }
+
+    /// Breaks the links of a worker.
+    pub(crate) fn cut(&self, name: &str) {
+        for link in self.links.lock().remove(name).unwrap_or_default() {
+            link.abort();
+        }
+    }
+
+    /// How the next links to a worker behave; those after them are sound.
+    pub(crate) fn misbehave(&self, name: &str, knobs: impl IntoIterator<Item = Knobs>) {
+        self.knobs
+            .lock()
+            .entry(name.to_owned())
+            .or_default()
+            .extend(knobs);
+    }
+
+    pub(crate) fn server(&self, name: &str) -> Server {
+        self.servers.lock()[name].clone()
+    }
+
+    /// Adds a task of `count` elements of `items` numbers, and the thread that makes them.
+    pub(crate) fn add_task(
+        &self,
+        name: &str,
+        task: u64,
+        count: u64,
+        items: u64,
+        ending: Ending,
+    ) -> TaskEvent {
+        let producer = self.add_silent_task(name, task, items);
+        std::thread::spawn(move || produce(producer, task, count, ending));
+        self.added(name, task)
+    }
+
+    /// Adds a task whose elements the caller makes.
+    pub(crate) fn add_silent_task(&self, name: &str, task: u64, items: u64) -> Producer {
+        let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[items])).expect("a spec");
+        self.server(name)
+            .add_task(TaskId(task), &spec, Arc::new(HeapAlloc))
+            .expect("a new task")
+    }
+
+    pub(crate) fn added(&self, name: &str, task: u64) -> TaskEvent {
+        let ticket = TicketKey::from_bytes(self.key).mint(&Claims {
+            client: 1,
+            task,
+            consumer: None,
+        });
+        TaskEvent::Added(TaskSource {
+            task: TaskId(task),
+            worker: name.to_owned(),
+            ticket: ticket.as_bytes().to_vec(),
+        })
+    }
+}
+
+impl Connector for Workers {
+    fn connect<'a>(&'a self, worker: &'a str, admission: Arc<dyn Admission>) -> Connecting<'a> {
+        let Some(server) = self.servers.lock().get(worker).cloned() else {
+            return Box::pin(async { Err("nobody lives there".to_owned()) });
+        };
+        let knobs = self
+            .knobs
+            .lock()
+            .get_mut(worker)
+            .and_then(VecDeque::pop_front)
+            .unwrap_or_default();
+        let (far, near) = memory::pair(admission, Arc::new(HeapAlloc), knobs);
+        let serving = self.runtime.spawn(async move { server.serve(far).await });
+        self.links
+            .lock()
+            .entry(worker.to_owned())
+            .or_default()
+            .push(serving.abort_handle());
+        Box::pin(async { Ok(near) })
+    }
+}
+
+/// The number that element `index` of a task begins with.
+pub(crate) fn number(task: u64, index: u64) -> u64 {
+    task << 32 | index
+}
+
+/// The lease of the split that element `index` of a task is of.
+pub(crate) fn lease(task: u64, index: u64) -> u64 {
+    task << 32 | index / SPLIT
+}
+
+/// Writes one element.
+pub(crate) fn write(producer: &mut Producer, task: u64, index: u64) -> Result<(), ProduceError<()>> {
+    let items = producer.layout().spec().components()[0]
+        .payload_bytes()
+        .expect("static")
+        / 8;
+    producer.write(|pack, layout| {
+        let mut element = match pack.begin(layout, &[Shape::fixed(&[items])], 1) {
+            Ok(element) => element,
+            Err(millstream_element::WriteError::Full { needed_bytes, .. }) => {
+                return Err(ProduceError::Full { needed_bytes });
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let payload = element.component_mut(0);
+        payload.fill(index as u8);
+        payload[..8].copy_from_slice(&number(task, index).to_le_bytes());
+        let provenance = Provenance {
+            lease: lease(task, index),
+            attempt: 1,
+            from: index,
+            upto: index + 1,
+        };
+        element.finish(index, &[provenance]).expect("as begun");
+        Ok(())
+    })
+}
+
+fn produce(mut producer: Producer, task: u64, count: u64, ending: Ending) {
+    if producer.wait_started().is_err() {
+        return producer.finish(Ending::Exhausted);
+    }
+    for index in 0..count {
+        if producer.wait_room().is_err() {
+            return producer.finish(Ending::Exhausted);
+        }
+        write(&mut producer, task, index).expect("written");
+        if (index + 1) % SPLIT == 0 || index + 1 == count {
+            producer.split_done(lease(task, index), 1);
+        }
+    }
+    producer.finish(ending);
+}
+
+/// A reader and the two ends of its feed.
+pub(crate) struct Read {
+    pub(crate) reader: Reader,
+    pub(crate) events: mpsc::Sender<TaskEvent>,
+    pub(crate) reports: mpsc::Receiver<Report>,
+}
+
+/// Starts a reader with at most so many elements outstanding.
+pub(crate) fn read(workers: &Arc<Workers>, max_outstanding: u64) -> Read {
+    read_with(
+        workers,
+        ReaderConfig {
+            max_outstanding: MaxOutstanding::Elements(max_outstanding),
+            ..ReaderConfig::default()
+        },
+    )
+}
+
+pub(crate) fn read_with(workers: &Arc<Workers>, config: ReaderConfig) -> Read {
+    let (events, events_queue) = mpsc::channel(1024);
+    let (reports_queue, reports) = mpsc::channel(1024);
+    let gauge = workers.gauge.clone();
+    let config = ReaderConfig {
+        on_handed: Some(Arc::new(move || gauge.add(-1))),
+        ..config
+    };
+    let lane = Arc::new(Lane::start("reader").expect("a lane"));
+    let feed = Feed {
+        events: events_queue,
+        reports: reports_queue,
+    };
+    Read {
+        reader: Reader::start(lane, workers.clone(), feed, &config),
+        events,
+        reports,
+    }
+}
+
+impl Read {
+    pub(crate) fn tell(&self, event: TaskEvent) {
+        self.events.blocking_send(event).expect("the reader listens");
+    }
+}
+
+/// The task and index an element says it has, all of it checked.
+pub(crate) fn identity(element: &Element) -> (u64, u64) {
+    let view = element.component(0).expect("one component");
+    let numbers = view.as_slice::<u64>().expect("numbers");
+    let (task, index) = (numbers[0] >> 32, numbers[0] & 0xffff_ffff);
+    assert_eq!(element.sequence(), index);
+    assert_eq!(element.provenance()[0].lease, lease(task, index));
+    assert!(
+        view.bytes()[8..].iter().all(|byte| *byte == index as u8),
+        "torn element {index} of task {task}"
+    );
+    (task, index)
+}
+
+/// Runs a test that blocks, under the watchdog.
+pub(crate) fn watched<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, outcome) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let _ = done.send(test());
+    });
+    match outcome.recv_timeout(WATCHDOG) {
+        Ok(value) => value,
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
+        Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("it panicked"))
+        }
+    }
+}
