@@ -108,3 +108,100 @@ pub fn compress(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<Option<Compressed>
         Ok(_) | Err(_) => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_element::HeapAlloc;
+    use proptest::prelude::*;
+
+    /// A pack of elements of these lengths whose bytes repeat after `period`.
+    fn pack(lens: &[u64], period: usize) -> Pack {
+        let ends = lens.iter().fold(0, |end: u64, len| end.next_multiple_of(64) + len);
+        let mut slot = HeapAlloc.alloc(ends as usize).unwrap();
+        for (place, byte) in slot.iter_mut().enumerate() {
+            *byte = ((place % period) as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
+        }
+        Pack::from_parts(slot.freeze(), lens).unwrap()
+    }
+
+    /// Bytes that nothing can be said shorter of.
+    fn noise(bytes: usize) -> Pack {
+        let mut state = 88_172_645_463_325_252_u64;
+        let mut slot = HeapAlloc.alloc(bytes).unwrap();
+        for byte in slot.iter_mut() {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *byte = state as u8;
+        }
+        Pack::from_parts(slot.freeze(), &[bytes as u64]).unwrap()
+    }
+
+    fn slot(bytes: &[u8]) -> Slot {
+        let mut slot = HeapAlloc.alloc(bytes.len()).unwrap();
+        slot.copy_from_slice(bytes);
+        slot.freeze()
+    }
+
+    #[test]
+    fn what_does_not_shrink_travels_as_it_is() {
+        assert!(compress(&noise(4096), &HeapAlloc).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_block_that_comes_to_another_size_is_refused() {
+        let pack = pack(&[4096], 16);
+        let block = compress(&pack, &HeapAlloc).unwrap().unwrap().block;
+        for region_bytes in [64, 4032, 4160] {
+            let body = Body::Lz4 { block: block.clone(), region_bytes, lens: vec![region_bytes as u64] };
+            assert!(matches!(body.open(&HeapAlloc), Err(BodyError::Corrupt(_))), "{region_bytes}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_contradict_the_region_are_refused() {
+        let pack = pack(&[4096], 16);
+        let block = compress(&pack, &HeapAlloc).unwrap().unwrap().block;
+        let body = Body::Lz4 { block, region_bytes: 4096, lens: vec![64, 64] };
+        assert!(matches!(body.open(&HeapAlloc), Err(BodyError::Pack(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_compressed_comes_back(lens in prop::collection::vec(1u64..3000, 1..40), period in 1usize..5000) {
+            let pack = pack(&lens, period);
+            if let Some(Compressed { block }) = compress(&pack, &HeapAlloc).unwrap() {
+                prop_assert!(block.len() < pack.region().len());
+                let body = Body::Lz4 { block, region_bytes: pack.region().len(), lens: lens.clone() };
+                let opened = body.open(&HeapAlloc).unwrap();
+                prop_assert_eq!(&opened.region()[..], &pack.region()[..]);
+                prop_assert!(opened.lens().eq(lens));
+            }
+        }
+
+        #[test]
+        fn a_damaged_block_is_an_error_or_other_bytes_never_a_panic(
+            place in any::<prop::sample::Index>(),
+            byte: u8,
+            keep in any::<prop::sample::Index>(),
+        ) {
+            let whole = pack(&[2000, 70, 4000], 300);
+            let mut block = compress(&whole, &HeapAlloc).unwrap().unwrap().block.to_vec();
+            let at = place.index(block.len());
+            block[at] = byte;
+            block.truncate(keep.index(block.len()) + 1);
+            let lens: Vec<u64> = whole.lens().collect();
+            let body = Body::Lz4 { block: slot(&block), region_bytes: whole.region().len(), lens };
+            if let Ok(opened) = body.open(&HeapAlloc) {
+                prop_assert_eq!(opened.region().len(), whole.region().len());
+            }
+        }
+
+        #[test]
+        fn any_block_whatever_never_panics(block in prop::collection::vec(any::<u8>(), 1..300), region in 1usize..5000) {
+            let body = Body::Lz4 { block: slot(&block), region_bytes: region, lens: vec![region as u64] };
+            let _ = body.open(&HeapAlloc);
+        }
+    }
+}

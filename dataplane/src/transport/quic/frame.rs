@@ -218,3 +218,175 @@ fn move_into(place: &mut [u8], chunk: &mut &[u8]) -> usize {
     *chunk = &chunk[count..];
     count
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::send::TaskPack;
+    use crate::transport::body;
+    use millstream_element::{HeapAlloc, SlotAlloc};
+    use parking_lot::Mutex;
+    use proptest::prelude::*;
+
+    /// Admits up to so many bytes, and remembers what it admitted and what was allocated for it.
+    #[derive(Debug)]
+    struct Recorder {
+        region_bytes_max: u64,
+        admitted: Mutex<Vec<(u64, u64, u64)>>,
+        allocated: Mutex<u64>,
+    }
+
+    impl Recorder {
+        fn up_to(region_bytes_max: u64) -> Arc<Self> {
+            Arc::new(Self { region_bytes_max, admitted: Mutex::default(), allocated: Mutex::default() })
+        }
+    }
+
+    impl Admission for Recorder {
+        fn admit(&self, _: TaskId, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
+            if region_bytes > self.region_bytes_max {
+                let element_bytes = self.region_bytes_max;
+                return Err(ReceiveError::Oversized { region_bytes, elements, element_bytes });
+            }
+            self.admitted.lock().push((first, elements, region_bytes));
+            Ok(())
+        }
+
+        fn slot_alloc(&self) -> &dyn SlotAlloc {
+            self
+        }
+    }
+
+    impl SlotAlloc for Recorder {
+        fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
+            *self.allocated.lock() += size_bytes as u64;
+            let admitted: u64 = self.admitted.lock().iter().map(|(_, _, bytes)| bytes).sum();
+            assert!(*self.allocated.lock() <= admitted, "memory taken beyond what was admitted");
+            HeapAlloc.alloc(size_bytes)
+        }
+    }
+
+    fn pack(lens: &[u64]) -> Pack {
+        let end = lens.iter().fold(0, |end: u64, len| end.next_multiple_of(64) + len);
+        let mut slot = HeapAlloc.alloc(end as usize).unwrap();
+        for (place, byte) in slot.iter_mut().enumerate() {
+            *byte = (place / 7 % 251) as u8;
+        }
+        Pack::from_parts(slot.freeze(), lens).unwrap()
+    }
+
+    fn bytes_of(pack: &Pack, first: u64, is_compressed: bool) -> Vec<u8> {
+        let compressed = if is_compressed { body::compress(pack, &HeapAlloc).unwrap() } else { None };
+        let elements = TaskPack { task: TaskId(3), first, pack: pack.clone() };
+        encode(OutPack { elements, compressed }).concat()
+    }
+
+    fn assemble(admission: Arc<Recorder>, bytes: &[u8], chunk: usize) -> Result<InPack, FrameError> {
+        let mut assembler = Assembler::new(admission);
+        for chunk in bytes.chunks(chunk) {
+            assembler.push(chunk)?;
+        }
+        assembler.finish()
+    }
+
+    /// A sound header with some words written over.
+    fn header(changes: &[(usize, u64)]) -> Vec<u8> {
+        let mut bytes = bytes_of(&pack(&[64, 64]), 0, false);
+        for (at, word) in changes {
+            bytes[*at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// D2.2.
+    #[test]
+    fn headers_that_lie_are_refused_before_memory_is_taken() {
+        let version_2 = 2;
+        let unknown_flag = 1 | 4 << 8;
+        let reserved = 1 | 1 << 8 | 1 << 56;
+        let lz4 = 1 | 3 << 8;
+        let cases: &[(&str, &[(usize, u64)])] = &[
+            ("version", &[(0, version_2)]),
+            ("flag", &[(0, unknown_flag)]),
+            ("reserved", &[(0, reserved)]),
+            ("no elements", &[(24, 0)]),
+            ("too many elements", &[(24, u64::from(PACK_ELEMENTS_MAX) + 1)]),
+            ("absurdly many elements", &[(24, u64::MAX)]),
+            ("region beyond what is admitted", &[(32, 1 << 20), (40, 1 << 20)]),
+            ("absurd region", &[(32, u64::MAX), (40, u64::MAX)]),
+            ("plain body smaller than its region", &[(40, 64)]),
+            ("plain body larger than its region", &[(40, 256)]),
+            ("block as large as its region", &[(0, lz4)]),
+            ("block larger than its region", &[(0, lz4), (40, u64::MAX)]),
+            ("small block of an absurd region", &[(0, lz4), (32, u64::MAX)]),
+        ];
+        for (case, changes) in cases {
+            let admission = Recorder::up_to(4096);
+            let mut assembler = Assembler::new(admission.clone());
+            let outcome = assembler.push(&header(changes)[..HEADER_BYTES]);
+            assert!(matches!(outcome, Err(FrameError::Header(_) | FrameError::Refused(_))), "{case}: {outcome:?}");
+            assert_eq!(*admission.allocated.lock(), 0, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_table_that_does_not_cover_the_region_is_refused() {
+        for len in [0u32, 1, 65, 200, u32::MAX] {
+            let mut bytes = header(&[]);
+            bytes[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&len.to_le_bytes());
+            let outcome = assemble(Recorder::up_to(4096), &bytes, usize::MAX);
+            assert!(matches!(outcome, Err(FrameError::Pack(_))), "{len}: {outcome:?}");
+        }
+        let nothing = header(&[(32, 0), (40, 0)]);
+        let outcome = assemble(Recorder::up_to(4096), &nothing[..HEADER_BYTES + 4], usize::MAX);
+        assert!(outcome.is_err(), "elements without bytes: {outcome:?}");
+    }
+
+    fn lens() -> impl Strategy<Value = Vec<u64>> {
+        let uniform = (1u64..2000, 1usize..60).prop_map(|(len, count)| vec![len; count]);
+        prop_oneof![uniform, prop::collection::vec(1u64..2000, 1..60)]
+    }
+
+    proptest! {
+        /// D2.2, D2.3.
+        #[test]
+        fn a_pack_survives_its_stream_however_it_is_chunked(lens in lens(), first: u64, chunk in 1usize..4000, lz4: bool) {
+            let pack = pack(&lens);
+            let region_bytes = pack.region().len() as u64;
+            let admission = Recorder::up_to(region_bytes);
+            let received = assemble(admission.clone(), &bytes_of(&pack, first, lz4), chunk).unwrap();
+            prop_assert_eq!((received.task, received.first, received.elements), (TaskId(3), first, lens.len() as u64));
+            prop_assert_eq!(&*admission.admitted.lock(), &vec![(first, lens.len() as u64, region_bytes)]);
+            let opened = received.body.open(&HeapAlloc).unwrap();
+            prop_assert_eq!(&opened.region()[..], &pack.region()[..]);
+            prop_assert!(opened.lens().eq(lens));
+        }
+
+        #[test]
+        fn a_stream_that_ends_early_or_goes_on_is_refused(lens in lens(), keep in any::<prop::sample::Index>(), lz4: bool) {
+            let mut bytes = bytes_of(&pack(&lens), 0, lz4);
+            let cut = assemble(Recorder::up_to(1 << 20), &bytes[..keep.index(bytes.len())], 1000);
+            let is_length = matches!(cut, Err(FrameError::Length { .. }));
+            prop_assert!(is_length, "{:?}", cut);
+            bytes.push(0);
+            let long = assemble(Recorder::up_to(1 << 20), &bytes, 1000);
+            let is_length = matches!(long, Err(FrameError::Length { .. }));
+            prop_assert!(is_length, "{:?}", long);
+        }
+
+        /// The recorder panics when more memory is taken than it admitted.
+        #[test]
+        fn any_bytes_whatever_neither_panic_nor_take_memory_unasked(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+            sound in 0usize..49,
+            chunk in 1usize..100,
+        ) {
+            let start = bytes_of(&pack(&[40, 80]), 0, false);
+            let sound = sound.min(bytes.len());
+            bytes[..sound].copy_from_slice(&start[..sound]);
+            if let Ok(pack) = assemble(Recorder::up_to(4096), &bytes, chunk) {
+                let _ = pack.body.open(&HeapAlloc);
+            }
+        }
+    }
+}
