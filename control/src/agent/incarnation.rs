@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -131,6 +132,9 @@ impl<'a> Incarnation<'a> {
     async fn register(&mut self, boot: BootId) -> Result<(), End> {
         if self.boot.replace(boot).is_some_and(|known| known != boot) {
             return Err(End::Restarted);
+        }
+        if self.shared.leaving.load(Ordering::Relaxed) {
+            return Ok(());
         }
         let registration = WireRegistration::from(&self.shared.config.registration);
         match self.call(WireRequest::RegisterWorker(registration)).await? {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_link::{Endpoint, HostPort};
@@ -73,6 +74,8 @@ pub(super) struct AgentShared {
     pub(super) session: Mutex<Option<Arc<Session>>>,
     /// The tasks of the current incarnation.
     pub(super) tasks: Mutex<BTreeMap<TaskId, FeedControl>>,
+    /// It must not register again.
+    pub(super) leaving: AtomicBool,
 }
 
 impl Agent {
@@ -95,6 +98,7 @@ impl Agent {
             config,
             session: Mutex::new(None),
             tasks: Mutex::default(),
+            leaving: AtomicBool::new(false),
         });
         let driver = tokio::spawn(incarnation::live(Arc::clone(&shared), events, register));
         let first = async { registered.wait_for(Option::is_some).await.ok()?.clone() };
@@ -184,8 +188,8 @@ impl Agent {
     /// The dispatcher does not answer within 2 s; it will notice the silence.
     pub async fn leave(self) -> Result<(), Error> {
         let session = self.shared.session.lock().clone();
-        // It must not register again.
-        self.driver.abort();
+        // The driver lives on until the answer is here: the connection ends with it.
+        self.shared.leaving.store(true, Ordering::Relaxed);
         match session {
             Some(session) => session.call(WireRequest::LeaveWorker, FAREWELL).await.map(|_| ()),
             None => Ok(()),
