@@ -69,7 +69,11 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
                 }
                 reason
             }
-            Err(Ended::Retry(reason)) => reason,
+            Err(Ended::Retry(reason)) => {
+                // Only here: a lost connection is no news if the next attempt succeeds.
+                notice(&shared, &mut noticed, &reason);
+                reason
+            }
             Err(Ended::GiveUp(error)) => {
                 shared.state.send_replace(LinkState::Failed(error));
                 return;
@@ -85,7 +89,6 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
         if failed {
             return;
         }
-        notice(&shared, &mut noticed, &reason);
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(shared.config.backoff_max);
     }
