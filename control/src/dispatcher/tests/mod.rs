@@ -1,0 +1,1 @@
+//! Promises of the machine, one by one.
