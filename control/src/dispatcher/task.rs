@@ -224,7 +224,8 @@ impl Dispatcher {
         };
         if task.phase == TaskPhase::Finished {
             let clients = self.tables.clients_of(task.iteration);
-            if clients.iter().all(|client| task.drained.contains(client)) {
+            // Without clients, what it has buffered waits for the next one.
+            if !clients.is_empty() && clients.iter().all(|client| task.drained.contains(client)) {
                 return self.settle_task(id);
             }
         }

@@ -36,6 +36,8 @@ pub(super) struct World {
     oracle: Oracle,
     next_session: u64,
     next_number: u64,
+    /// Since when some client has a removal to acknowledge.
+    waiting_since: Option<Moment>,
     replies: Vec<(ReplyToken, Result<Reply, Error>)>,
     plans: Vec<crate::id::IterationId>,
 }
@@ -62,6 +64,7 @@ impl World {
             oracle: Oracle::default(),
             next_session: 100,
             next_number: 1,
+            waiting_since: None,
             replies: Vec::new(),
             plans: Vec::new(),
         };
@@ -290,6 +293,7 @@ impl World {
         let end = self.now + duration;
         while self.now < end {
             self.now = (self.now + Duration::from_millis(500)).min(end);
+            self.acknowledge_in_time();
             let workers = self
                 .workers
                 .iter()
@@ -430,6 +434,18 @@ impl World {
                 seen,
             };
             self.ask(session, Role::Read, request).ok();
+        }
+    }
+
+    /// Who hears of a removal answers before its deadline, 8 s.
+    fn acknowledge_in_time(&mut self) {
+        let waiting = |client: &SimClient| client.alive && !client.to_acknowledge.is_empty();
+        if !self.clients.iter().any(waiting) {
+            self.waiting_since = None;
+        } else if self.now > *self.waiting_since.get_or_insert(self.now) + Duration::from_secs(6) {
+            for pick in 0..CLIENTS_MAX {
+                self.acknowledge(pick);
+            }
         }
     }
 
