@@ -132,10 +132,14 @@ impl Dispatcher {
                 self.remove_task(task, reason);
             }
         }
-        self.act(Action::Disconnect {
-            session,
-            reason: format!("this worker was given up: {reason}"),
-        });
+        match reason {
+            RemovalReason::WorkerSilent | RemovalReason::WorkerRestarted => self.act(Action::Disconnect {
+                session,
+                reason: format!("this worker was given up: {reason}"),
+            }),
+            // It is still owed an answer, and closes the connection itself.
+            RemovalReason::WorkerLeft => {}
+        }
     }
 
     /// The worker of this session, unless it was given up.

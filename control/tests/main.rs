@@ -1,0 +1,12 @@
+//! The control plane over real sockets on loopback.
+//!
+//! | module | promise |
+//! |---|---|
+//! | `service` | workers, splits and clients meet, and find each other again |
+//! | `refusals` | who may not, or speaks nonsense, is refused and harms nobody |
+//! | `restarts` | a dispatcher that comes back, with or without its memory |
+
+mod refusals;
+mod restarts;
+mod service;
+mod support;
