@@ -67,7 +67,7 @@ async fn under_off_every_worker_gets_the_same_listing() {
     let listing = SourcePlan::listed([b"a".to_vec(), b"b".to_vec()]);
     for (index, worker) in (0..).zip(&mut workers) {
         let def = worker.started().await;
-        assert_eq!(def.plan.sources, [listing.clone()]);
+        assert_eq!(def.plan.sources, std::slice::from_ref(&listing));
         assert_eq!(def.worker_index, index);
     }
 }
@@ -138,7 +138,9 @@ async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered
             assert_eq!(task, kept);
             lives.started().await.task
         }
-        other => panic!("{other:?}"),
+        other @ (AgentEvent::LeaseLapsed | AgentEvent::DispatcherRestarted | AgentEvent::Failed(_)) => {
+            panic!("expected a task, not {other:?}")
+        }
     };
     arrived.extend(lives.read_all(again).await);
     let repeated: Vec<u32> = arrived

@@ -174,10 +174,11 @@ impl Worker {
     }
 
     pub(crate) async fn started(&mut self) -> TaskDef {
-        match self.event().await {
-            AgentEvent::StartTask(def) => def,
-            other => panic!("expected a task, not {other:?}"),
-        }
+        let event = self.event().await;
+        let AgentEvent::StartTask(def) = event else {
+            panic!("expected a task, not {event:?}")
+        };
+        def
     }
 
     /// Reads the source to its end, as a producer's thread does.
@@ -229,8 +230,9 @@ pub(crate) async fn told(iteration: &mut IterationHandle) -> ClientPush {
 }
 
 pub(crate) async fn task_added(iteration: &mut IterationHandle) -> TaskInfo {
-    match told(iteration).await {
-        ClientPush::TaskAdded(task) => task,
-        other => panic!("expected a task, not {other:?}"),
-    }
+    let push = told(iteration).await;
+    let ClientPush::TaskAdded(task) = push else {
+        panic!("expected a task, not {push:?}")
+    };
+    task
 }

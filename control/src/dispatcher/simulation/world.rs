@@ -99,7 +99,7 @@ impl World {
             0 => self.kill_worker(pick),
             1 => self.restart_worker(pick),
             2 => self.cut_off_worker(pick),
-            3 => self.end_client(pick, choice % 2 == 0),
+            3 => self.end_client(pick, choice.is_multiple_of(2)),
             4 => self.toggle_deaf(pick),
             5 => self.pass(Duration::from_millis(choice % 7000)),
             6 | 7 => self.add_worker(),
@@ -111,7 +111,7 @@ impl World {
             20..=25 => self.deliver(pick, choice),
             26 | 27 => self.report(pick),
             28 => self.acknowledge(pick),
-            29 => self.finish(pick, choice % 2 == 0),
+            29 => self.finish(pick, choice.is_multiple_of(2)),
             30 => self.drain_tasks(pick),
             _ => self.return_splits(pick),
         }
@@ -354,15 +354,12 @@ impl World {
             let Some(state) = self.task(session, task) else {
                 continue;
             };
-            match reply {
-                Ok(Reply::Splits { runs, end, .. }) => {
-                    state.take(&runs);
-                    if end {
-                        state.pass += 1;
-                    }
+            // Otherwise the task was taken away.
+            if let Ok(Reply::Splits { runs, end, .. }) = reply {
+                state.take(&runs);
+                if end {
+                    state.pass += 1;
                 }
-                // It was taken away.
-                Ok(_) | Err(_) => {}
             }
         }
     }

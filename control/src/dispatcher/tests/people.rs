@@ -1,5 +1,7 @@
 //! Workers and clients: coming, going, and what the others are told.
 
+use std::time::Duration;
+
 use millstream_link::Role;
 
 use super::rig::{READER, Rig};
@@ -194,6 +196,21 @@ fn when_all_workers_are_gone_the_clients_are_told_which() {
     assert_eq!(rig.told(&lost), 1);
     rig.ask(READER, Role::Read, Request::Attach { client }).unwrap();
     assert_eq!(rig.told(&lost), 2, "who comes back is told as well");
+}
+
+/// C7.6
+#[test]
+fn a_dispatcher_that_was_suspended_does_not_blame_its_workers() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    rig.now += Duration::from_secs(400);
+    rig.pass(1, &[worker], &[client]);
+    let counts = rig.machine.status().counts;
+    assert_eq!((counts.workers, counts.clients), (1, 1));
+    rig.pass(6, &[], &[client]);
+    assert_eq!(rig.machine.status().counts.workers, 0, "its own silence counts");
 }
 
 /// C4.3

@@ -128,18 +128,20 @@ impl Rig {
             definition: b"graph".to_vec(),
             facts,
         };
-        match self.ask(READER, Role::Submit, request)? {
-            Reply::Dataset(id) => Ok(id),
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask(READER, Role::Submit, request)?;
+        let Reply::Dataset(id) = reply else {
+            panic!("{reply:?}")
+        };
+        Ok(id)
     }
 
     pub(super) fn job(&mut self, name: Option<&str>, parameters: JobParameters) -> Result<JobId, Error> {
         let name = name.map(str::to_owned);
-        match self.ask(READER, Role::Read, Request::CreateJob { name, parameters })? {
-            Reply::Job(id) => Ok(id),
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask(READER, Role::Read, Request::CreateJob { name, parameters })?;
+        let Reply::Job(id) = reply else {
+            panic!("{reply:?}")
+        };
+        Ok(id)
     }
 
     /// A job of its own on a new dataset.
@@ -149,10 +151,11 @@ impl Rig {
     }
 
     pub(super) fn client(&mut self, job: JobId) -> ClientId {
-        match self.ask(READER, Role::Read, open(job)) {
-            Ok(Reply::Client(id)) => id,
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask(READER, Role::Read, open(job));
+        let Ok(Reply::Client(id)) = reply else {
+            panic!("{reply:?}")
+        };
+        id
     }
 
     pub(super) fn worker(&mut self, session: u64, address: &str) -> SessionId {
@@ -194,10 +197,11 @@ impl Rig {
             repetition: 0,
             want: 1000,
         };
-        match self.ask(session, Role::Worker, request)? {
-            Reply::Splits { runs, end, .. } => Ok((runs.iter().map(|run| run.count).sum(), end)),
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask(session, Role::Worker, request)?;
+        let Reply::Splits { runs, end, .. } = reply else {
+            panic!("{reply:?}")
+        };
+        Ok((runs.iter().map(|run| run.count).sum(), end))
     }
 
     pub(super) fn told(&self, wanted: &ClientPush) -> usize {
