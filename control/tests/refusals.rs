@@ -7,7 +7,6 @@ use std::time::Duration;
 use millstream_control::rpc::{ALPN, Client, SessionConfig};
 use millstream_control::{Code, MemoryStore};
 use millstream_link::{HostPort, Role};
-use quinn::Connection;
 
 use crate::support::{Cluster, session, within};
 
@@ -96,19 +95,29 @@ async fn nonsense_on_any_stream_leaves_the_dispatcher_serving_others() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let other = cluster.connect(Role::Read, server.local_addr()).await.unwrap();
+    let raw = async || {
+        let endpoint = cluster.endpoint(Role::Read);
+        let connect = endpoint.connect(
+            server.local_addr(),
+            Role::Dispatcher,
+            ALPN,
+            Duration::from_secs(10),
+        );
+        connect.await.unwrap()
+    };
     for hello in [
         &b"\xff\xff\xff\xff"[..],
         b"\x03\0\0\0abc",
         b"\0\0\0\0",
         b"GET / HTTP/1.1\r\n\r\n",
     ] {
-        let connection = raw(&cluster, server.local_addr()).await;
+        let connection = raw().await;
         let (mut send, _recv) = connection.open_bi().await.unwrap();
         send.write_all(hello).await.unwrap();
         within("being disconnected", connection.closed()).await;
         other.status().await.unwrap();
     }
-    let connection = raw(&cluster, server.local_addr()).await;
+    let connection = raw().await;
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
     // Hello: version 1, session 5.
     send.write_all(b"\x03\0\0\0\x82\x01\x05").await.unwrap();
@@ -133,12 +142,6 @@ async fn nonsense_on_any_stream_leaves_the_dispatcher_serving_others() {
         assert!(connection.close_reason().is_none(), "the connection goes on");
     }
     other.status().await.unwrap();
-}
-
-async fn raw(cluster: &Cluster, address: SocketAddr) -> Connection {
-    let endpoint = cluster.endpoint(Role::Read);
-    let connect = endpoint.connect(address, Role::Dispatcher, ALPN, Duration::from_secs(10));
-    connect.await.unwrap()
 }
 
 fn free_address() -> SocketAddr {

@@ -106,6 +106,7 @@ impl Dispatcher {
                 "the dataset of task {task} has no source {source}"
             )));
         }
+        // C5.2
         if holding.run_count() >= self.config.held_runs_max {
             return Err(Error::exhausted(format!(
                 "task {task} holds {} splits that no client has confirmed: it gets no more until some are",

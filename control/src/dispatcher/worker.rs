@@ -65,6 +65,7 @@ impl Dispatcher {
         self.tables.index.worker_of_session.insert(session, id);
         self.clocks.worker_seen.insert(id, self.now);
         self.assign(id);
+        // C3.2
         for iteration in self.tables.index.running.clone() {
             self.create_task(iteration, id);
         }

@@ -11,7 +11,7 @@ use crate::id::TaskId;
 use crate::job::Policy;
 use crate::split::{LeaseRange, Seen};
 
-/// C3.2, C3.4, C3.5
+/// C3.2, C3.4, C3.5, C4.1
 #[test]
 fn each_worker_has_a_task_and_the_last_end_ends_the_iteration() {
     let mut rig = Rig::new();
@@ -147,7 +147,7 @@ fn a_task_that_fails_is_told_and_its_splits_are_not_tried_again() {
     assert_eq!((iteration.phase, iteration.splits_lost), (Phase::Finished, 1));
 }
 
-/// C7.2, C7.3
+/// C7.1, C7.2, C7.3
 #[test]
 fn a_worker_that_restarts_at_its_address_is_another_one() {
     let mut rig = Rig::new();
@@ -247,6 +247,7 @@ fn an_iteration_that_nobody_reads_is_given_up_and_begins_anew() {
     assert_eq!(rig.tasks(worker).len(), 2);
 }
 
+/// C5.5
 #[test]
 fn a_pipeline_that_stops_early_is_not_made_to_read_the_rest() {
     let mut rig = Rig::new();
@@ -288,6 +289,50 @@ fn splits_are_dealt_out_fairly() {
     );
     assert_eq!(batches.iter().sum::<u64>(), 100);
     assert_eq!(batches.last(), Some(&1));
+}
+
+/// C5.2
+#[test]
+fn a_task_of_which_nothing_is_confirmed_gets_no_more_for_a_while() {
+    let mut rig = Rig::new();
+    rig.machine.config.held_runs_max = 2;
+    let job = rig.any_job(Policy::Dynamic);
+    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
+    let client = rig.client(job);
+    let tasks = workers.map(|worker| rig.tasks(worker)[0]);
+    // In turns, so that their runs do not join.
+    for _ in 0..2 {
+        rig.lease(workers[0], tasks[0]).unwrap();
+        rig.lease(workers[1], tasks[1]).unwrap();
+    }
+    let error = rig.lease(workers[0], tasks[0]).unwrap_err();
+    assert_eq!(error.code, Code::ResourceExhausted);
+    let request = Request::SplitsDone {
+        client,
+        task: tasks[0],
+        leases: vec![LeaseRange::one(0)],
+    };
+    rig.ask(READER, Role::Read, request).unwrap();
+    rig.lease(workers[0], tasks[0]).unwrap();
+}
+
+/// C6.2
+#[test]
+fn what_was_held_when_a_client_went_is_not_shown_to_another() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let dies = rig.worker(1, "dies:1");
+    let gone = rig.client(job);
+    let stays = rig.client(job);
+    let task = rig.tasks(dies)[0];
+    rig.lease(dies, task).unwrap();
+    rig.ask(READER, Role::Read, Request::Release { client: gone })
+        .unwrap();
+    rig.lease(dies, task).unwrap();
+    rig.pass(6, &[], &[stays]);
+    acknowledge(&mut rig, stays, task, Seen::default());
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!((iteration.splits_lost, iteration.sources[0].remaining), (1, 99));
 }
 
 fn acknowledge(rig: &mut Rig, client: crate::id::ClientId, task: TaskId, seen: Seen) {

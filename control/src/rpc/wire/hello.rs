@@ -5,6 +5,9 @@ use minicbor::{Decode, Encode};
 
 use crate::id::{BootId, ClientId, SessionId};
 
+/// The protocol's name and version in the handshake (C1.1).
+pub const ALPN: &str = "millstream-control/1";
+
 /// What both ends must have in common beyond the handshake's protocol name.
 pub(crate) const PROTOCOL_VERSION: u32 = 1;
 
