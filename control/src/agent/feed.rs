@@ -1,8 +1,8 @@
 //! Splits for one task, fetched ahead, from a thread that may block.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use minicbor::bytes::ByteVec;
@@ -26,7 +26,8 @@ const WANT: u32 = 1024;
 /// For one producer thread: [`next`](SplitFeed::next) blocks it, and must not be called from within the runtime.
 #[derive(Debug)]
 pub struct SplitFeed {
-    session: Arc<Session>,
+    /// The incarnation's: it ends with it.
+    session: Weak<Session>,
     runtime: Handle,
     task: TaskId,
     deadline: Duration,
@@ -79,14 +80,14 @@ struct Batch {
 
 impl SplitFeed {
     pub(super) fn new(
-        session: Arc<Session>,
+        session: &Arc<Session>,
         runtime: Handle,
         task: TaskId,
         deadline: Duration,
         control: FeedControl,
     ) -> SplitFeed {
         SplitFeed {
-            session,
+            session: Arc::downgrade(session),
             runtime,
             task,
             deadline,
@@ -137,7 +138,10 @@ impl SplitFeed {
         if leases.is_empty() && coming.is_empty() {
             return;
         }
-        let session = Arc::clone(&self.session);
+        // Without the incarnation, its leases are gone as well.
+        let Some(session) = self.session.upgrade() else {
+            return;
+        };
         let (task, deadline) = (self.task, self.deadline);
         self.runtime.spawn(async move {
             for batch in coming {
@@ -167,10 +171,14 @@ impl SplitFeed {
 
     fn fetch(&mut self, source: u32, repetition: u64) {
         let (sender, receiver) = oneshot::channel();
-        let session = Arc::clone(&self.session);
+        let session = self.session.upgrade();
         let mut cancelled = self.control.cancelled.subscribe();
         let (task, deadline) = (self.task, self.deadline);
         self.runtime.spawn(async move {
+            let Some(session) = session else {
+                sender.send(Err(FeedError::Cancelled)).ok();
+                return;
+            };
             let request = WireRequest::LeaseSplits {
                 task,
                 source,

@@ -34,8 +34,7 @@ enum End {
 pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEvent>, registered: Registered) {
     loop {
         let end = Incarnation::begin(&shared, &events, &registered).run().await;
-        shared.session.lock().take();
-        shared.stop_all();
+        shared.end_incarnation();
         let event = match end {
             End::Lapsed => AgentEvent::LeaseLapsed,
             End::Restarted => AgentEvent::DispatcherRestarted,

@@ -70,6 +70,8 @@ pub(super) struct AgentShared {
     pub(super) endpoint: Endpoint,
     pub(super) dispatcher: HostPort,
     pub(super) config: AgentConfig,
+    /// For producers' threads, which are not the runtime's.
+    pub(super) runtime: Handle,
     /// The session of the current incarnation.
     pub(super) session: Mutex<Option<Arc<Session>>>,
     /// The tasks of the current incarnation.
@@ -96,6 +98,7 @@ impl Agent {
             endpoint,
             dispatcher,
             config,
+            runtime: Handle::current(),
             session: Mutex::new(None),
             tasks: Mutex::default(),
             leaving: AtomicBool::new(false),
@@ -174,8 +177,8 @@ impl Agent {
         let session = self.shared.session.lock().clone().ok_or_else(gone)?;
         let deadline = self.shared.config.split_deadline;
         Ok(SplitFeed::new(
-            session,
-            Handle::current(),
+            &session,
+            self.shared.runtime.clone(),
             task,
             deadline,
             control,
@@ -209,14 +212,16 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         self.driver.abort();
-        self.shared.stop_all();
-        self.shared.session.lock().take();
+        self.shared.end_incarnation();
     }
 }
 
 impl AgentShared {
-    /// Ends what producers wait for.
-    pub(super) fn stop_all(&self) {
+    /// Ends the session, and what producers wait for.
+    pub(super) fn end_incarnation(&self) {
+        if let Some(session) = self.session.lock().take() {
+            session.fail(Error::aborted("this worker has dropped its tasks"));
+        }
         for control in std::mem::take(&mut *self.tasks.lock()).into_values() {
             control.cancel();
         }

@@ -34,6 +34,7 @@ impl Dispatcher {
             }
         }
         if let Some(row) = self.tables.iterations.get(&iteration) {
+            // C3.5
             snapshot.finished = matches!(row.phase, Phase::Finished | Phase::Collected);
             snapshot.lost.clone_from(&row.lost);
             snapshot.splits_lost = row.splits_lost;
@@ -94,6 +95,7 @@ impl Dispatcher {
         }
     }
 
+    /// C5.6: these have arrived.
     pub(super) fn splits_done(
         &mut self,
         session: SessionId,

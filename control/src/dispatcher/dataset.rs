@@ -69,6 +69,7 @@ impl Dispatcher {
                 return same_job(existing, &parameters);
             }
         }
+        // C2.4
         parameters.supported()?;
         let dataset = self.dataset(&parameters.dataset)?;
         if let (Policy::Dynamic, Err(reason)) = (parameters.policy, &dataset.facts.splittable) {
@@ -110,7 +111,7 @@ impl Dispatcher {
         self.tables.jobs.get(id)
     }
 
-    /// The next decimal number that nobody took as an explicit id.
+    /// C2.1: the next decimal number that nobody took as an explicit id.
     fn next_dataset_id(&mut self) -> DatasetId {
         let mut number = self.tables.meta().next_dataset;
         while self.tables.datasets.contains(&DatasetId::automatic(number)) {

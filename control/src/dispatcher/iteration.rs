@@ -241,6 +241,7 @@ impl Dispatcher {
         }
         self.tables.plans.insert(id, Arc::new(plan));
         self.tables.set_phase(id, Phase::Running);
+        // C3.2
         for worker in self.tables.living_workers() {
             self.create_task(id, worker);
         }

@@ -87,6 +87,7 @@ impl Dispatcher {
     /// Takes note of what happened. Time never goes back: an earlier `now` counts as the latest one.
     pub fn handle(&mut self, event: Event, now: Moment) {
         self.now = self.now.max(now);
+        self.forgive_own_silence();
         match event {
             Event::Asked(incoming) => self.handle_request(incoming),
             Event::Heartbeat {

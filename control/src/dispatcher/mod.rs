@@ -14,6 +14,7 @@
 //! | `sweep` | what happens because time passes |
 //! | `status` | a snapshot for people |
 //! | `config` | limits and timeouts |
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod action;
 mod client;

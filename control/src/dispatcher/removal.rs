@@ -102,7 +102,7 @@ impl Dispatcher {
         self.review_iteration(removal.iteration);
     }
 
-    /// Takes away everything of an iteration's reader that never came back.
+    /// C4.3: ends a reader that never came back.
     pub(super) fn lapse_client(&mut self, client: ClientId) {
         self.push_client(client, ClientPush::Lapsed);
         self.end_client(client);

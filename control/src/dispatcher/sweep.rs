@@ -10,6 +10,29 @@ use super::record::Phase;
 use crate::id::{IterationId, SessionId};
 
 impl Dispatcher {
+    /// C7.6: if this machine itself was not run for a while, that silence is nobody's.
+    pub(super) fn forgive_own_silence(&mut self) {
+        let silence = self.now.saturating_sub(self.clocks.last_sweep);
+        if silence <= self.config.sweep_interval + self.config.liveness / 2 {
+            return;
+        }
+        let clocks = &mut self.clocks;
+        clocks.last_sweep = self.now;
+        clocks
+            .worker_seen
+            .values_mut()
+            .for_each(|stamp| *stamp += silence);
+        clocks
+            .client_seen
+            .values_mut()
+            .for_each(|stamp| *stamp += silence);
+        clocks
+            .session_seen
+            .values_mut()
+            .for_each(|stamp| *stamp += silence);
+        clocks.removed.values_mut().for_each(|stamp| *stamp += silence);
+    }
+
     pub(super) fn sweep(&mut self) {
         let now = self.now;
         self.clocks.last_sweep = now;

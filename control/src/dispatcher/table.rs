@@ -10,6 +10,13 @@ pub(super) struct Table<K, V> {
     changed: BTreeSet<K>,
 }
 
+/// Two tables are equal if they hold the same, whatever changed lately.
+impl<K: PartialEq, V: PartialEq> PartialEq for Table<K, V> {
+    fn eq(&self, other: &Table<K, V>) -> bool {
+        self.rows == other.rows
+    }
+}
+
 impl<K: Ord + Clone, V> Table<K, V> {
     pub(super) fn new() -> Table<K, V> {
         Table {

@@ -14,7 +14,7 @@ use crate::id::{BootId, ClientId, DatasetId, IterationId, JobId, SessionId, Task
 use crate::planner::SplitPlan;
 
 /// All records. The indexes follow from them and are not stored.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Tables {
     meta: Table<(), MetaRecord>,
     pub(super) datasets: Table<DatasetId, Arc<DatasetRecord>>,

@@ -106,6 +106,7 @@ impl Dispatcher {
                 "the dataset of task {task} has no source {source}"
             )));
         }
+        // C5.2
         if holding.run_count() >= self.config.held_runs_max {
             return Err(Error::exhausted(format!(
                 "task {task} holds {} splits that no client has confirmed: it gets no more until some are",
@@ -224,7 +225,8 @@ impl Dispatcher {
         };
         if task.phase == TaskPhase::Finished {
             let clients = self.tables.clients_of(task.iteration);
-            if clients.iter().all(|client| task.drained.contains(client)) {
+            // Without clients, what it has buffered waits for the next one.
+            if !clients.is_empty() && clients.iter().all(|client| task.drained.contains(client)) {
                 return self.settle_task(id);
             }
         }

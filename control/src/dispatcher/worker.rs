@@ -65,6 +65,7 @@ impl Dispatcher {
         self.tables.index.worker_of_session.insert(session, id);
         self.clocks.worker_seen.insert(id, self.now);
         self.assign(id);
+        // C3.2
         for iteration in self.tables.index.running.clone() {
             self.create_task(iteration, id);
         }
@@ -132,10 +133,14 @@ impl Dispatcher {
                 self.remove_task(task, reason);
             }
         }
-        self.act(Action::Disconnect {
-            session,
-            reason: format!("this worker was given up: {reason}"),
-        });
+        match reason {
+            RemovalReason::WorkerSilent | RemovalReason::WorkerRestarted => self.act(Action::Disconnect {
+                session,
+                reason: format!("this worker was given up: {reason}"),
+            }),
+            // It is still owed an answer, and closes the connection itself.
+            RemovalReason::WorkerLeft => {}
+        }
     }
 
     /// The worker of this session, unless it was given up.

@@ -17,6 +17,4 @@ pub(crate) mod wire;
 pub use client::{Client, DatasetInfo, IterationHandle, IterationReporter};
 pub use server::{Server, ServerConfig, StartError};
 pub use session::SessionConfig;
-
-/// The protocol's name and version in the handshake.
-pub const ALPN: &str = "millstream-control/1";
+pub use wire::ALPN;

@@ -267,6 +267,7 @@ mod tests {
         assert!(ledger.lease(0, 0, 1).is_empty());
     }
 
+    /// C5.4
     #[test]
     fn an_earlier_repetition_is_over_and_a_later_one_ends_the_current() {
         let mut ledger = ledger(10);
@@ -279,6 +280,7 @@ mod tests {
         assert_eq!(ledger.available(0, u64::MAX), 10);
     }
 
+    /// C5.3
     #[test]
     fn freed_splits_come_first_and_carry_their_attempt() {
         let mut ledger = ledger(10);

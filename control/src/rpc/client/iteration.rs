@@ -13,6 +13,9 @@ use crate::rpc::session::Session;
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 use crate::split::{LeaseRange, Seen};
 
+/// Ranges in one report: at 19 bytes each, two lists of them fit a small request.
+const RANGES_MAX: usize = 1024;
+
 /// A reader's lease on an iteration. Signs of life are sent by themselves; dropping it releases it in the background.
 #[derive(Debug)]
 pub struct IterationHandle {
@@ -219,7 +222,26 @@ impl IterationReporter {
     /// The dispatcher does not answer, or does not know this client.
     pub async fn acknowledge_removal(&self, task: TaskId, seen: Seen) -> Result<(), Error> {
         let client = self.client;
-        let Seen { complete, partial } = seen;
+        let Seen {
+            mut complete,
+            mut partial,
+        } = seen;
+        if complete.len() > RANGES_MAX {
+            self.splits_done(task, &complete).await?;
+            complete.clear();
+        }
+        if let (true, Some(first), Some(last)) = (
+            partial.len() > RANGES_MAX,
+            partial.iter().min(),
+            partial.iter().max(),
+        ) {
+            // Too many to name: everything between them counts as seen.
+            let count = last.last().saturating_sub(first.first).saturating_add(1);
+            partial = vec![LeaseRange {
+                first: first.first,
+                count,
+            }];
+        }
         let request = WireRequest::Acknowledge {
             client,
             task,
@@ -234,8 +256,7 @@ impl IterationReporter {
     /// # Errors
     /// The dispatcher does not answer, or does not know this client.
     pub async fn splits_done(&self, task: TaskId, leases: &[LeaseRange]) -> Result<(), Error> {
-        // 1024 ranges of at most 19 bytes each fit a small request.
-        for leases in leases.chunks(1024) {
+        for leases in leases.chunks(RANGES_MAX) {
             let request = WireRequest::SplitsDone {
                 client: self.client,
                 task,

@@ -5,6 +5,9 @@ use minicbor::{Decode, Encode};
 
 use crate::id::{BootId, ClientId, SessionId};
 
+/// The protocol's name and version in the handshake (C1.1).
+pub const ALPN: &str = "millstream-control/1";
+
 /// What both ends must have in common beyond the handshake's protocol name.
 pub(crate) const PROTOCOL_VERSION: u32 = 1;
 
@@ -39,4 +42,34 @@ pub(crate) struct Beat {
     pub(crate) sequence: u64,
     #[n(1)]
     pub(crate) clients: Vec<ClientId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::wire::{Envelope, WireRequest};
+
+    /// C1.1
+    #[test]
+    fn a_later_versions_fields_are_skipped_and_missing_optional_ones_default() {
+        let hello: Hello = minicbor::decode(b"\x84\x01\x05\x63new\x80").unwrap();
+        assert_eq!((hello.version, hello.session), (1, SessionId(5)));
+        // A job for dataset "7": name, consumers and cache were left out.
+        let bytes = b"\x83\x01\x01\x82\x02\x84\xf6\x617\x01\x00";
+        let envelope: Envelope = minicbor::decode(bytes).unwrap();
+        let WireRequest::CreateJob {
+            num_consumers,
+            cross_trainer_cache,
+            ..
+        } = envelope.request
+        else {
+            panic!("{envelope:?}")
+        };
+        assert_eq!((num_consumers, cross_trainer_cache), (None, None));
+    }
+
+    #[test]
+    fn a_required_field_that_is_missing_is_an_error() {
+        assert!(minicbor::decode::<Hello>(b"\x81\x01").is_err());
+    }
 }

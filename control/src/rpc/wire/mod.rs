@@ -8,6 +8,7 @@ mod push;
 mod reply;
 mod request;
 
+pub use hello::ALPN;
 pub(crate) use hello::{Beat, Hello, PROTOCOL_VERSION, Welcome};
 pub(crate) use push::WirePush;
 pub(crate) use reply::{LeasedRun, WireReply, WireResponse, unexpected};

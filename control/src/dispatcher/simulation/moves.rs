@@ -1,0 +1,355 @@
+//! What may happen in the world, one step at a time.
+
+use std::time::Duration;
+
+use millstream_link::Role;
+
+use super::actors::{SimClient, SimTask, SimWorker};
+use super::world::{CLIENTS_MAX, World};
+use crate::dispatcher::{Dispatcher, Event, Record, Reply, Request};
+use crate::id::{BootId, ClientId, SessionId, TaskId};
+use crate::split::{LeaseRange, Seen};
+
+impl World {
+    /// Something happens.
+    pub(super) fn step(&mut self, op: u8, choice: u64) {
+        let pick = usize::try_from(choice % 97).unwrap();
+        match op {
+            0 => self.kill_worker(pick),
+            1 => self.restart_worker(pick),
+            2 => self.cut_off_worker(pick),
+            3 => self.end_client(pick, choice.is_multiple_of(2)),
+            4 => self.toggle_deaf(pick),
+            5 => self.pass(Duration::from_millis(choice % 7000)),
+            6 | 7 => self.add_worker(),
+            8 => self.reload(),
+            9 | 10 => self.add_client(),
+            11 => self.pass(Duration::from_millis(choice % 1500)),
+            12..=14 => self.lease(pick, choice),
+            15..=19 => self.produce(pick),
+            20..=25 => self.deliver(pick, choice),
+            26 | 27 => self.report(pick),
+            28 => self.acknowledge(pick),
+            29 => self.finish(pick, choice.is_multiple_of(2)),
+            30 => self.drain_tasks(pick),
+            _ => self.return_splits(pick),
+        }
+    }
+
+    pub(super) fn kill_worker(&mut self, pick: usize) {
+        if let Some(worker) = picked(&mut self.workers, pick) {
+            worker.alive = false;
+            worker.tasks.clear();
+        }
+    }
+
+    pub(super) fn restart_worker(&mut self, pick: usize) {
+        let Some(worker) = picked(&mut self.workers, pick) else {
+            return;
+        };
+        let address = worker.address.clone();
+        self.kill_worker(pick);
+        self.start_worker(address);
+    }
+
+    pub(super) fn cut_off_worker(&mut self, pick: usize) {
+        if let Some(worker) = picked(&mut self.workers, pick) {
+            worker.cut_off = true;
+        }
+    }
+
+    pub(super) fn end_client(&mut self, pick: usize, gracefully: bool) {
+        let Some(client) = picked(&mut self.clients, pick) else {
+            return;
+        };
+        client.alive = false;
+        let (session, id) = (client.session, client.id);
+        self.oracle.uncertain = true;
+        if gracefully {
+            self.ask(session, Role::Read, Request::Release { client: id })
+                .ok();
+        }
+    }
+
+    pub(super) fn toggle_deaf(&mut self, pick: usize) {
+        let Some(client) = picked(&mut self.clients, pick) else {
+            return;
+        };
+        if client.deaf {
+            let id = client.id;
+            return self.reconnect(id);
+        }
+        client.deaf = true;
+        // It may not hear of a removal before the deadline.
+        self.oracle.uncertain = true;
+    }
+
+    pub(super) fn reconnect(&mut self, id: ClientId) {
+        let Some(client) = self.clients.iter_mut().find(|client| client.id == id) else {
+            return;
+        };
+        client.deaf = false;
+        let session = client.session;
+        if self
+            .ask(session, Role::Read, Request::Attach { client: id })
+            .is_err()
+        {
+            self.lapse(id);
+        }
+    }
+
+    /// Time passes, in steps in which whoever lives says so.
+    pub(super) fn pass(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end {
+            self.now = (self.now + Duration::from_millis(500)).min(end);
+            self.acknowledge_in_time();
+            let workers = self
+                .workers
+                .iter()
+                .filter(|worker| worker.alive && !worker.cut_off);
+            let workers: Vec<_> = workers.map(|worker| (worker.session, true, vec![])).collect();
+            let clients = self.clients.iter().filter(|client| client.alive);
+            let clients: Vec<_> = clients
+                .map(|client| (client.session, false, vec![client.id]))
+                .collect();
+            for (session, worker, clients) in workers.into_iter().chain(clients) {
+                self.machine.handle(
+                    Event::Heartbeat {
+                        session,
+                        worker,
+                        clients,
+                    },
+                    self.now,
+                );
+            }
+            self.machine.handle(Event::Woken, self.now);
+            self.settle();
+        }
+    }
+
+    /// The dispatcher dies and comes back from its store (C1.6).
+    pub(super) fn reload(&mut self) {
+        let bytes: Vec<Vec<u8>> = self.store.values().map(Record::to_bytes).collect();
+        let records = bytes.iter().map(|bytes| Record::from_bytes(bytes).unwrap());
+        let loaded = Dispatcher::load(self.config.clone(), records, BootId(99), self.now);
+        assert!(
+            loaded.tables == self.machine.tables,
+            "what was stored is not what the machine knows"
+        );
+        assert_eq!(loaded.boot(), BootId(1));
+        self.machine = loaded;
+        self.settle();
+    }
+
+    pub(super) fn lease(&mut self, pick: usize, choice: u64) {
+        let repetitions = self.repetitions;
+        for (session, task) in self.tasks_of(pick) {
+            let Some(state) = self.task(session, task) else {
+                continue;
+            };
+            if state.finished || state.pass == repetitions || !state.splits.is_empty() {
+                continue;
+            }
+            let request = Request::LeaseSplits {
+                task,
+                source: 0,
+                repetition: state.pass,
+                want: u32::try_from(choice % 16).unwrap() + 1,
+            };
+            let reply = self.ask(session, Role::Worker, request);
+            let Some(state) = self.task(session, task) else {
+                continue;
+            };
+            // Otherwise the task was taken away.
+            if let Ok(Reply::Splits { runs, end, .. }) = reply {
+                state.take(&runs);
+                if end {
+                    state.pass += 1;
+                }
+            }
+        }
+    }
+
+    pub(super) fn produce(&mut self, pick: usize) {
+        if let Some(worker) = picked(&mut self.workers, pick) {
+            worker.tasks.values_mut().for_each(SimTask::produce);
+        }
+    }
+
+    pub(super) fn deliver(&mut self, pick: usize, choice: u64) {
+        let Some(worker) = picked(&mut self.workers, pick) else {
+            return;
+        };
+        for (id, task) in &mut worker.tasks {
+            let mut readers: Vec<&mut SimClient> = self
+                .clients
+                .iter_mut()
+                .filter(|client| client.alive && client.tasks.contains(id))
+                .collect();
+            if readers.is_empty() {
+                continue;
+            }
+            let reader = usize::try_from(choice % 31).unwrap() % readers.len();
+            if let Some(element) = task.buffer.pop_front() {
+                readers[reader].receive(*id, element);
+                self.oracle.deliver(element.split, element.number);
+            }
+        }
+    }
+
+    pub(super) fn report(&mut self, pick: usize) {
+        let Some(client) = picked(&mut self.clients, pick) else {
+            return;
+        };
+        let (session, id) = (client.session, client.id);
+        for (task, leases) in std::mem::take(&mut client.to_report) {
+            let leases = LeaseRange::collect(leases);
+            let request = Request::SplitsDone {
+                client: id,
+                task,
+                leases,
+            };
+            self.ask(session, Role::Read, request).ok();
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, pick: usize) {
+        let Some(client) = picked(&mut self.clients, pick) else {
+            return;
+        };
+        let (session, id) = (client.session, client.id);
+        for task in std::mem::take(&mut client.to_acknowledge) {
+            let Some(client) = picked(&mut self.clients, pick) else {
+                return;
+            };
+            let seen = client.seen.get(&task).cloned().unwrap_or_default();
+            let of = |whole: bool| {
+                let leases = seen.iter().filter(|(_, found)| **found == whole);
+                LeaseRange::collect(leases.map(|(lease, _)| *lease))
+            };
+            let seen = Seen {
+                complete: of(true),
+                partial: of(false),
+            };
+            let request = Request::Acknowledge {
+                client: id,
+                task,
+                seen,
+            };
+            self.ask(session, Role::Read, request).ok();
+        }
+    }
+
+    /// Who hears of a removal answers before its deadline, 8 s.
+    pub(super) fn acknowledge_in_time(&mut self) {
+        let waiting = |client: &SimClient| client.alive && !client.to_acknowledge.is_empty();
+        if !self.clients.iter().any(waiting) {
+            self.waiting_since = None;
+        } else if self.now > *self.waiting_since.get_or_insert(self.now) + Duration::from_secs(6) {
+            for pick in 0..CLIENTS_MAX {
+                self.acknowledge(pick);
+            }
+        }
+    }
+
+    pub(super) fn finish(&mut self, pick: usize, delivered: bool) {
+        let repetitions = self.repetitions;
+        for (session, task) in self.tasks_of(pick) {
+            let Some(state) = self.task(session, task) else {
+                continue;
+            };
+            if state.pass < repetitions || !state.splits.is_empty() {
+                continue;
+            }
+            let delivered = delivered && state.buffer.is_empty();
+            if state.finished && (!delivered || state.delivered_told) {
+                continue;
+            }
+            state.finished = true;
+            state.delivered_told = delivered;
+            let request = Request::FinishTask {
+                task,
+                delivered,
+                exhausted: true,
+            };
+            self.ask(session, Role::Worker, request).ok();
+        }
+    }
+
+    /// A client has received the end of tasks, and everything before it.
+    pub(super) fn drain_tasks(&mut self, pick: usize) {
+        let over: Vec<TaskId> = self
+            .workers
+            .iter()
+            .filter(|worker| worker.alive)
+            .flat_map(|worker| &worker.tasks)
+            .filter(|(_, task)| task.finished && task.buffer.is_empty())
+            .map(|(id, _)| *id)
+            .collect();
+        let Some(client) = picked(&mut self.clients, pick) else {
+            return;
+        };
+        let (session, id) = (client.session, client.id);
+        let fresh: Vec<TaskId> = over
+            .into_iter()
+            .filter(|task| client.tasks.contains(task) && client.drained.insert(*task))
+            .collect();
+        for task in fresh {
+            self.ask(session, Role::Read, Request::TaskDrained { client: id, task })
+                .ok();
+        }
+    }
+
+    pub(super) fn return_splits(&mut self, pick: usize) {
+        for (session, task) in self.tasks_of(pick) {
+            let Some(state) = self.task(session, task) else {
+                continue;
+            };
+            let returned: Vec<u64> = state.splits.drain(..).map(|(_, lease)| lease).collect();
+            let leases = LeaseRange::collect(returned);
+            self.ask(session, Role::Worker, Request::ReturnSplits { task, leases })
+                .ok();
+        }
+    }
+
+    pub(super) fn tasks_of(&mut self, pick: usize) -> Vec<(SessionId, TaskId)> {
+        match picked(&mut self.workers, pick) {
+            Some(worker) if !worker.cut_off => {
+                let session = worker.session;
+                worker.tasks.keys().map(|task| (session, *task)).collect()
+            }
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    pub(super) fn task(&mut self, session: SessionId, task: TaskId) -> Option<&mut SimTask> {
+        let worker = self.workers.iter_mut().find(|worker| worker.session == session)?;
+        worker.tasks.get_mut(&task)
+    }
+}
+
+trait Living {
+    fn lives(&self) -> bool;
+}
+
+impl Living for SimWorker {
+    fn lives(&self) -> bool {
+        self.alive
+    }
+}
+
+impl Living for SimClient {
+    fn lives(&self) -> bool {
+        self.alive
+    }
+}
+
+fn picked<T: Living>(all: &mut [T], pick: usize) -> Option<&mut T> {
+    let mut living: Vec<&mut T> = all.iter_mut().filter(|actor| actor.lives()).collect();
+    if living.is_empty() {
+        return None;
+    }
+    let place = pick % living.len();
+    Some(living.swap_remove(place))
+}

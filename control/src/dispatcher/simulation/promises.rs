@@ -1,0 +1,44 @@
+//! What holds whatever happens.
+
+use proptest::prelude::*;
+
+use super::world::World;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// C5.6, C6.1 to C6.5, C3.3, C1.5, C1.6.
+    #[test]
+    fn every_split_is_delivered_once_or_reported_lost_and_every_iteration_ends(
+        splits in 0_u64..40,
+        repetitions in 1_u64..3,
+        ops in prop::collection::vec((0_u8..32, any::<u64>()), 0..160),
+    ) {
+        let mut world = World::new(splits, repetitions);
+        for (op, choice) in ops {
+            world.step(op, choice);
+        }
+        world.drain();
+        world.check_end();
+    }
+
+    /// C5.6: nobody dies, nobody is cut off.
+    #[test]
+    fn while_processes_live_every_split_is_delivered_exactly_once(
+        splits in 0_u64..60,
+        ops in prop::collection::vec((8_u8..32, any::<u64>()), 0..120),
+        workers in 1_usize..4,
+    ) {
+        let mut world = World::new(splits, 1);
+        for _ in 0..workers {
+            world.add_worker();
+        }
+        world.add_client();
+        for (op, choice) in ops {
+            world.step(op, choice);
+        }
+        world.drain();
+        world.check_end();
+        prop_assert_eq!(world.lost(), 0);
+    }
+}

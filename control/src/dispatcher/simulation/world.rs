@@ -1,0 +1,369 @@
+//! The machine, its store, time, and whoever is connected.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use millstream_link::{Role, TicketKey};
+
+use super::actors::{SimClient, SimWorker};
+use super::oracle::Oracle;
+use crate::dispatcher::{
+    Action, Change, ClientPush, Dispatcher, DispatcherConfig, Event, Incoming, Key, Moment, Phase, Record,
+    Reply, ReplyToken, Request, WorkerPush, WorkerRegistration,
+};
+use crate::error::Error;
+use crate::id::{BootId, ClientId, DatasetId, JobId, RequestNumber, SessionId};
+use crate::job::{JobParameters, Policy};
+use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
+
+const WORKERS_MAX: usize = 4;
+pub(super) const CLIENTS_MAX: usize = 3;
+/// Rounds in which an iteration must end once everybody behaves.
+const DRAIN_ROUNDS_MAX: usize = 2000;
+
+pub(super) struct World {
+    pub(super) machine: Dispatcher,
+    pub(super) store: BTreeMap<Key, Record>,
+    pub(super) config: DispatcherConfig,
+    pub(super) now: Moment,
+    pub(super) splits: u64,
+    pub(super) repetitions: u64,
+    pub(super) job: JobId,
+    pub(super) workers: Vec<SimWorker>,
+    pub(super) clients: Vec<SimClient>,
+    pub(super) oracle: Oracle,
+    pub(super) next_session: u64,
+    pub(super) next_number: u64,
+    /// Since when some client has a removal to acknowledge.
+    pub(super) waiting_since: Option<Moment>,
+    pub(super) replies: Vec<(ReplyToken, Result<Reply, Error>)>,
+    pub(super) plans: Vec<crate::id::IterationId>,
+}
+
+impl World {
+    pub(super) fn new(splits: u64, repetitions: u64) -> World {
+        let config = DispatcherConfig {
+            client_timeout: Duration::from_secs(20),
+            acknowledge_timeout: Duration::from_secs(8),
+            gc_timeout: None,
+            ..DispatcherConfig::default()
+        };
+        let machine = Dispatcher::new(config.clone(), BootId(1), Duration::ZERO);
+        let mut world = World {
+            machine,
+            store: BTreeMap::new(),
+            config,
+            now: Duration::ZERO,
+            splits,
+            repetitions,
+            job: JobId(0),
+            workers: Vec::new(),
+            clients: Vec::new(),
+            oracle: Oracle::default(),
+            next_session: 100,
+            next_number: 1,
+            waiting_since: None,
+            replies: Vec::new(),
+            plans: Vec::new(),
+        };
+        let facts = DatasetFacts {
+            spec: vec![],
+            cardinality: Cardinality::Finite(splits),
+            splittable: Ok(()),
+            aligned: Ok(()),
+        };
+        let register = Request::RegisterDataset {
+            id: None,
+            definition: vec![],
+            facts,
+        };
+        world.ask(SessionId(1), Role::Submit, register).unwrap();
+        let parameters = JobParameters::new(DatasetId::automatic(1000), Policy::Dynamic);
+        let create = Request::CreateJob {
+            name: None,
+            parameters,
+        };
+        let Ok(Reply::Job(job)) = world.ask(SessionId(1), Role::Submit, create) else {
+            panic!("no job")
+        };
+        world.job = job;
+        world
+    }
+
+    /// Everybody who lives behaves; the iteration must end.
+    pub(super) fn drain(&mut self) {
+        for worker in self.workers.iter_mut().filter(|worker| worker.cut_off) {
+            worker.alive = false;
+            worker.tasks.clear();
+        }
+        let deaf: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|client| client.alive && client.deaf)
+            .map(|client| client.id)
+            .collect();
+        for client in deaf {
+            self.reconnect(client);
+        }
+        for _ in 0..DRAIN_ROUNDS_MAX {
+            if !self.clients.iter().any(|client| client.alive) {
+                self.add_client();
+            }
+            if !self.workers.iter().any(|worker| worker.alive) {
+                self.add_worker();
+            }
+            if self.is_finished() {
+                return;
+            }
+            for actor in 0..WORKERS_MAX.max(CLIENTS_MAX) {
+                self.lease(actor, u64::MAX);
+                self.produce(actor);
+                self.deliver(actor, 0);
+                self.deliver(actor, 1);
+                self.deliver(actor, 2);
+                self.report(actor);
+                self.acknowledge(actor);
+                self.finish(actor, actor % 2 == 0);
+                self.drain_tasks(actor);
+            }
+            self.pass(Duration::from_millis(300));
+        }
+        panic!("the iteration never ends: {:#?}", self.machine.status());
+    }
+
+    pub(super) fn check_end(&mut self) {
+        let status = self.machine.status();
+        let iteration = &status.iterations[0];
+        let mut lost = BTreeSet::new();
+        for range in &iteration.lost {
+            for index in range.first..range.first + range.count {
+                assert!(lost.insert((range.repetition, index)), "lost twice");
+            }
+        }
+        self.oracle.check(self.splits, self.repetitions, &lost);
+        assert_eq!(iteration.splits_leased, 0);
+        assert_eq!(
+            iteration.splits_done + iteration.splits_lost,
+            self.splits * self.repetitions
+        );
+        assert_eq!(status.counts.tasks, 0);
+        for client in self.clients.iter().filter(|client| client.alive) {
+            assert!(client.finished, "a client was not told of the end");
+        }
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        self.machine.status().iterations[0].splits_lost
+    }
+
+    pub(super) fn add_worker(&mut self) {
+        if self.workers.iter().filter(|worker| worker.alive).count() < WORKERS_MAX {
+            let address = format!("worker-{}", self.workers.len());
+            self.start_worker(address);
+        }
+    }
+
+    pub(super) fn add_client(&mut self) {
+        if self.clients.iter().filter(|client| client.alive).count() >= CLIENTS_MAX {
+            return;
+        }
+        let session = self.fresh_session();
+        let request = Request::OpenIteration {
+            job: self.job,
+            repetition: 0,
+        };
+        let Ok(Reply::Client(id)) = self.ask(session, Role::Read, request) else {
+            panic!("no client")
+        };
+        self.clients.push(SimClient::new(session, id));
+        self.ask(session, Role::Read, Request::Attach { client: id })
+            .unwrap();
+    }
+
+    pub(super) fn start_worker(&mut self, address: String) {
+        let session = self.fresh_session();
+        self.workers.push(SimWorker {
+            session,
+            address: address.clone(),
+            alive: true,
+            cut_off: false,
+            tasks: Default::default(),
+        });
+        let registration = WorkerRegistration {
+            address,
+            tags: vec![],
+            ticket_key: TicketKey::from_bytes([7; 32]),
+            version: String::new(),
+        };
+        self.ask(session, Role::Worker, Request::RegisterWorker(registration))
+            .unwrap();
+    }
+
+    /// Asks, and sometimes asks again as if the answer were lost: nothing may change by it (C1.5).
+    pub(super) fn ask(&mut self, session: SessionId, role: Role, request: Request) -> Result<Reply, Error> {
+        let number = RequestNumber(self.next_number);
+        self.next_number += 1;
+        let first = self.ask_once(session, role, number, request.clone());
+        // Attaching is answered with a push each time; registering assigns anew: neither changes a record.
+        let before = format!("{:?}", self.machine.tables);
+        let again = self.ask_once(session, role, number, request);
+        assert_eq!(
+            before,
+            format!("{:?}", self.machine.tables),
+            "a retry changed the state"
+        );
+        assert_eq!(
+            format!("{first:?}"),
+            format!("{again:?}"),
+            "a retry was answered differently"
+        );
+        first
+    }
+
+    pub(super) fn ask_once(
+        &mut self,
+        session: SessionId,
+        role: Role,
+        number: RequestNumber,
+        request: Request,
+    ) -> Result<Reply, Error> {
+        let token = ReplyToken(number.0);
+        let incoming = Incoming {
+            token,
+            session,
+            role,
+            number: Some(number),
+            settled_below: number,
+            request,
+        };
+        self.machine.handle(Event::Asked(incoming), self.now);
+        self.settle();
+        let found = self.replies.iter().position(|(answered, _)| *answered == token);
+        self.replies
+            .swap_remove(found.expect("every request is answered"))
+            .1
+    }
+
+    /// Stores and carries out, until the machine is at rest.
+    pub(super) fn settle(&mut self) {
+        while self.machine.has_batch() {
+            let batch = self.machine.take_batch();
+            self.keep(batch.changes);
+            for action in batch.actions {
+                self.carry_out(action);
+            }
+            for iteration in std::mem::take(&mut self.plans) {
+                let plan = SplitPlan {
+                    sources: vec![SourcePlan::Counted { splits: self.splits }],
+                };
+                let event = Event::SplitsPlanned {
+                    iteration,
+                    result: Ok(plan),
+                };
+                self.machine.handle(event, self.now);
+            }
+        }
+    }
+
+    fn keep(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            match change {
+                Change::Put(record) => self.store.insert(record.key(), record),
+                Change::Delete(key) => self.store.remove(&key),
+            };
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Reply { token, result } => self.replies.push((token, result)),
+            Action::PlanSplits { iteration, .. } => self.plans.push(iteration),
+            Action::PushClient { client, push, .. } => self.tell_client(client, push),
+            Action::PushWorker { session, push } => self.tell_worker(session, &push),
+            Action::Disconnect { session, .. } => {
+                if let Some(worker) = self.workers.iter_mut().find(|worker| worker.session == session)
+                    && !worker.cut_off
+                {
+                    worker.alive = false;
+                    worker.tasks.clear();
+                }
+            }
+        }
+    }
+
+    pub(super) fn tell_client(&mut self, id: ClientId, push: ClientPush) {
+        let Some(client) = self
+            .clients
+            .iter_mut()
+            .find(|client| client.id == id && client.alive)
+        else {
+            return;
+        };
+        if client.deaf {
+            return;
+        }
+        match push {
+            ClientPush::Snapshot(snapshot) => {
+                client.tasks.extend(snapshot.tasks.iter().map(|task| task.task));
+                client.finished |= snapshot.finished;
+                for removed in snapshot.removed {
+                    client.tasks.remove(&removed.task);
+                    client.to_acknowledge.insert(removed.task);
+                }
+            }
+            ClientPush::TaskAdded(task) => {
+                client.tasks.insert(task.task);
+            }
+            ClientPush::TaskRemoved(removed) => {
+                client.tasks.remove(&removed.task);
+                client.to_acknowledge.insert(removed.task);
+            }
+            ClientPush::IterationFinished { .. } => client.finished = true,
+            ClientPush::Lapsed => self.lapse(id),
+            ClientPush::TaskFailed { .. }
+            | ClientPush::SplitsLost { .. }
+            | ClientPush::WorkersLost { .. } => {}
+        }
+    }
+
+    pub(super) fn lapse(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
+            client.alive = false;
+            self.oracle.uncertain = true;
+        }
+    }
+
+    pub(super) fn tell_worker(&mut self, session: SessionId, push: &WorkerPush) {
+        let worker = self.workers.iter_mut().find(|worker| worker.session == session);
+        let Some(worker) = worker.filter(|worker| worker.alive && !worker.cut_off) else {
+            return;
+        };
+        match push {
+            WorkerPush::Assigned { tasks } => {
+                worker.tasks.retain(|task, _| tasks.contains(task));
+                for task in tasks {
+                    worker.tasks.entry(*task).or_default();
+                }
+            }
+            WorkerPush::Start { task } => {
+                worker.tasks.entry(*task).or_default();
+            }
+            WorkerPush::Stop { task, .. } => {
+                worker.tasks.remove(task);
+            }
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        let status = self.machine.status();
+        status
+            .iterations
+            .first()
+            .is_some_and(|iteration| iteration.phase == Phase::Finished)
+    }
+
+    pub(super) fn fresh_session(&mut self) -> SessionId {
+        self.next_session += 1;
+        SessionId(self.next_session)
+    }
+}

@@ -1,0 +1,164 @@
+//! Datasets, jobs, iterations: found again, or refused with the reason.
+
+use millstream_link::Role;
+
+use super::rig::{READER, Rig, facts, open};
+use crate::dispatcher::{Reply, Request};
+use crate::error::Code;
+use crate::id::{DatasetId, JobId, SessionId};
+use crate::job::{JobParameters, Policy};
+use crate::planner::{Cardinality, PlanError, SplitPlan};
+
+/// C2.1
+#[test]
+fn automatic_ids_count_from_1000_and_skip_taken_ones() {
+    let mut rig = Rig::new();
+    rig.register(Some("1001"), facts()).unwrap();
+    let ids: Vec<String> = (0..3)
+        .map(|_| rig.register(None, facts()).unwrap().to_string())
+        .collect();
+    assert_eq!(ids, ["1000", "1002", "1003"]);
+}
+
+/// C2.2
+#[test]
+fn one_id_means_one_structure() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.register(Some("pets"), facts()).unwrap().as_str(), "pets");
+    assert_eq!(rig.register(Some("pets"), facts()).unwrap().as_str(), "pets");
+    let mut other = facts();
+    other.cardinality = Cardinality::Infinite;
+    other.spec = vec![2];
+    let error = rig.register(Some("pets"), other).unwrap_err();
+    assert_eq!(error.code, Code::InvalidArgument);
+    for part in [
+        "pets",
+        "element specification",
+        "cardinality is 100, not infinite",
+    ] {
+        assert!(error.message.contains(part), "{error}");
+    }
+}
+
+/// C2.3
+#[test]
+fn a_named_job_is_shared_or_all_differences_are_listed() {
+    let mut rig = Rig::new();
+    let first = rig.register(None, facts()).unwrap();
+    let second = rig.register(None, facts()).unwrap();
+    let job = rig
+        .job(Some("train"), JobParameters::new(first.clone(), Policy::Off))
+        .unwrap();
+    assert_eq!(
+        rig.job(Some("train"), JobParameters::new(first.clone(), Policy::Off)),
+        Ok(job)
+    );
+    let error = rig
+        .job(Some("train"), JobParameters::new(second, Policy::Dynamic))
+        .unwrap_err();
+    assert_eq!(error.code, Code::InvalidArgument);
+    for part in ["train", "dataset is 1000, not 1001", "policy is off, not dynamic"] {
+        assert!(error.message.contains(part), "{error}");
+    }
+    let own = JobParameters::new(first, Policy::Off);
+    assert_ne!(rig.job(None, own.clone()), rig.job(None, own));
+}
+
+/// C2.4
+#[test]
+fn what_is_not_supported_is_refused_by_name() {
+    let mut rig = Rig::new();
+    let dataset = rig.register(None, facts()).unwrap();
+    for policy in [Policy::File, Policy::Data, Policy::FileOrData, Policy::Hint] {
+        let error = rig
+            .job(None, JobParameters::new(dataset.clone(), policy))
+            .unwrap_err();
+        assert_eq!(error.code, Code::Unimplemented);
+        assert!(error.message.contains(&format!("`{policy}`")), "{error}");
+    }
+    let mut whole = facts();
+    whole.splittable = Err("a generator cannot be split".to_owned());
+    let whole = rig.register(None, whole).unwrap();
+    let error = rig
+        .job(None, JobParameters::new(whole.clone(), Policy::Dynamic))
+        .unwrap_err();
+    assert!(error.message.contains("a generator cannot be split"), "{error}");
+    rig.job(None, JobParameters::new(whole, Policy::Off)).unwrap();
+}
+
+#[test]
+fn unknown_names_are_named() {
+    let mut rig = Rig::new();
+    let nowhere = DatasetId::new("nowhere").unwrap();
+    let error = rig
+        .job(None, JobParameters::new(nowhere, Policy::Off))
+        .unwrap_err();
+    assert_eq!(error.code, Code::NotFound);
+    assert!(error.message.contains("nowhere"), "{error}");
+    let error = rig.ask(READER, Role::Read, open(JobId(7))).unwrap_err();
+    assert_eq!(error.code, Code::NotFound);
+}
+
+/// C1.4
+#[test]
+fn a_role_does_what_it_may_and_nothing_else() {
+    let mut rig = Rig::new();
+    let register = Request::RegisterDataset {
+        id: None,
+        definition: vec![],
+        facts: facts(),
+    };
+    for role in [Role::Read, Role::Worker, Role::Dispatcher] {
+        let error = rig.ask(READER, role, register.clone()).unwrap_err();
+        assert_eq!(error.code, Code::PermissionDenied);
+        assert!(error.message.contains(role.name()), "{error}");
+    }
+    for role in [Role::Read, Role::Submit] {
+        let error = rig.ask(READER, role, Request::LeaveWorker).unwrap_err();
+        assert_eq!(error.code, Code::PermissionDenied);
+    }
+    let error = rig.ask(READER, Role::Worker, open(JobId(1))).unwrap_err();
+    assert_eq!(error.code, Code::PermissionDenied);
+    assert!(matches!(
+        rig.ask(READER, Role::Worker, Request::Status),
+        Ok(Reply::Status(_))
+    ));
+}
+
+/// C1.5, C3.1
+#[test]
+fn a_retry_while_the_plan_is_made_gets_the_same_client() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    rig.plans_itself = false;
+    rig.send_numbered(READER, Role::Read, open(job), 77);
+    rig.send_numbered(READER, Role::Read, open(job), 77);
+    let other = rig.send(SessionId(11), Role::Read, open(job));
+    assert!(
+        rig.replies.is_empty(),
+        "nobody is answered before there is a plan"
+    );
+    assert_eq!(rig.planning.len(), 1, "it is planned once");
+    let iteration = rig.planning.remove(0);
+    let result = rig.plan.clone();
+    rig.event(crate::dispatcher::Event::SplitsPlanned { iteration, result });
+    let ids = [77, 77, other].map(|token| match rig.reply(token) {
+        Some(Ok(Reply::Client(id))) => id,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(ids[0], ids[1]);
+    assert_ne!(ids[0], ids[2]);
+}
+
+/// C3.1
+#[test]
+fn a_listing_that_fails_refuses_the_iteration_and_leaves_nothing() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    rig.plan = Err(PlanError::Source("no file matches /data/*.tar".to_owned()));
+    let error = rig.ask(READER, Role::Read, open(job)).unwrap_err();
+    assert!(error.message.contains("/data/*.tar"), "{error}");
+    assert!(rig.machine.status().iterations.is_empty());
+    rig.plan = Ok(SplitPlan::default());
+    rig.client(job);
+}

@@ -1,0 +1,341 @@
+//! Workers and clients: coming, going, and what the others are told.
+
+use std::time::Duration;
+
+use millstream_link::Role;
+
+use super::rig::{READER, Rig};
+use crate::dispatcher::{ClientPush, Phase, RemovalReason, Request, StopReason, TaskRemoved, WorkerPush};
+use crate::error::Code;
+use crate::id::TaskId;
+use crate::job::Policy;
+use crate::split::{LeaseRange, Seen};
+
+/// C3.2, C3.4, C3.5, C4.1
+#[test]
+fn each_worker_has_a_task_and_the_last_end_ends_the_iteration() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let first = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let second = rig.worker(2, "two:2");
+    let (a, b) = (rig.tasks(first)[0], rig.tasks(second)[0]);
+    rig.finish(first, a);
+    let finished = ClientPush::IterationFinished { splits_lost: 0 };
+    assert_eq!(rig.told(&finished), 0);
+    rig.finish(second, b);
+    assert_eq!(rig.told(&finished), 1);
+    let late = rig.client(job);
+    rig.ask(READER, Role::Read, Request::Attach { client: late })
+        .unwrap();
+    let (to, push) = rig.client_pushes.last().unwrap();
+    assert_eq!(*to, late);
+    assert!(matches!(push, ClientPush::Snapshot(snapshot) if snapshot.finished && snapshot.tasks.is_empty()));
+    assert_ne!(client, late);
+}
+
+/// C6.1, under OFF: the others go on, and nothing is repeated.
+#[test]
+fn under_off_a_dead_workers_task_is_removed_and_the_others_end_the_iteration() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let lives = rig.worker(1, "lives:1");
+    let dies = rig.worker(2, "dies:2");
+    let client = rig.client(job);
+    let (kept, gone) = (rig.tasks(lives)[0], rig.tasks(dies)[0]);
+    rig.pass(6, &[lives], &[client]);
+    let removed = ClientPush::TaskRemoved(TaskRemoved {
+        task: gone,
+        worker_address: "dies:2".to_owned(),
+        reason: RemovalReason::WorkerSilent,
+    });
+    assert_eq!(rig.told(&removed), 1);
+    assert_eq!(rig.disconnected, [dies]);
+    rig.finish(lives, kept);
+    assert_eq!(
+        rig.machine.status().iterations[0].phase,
+        Phase::Running,
+        "the removal is not acknowledged"
+    );
+    acknowledge(&mut rig, client, gone, Seen::default());
+    assert_eq!(rig.machine.status().iterations[0].phase, Phase::Finished);
+    assert_eq!(rig.tasks(lives), [kept], "nothing is produced again");
+}
+
+/// C6.4, C6.5
+#[test]
+fn a_dead_workers_splits_are_sorted_into_done_lost_and_read_again() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let dies = rig.worker(2, "dies:2");
+    let client = rig.client(job);
+    let gone = rig.tasks(dies)[0];
+    let held: u64 = (0..3).map(|_| rig.lease(dies, gone).unwrap().0).sum();
+    assert_eq!(held, 1 + 2 + 4);
+    let lives = rig.worker(1, "lives:1");
+    let kept = rig.tasks(lives)[0];
+    while !rig.lease(lives, kept).unwrap().1 {}
+    rig.finish(lives, kept);
+    rig.pass(6, &[lives], &[client]);
+    let seen = Seen {
+        complete: vec![LeaseRange { first: 0, count: 2 }],
+        partial: vec![LeaseRange::one(2)],
+    };
+    acknowledge(&mut rig, client, gone, seen.clone());
+    acknowledge(&mut rig, client, gone, seen);
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!(
+        (
+            iteration.splits_lost,
+            iteration.lost[0].first,
+            iteration.lost.len()
+        ),
+        (1, 2, 1)
+    );
+    let again = rig.tasks(lives)[1];
+    let mut read = 0;
+    while let Ok((count, false)) = rig.lease(lives, again) {
+        read += count;
+    }
+    assert_eq!(read, 4, "what nobody saw is read again");
+    rig.finish(lives, again);
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!(
+        (iteration.phase, iteration.splits_done, iteration.splits_lost),
+        (Phase::Finished, 99, 1)
+    );
+}
+
+/// C6.3
+#[test]
+fn who_does_not_acknowledge_in_time_counts_as_having_seen_all() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let dies = rig.worker(2, "dies:2");
+    let client = rig.client(job);
+    let gone = rig.tasks(dies)[0];
+    rig.lease(dies, gone).unwrap();
+    rig.pass(6, &[], &[client]);
+    assert_eq!(rig.machine.status().iterations[0].removals, 1);
+    rig.pass(31, &[], &[client]);
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!((iteration.removals, iteration.splits_lost), (0, 1));
+}
+
+/// C6.6
+#[test]
+fn a_task_that_fails_is_told_and_its_splits_are_not_tried_again() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let worker = rig.worker(1, "one:1");
+    rig.client(job);
+    let task = rig.tasks(worker)[0];
+    rig.lease(worker, task).unwrap();
+    let message = "corrupt JPEG cat.jpg".to_owned();
+    let request = Request::FailTask {
+        task,
+        message: message.clone(),
+    };
+    rig.ask(worker, Role::Worker, request).unwrap();
+    let failed = ClientPush::TaskFailed {
+        task,
+        worker_address: "one:1".to_owned(),
+        message,
+    };
+    assert_eq!(rig.told(&failed), 1);
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!((iteration.phase, iteration.splits_lost), (Phase::Finished, 1));
+}
+
+/// C7.1, C7.2, C7.3
+#[test]
+fn a_worker_that_restarts_at_its_address_is_another_one() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let old = rig.worker(1, "one:1");
+    rig.client(job);
+    let task = rig.tasks(old)[0];
+    let new = rig.worker(2, "one:1");
+    assert_eq!(rig.disconnected, [old]);
+    assert_eq!(rig.tasks(new).len(), 1);
+    assert_ne!(rig.tasks(new)[0], task);
+    let request = Request::FinishTask {
+        task: rig.tasks(new)[0],
+        delivered: true,
+        exhausted: true,
+    };
+    let error = rig.ask(old, Role::Worker, request).unwrap_err();
+    assert_eq!(error.code, Code::Aborted);
+    assert!(error.message.contains("restarted"), "{error}");
+    // The same incarnation coming back keeps its task.
+    let again = rig.worker(2, "one:1");
+    let assigned = WorkerPush::Assigned {
+        tasks: rig.tasks(new),
+    };
+    assert_eq!(rig.worker_pushes.last().unwrap(), &(again, assigned));
+}
+
+/// C7.5
+#[test]
+fn when_all_workers_are_gone_the_clients_are_told_which() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let client = rig.client(job);
+    rig.pass(60, &[], &[client]);
+    assert!(rig.machine.status().iterations[0].waiting_for_workers);
+    assert!(
+        rig.client_pushes.is_empty(),
+        "waiting for the first worker is no loss"
+    );
+    rig.worker(1, "one:1");
+    rig.worker(2, "two:2");
+    rig.pass(20, &[], &[client]);
+    let lost = ClientPush::WorkersLost {
+        workers: vec!["one:1".to_owned(), "two:2".to_owned()],
+    };
+    assert_eq!(rig.told(&lost), 1);
+    rig.ask(READER, Role::Read, Request::Attach { client }).unwrap();
+    assert_eq!(rig.told(&lost), 2, "who comes back is told as well");
+}
+
+/// C7.6
+#[test]
+fn a_dispatcher_that_was_suspended_does_not_blame_its_workers() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    rig.now += Duration::from_secs(400);
+    rig.pass(1, &[worker], &[client]);
+    let counts = rig.machine.status().counts;
+    assert_eq!((counts.workers, counts.clients), (1, 1));
+    rig.pass(6, &[], &[client]);
+    assert_eq!(rig.machine.status().counts.workers, 0, "its own silence counts");
+}
+
+/// C4.3
+#[test]
+fn a_silent_client_is_released_and_told_when_it_comes_back() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    rig.pass(299, &[worker], &[]);
+    assert_eq!(rig.machine.status().counts.clients, 1);
+    rig.pass(3, &[worker], &[]);
+    assert_eq!(rig.machine.status().counts.clients, 0);
+    rig.pass(1, &[worker], &[client]);
+    assert!(rig.told(&ClientPush::Lapsed) > 0);
+}
+
+/// C3.6
+#[test]
+fn an_iteration_that_nobody_reads_is_given_up_and_begins_anew() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let task = rig.tasks(worker)[0];
+    rig.ask(READER, Role::Read, Request::Release { client }).unwrap();
+    rig.pass(302, &[worker], &[]);
+    let stop = WorkerPush::Stop {
+        task,
+        reason: StopReason::Abandoned,
+    };
+    assert!(rig.worker_pushes.contains(&(worker, stop)));
+    rig.client(job);
+    assert_eq!(rig.tasks(worker).len(), 2);
+}
+
+/// C5.5
+#[test]
+fn a_pipeline_that_stops_early_is_not_made_to_read_the_rest() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let worker = rig.worker(1, "one:1");
+    rig.client(job);
+    let task = rig.tasks(worker)[0];
+    rig.lease(worker, task).unwrap();
+    rig.lease(worker, task).unwrap();
+    let leases = vec![LeaseRange { first: 1, count: 2 }];
+    rig.ask(worker, Role::Worker, Request::ReturnSplits { task, leases })
+        .unwrap();
+    let request = Request::FinishTask {
+        task,
+        delivered: true,
+        exhausted: false,
+    };
+    rig.ask(worker, Role::Worker, request).unwrap();
+    assert_eq!(rig.machine.status().iterations[0].phase, Phase::Finished);
+    assert_eq!(rig.tasks(worker).len(), 1);
+}
+
+/// C5.1
+#[test]
+fn splits_are_dealt_out_fairly() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
+    rig.client(job);
+    let task = rig.tasks(workers[0])[0];
+    let mut batches = vec![];
+    while let Ok((count, false)) = rig.lease(workers[0], task) {
+        batches.push(count);
+    }
+    assert_eq!(
+        batches[..6],
+        [1, 2, 4, 8, 16, 17],
+        "doubling, up to a quarter of what remains"
+    );
+    assert_eq!(batches.iter().sum::<u64>(), 100);
+    assert_eq!(batches.last(), Some(&1));
+}
+
+/// C5.2
+#[test]
+fn a_task_of_which_nothing_is_confirmed_gets_no_more_for_a_while() {
+    let mut rig = Rig::new();
+    rig.machine.config.held_runs_max = 2;
+    let job = rig.any_job(Policy::Dynamic);
+    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
+    let client = rig.client(job);
+    let tasks = workers.map(|worker| rig.tasks(worker)[0]);
+    // In turns, so that their runs do not join.
+    for _ in 0..2 {
+        rig.lease(workers[0], tasks[0]).unwrap();
+        rig.lease(workers[1], tasks[1]).unwrap();
+    }
+    let error = rig.lease(workers[0], tasks[0]).unwrap_err();
+    assert_eq!(error.code, Code::ResourceExhausted);
+    let request = Request::SplitsDone {
+        client,
+        task: tasks[0],
+        leases: vec![LeaseRange::one(0)],
+    };
+    rig.ask(READER, Role::Read, request).unwrap();
+    rig.lease(workers[0], tasks[0]).unwrap();
+}
+
+/// C6.2
+#[test]
+fn what_was_held_when_a_client_went_is_not_shown_to_another() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let dies = rig.worker(1, "dies:1");
+    let gone = rig.client(job);
+    let stays = rig.client(job);
+    let task = rig.tasks(dies)[0];
+    rig.lease(dies, task).unwrap();
+    rig.ask(READER, Role::Read, Request::Release { client: gone })
+        .unwrap();
+    rig.lease(dies, task).unwrap();
+    rig.pass(6, &[], &[stays]);
+    acknowledge(&mut rig, stays, task, Seen::default());
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!((iteration.splits_lost, iteration.sources[0].remaining), (1, 99));
+}
+
+fn acknowledge(rig: &mut Rig, client: crate::id::ClientId, task: TaskId, seen: Seen) {
+    let request = Request::Acknowledge { client, task, seen };
+    rig.ask(READER, Role::Read, request).unwrap();
+}

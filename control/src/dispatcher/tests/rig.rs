@@ -1,0 +1,226 @@
+//! A machine with hands: asks, plans, and collects what comes of it.
+
+use std::time::Duration;
+
+use millstream_link::{Role, TicketKey};
+
+use crate::dispatcher::{
+    Action, ClientPush, Dispatcher, DispatcherConfig, Event, Incoming, Moment, Reply, ReplyToken, Request,
+    WorkerPush, WorkerRegistration,
+};
+use crate::error::Error;
+use crate::id::{BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId};
+use crate::job::{JobParameters, Policy};
+use crate::planner::{Cardinality, DatasetFacts, PlanError, SourcePlan, SplitPlan};
+
+pub(super) const READER: SessionId = SessionId(10);
+
+pub(super) struct Rig {
+    pub(super) machine: Dispatcher,
+    pub(super) now: Moment,
+    pub(super) plan: Result<SplitPlan, PlanError>,
+    /// Answer planning at once.
+    pub(super) plans_itself: bool,
+    pub(super) planning: Vec<IterationId>,
+    pub(super) replies: Vec<(ReplyToken, Result<Reply, Error>)>,
+    pub(super) client_pushes: Vec<(ClientId, ClientPush)>,
+    pub(super) worker_pushes: Vec<(SessionId, WorkerPush)>,
+    pub(super) disconnected: Vec<SessionId>,
+    next: u64,
+}
+
+impl Rig {
+    pub(super) fn new() -> Rig {
+        Rig {
+            machine: Dispatcher::new(DispatcherConfig::default(), BootId(1), Duration::ZERO),
+            now: Duration::ZERO,
+            plan: Ok(SplitPlan {
+                sources: vec![SourcePlan::Counted { splits: 100 }],
+            }),
+            plans_itself: true,
+            planning: vec![],
+            replies: vec![],
+            client_pushes: vec![],
+            worker_pushes: vec![],
+            disconnected: vec![],
+            next: 1,
+        }
+    }
+
+    pub(super) fn ask(&mut self, session: SessionId, role: Role, request: Request) -> Result<Reply, Error> {
+        let number = self.send(session, role, request);
+        self.reply(number).expect("answered at once")
+    }
+
+    pub(super) fn send(&mut self, session: SessionId, role: Role, request: Request) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.send_numbered(session, role, request, number);
+        number
+    }
+
+    pub(super) fn send_numbered(&mut self, session: SessionId, role: Role, request: Request, number: u64) {
+        let incoming = Incoming {
+            token: ReplyToken(number),
+            session,
+            role,
+            number: Some(RequestNumber(number)),
+            settled_below: RequestNumber(1),
+            request,
+        };
+        self.event(Event::Asked(incoming));
+    }
+
+    pub(super) fn reply(&mut self, token: u64) -> Option<Result<Reply, Error>> {
+        let found = self
+            .replies
+            .iter()
+            .position(|(answered, _)| *answered == ReplyToken(token))?;
+        Some(self.replies.remove(found).1)
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        self.machine.handle(event, self.now);
+        while self.machine.has_batch() {
+            for action in self.machine.take_batch().actions {
+                match action {
+                    Action::Reply { token, result } => self.replies.push((token, result)),
+                    Action::PushClient { client, push, .. } => self.client_pushes.push((client, push)),
+                    Action::PushWorker { session, push } => self.worker_pushes.push((session, push)),
+                    Action::PlanSplits { iteration, .. } => self.planning.push(iteration),
+                    Action::Disconnect { session, .. } => self.disconnected.push(session),
+                }
+            }
+            if self.plans_itself {
+                for iteration in std::mem::take(&mut self.planning) {
+                    let result = self.plan.clone();
+                    self.machine
+                        .handle(Event::SplitsPlanned { iteration, result }, self.now);
+                }
+            }
+        }
+    }
+
+    /// Time passes; these processes say that they live.
+    pub(super) fn pass(&mut self, seconds: u64, workers: &[SessionId], clients: &[ClientId]) {
+        for _ in 0..seconds * 2 {
+            self.now += Duration::from_millis(500);
+            for session in workers {
+                self.event(Event::Heartbeat {
+                    session: *session,
+                    worker: true,
+                    clients: vec![],
+                });
+            }
+            let clients = clients.to_vec();
+            self.event(Event::Heartbeat {
+                session: READER,
+                worker: false,
+                clients,
+            });
+        }
+    }
+
+    pub(super) fn register(&mut self, id: Option<&str>, facts: DatasetFacts) -> Result<DatasetId, Error> {
+        let id = id.map(|id| DatasetId::new(id).unwrap());
+        let request = Request::RegisterDataset {
+            id,
+            definition: b"graph".to_vec(),
+            facts,
+        };
+        let reply = self.ask(READER, Role::Submit, request)?;
+        let Reply::Dataset(id) = reply else {
+            panic!("{reply:?}")
+        };
+        Ok(id)
+    }
+
+    pub(super) fn job(&mut self, name: Option<&str>, parameters: JobParameters) -> Result<JobId, Error> {
+        let name = name.map(str::to_owned);
+        let reply = self.ask(READER, Role::Read, Request::CreateJob { name, parameters })?;
+        let Reply::Job(id) = reply else {
+            panic!("{reply:?}")
+        };
+        Ok(id)
+    }
+
+    /// A job of its own on a new dataset.
+    pub(super) fn any_job(&mut self, policy: Policy) -> JobId {
+        let dataset = self.register(None, facts()).unwrap();
+        self.job(None, JobParameters::new(dataset, policy)).unwrap()
+    }
+
+    pub(super) fn client(&mut self, job: JobId) -> ClientId {
+        let reply = self.ask(READER, Role::Read, open(job));
+        let Ok(Reply::Client(id)) = reply else {
+            panic!("{reply:?}")
+        };
+        id
+    }
+
+    pub(super) fn worker(&mut self, session: u64, address: &str) -> SessionId {
+        let session = SessionId(session);
+        let registration = WorkerRegistration {
+            address: address.to_owned(),
+            tags: vec![],
+            ticket_key: TicketKey::from_bytes([1; 32]),
+            version: "1".to_owned(),
+        };
+        self.ask(session, Role::Worker, Request::RegisterWorker(registration))
+            .unwrap();
+        session
+    }
+
+    /// The tasks that this worker was told to start, ever.
+    pub(super) fn tasks(&self, session: SessionId) -> Vec<TaskId> {
+        let mine = self.worker_pushes.iter().filter(|(to, _)| *to == session);
+        mine.filter_map(|(_, push)| match push {
+            WorkerPush::Start { task } => Some(*task),
+            WorkerPush::Assigned { .. } | WorkerPush::Stop { .. } => None,
+        })
+        .collect()
+    }
+
+    pub(super) fn finish(&mut self, session: SessionId, task: TaskId) {
+        let request = Request::FinishTask {
+            task,
+            delivered: true,
+            exhausted: true,
+        };
+        self.ask(session, Role::Worker, request).unwrap();
+    }
+
+    pub(super) fn lease(&mut self, session: SessionId, task: TaskId) -> Result<(u64, bool), Error> {
+        let request = Request::LeaseSplits {
+            task,
+            source: 0,
+            repetition: 0,
+            want: 1000,
+        };
+        let reply = self.ask(session, Role::Worker, request)?;
+        let Reply::Splits { runs, end, .. } = reply else {
+            panic!("{reply:?}")
+        };
+        Ok((runs.iter().map(|run| run.count).sum(), end))
+    }
+
+    pub(super) fn told(&self, wanted: &ClientPush) -> usize {
+        self.client_pushes
+            .iter()
+            .filter(|(_, push)| push == wanted)
+            .count()
+    }
+}
+
+pub(super) fn open(job: JobId) -> Request {
+    Request::OpenIteration { job, repetition: 0 }
+}
+
+pub(super) fn facts() -> DatasetFacts {
+    DatasetFacts {
+        spec: vec![1],
+        cardinality: Cardinality::Finite(100),
+        splittable: Ok(()),
+        aligned: Ok(()),
+    }
+}

@@ -1,0 +1,13 @@
+//! The control plane over real sockets on loopback.
+//!
+//! | module | promise |
+//! |---|---|
+//! | `service` | workers, splits and clients meet, and find each other again |
+//! | `refusals` | who may not, or speaks nonsense, is refused and harms nobody |
+//! | `restarts` | a dispatcher that comes back, with or without its memory |
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+mod refusals;
+mod restarts;
+mod service;
+mod support;

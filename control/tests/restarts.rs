@@ -1,0 +1,97 @@
+//! A dispatcher that comes back, with or without its memory.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use millstream_control::agent::AgentEvent;
+use millstream_control::rpc::Server;
+use millstream_control::{ClientPush, Code, LeaseRange, MemoryStore, Policy};
+use millstream_link::Role;
+
+use crate::support::{Cluster, SharedStore, open, task_added, told, within};
+
+/// C1.8
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dispatcher_without_memory_is_told_apart_from_the_old_one() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let address = server.local_addr();
+    let mut worker = cluster.worker("worker:1", address).await;
+    let client = cluster.connect(Role::Submit, address).await.unwrap();
+    let mut iteration = open(&client, "10", Policy::Off).await;
+    worker.started().await;
+    task_added(&mut iteration).await;
+    stop(server).await;
+    let _server = cluster.dispatcher(Some(address), Box::new(MemoryStore::new()));
+    let error = within("the client's error", iteration.next_push())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code, Code::Aborted);
+    assert!(error.message.contains("restarted"), "{error}");
+    assert_eq!(worker.event().await, AgentEvent::DispatcherRestarted);
+    let fresh = cluster.connect(Role::Submit, address).await.unwrap();
+    let _iteration = open(&fresh, "10", Policy::Off).await;
+    worker.started().await;
+}
+
+/// C1.6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_its_memory_a_dispatcher_goes_on_where_it_was() {
+    let cluster = Cluster::new();
+    let store = SharedStore::new();
+    let server = cluster.dispatcher(None, Box::new(store.clone()));
+    let address = server.local_addr();
+    let mut worker = cluster.worker("worker:1", address).await;
+    let client = cluster.connect(Role::Submit, address).await.unwrap();
+    let mut iteration = open(&client, "10", Policy::Dynamic).await;
+    let task = worker.started().await.task;
+    task_added(&mut iteration).await;
+    let (mut feed, mut splits) = worker.read_some(task, 4).await;
+    stop(server).await;
+    let _server = cluster.dispatcher(Some(address), Box::new(store));
+    let rest = tokio::task::spawn_blocking(move || {
+        let mut rest = Vec::new();
+        while let Some(split) = feed.next(0, 0).unwrap() {
+            rest.push(split);
+        }
+        rest
+    });
+    splits.extend(within("the rest", rest).await.unwrap());
+    let indices: Vec<u64> = splits.iter().map(|split| split.index).collect();
+    assert_eq!(indices, (0..10).collect::<Vec<_>>());
+    let leases = LeaseRange::collect(splits.iter().map(|split| split.lease));
+    iteration.splits_done(task, &leases).await.unwrap();
+    worker.agent.finish_task(task, true).await.unwrap();
+    assert_eq!(
+        told(&mut iteration).await,
+        ClientPush::IterationFinished { splits_lost: 0 }
+    );
+}
+
+/// C7.4
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_without_a_dispatcher_drops_its_tasks_when_its_lease_lapses() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let mut worker = cluster.worker("worker:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let _iteration = open(&client, "10", Policy::Dynamic).await;
+    let task = worker.started().await.task;
+    let feed = worker.agent.splits(task).unwrap();
+    drop(server);
+    assert_eq!(worker.event().await, AgentEvent::LeaseLapsed);
+    drop(feed);
+    assert!(worker.agent.splits(task).is_err());
+}
+
+/// Stops a dispatcher, and waits until its port is free.
+async fn stop(server: Server) {
+    let address = server.local_addr();
+    within("the shutdown", server.shutdown()).await.unwrap();
+    let freed = async {
+        while UdpSocket::bind(address).is_err() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    within("the port's release", freed).await;
+}

@@ -1,0 +1,194 @@
+//! Workers, splits and clients meet, and find each other again.
+
+use std::collections::BTreeSet;
+
+use millstream_control::agent::AgentEvent;
+use millstream_control::{
+    ClientPush, LeaseRange, Phase, Policy, RemovalReason, Seen, SourcePlan, StopReason,
+};
+use millstream_link::{Claims, Role, Ticket};
+
+use crate::support::{Cluster, open, task_added, told, within};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_reaches_worker_and_client_and_its_end_ends_the_iteration() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let mut worker = cluster.worker("worker:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let mut iteration = open(&client, "files a b c", Policy::Dynamic).await;
+    let info = task_added(&mut iteration).await;
+    let def = worker.started().await;
+    assert_eq!((info.task, info.worker_address.as_str()), (def.task, "worker:1"));
+    assert_eq!(&def.dataset.definition[..], b"files a b c");
+    let claims = Claims {
+        client: iteration.client_id().0,
+        task: info.task.0,
+        consumer: None,
+    };
+    let ticket = Ticket::from_bytes(&info.ticket).unwrap();
+    assert_eq!(worker.key.verify(&ticket), Ok(claims));
+    let splits = worker.read_all(def.task).await;
+    let payloads: Vec<&[u8]> = splits.iter().map(|split| &split.payload[..]).collect();
+    assert_eq!(payloads, [b"a", b"b", b"c"]);
+    let leases = LeaseRange::collect(splits.iter().map(|split| split.lease));
+    iteration.splits_done(def.task, &leases).await.unwrap();
+    worker.agent.finish_task(def.task, false).await.unwrap();
+    iteration.task_drained(def.task).await.unwrap();
+    assert_eq!(
+        told(&mut iteration).await,
+        ClientPush::IterationFinished { splits_lost: 0 }
+    );
+    let stopped = AgentEvent::StopTask {
+        task: def.task,
+        reason: StopReason::Settled,
+    };
+    assert_eq!(worker.event().await, stopped);
+    let status = client.status().await.unwrap();
+    assert_eq!(
+        (status.iterations[0].phase, status.iterations[0].splits_done),
+        (Phase::Finished, 3)
+    );
+    within("the release", iteration.release()).await.unwrap();
+    assert_eq!(client.status().await.unwrap().counts.clients, 0);
+    within("the shutdown", server.shutdown()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_off_every_worker_gets_the_same_listing() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let mut workers = [
+        cluster.worker("worker:1", server.local_addr()).await,
+        cluster.worker("worker:2", server.local_addr()).await,
+    ];
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let _iteration = open(&client, "files a b", Policy::Off).await;
+    let listing = SourcePlan::listed([b"a".to_vec(), b"b".to_vec()]);
+    for (index, worker) in (0..).zip(&mut workers) {
+        let def = worker.started().await;
+        assert_eq!(def.plan.sources, std::slice::from_ref(&listing));
+        assert_eq!(def.worker_index, index);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_workers_share_the_splits_without_a_gap_or_a_double() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let mut first = cluster.worker("worker:1", server.local_addr()).await;
+    let mut second = cluster.worker("worker:2", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let _iteration = open(&client, "20000", Policy::Dynamic).await;
+    let (a, b) = (first.started().await.task, second.started().await.task);
+    let (read_a, read_b) = tokio::join!(first.read_all(a), second.read_all(b));
+    let total = read_a.len() + read_b.len();
+    let indices: BTreeSet<u64> = read_a.iter().chain(&read_b).map(|split| split.index).collect();
+    assert_eq!(total, 20_000);
+    assert_eq!(indices, (0..20_000).collect());
+}
+
+/// C6.1, C6.4, C6.5
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let mut dies = cluster.worker("dies:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let mut iteration = open(&client, "10", Policy::Dynamic).await;
+    let gone = dies.started().await.task;
+    assert_eq!(task_added(&mut iteration).await.task, gone);
+    let (feed, read) = dies.read_some(gone, 3).await;
+    let mut lives = cluster.worker("lives:2", server.local_addr()).await;
+    let kept = lives.started().await.task;
+    assert_eq!(task_added(&mut iteration).await.task, kept);
+    dies.die();
+    let removed = told(&mut iteration).await;
+    let ClientPush::TaskRemoved(removed) = removed else {
+        panic!("expected a removal, not {removed:?}")
+    };
+    assert_eq!(
+        (removed.task, removed.reason),
+        (gone, RemovalReason::WorkerSilent)
+    );
+    drop(feed);
+    let mut arrived = lives.read_all(kept).await;
+    lives.agent.finish_task(kept, true).await.unwrap();
+    let seen = Seen {
+        complete: vec![LeaseRange::one(read[0].lease)],
+        partial: vec![LeaseRange::one(read[1].lease)],
+    };
+    iteration.acknowledge_removal(gone, seen).await.unwrap();
+    let lost = told(&mut iteration).await;
+    let ClientPush::SplitsLost {
+        splits,
+        worker_address,
+    } = lost
+    else {
+        panic!("expected a loss, not {lost:?}")
+    };
+    assert_eq!(
+        (splits.len(), splits[0].first, splits[0].count),
+        (1, read[1].index, 1)
+    );
+    assert_eq!(worker_address, "dies:1");
+    let again = match lives.event().await {
+        AgentEvent::StartTask(def) => def.task,
+        AgentEvent::StopTask { task, .. } => {
+            assert_eq!(task, kept);
+            lives.started().await.task
+        }
+        other @ (AgentEvent::LeaseLapsed | AgentEvent::DispatcherRestarted | AgentEvent::Failed(_)) => {
+            panic!("expected a task, not {other:?}")
+        }
+    };
+    arrived.extend(lives.read_all(again).await);
+    let repeated: Vec<u32> = arrived
+        .iter()
+        .filter(|split| split.index == 2)
+        .map(|split| split.attempt)
+        .collect();
+    assert_eq!(repeated, [1], "the unseen split comes under the next attempt");
+    let mut indices: Vec<u64> = arrived.iter().map(|split| split.index).collect();
+    indices.sort_unstable();
+    assert_eq!(indices, (2..10).collect::<Vec<_>>());
+    lives.agent.finish_task(again, true).await.unwrap();
+    assert_eq!(task_added(&mut iteration).await.task, again);
+    assert_eq!(
+        told(&mut iteration).await,
+        ClientPush::IterationFinished { splits_lost: 1 }
+    );
+}
+
+/// C7.5
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_every_worker_is_killed_the_client_is_told_their_names() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let mut worker = cluster.worker("dies:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let mut iteration = open(&client, "10", Policy::Off).await;
+    let task = worker.started().await.task;
+    assert_eq!(task_added(&mut iteration).await.task, task);
+    worker.die();
+    assert!(matches!(told(&mut iteration).await, ClientPush::TaskRemoved(_)));
+    let workers = vec!["dies:1".to_owned()];
+    assert_eq!(told(&mut iteration).await, ClientPush::WorkersLost { workers });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_leaves_is_known_to_be_gone_at_once() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let mut worker = cluster.worker("leaves:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let mut iteration = open(&client, "10", Policy::Dynamic).await;
+    worker.started().await;
+    task_added(&mut iteration).await;
+    worker.agent.leave().await.unwrap();
+    let push = told(&mut iteration).await;
+    let ClientPush::TaskRemoved(removed) = push else {
+        panic!("expected a removal, not {push:?}")
+    };
+    assert_eq!(removed.reason, RemovalReason::WorkerLeft);
+}

@@ -1,0 +1,238 @@
+//! A dispatcher, workers and readers in one process, with short limits and a watchdog.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents, SplitFeed};
+use millstream_control::rpc::{Client, IterationHandle, Server, ServerConfig, SessionConfig};
+use millstream_control::{
+    Cardinality, Change, ClientPush, DatasetFacts, DispatcherConfig, Error, JobParameters, MemoryStore,
+    PlanError, Planner, Policy, Record, SourcePlan, Split, SplitPlan, Store, StoreError, TaskDef, TaskId,
+    TaskInfo,
+};
+use millstream_link::{ClusterKey, Credentials, Endpoint, EndpointConfig, HostPort, Role, TicketKey};
+
+/// Ten times what any test takes.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(WATCHDOG, future)
+        .await
+        .unwrap_or_else(|_| panic!("watchdog: {what} never happened"))
+}
+
+/// Understands definitions of the form `splits` or `files a b c`.
+pub(crate) struct WordPlanner;
+
+impl Planner for WordPlanner {
+    fn facts(&self, definition: &[u8]) -> Result<DatasetFacts, PlanError> {
+        self.plan_splits(definition)?;
+        Ok(DatasetFacts {
+            spec: b"spec".to_vec(),
+            cardinality: Cardinality::Unknown,
+            splittable: Ok(()),
+            aligned: Ok(()),
+        })
+    }
+
+    fn plan_splits(&self, definition: &[u8]) -> Result<SplitPlan, PlanError> {
+        let text =
+            std::str::from_utf8(definition).map_err(|error| PlanError::Definition(error.to_string()))?;
+        let source = match text.strip_prefix("files ") {
+            Some(files) => SourcePlan::listed(files.split(' ').map(|file| file.as_bytes().to_vec())),
+            None => SourcePlan::Counted {
+                splits: text
+                    .parse()
+                    .map_err(|_| PlanError::Definition(format!("`{text}` is no number")))?,
+            },
+        };
+        Ok(SplitPlan {
+            sources: vec![source],
+        })
+    }
+}
+
+/// A store that outlives its dispatcher.
+#[derive(Clone)]
+pub(crate) struct SharedStore(Arc<std::sync::Mutex<MemoryStore>>);
+
+impl SharedStore {
+    pub(crate) fn new() -> SharedStore {
+        SharedStore(Arc::new(std::sync::Mutex::new(MemoryStore::keeping())))
+    }
+}
+
+impl Store for SharedStore {
+    fn load(&mut self) -> Result<Vec<Record>, StoreError> {
+        self.0.lock().unwrap().load()
+    }
+
+    fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError> {
+        self.0.lock().unwrap().commit(changes)
+    }
+}
+
+pub(crate) struct Cluster {
+    pub(crate) key: ClusterKey,
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Cluster {
+        Cluster {
+            key: ClusterKey::generate().unwrap(),
+        }
+    }
+
+    pub(crate) fn credentials(&self, role: Role) -> Credentials {
+        self.key.role_key(role).credentials()
+    }
+
+    /// A dispatcher with short limits.
+    pub(crate) fn dispatcher(&self, bind: Option<SocketAddr>, store: Box<dyn Store>) -> Server {
+        let config = ServerConfig {
+            endpoint: EndpointConfig {
+                bind,
+                ..EndpointConfig::default()
+            },
+            dispatcher: DispatcherConfig {
+                heartbeat_interval: Duration::from_millis(50),
+                liveness: Duration::from_millis(600),
+                sweep_interval: Duration::from_millis(20),
+                workers_lost_grace: Duration::from_millis(100),
+                ..DispatcherConfig::default()
+            },
+        };
+        Server::start(
+            self.credentials(Role::Dispatcher),
+            config,
+            Arc::new(WordPlanner),
+            store,
+        )
+        .unwrap()
+    }
+
+    pub(crate) fn server(&self) -> Server {
+        self.dispatcher(None, Box::new(MemoryStore::new()))
+    }
+
+    pub(crate) fn endpoint(&self, role: Role) -> Endpoint {
+        Endpoint::client(self.credentials(role), EndpointConfig::default()).unwrap()
+    }
+
+    pub(crate) async fn connect(&self, role: Role, address: SocketAddr) -> Result<Client, Error> {
+        within(
+            "connecting",
+            Client::connect(self.endpoint(role), HostPort::from(address), session()),
+        )
+        .await
+    }
+
+    /// A worker that runs what it is told, in the test's hands.
+    pub(crate) async fn worker(&self, name: &str, address: SocketAddr) -> Worker {
+        let endpoint = self.endpoint(Role::Worker);
+        let key = TicketKey::generate().unwrap();
+        let config = AgentConfig {
+            session: session(),
+            lease: Duration::from_millis(1500),
+            ..AgentConfig::new(name, key.clone())
+        };
+        let started = Agent::start(endpoint.clone(), HostPort::from(address), config);
+        let (agent, events) = within("registering", started).await.unwrap();
+        Worker {
+            agent,
+            events,
+            key,
+            endpoint,
+        }
+    }
+}
+
+pub(crate) fn session() -> SessionConfig {
+    SessionConfig {
+        connect_deadline: Duration::from_secs(20),
+        attempt_deadline: Duration::from_millis(500),
+        backoff_max: Duration::from_millis(100),
+        request_deadline: Duration::from_secs(20),
+        ..SessionConfig::default()
+    }
+}
+
+pub(crate) struct Worker {
+    pub(crate) agent: Agent,
+    pub(crate) events: AgentEvents,
+    pub(crate) key: TicketKey,
+    endpoint: Endpoint,
+}
+
+impl Worker {
+    pub(crate) async fn event(&mut self) -> AgentEvent {
+        within("an event at the worker", self.events.next())
+            .await
+            .unwrap()
+    }
+
+    pub(crate) async fn started(&mut self) -> TaskDef {
+        let event = self.event().await;
+        let AgentEvent::StartTask(def) = event else {
+            panic!("expected a task, not {event:?}")
+        };
+        def
+    }
+
+    /// Reads the source to its end, as a producer's thread does.
+    pub(crate) async fn read_all(&self, task: TaskId) -> Vec<Split> {
+        let feed = self.agent.splits(task).unwrap();
+        let read = tokio::task::spawn_blocking(move || take(feed, usize::MAX).1);
+        within("reading splits", read).await.unwrap()
+    }
+
+    /// Starts so many splits, and holds the rest.
+    pub(crate) async fn read_some(&self, task: TaskId, count: usize) -> (SplitFeed, Vec<Split>) {
+        let feed = self.agent.splits(task).unwrap();
+        let read = tokio::task::spawn_blocking(move || take(feed, count));
+        within("reading splits", read).await.unwrap()
+    }
+
+    /// The process dies: nothing is said.
+    pub(crate) fn die(self) {
+        self.endpoint.close("");
+        drop(self.agent);
+    }
+}
+
+fn take(mut feed: SplitFeed, count: usize) -> (SplitFeed, Vec<Split>) {
+    let mut splits = Vec::new();
+    while splits.len() < count
+        && let Some(split) = feed.next(0, 0).unwrap()
+    {
+        splits.push(split);
+    }
+    (feed, splits)
+}
+
+/// Registers a dataset, makes a job of it and opens it.
+pub(crate) async fn open(client: &Client, definition: &str, policy: Policy) -> IterationHandle {
+    let dataset = client
+        .register_dataset(None, definition.as_bytes().to_vec())
+        .await
+        .unwrap();
+    let job = client
+        .find_or_create_job(None, &JobParameters::new(dataset, policy))
+        .await
+        .unwrap();
+    within("opening", client.open_iteration(job, 0)).await.unwrap()
+}
+
+pub(crate) async fn told(iteration: &mut IterationHandle) -> ClientPush {
+    within("a push", iteration.next_push()).await.unwrap()
+}
+
+pub(crate) async fn task_added(iteration: &mut IterationHandle) -> TaskInfo {
+    let push = told(iteration).await;
+    let ClientPush::TaskAdded(task) = push else {
+        panic!("expected a task, not {push:?}")
+    };
+    task
+}
