@@ -98,7 +98,7 @@ impl Worker {
         let server = Server::new(config.server.clone(), ticket_key.clone(), &alloc)
             .map_err(|error| WorkerError::Resource(error.to_string()))?;
         let lane = Lane::start("worker")?;
-        let endpoint_config = millstream_link::EndpointConfig { bind: config.bind, ..config.endpoint.clone() };
+        let endpoint_config = millstream_link::EndpointConfig { bind: config.bind, ..config.endpoint };
         let (serving, serving_alloc) = (server.clone(), alloc.clone());
         let endpoint = lane
             .spawn(async move {

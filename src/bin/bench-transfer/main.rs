@@ -1,12 +1,12 @@
 //! `bench-transfer`: the referee of the project's speed.
 //!
-//! - [`args`]: flags
-//! - [`local`]: measurements on one host
-//! - [`child`]: the producing processes
-//! - [`service`]: the service itself under load
-//! - [`stamp`], [`gauge`]: elements that say when they were made, and how many are outstanding
-//! - [`yardstick`]: what it is compared with
-//! - [`report`]: records, as table and JSON
+//! - [`args`] — flags
+//! - [`local`] — measurements on one host
+//! - [`child`] — the producing processes
+//! - [`service`] — the service itself under load
+//! - [`stamp`], [`gauge`] — elements that say when they were made, and how many are outstanding
+//! - [`yardstick`] — what it is compared with
+//! - [`report`] — records, as table and JSON
 
 mod args;
 mod child;

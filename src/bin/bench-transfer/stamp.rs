@@ -72,8 +72,10 @@ struct Stamping {
 impl Stamping {
     /// Waits until the next element is due; returns how many may be made at once.
     fn wait(&self, limit: usize) -> usize {
-        while self.stamper.is_stuck {
-            std::thread::park();
+        if self.stamper.is_stuck {
+            loop {
+                std::thread::park();
+            }
         }
         let Some(rate) = self.stamper.rate else { return limit };
         let due_ns = self.started_ns + self.next * 1_000_000_000 / rate.max(1);
