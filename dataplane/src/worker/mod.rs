@@ -15,6 +15,8 @@ pub mod producer;
 pub mod server;
 mod session;
 mod task;
+#[cfg(test)]
+mod tests;
 
 pub use buffer::{BufferLimits, Mark, Take};
 pub use producer::{ProduceError, Producer, Stopped};
