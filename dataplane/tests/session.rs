@@ -1,0 +1,303 @@
+//! A worker's sessions, spoken with message by message: who is let in, what is sent, what survives a link.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::{
+    Cancel, Grant, Hello, PROTOCOL_VERSION, RefusalCode, Subscribe, ToClient, ToWorker,
+};
+use millstream_dataplane::proto::receive::ReceiveError;
+use millstream_dataplane::proto::send::Ending;
+use millstream_dataplane::transport::memory::{self, Knobs};
+use millstream_dataplane::transport::{Admission, ClientLink, Downstream, LinkLost};
+use millstream_dataplane::worker::{ProduceError, Producer, Server, ServerConfig, SessionEnd};
+use millstream_element::{Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Shape, SlotAlloc, TensorSpec};
+use millstream_link::ticket::{Claims, TicketKey};
+use tokio::task::JoinHandle;
+
+const WATCHDOG: Duration = Duration::from_secs(60);
+const TASK: TaskId = TaskId(7);
+const KEY: [u8; 32] = [3; 32];
+
+#[derive(Debug)]
+struct All;
+
+impl Admission for All {
+    fn admit(&self, _: TaskId, _: u64, _: u64, _: u64) -> Result<(), ReceiveError> {
+        Ok(())
+    }
+
+    fn slot_alloc(&self) -> &dyn SlotAlloc {
+        &HeapAlloc
+    }
+}
+
+fn spec() -> ElementSpec {
+    ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[1])).expect("a spec")
+}
+
+fn server(patience: Duration) -> Server {
+    let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
+    let config = ServerConfig { patience, ..ServerConfig::default() };
+    Server::new(config, TicketKey::from_bytes(KEY), &alloc).expect("no threads to start")
+}
+
+fn write(producer: &mut Producer, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let written: Result<(), ProduceError<()>> = producer.write(|pack, layout| {
+            let mut element = pack.begin(layout, &[Shape::fixed(&[1])], 0).expect("a pack holds them all");
+            element.component_mut(0).copy_from_slice(&number.to_le_bytes());
+            element.finish(number, &[]).expect("as begun");
+            Ok(())
+        });
+        written.expect("written");
+    }
+}
+
+/// A client that says what it is told to.
+struct Client {
+    link: Box<ClientLink>,
+    session: JoinHandle<SessionEnd>,
+}
+
+impl Client {
+    fn silent(server: &Server, knobs: Knobs) -> Self {
+        let (far, link) = memory::pair(Arc::new(All), Arc::new(HeapAlloc), knobs);
+        let server = server.clone();
+        Self { link, session: tokio::spawn(async move { server.serve(far).await }) }
+    }
+
+    /// One that has exchanged greetings.
+    async fn greeted(server: &Server) -> Self {
+        let mut client = Self::silent(server, Knobs::default());
+        client.say(ToWorker::Hello(Hello::current())).await;
+        assert_eq!(client.message().await, ToClient::Hello(Hello::current()));
+        client
+    }
+
+    async fn say(&mut self, message: ToWorker) {
+        poll_fn(|cx| self.link.poll_ready(cx)).await.expect("the link stands");
+        self.link.try_send(message).expect("room");
+    }
+
+    async fn subscribe(&mut self, client: u64, resume_from: u64) {
+        let ticket = TicketKey::from_bytes(KEY).mint(&Claims { client, task: TASK.0, consumer: None });
+        let ticket = ticket.as_bytes().to_vec();
+        self.say(ToWorker::Subscribe(Subscribe { task: TASK, ticket, resume_from, splits_from: 0 })).await;
+    }
+
+    async fn accepted(server: &Server, client: u64, resume_from: u64) -> Self {
+        let mut this = Self::greeted(server).await;
+        this.subscribe(client, resume_from).await;
+        let ToClient::Accepted(accepted) = this.message().await else { panic!("not accepted") };
+        assert_eq!(ElementSpec::from_bytes(&accepted.spec).expect("a spec"), spec());
+        this
+    }
+
+    async fn grant(&mut self, limit: u64, received: u64) {
+        let grant = Grant { task: TASK, limit, element_bytes: 4096, received, splits: 0 };
+        self.say(ToWorker::Grant(grant)).await;
+    }
+
+    async fn frame(&mut self) -> Result<Downstream<(u64, Vec<u64>)>, LinkLost> {
+        let frame = tokio::time::timeout(WATCHDOG, poll_fn(|cx| self.link.poll_recv(cx))).await.expect("silence");
+        Ok(match frame? {
+            Downstream::Message(message) => Downstream::Message(message),
+            Downstream::Pack(pack) => {
+                let layout = Layout::new(spec()).expect("a layout");
+                let first = pack.first;
+                let pack = pack.body.open(&HeapAlloc).expect("whole");
+                let open = |slot| Element::open(slot, &layout, Origin::Foreign).expect("sound").sequence();
+                Downstream::Pack((first, pack.slots().map(open).collect()))
+            }
+        })
+    }
+
+    async fn message(&mut self) -> ToClient {
+        match self.frame().await.expect("the link stands") {
+            Downstream::Message(message) => message,
+            Downstream::Pack(pack) => panic!("elements {pack:?} instead of a message"),
+        }
+    }
+
+    /// The next `count` elements, which come without a message between.
+    async fn elements(&mut self, count: usize) -> Vec<u64> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            match self.frame().await.expect("the link stands") {
+                Downstream::Pack((_, elements)) => all.extend(elements),
+                Downstream::Message(message) => panic!("{message:?} instead of elements"),
+            }
+        }
+        all
+    }
+
+    /// Why the worker ended the link.
+    async fn end(self) -> LinkLost {
+        let end = tokio::time::timeout(WATCHDOG, self.session).await.expect("the session goes on");
+        end.expect("no panic").lost
+    }
+}
+
+/// D1.1.
+#[tokio::test]
+async fn who_does_not_greet_or_greets_in_another_version_is_sent_away() {
+    let server = server(WATCHDOG);
+    let mut rude = Client::silent(&server, Knobs::default());
+    rude.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+    assert!(matches!(rude.end().await, LinkLost::Misbehaved(_)));
+    let mut newer = Client::silent(&server, Knobs::default());
+    newer.say(ToWorker::Hello(Hello { version: PROTOCOL_VERSION + 1, features: 0 })).await;
+    let LinkLost::Misbehaved(reason) = newer.end().await else { panic!("not the client's fault") };
+    assert!(reason.contains(&(PROTOCOL_VERSION + 1).to_string()) && reason.contains(&PROTOCOL_VERSION.to_string()));
+}
+
+/// D3.1, D3.2.
+#[tokio::test]
+async fn a_forged_ticket_and_an_unknown_task_are_refused_and_the_link_goes_on() {
+    let server = server(WATCHDOG);
+    let mut client = Client::greeted(&server).await;
+    let forged = TicketKey::from_bytes([4; 32]).mint(&Claims { client: 1, task: TASK.0, consumer: None });
+    let other = TicketKey::from_bytes(KEY).mint(&Claims { client: 1, task: 8, consumer: None });
+    for ticket in [forged.as_bytes().to_vec(), other.as_bytes().to_vec(), Vec::new(), vec![0; 4000]] {
+        client.say(ToWorker::Subscribe(Subscribe { task: TASK, ticket, resume_from: 0, splits_from: 0 })).await;
+        let ToClient::Refused(refused) = client.message().await else { panic!("not refused") };
+        assert_eq!((refused.task, refused.code), (TASK, RefusalCode::BadTicket));
+    }
+    client.subscribe(1, 0).await;
+    let ToClient::Refused(refused) = client.message().await else { panic!("not refused") };
+    assert_eq!(refused.code, RefusalCode::UnknownTask);
+    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    write(&mut producer, 0..3);
+    client.subscribe(1, 0).await;
+    assert!(matches!(client.message().await, ToClient::Accepted(_)));
+    client.grant(3, 0).await;
+    assert_eq!(client.elements(3).await, [0, 1, 2]);
+}
+
+/// D4.1, D5.1, D5.2.
+#[tokio::test]
+async fn exactly_as_many_as_were_granted_are_sent_and_then_the_end() {
+    let server = server(WATCHDOG);
+    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    write(&mut producer, 0..5);
+    producer.split_done(9, 2);
+    producer.finish(Ending::Exhausted);
+    let mut client = Client::accepted(&server, 1, 0).await;
+    client.grant(2, 0).await;
+    assert_eq!(client.elements(2).await, [0, 1]);
+    // A repeated grant changes nothing: what comes next is due to the one behind it.
+    client.grant(2, 2).await;
+    client.grant(3, 2).await;
+    assert_eq!(client.elements(1).await, [2]);
+    client.grant(10, 3).await;
+    assert_eq!(client.elements(2).await, [3, 4]);
+    let ToClient::SplitDone(done) = client.message().await else { panic!("no end of the split") };
+    assert_eq!((done.lease, done.attempt, done.upto), (9, 2, 5));
+    let ToClient::EndOfTask(end) = client.message().await else { panic!("no end") };
+    assert_eq!(end.sent, 5);
+    assert!(!server.is_settled(TASK), "nobody acknowledged");
+    let last = Grant { task: TASK, limit: 10, element_bytes: 4096, received: 5, splits: 1 };
+    client.say(ToWorker::Grant(last)).await;
+    while !server.is_settled(TASK) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// D3.4, D6.1, D6.2, D6.4.
+#[tokio::test]
+async fn a_client_that_comes_back_gets_what_it_has_not() {
+    let server = server(WATCHDOG);
+    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    write(&mut producer, 0..10);
+    producer.finish(Ending::Exhausted);
+    let mut first = Client::accepted(&server, 1, 0).await;
+    first.grant(6, 0).await;
+    assert_eq!(first.elements(6).await, [0, 1, 2, 3, 4, 5]);
+    // It says it received four; the later link takes over while this one still stands.
+    let mut second = Client::accepted(&server, 1, 4).await;
+    second.grant(9, 4).await;
+    assert_eq!(second.elements(5).await, [4, 5, 6, 7, 8]);
+    drop(second);
+    let mut third = Client::greeted(&server).await;
+    for gone in [3, 10] {
+        third.subscribe(1, gone).await;
+        let ToClient::Refused(refused) = third.message().await else { panic!("resumed at {gone}") };
+        assert_eq!(refused.code, RefusalCode::CannotResume);
+    }
+    third.subscribe(1, 9).await;
+    assert!(matches!(third.message().await, ToClient::Accepted(_)));
+    third.grant(10, 9).await;
+    assert_eq!(third.elements(1).await, [9]);
+    assert!(matches!(third.message().await, ToClient::EndOfTask(_)));
+}
+
+/// D4.3, D4.4.
+#[tokio::test]
+async fn an_idle_task_gives_its_credits_back_and_says_when_it_has_something() {
+    let server = server(Duration::from_millis(50));
+    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    let mut client = Client::accepted(&server, 1, 0).await;
+    client.grant(8, 0).await;
+    let ToClient::Yielded(yielded) = client.message().await else { panic!("nothing given back") };
+    assert_eq!(yielded.total, 8);
+    write(&mut producer, 0..1);
+    let ToClient::Need(need) = client.message().await else { panic!("nothing said of the element") };
+    assert_eq!(need.yielded, 8);
+    client.grant(9, 0).await;
+    assert_eq!(client.elements(1).await, [0]);
+}
+
+/// D3.3.
+#[tokio::test]
+async fn a_cancelled_subscription_is_forgotten() {
+    let server = server(WATCHDOG);
+    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    write(&mut producer, 0..4);
+    let mut client = Client::accepted(&server, 1, 0).await;
+    client.grant(2, 0).await;
+    assert_eq!(client.elements(2).await, [0, 1]);
+    client.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+    // Where it stood is gone: it begins anew, with what is left.
+    client.subscribe(1, 0).await;
+    assert!(matches!(client.message().await, ToClient::Accepted(_)));
+    client.grant(2, 0).await;
+    let Downstream::Pack(pack) = client.frame().await.expect("the link stands") else { panic!("no elements") };
+    assert_eq!(pack, (0, vec![2, 3]));
+}
+
+/// Each element of a task goes to one of its clients.
+#[tokio::test]
+async fn two_clients_of_a_task_share_its_elements() {
+    let server = server(WATCHDOG);
+    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    write(&mut producer, 0..100);
+    producer.finish(Ending::Exhausted);
+    let mut clients = [Client::accepted(&server, 1, 0).await, Client::accepted(&server, 2, 0).await];
+    let mut all = Vec::new();
+    for round in 1..=10 {
+        for client in &mut clients {
+            client.grant(5 * round, 5 * (round - 1)).await;
+            all.extend(client.elements(5).await);
+        }
+    }
+    all.sort_unstable();
+    assert_eq!(all, (0..100).collect::<Vec<_>>());
+    for client in &mut clients {
+        client.grant(51, 50).await;
+        let ToClient::EndOfTask(end) = client.message().await else { panic!("no end") };
+        assert_eq!(end.sent, 50);
+    }
+}
+
+/// D6.2: what was never sent cannot be acknowledged.
+#[tokio::test]
+async fn a_false_acknowledgement_ends_the_link() {
+    let server = server(WATCHDOG);
+    let _producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    let mut client = Client::accepted(&server, 1, 0).await;
+    client.grant(1, 1).await;
+    assert!(matches!(client.end().await, LinkLost::Misbehaved(_)));
+}
