@@ -1,0 +1,45 @@
+//! What the credit account costs a pack, and a round of grants over many tasks.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use millstream::client::MaxOutstanding;
+use millstream::client::credit::{Bounds, Standing, distribute};
+use millstream::dataplane::TaskId;
+use millstream::dataplane::proto::credit::{Holder, Issuer};
+
+fn account(c: &mut Criterion) {
+    let mut group = c.benchmark_group("credit");
+    group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1)).sample_size(20);
+    group.bench_function("grant, spend and receive", |b| {
+        let (mut issuer, mut holder) = (Issuer::default(), Holder::default());
+        b.iter(|| {
+            holder.raise_to(issuer.grant(black_box(8)));
+            let elements = holder.available();
+            holder.spend(elements);
+            issuer.receive(elements).expect("as granted");
+        });
+        black_box((issuer, holder));
+    });
+    for tasks in [1, 16, 256] {
+        let standing = |task| Standing {
+            task: TaskId(task),
+            outstanding: task % 5,
+            waiting: task % 3,
+            element_bytes: 4096,
+            is_eligible: task % 7 != 1,
+            granted_at: task,
+        };
+        let standings: Vec<Standing> = (0..tasks).map(standing).collect();
+        let bounds =
+            Bounds { max_outstanding: MaxOutstanding::Elements(8 * tasks), max_outstanding_bytes: u64::MAX };
+        group.bench_with_input(BenchmarkId::new("distribute over tasks", tasks), &standings, |b, standings| {
+            b.iter(|| black_box(distribute(&bounds, standings)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, account);
+criterion_main!(benches);
