@@ -40,8 +40,13 @@ impl LocalReader {
     ) -> Result<Self, LocalReaderError> {
         let graph = dataset.graph()?;
         let pool = Arc::new(Pool::new(threads).map_err(LocalReaderError::Pool)?);
-        let context = ExecContext { epoch, ..ExecContext::new(0, functions, pool) };
-        Ok(Self { executor: Executor::open(&graph, context)? })
+        let context = ExecContext {
+            epoch,
+            ..ExecContext::new(0, functions, pool)
+        };
+        Ok(Self {
+            executor: Executor::open(&graph, context)?,
+        })
     }
 
     /// What it yields.
@@ -55,6 +60,9 @@ impl Iterator for LocalReader {
 
     /// The next element's components, in the order of the spec. An error is repeated whenever asked.
     fn next(&mut self) -> Option<Self::Item> {
-        self.executor.next().map(|item| item.map(|item| item.value)).transpose()
+        self.executor
+            .next()
+            .map(|item| item.map(|item| item.value))
+            .transpose()
     }
 }

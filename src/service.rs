@@ -6,7 +6,9 @@ use std::sync::Arc;
 use millstream_client::{Reader, ReaderConfig, discover};
 use millstream_control::rpc::{Client, DatasetInfo, SessionConfig};
 use millstream_control::{DatasetId, Error, JobId, JobParameters, Policy, Status};
-use millstream_link::{CredentialsError, Endpoint, EndpointConfig, HostPort, KeyMaterial, Lane, LaneError, LoadedKey, Role};
+use millstream_link::{
+    CredentialsError, Endpoint, EndpointConfig, HostPort, KeyMaterial, Lane, LaneError, LoadedKey, Role,
+};
 use millstream_pipeline::graph::{Dataset, GraphError};
 use thiserror::Error;
 
@@ -76,23 +78,33 @@ impl Service {
     /// # Errors
     /// [`ServiceError`] names the address and what to do.
     pub fn connect(key: &LoadedKey, dispatcher: &str, config: ServiceConfig) -> Result<Self, ServiceError> {
-        let address = HostPort::from_str(dispatcher).map_err(|error| ServiceError::Address(error.to_string()))?;
+        let address =
+            HostPort::from_str(dispatcher).map_err(|error| ServiceError::Address(error.to_string()))?;
         let role = match &key.key {
             KeyMaterial::Cluster(_) => Role::Submit,
             KeyMaterial::Role(key) => key.role(),
         };
         let credentials = key.credentials(role)?;
         let lane = Arc::new(Lane::start("reader")?);
-        let ServiceConfig { endpoint, session, local } = config;
+        let ServiceConfig {
+            endpoint,
+            session,
+            local,
+        } = config;
         let connecting = lane.spawn(async move {
-            let endpoint =
-                Endpoint::client(credentials, endpoint).map_err(|error| ServiceError::Socket(error.to_string()))?;
+            let endpoint = Endpoint::client(credentials, endpoint)
+                .map_err(|error| ServiceError::Socket(error.to_string()))?;
             let client = Client::connect(endpoint.clone(), address, session).await?;
             Ok::<_, ServiceError>((endpoint, client))
         });
         let (endpoint, client) = connecting.wait()??;
         let connector = Arc::new(AutoConnector::new(endpoint, local));
-        Ok(Self { dispatcher: dispatcher.to_owned(), client: Arc::new(client), connector, lane })
+        Ok(Self {
+            dispatcher: dispatcher.to_owned(),
+            client: Arc::new(client),
+            connector,
+            lane,
+        })
     }
 
     /// The dispatcher, as it was given.
@@ -107,7 +119,10 @@ impl Service {
     pub fn register(&self, dataset: Dataset, id: Option<DatasetId>) -> Result<DatasetId, ServiceError> {
         let definition = dataset.graph()?.to_bytes()?;
         let client = self.client.clone();
-        Ok(self.lane.spawn(async move { client.register_dataset(id, definition).await }).wait()??)
+        Ok(self
+            .lane
+            .spawn(async move { client.register_dataset(id, definition).await })
+            .wait()??)
     }
 
     /// What is known of a dataset.
@@ -116,7 +131,10 @@ impl Service {
     /// There is none of this id.
     pub fn dataset(&self, id: &DatasetId) -> Result<DatasetInfo, ServiceError> {
         let (client, id) = (self.client.clone(), id.clone());
-        Ok(self.lane.spawn(async move { client.dataset(&id).await }).wait()??)
+        Ok(self
+            .lane
+            .spawn(async move { client.dataset(&id).await })
+            .wait()??)
     }
 
     /// The job that a request is for.
@@ -138,9 +156,16 @@ impl Service {
     /// The sources of the dataset cannot be listed, for example.
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
         let client = self.client.clone();
-        let opening = self.lane.spawn(async move { client.open_iteration(job, repetition).await.map(discover) });
+        let opening = self
+            .lane
+            .spawn(async move { client.open_iteration(job, repetition).await.map(discover) });
         let feed = opening.wait()??;
-        Ok(Reader::start(self.lane.clone(), self.connector.clone(), feed, config))
+        Ok(Reader::start(
+            self.lane.clone(),
+            self.connector.clone(),
+            feed,
+            config,
+        ))
     }
 
     /// Everything the dispatcher knows, for people.

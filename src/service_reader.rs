@@ -5,7 +5,7 @@
 use std::str::FromStr;
 
 use bytes::Bytes;
-use millstream_client::{MaxOutstanding, ReadError, Reader, ReaderConfig};
+use millstream_client::{MaxOutstanding, Reader, ReaderConfig};
 use millstream_control::{Cardinality, DatasetId, Policy};
 use millstream_element::{Dtype, Element, ElementSpec};
 use millstream_link::LoadedKey;
@@ -63,7 +63,12 @@ pub fn dataset(
         .ok_or_else(|| ServiceError::Definition("the parameters are too long".to_owned()))?;
     // How many workers there will be, and what each of them makes of a last batch, is not known.
     let infinite = facts.cardinality == Cardinality::Infinite;
-    Ok(Dataset::from_service(ServiceReader { params, spec: SpecField(spec), count: None, infinite }))
+    Ok(Dataset::from_service(ServiceReader {
+        params,
+        spec: SpecField(spec),
+        count: None,
+        infinite,
+    }))
 }
 
 /// What opens such a node: for [`Functions::with_service`](millstream_pipeline::exec::Functions::with_service).
@@ -75,14 +80,29 @@ pub fn opener(
         let parameters: Parameters = params.decode().map_err(caller)?;
         let dataset = DatasetId::new(&parameters.dataset).map_err(caller)?;
         let policy = Policy::from_str(&parameters.policy).map_err(caller)?;
-        let request = ReadRequest { dataset, policy, job_name: parameters.job_name };
-        let config = ServiceConfig { local: local.clone(), ..ServiceConfig::default() };
+        let request = ReadRequest {
+            dataset,
+            policy,
+            job_name: parameters.job_name,
+        };
+        let config = ServiceConfig {
+            local: local.clone(),
+            ..ServiceConfig::default()
+        };
         let service = Service::connect(&key, &parameters.dispatcher, config).map_err(peer)?;
         let job = service.job(&request).map_err(peer)?;
-        let max_outstanding = parameters.max_outstanding.map_or(MaxOutstanding::Auto, MaxOutstanding::Elements);
-        let config = ReaderConfig { max_outstanding, ..ReaderConfig::default() };
+        let max_outstanding = parameters
+            .max_outstanding
+            .map_or(MaxOutstanding::Auto, MaxOutstanding::Elements);
+        let config = ReaderConfig {
+            max_outstanding,
+            ..ReaderConfig::default()
+        };
         let reader = service.read(job, pass, &config).map_err(peer)?;
-        Ok(Box::new(Elements { reader, _service: service }))
+        Ok(Box::new(Elements {
+            reader,
+            _service: service,
+        }))
     }
 }
 
@@ -95,28 +115,33 @@ struct Elements {
 
 impl Source for Elements {
     fn next(&mut self) -> Result<Option<Value>, ExecError> {
-        let element = self.reader.next_element().map_err(|error| match error {
-            ReadError::Cancelled => ExecError::cancelled(OP),
-            error => peer(error),
-        })?;
+        let element = self.reader.next_element().map_err(peer)?;
         element.as_ref().map(value).transpose()
     }
 }
 
 /// The components of an element, sharing its memory.
 fn value(element: &Element) -> Result<Value, ExecError> {
-    (0..element.len()).map(|index| tensor(element, index).map_err(peer)).collect()
+    (0..element.len())
+        .map(|index| tensor(element, index).map_err(peer))
+        .collect()
 }
 
 fn tensor(element: &Element, index: usize) -> Result<Tensor, String> {
-    let (view, slot) =
-        element.component(index).zip(element.component_slot(index)).ok_or("an element lacks a component")?;
+    let (view, slot) = element
+        .component(index)
+        .zip(element.component_slot(index))
+        .ok_or("an element lacks a component")?;
     let (dtype, dims, shared) = (view.dtype(), view.dims(), Bytes::from_owner(slot));
     if !matches!(dtype, Dtype::String | Dtype::Bytes) {
         return Tensor::fixed(dtype, dims, shared);
     }
     let strings = view.strings().map_err(|error| error.to_string())?;
-    Tensor::strings(dtype, dims, strings.iter().map(|item| shared.slice_ref(item)).collect())
+    Tensor::strings(
+        dtype,
+        dims,
+        strings.iter().map(|item| shared.slice_ref(item)).collect(),
+    )
 }
 
 fn caller(error: impl ToString) -> ExecError {

@@ -8,7 +8,8 @@ use millstream::link::{ClusterKey, KeySource, LoadedKey};
 use millstream::pipeline::exec::{Functions, Value};
 use millstream::pipeline::graph::Dataset;
 use millstream::{
-    Dispatcher, LocalReader, ReadRequest, Service, ServiceConfig, Worker, WorkerConfig, functions, service_reader,
+    Dispatcher, LocalReader, ReadRequest, Service, ServiceConfig, Worker, WorkerConfig, functions,
+    service_reader,
 };
 
 fn key() -> LoadedKey {
@@ -22,20 +23,32 @@ fn what_follows_a_service_runs_in_the_trainer() {
     let functions = Arc::new(functions::builtin(Some(&key)));
     let dispatcher = Dispatcher::start(&key, None, DispatcherConfig::default(), functions.clone()).unwrap();
     let address = dispatcher.local_addr().to_string();
-    let workers: Vec<Worker> =
-        (0..2).map(|_| Worker::start(&key, WorkerConfig::new(&address)).unwrap()).collect();
+    let workers: Vec<Worker> = (0..2)
+        .map(|_| Worker::start(&key, WorkerConfig::new(&address)).unwrap())
+        .collect();
     let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
     let dataset = service.register(Dataset::range(0, 100, 1), None).unwrap();
-    let request = ReadRequest { dataset, policy: Policy::Dynamic, job_name: None };
+    let request = ReadRequest {
+        dataset,
+        policy: Policy::Dynamic,
+        job_name: None,
+    };
 
     let distributed = service_reader::dataset(&service, &request, MaxOutstanding::Elements(7)).unwrap();
     let once = batches(distributed.clone().batch(7, false), &functions);
-    assert_eq!(sizes(&once), [[7; 14].as_slice(), &[2]].concat(), "the trainer's batches know no workers");
+    assert_eq!(
+        sizes(&once),
+        [[7; 14].as_slice(), &[2]].concat(),
+        "the trainer's batches know no workers"
+    );
     assert_eq!(sorted(once), (0..100).collect::<Vec<_>>());
 
     let twice = batches(distributed.repeat(Some(2)).batch(7, false), &functions);
     assert_eq!(twice.len(), 29);
-    assert_eq!(sorted(twice), (0..200).map(|number| number / 2).collect::<Vec<_>>());
+    assert_eq!(
+        sorted(twice),
+        (0..200).map(|number| number / 2).collect::<Vec<_>>()
+    );
 
     for worker in workers {
         worker.stop().unwrap();
@@ -51,13 +64,21 @@ fn a_service_that_is_not_there_is_named() {
     let address = dispatcher.local_addr().to_string();
     let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
     let dataset = service.register(Dataset::range(0, 100, 1), None).unwrap();
-    let request = ReadRequest { dataset, policy: Policy::Off, job_name: None };
+    let request = ReadRequest {
+        dataset,
+        policy: Policy::Off,
+        job_name: None,
+    };
     let distributed = service_reader::dataset(&service, &request, MaxOutstanding::Auto).unwrap();
     let unopened = LocalReader::open(distributed.clone(), Arc::new(functions::builtin(None)), 1, 0);
     assert!(unopened.is_err(), "nobody gave it a key");
 
     let stranger = Arc::new(functions::builtin(Some(&self::key())));
-    let error = LocalReader::open(distributed, stranger, 1, 0).unwrap().next().unwrap().unwrap_err();
+    let error = LocalReader::open(distributed, stranger, 1, 0)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap_err();
     assert!(error.to_string().contains("key"), "{error}");
     dispatcher.stop().unwrap();
 }

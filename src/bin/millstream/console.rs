@@ -13,7 +13,10 @@ pub(crate) fn start_logging(verbose: u8) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 /// Prints a line of results. A closed pipe is no error: the reader has seen enough.
@@ -44,7 +47,11 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
         scaled /= 1000.0;
         unit = larger;
     }
-    if unit == "B" { format!("{bytes} B") } else { format!("{scaled:.1} {unit}") }
+    if unit == "B" {
+        format!("{bytes} B")
+    } else {
+        format!("{scaled:.1} {unit}")
+    }
 }
 
 #[cfg(test)]

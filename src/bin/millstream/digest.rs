@@ -26,16 +26,31 @@ impl Digest {
 
     /// Adds the rows of an element, as far as these components of it go. With `is_batched`, a row is a place along the
     /// leading dimension; else it is the whole element.
-    pub(crate) fn add_element(&mut self, element: &Element, names: &[&str], is_batched: bool) -> Result<(), String> {
+    pub(crate) fn add_element(
+        &mut self,
+        element: &Element,
+        names: &[&str],
+        is_batched: bool,
+    ) -> Result<(), String> {
         let mut columns = Vec::with_capacity(names.len());
         for name in names {
-            let view = if name.is_empty() { element.component(0) } else { element.named(name) };
-            columns.push(items(view.ok_or_else(|| format!("an element has no component `{name}`"))?)?);
+            let view = if name.is_empty() {
+                element.component(0)
+            } else {
+                element.named(name)
+            };
+            columns.push(items(
+                view.ok_or_else(|| format!("an element has no component `{name}`"))?,
+            )?);
         }
         let rows = columns.iter().map(Vec::len).min().unwrap_or(0);
         let per_row = if is_batched { 1 } else { rows.max(1) };
         for row in 0..rows / per_row {
-            self.add(columns.iter().flat_map(|column| column[row * per_row..(row + 1) * per_row].iter().copied()));
+            self.add(
+                columns
+                    .iter()
+                    .flat_map(|column| column[row * per_row..(row + 1) * per_row].iter().copied()),
+            );
         }
         Ok(())
     }
@@ -50,7 +65,10 @@ impl std::fmt::Display for Digest {
 /// The items of a tensor of scalars or of a column of them.
 pub(crate) fn items(view: TensorView<'_>) -> Result<Vec<&[u8]>, String> {
     if matches!(view.dtype(), Dtype::String | Dtype::Bytes) {
-        return view.strings().map(|strings| strings.iter().collect()).map_err(|error| error.to_string());
+        return view
+            .strings()
+            .map(|strings| strings.iter().collect())
+            .map_err(|error| error.to_string());
     }
     let item_bytes = view.dtype().item_bytes().unwrap_or(1).max(1);
     Ok(view.bytes().chunks_exact(item_bytes).collect())
@@ -72,7 +90,8 @@ mod tests {
 
     fn digest(rows: &[u64]) -> Digest {
         let mut digest = Digest::default();
-        rows.iter().for_each(|row| digest.add([row.to_le_bytes().as_slice()]));
+        rows.iter()
+            .for_each(|row| digest.add([row.to_le_bytes().as_slice()]));
         digest
     }
 

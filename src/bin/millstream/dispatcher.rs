@@ -19,8 +19,13 @@ pub(crate) fn run(args: &DispatcherArgs) -> Result<(), String> {
     let config = config(args)?;
     let key = key::load(&args.key)?;
     let ending = Ending::watch(args.until_stdin_closes)?;
-    let dispatcher = Dispatcher::start(&key, Some(args.bind), config, Arc::new(functions::builtin(Some(&key))))
-        .map_err(|error| error.to_string())?;
+    let dispatcher = Dispatcher::start(
+        &key,
+        Some(args.bind),
+        config,
+        Arc::new(functions::builtin(Some(&key))),
+    )
+    .map_err(|error| error.to_string())?;
     say(&format!("dispatcher listening on {}", dispatcher.local_addr()));
     ending.wait(|| false);
     dispatcher.stop().map_err(|error| error.to_string())
@@ -33,5 +38,9 @@ fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
         .ok_or_else(|| format!("--liveness-s {}: must be 0.1 or more seconds", args.liveness_s))?;
     let defaults = DispatcherConfig::default();
     let heartbeat_interval = defaults.heartbeat_interval.min(liveness / HEARTBEATS);
-    Ok(DispatcherConfig { liveness, heartbeat_interval, ..defaults })
+    Ok(DispatcherConfig {
+        liveness,
+        heartbeat_interval,
+        ..defaults
+    })
 }

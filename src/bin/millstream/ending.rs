@@ -25,7 +25,8 @@ impl Ending {
     /// Starts to listen; to the end of standard input only if asked.
     pub(crate) fn watch(until_stdin_closes: bool) -> Result<Self, String> {
         let (tell, heard) = channel();
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("cannot watch signals: {error}"))?;
+        let mut signals =
+            Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("cannot watch signals: {error}"))?;
         let tell_signal = tell.clone();
         spawn("signals", move || tell_until_unheard(&mut signals, &tell_signal))?;
         if until_stdin_closes {
@@ -54,7 +55,9 @@ impl Ending {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Interrupted> {
-        let Ok(worker) = spawn("command", work) else { return Err(Interrupted) };
+        let Ok(worker) = spawn("command", work) else {
+            return Err(Interrupted);
+        };
         self.wait(|| worker.is_finished());
         if !worker.is_finished() {
             return Err(Interrupted);
@@ -71,7 +74,10 @@ fn tell_until_unheard(signals: &mut Signals, tell: &Sender<()>) {
     }
 }
 
-fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, String> {
+fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, String> {
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(work)

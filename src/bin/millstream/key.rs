@@ -10,7 +10,9 @@ use crate::console::{note, say};
 /// Runs the command.
 pub(crate) fn run(args: &KeyArgs) -> Result<(), String> {
     if args.generate {
-        say(&ClusterKey::generate().map_err(|error| error.to_string())?.to_text());
+        say(&ClusterKey::generate()
+            .map_err(|error| error.to_string())?
+            .to_text());
         return Ok(());
     }
     let source = source(&args.key)?;
@@ -68,8 +70,13 @@ pub(crate) fn source(flag: &KeyFlag) -> Result<KeySource, String> {
 pub(crate) fn load(flag: &KeyFlag) -> Result<LoadedKey, String> {
     let source = source(flag)?;
     let loaded = source.load().map_err(|error| error.to_string())?;
-    if loaded.created && let KeySource::OwnFile(path) = &source {
-        note(&format!("made a new cluster key for this user: {}", path.display()));
+    if loaded.created
+        && let KeySource::OwnFile(path) = &source
+    {
+        note(&format!(
+            "made a new cluster key for this user: {}",
+            path.display()
+        ));
     }
     Ok(loaded)
 }

@@ -31,6 +31,10 @@ pub(crate) fn pictures(pattern: &str) -> Dataset {
 /// Lost splits, for people.
 pub(crate) fn lost_text(lost: &LostSplits) -> String {
     let last = lost.first.saturating_add(lost.count.saturating_sub(1));
-    let which = if lost.count == 1 { format!("split {last}") } else { format!("splits {} to {last}", lost.first) };
+    let which = if lost.count == 1 {
+        format!("split {last}")
+    } else {
+        format!("splits {} to {last}", lost.first)
+    };
     format!("{which} of source {}, pass {}", lost.source, lost.repetition)
 }

@@ -16,7 +16,10 @@ use crate::{key, worker};
 /// Runs the command.
 pub(crate) fn run(args: &ReadArgs) -> Result<(), String> {
     let dataset = Source::of(args)?;
-    let config = ServiceConfig { session: worker::patience(args.wait_s)?, ..ServiceConfig::default() };
+    let config = ServiceConfig {
+        session: worker::patience(args.wait_s)?,
+        ..ServiceConfig::default()
+    };
     let key = key::load(&args.key)?;
     let ending = Ending::watch(false)?;
     let args = args.clone();
@@ -38,37 +41,57 @@ impl Source {
         let (dataset, digested): (Dataset, &[&str]) = match (&args.files, args.range) {
             (Some(pattern), None) => (pictures(pattern), &[pictures::KEY, pictures::LABEL]),
             (None, Some(count)) => {
-                let stop = i64::try_from(count).map_err(|_| format!("--range {count}: at most {}", i64::MAX))?;
+                let stop =
+                    i64::try_from(count).map_err(|_| format!("--range {count}: at most {}", i64::MAX))?;
                 (Dataset::range(0, stop, 1), &[""])
             }
             (None, None) => return Err("nothing to read: give --files PATTERN or --range N".to_owned()),
             (Some(_), Some(_)) => return Err("give --files or --range, not both".to_owned()),
         };
-        let dataset = if args.batch > 0 { dataset.batch(args.batch, false) } else { dataset };
+        let dataset = if args.batch > 0 {
+            dataset.batch(args.batch, false)
+        } else {
+            dataset
+        };
         Ok(Self { dataset, digested })
     }
 }
 
 fn read(args: &ReadArgs, source: Source, key: &LoadedKey, config: ServiceConfig) -> Result<(), String> {
     let service = Service::connect(key, &args.dispatcher, config).map_err(|error| error.to_string())?;
-    let dataset = service.register(source.dataset, None).map_err(|error| error.to_string())?;
+    let dataset = service
+        .register(source.dataset, None)
+        .map_err(|error| error.to_string())?;
     let policy = match args.sharding {
         Sharding::Off => Policy::Off,
         Sharding::Dynamic => Policy::Dynamic,
     };
-    let request = ReadRequest { dataset, policy, job_name: args.job_name.clone() };
+    let request = ReadRequest {
+        dataset,
+        policy,
+        job_name: args.job_name.clone(),
+    };
     let job = service.job(&request).map_err(|error| error.to_string())?;
     let max_outstanding = match args.max_outstanding {
         0 => MaxOutstanding::Auto,
         elements => MaxOutstanding::Elements(elements),
     };
-    let config = ReaderConfig { max_outstanding, ..ReaderConfig::default() };
+    let config = ReaderConfig {
+        max_outstanding,
+        ..ReaderConfig::default()
+    };
     let mut losses = 0;
     for epoch in 0..args.epochs {
-        let reader = service.read(job, epoch, &config).map_err(|error| error.to_string())?;
+        let reader = service
+            .read(job, epoch, &config)
+            .map_err(|error| error.to_string())?;
         losses += read_epoch(epoch, reader, source.digested, args.batch > 0)?;
     }
-    if losses == 0 { Ok(()) } else { Err(format!("{losses} splits were lost with their workers")) }
+    if losses == 0 {
+        Ok(())
+    } else {
+        Err(format!("{losses} splits were lost with their workers"))
+    }
 }
 
 /// Reads one pass and prints what it was. Returns how many splits were lost.
@@ -83,7 +106,11 @@ fn read_epoch(epoch: u64, mut reader: Reader, digested: &[&str], is_batched: boo
     };
     let stats = reader.stats();
     let elapsed_s = stats.elapsed.as_secs_f64();
-    let per_second = if elapsed_s > 0.0 { digest.rows as f64 / elapsed_s } else { 0.0 };
+    let per_second = if elapsed_s > 0.0 {
+        digest.rows as f64 / elapsed_s
+    } else {
+        0.0
+    };
     say(&format!(
         "epoch {epoch}: {} elements, {} in {elapsed_s:.3} s, {per_second:.0} elements/s, waited {:.0} %, bottleneck {}, \
          digest {digest}",

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use millstream::control::rpc::SessionConfig;
-use millstream::control::{IterationStatus, Phase, Policy, Status, WorkerStatus};
+use millstream::control::{DatasetStatus, IterationStatus, JobStatus, Phase, Policy, Status, WorkerStatus};
 use millstream::{Service, ServiceConfig};
 
 use crate::args::StatusArgs;
-use crate::console::say;
+use crate::console::{bytes_text, say};
 use crate::{key, table};
 
 /// Who asks for a status wants to know soon that nobody answers.
@@ -16,8 +16,14 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Runs the command.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), String> {
     let key = key::load(&args.key)?;
-    let session = SessionConfig { connect_deadline: CONNECT_DEADLINE, ..SessionConfig::default() };
-    let config = ServiceConfig { session, ..ServiceConfig::default() };
+    let session = SessionConfig {
+        connect_deadline: CONNECT_DEADLINE,
+        ..SessionConfig::default()
+    };
+    let config = ServiceConfig {
+        session,
+        ..ServiceConfig::default()
+    };
     let service = Service::connect(&key, &args.dispatcher, config).map_err(|error| error.to_string())?;
     let status = service.status().map_err(|error| error.to_string())?;
     for line in report(&args.dispatcher, &status) {
@@ -32,51 +38,65 @@ fn report(dispatcher: &str, status: &Status) -> Vec<String> {
         "dispatcher {dispatcher}: {} workers, {} datasets, {} jobs, {} iterations, {} tasks, {} clients",
         counts.workers, counts.datasets, counts.jobs, counts.iterations, counts.tasks, counts.clients
     )];
-    let mut add = |table: Vec<String>| {
+    for table in tables(status) {
+        // A header alone says nothing.
         if table.len() > 1 {
             lines.push(String::new());
             lines.extend(table);
         }
-    };
-    let workers: Vec<_> = status.workers.iter().map(worker).collect();
-    add(table::lines(["WORKER", "ADDRESS", "STATE", "TASKS", "VERSION", "TAGS"], &workers));
-    let datasets: Vec<_> = status
-        .datasets
-        .iter()
-        .map(|dataset| {
-            [dataset.id.to_string(), dataset.cardinality.clone(), format!("{} B", dataset.definition_bytes)]
-        })
-        .collect();
-    add(table::lines(["DATASET", "ELEMENTS", "DEFINITION"], &datasets));
-    let jobs: Vec<_> = status
-        .jobs
-        .iter()
-        .map(|job| {
-            let (dataset, policy) = (job.parameters.dataset.to_string(), job.parameters.policy.to_string());
-            [job.id.to_string(), job.name.clone(), dataset, policy]
-        })
-        .collect();
-    add(table::lines(["JOB", "NAME", "DATASET", "SHARDING"], &jobs));
-    let is_dealt = |row: &IterationStatus| {
-        status.jobs.iter().any(|job| job.id == row.job && job.parameters.policy == Policy::Dynamic)
-    };
-    let iterations: Vec<_> = status.iterations.iter().map(|row| iteration(row, is_dealt(row))).collect();
-    let header = ["ITERATION", "JOB", "PASS", "STATE", "CLIENTS", "DONE", "LEASED", "REMAINING", "LOST"];
-    add(table::lines(header, &iterations));
-    let tasks: Vec<_> = status.iterations.iter().flat_map(tasks).collect();
-    add(table::lines(["TASK", "ITERATION", "WORKER", "STATE", "LEASED"], &tasks));
-    let lost: Vec<_> = status
-        .iterations
-        .iter()
-        .flat_map(|iteration| {
-            iteration.lost.iter().map(|lost| {
-                let (source, pass) = (lost.source.to_string(), lost.repetition.to_string());
-                [iteration.id.to_string(), source, pass, lost.first.to_string(), lost.count.to_string()]
-            })
-        })
-        .collect();
-    add(table::lines(["LOST IN", "SOURCE", "PASS", "FIRST SPLIT", "COUNT"], &lost));
+    }
     lines
+}
+
+fn tables(status: &Status) -> [Vec<String>; 6] {
+    let is_dealt = |row: &IterationStatus| {
+        let mut jobs = status.jobs.iter();
+        jobs.any(|job| job.id == row.job && job.parameters.policy == Policy::Dynamic)
+    };
+    let all = &status.iterations;
+    let workers: Vec<_> = status.workers.iter().map(worker).collect();
+    let datasets: Vec<_> = status.datasets.iter().map(dataset).collect();
+    let jobs: Vec<_> = status.jobs.iter().map(job).collect();
+    let iterations: Vec<_> = all.iter().map(|row| iteration(row, is_dealt(row))).collect();
+    let tasks: Vec<_> = all.iter().flat_map(tasks).collect();
+    let lost: Vec<_> = all.iter().flat_map(lost).collect();
+    [
+        table::lines(
+            ["WORKER", "ADDRESS", "STATE", "TASKS", "VERSION", "TAGS"],
+            &workers,
+        ),
+        table::lines(["DATASET", "ELEMENTS", "DEFINITION"], &datasets),
+        table::lines(["JOB", "NAME", "DATASET", "SHARDING"], &jobs),
+        table::lines(ITERATION, &iterations),
+        table::lines(["TASK", "ITERATION", "WORKER", "STATE", "LEASED"], &tasks),
+        table::lines(["LOST IN", "SOURCE", "PASS", "FIRST SPLIT", "COUNT"], &lost),
+    ]
+}
+
+/// What is told of an iteration: the last four count splits.
+const ITERATION: [&str; 9] = [
+    "ITERATION",
+    "JOB",
+    "PASS",
+    "STATE",
+    "CLIENTS",
+    "DONE",
+    "LEASED",
+    "REMAINING",
+    "LOST",
+];
+
+fn dataset(dataset: &DatasetStatus) -> [String; 3] {
+    let definition = bytes_text(dataset.definition_bytes);
+    [dataset.id.to_string(), dataset.cardinality.clone(), definition]
+}
+
+fn job(job: &JobStatus) -> [String; 4] {
+    let (dataset, policy) = (
+        job.parameters.dataset.to_string(),
+        job.parameters.policy.to_string(),
+    );
+    [job.id.to_string(), job.name.clone(), dataset, policy]
 }
 
 fn worker(worker: &WorkerStatus) -> [String; 6] {
@@ -84,13 +104,30 @@ fn worker(worker: &WorkerStatus) -> [String; 6] {
         Some(reason) => format!("dead: {reason}"),
         None => format!("alive, {:.1} s ago", worker.silent_ms as f64 / 1000.0),
     };
-    let (id, tasks, tags) = (worker.id.to_string(), worker.tasks.to_string(), worker.tags.join(","));
-    [id, worker.address.clone(), state, tasks, worker.version.clone(), tags]
+    let (id, tasks, tags) = (
+        worker.id.to_string(),
+        worker.tasks.to_string(),
+        worker.tags.join(","),
+    );
+    [
+        id,
+        worker.address.clone(),
+        state,
+        tasks,
+        worker.version.clone(),
+        tags,
+    ]
 }
 
 /// Splits are dealt out under DYNAMIC only; elsewhere there are none to count.
 fn iteration(iteration: &IterationStatus, is_dealt: bool) -> [String; 9] {
-    let count = |splits: u64| if is_dealt { splits.to_string() } else { "-".to_owned() };
+    let count = |splits: u64| {
+        if is_dealt {
+            splits.to_string()
+        } else {
+            "-".to_owned()
+        }
+    };
     let mut state = phase(iteration.phase).to_owned();
     if iteration.waiting_for_workers {
         state.push_str(", waits for workers");
@@ -111,7 +148,26 @@ fn iteration(iteration: &IterationStatus, is_dealt: bool) -> [String; 9] {
 fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 5]> + '_ {
     iteration.tasks.iter().map(|task| {
         let (id, iteration) = (task.id.to_string(), iteration.id.to_string());
-        [id, iteration, task.worker_address.clone(), task.phase.clone(), task.splits_leased.to_string()]
+        [
+            id,
+            iteration,
+            task.worker_address.clone(),
+            task.phase.clone(),
+            task.splits_leased.to_string(),
+        ]
+    })
+}
+
+fn lost(iteration: &IterationStatus) -> impl Iterator<Item = [String; 5]> + '_ {
+    iteration.lost.iter().map(|lost| {
+        let (source, pass) = (lost.source.to_string(), lost.repetition.to_string());
+        [
+            iteration.id.to_string(),
+            source,
+            pass,
+            lost.first.to_string(),
+            lost.count.to_string(),
+        ]
     })
 }
 

@@ -9,10 +9,15 @@ pub(crate) fn lines<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> 
         }
     }
     let line = |cells: &[String; N]| {
-        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let padded = cells
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    std::iter::once(line(&header.map(str::to_owned))).chain(rows.iter().map(line)).collect()
+    std::iter::once(line(&header.map(str::to_owned)))
+        .chain(rows.iter().map(line))
+        .collect()
 }
 
 #[cfg(test)]
@@ -21,7 +26,10 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = [["a".to_owned(), "1".to_owned()], ["longer".to_owned(), String::new()]];
+        let rows = [
+            ["a".to_owned(), "1".to_owned()],
+            ["longer".to_owned(), String::new()],
+        ];
         assert_eq!(lines(["name", "n"], &rows), ["name    n", "a       1", "longer"]);
     }
 }

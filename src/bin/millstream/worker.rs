@@ -23,7 +23,11 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
         return Ok(());
     };
     let worker = started.map_err(|error| error.to_string())?;
-    say(&format!("worker serving on {} for dispatcher {}", worker.address(), args.dispatcher));
+    say(&format!(
+        "worker serving on {} for dispatcher {}",
+        worker.address(),
+        args.dispatcher
+    ));
     ending.wait(|| worker.has_ended());
     worker.stop().map_err(|error| error.to_string())
 }
@@ -47,7 +51,11 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
 
 /// Waits this many seconds for a dispatcher that is not there yet, and says so.
 pub(crate) fn patience(wait_s: f64) -> Result<SessionConfig, String> {
-    let connect_deadline =
-        Duration::try_from_secs_f64(wait_s).map_err(|_| format!("--wait-s {wait_s}: must be 0 or more seconds"))?;
-    Ok(SessionConfig { connect_deadline, on_waiting: Some(Arc::new(note)), ..SessionConfig::default() })
+    let connect_deadline = Duration::try_from_secs_f64(wait_s)
+        .map_err(|_| format!("--wait-s {wait_s}: must be 0 or more seconds"))?;
+    Ok(SessionConfig {
+        connect_deadline,
+        on_waiting: Some(Arc::new(note)),
+        ..SessionConfig::default()
+    })
 }

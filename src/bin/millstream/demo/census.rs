@@ -21,7 +21,9 @@ impl Census {
     pub(super) fn of_tars(tars: &[PathBuf]) -> Result<Self, String> {
         let mut census = Self::default();
         for tar in tars {
-            census.add_tar(tar).map_err(|error| format!("{}: {error}", tar.display()))?;
+            census
+                .add_tar(tar)
+                .map_err(|error| format!("{}: {error}", tar.display()))?;
         }
         Ok(census)
     }
@@ -58,7 +60,10 @@ impl Census {
     pub(super) fn complaint(&self, expected: &Census) -> Option<String> {
         let short = |of: &Census, than: &Census| -> Vec<String> {
             let count = |key| of.counts.get(key).copied().unwrap_or(0);
-            let fewer = than.counts.iter().filter(|(key, wanted)| count(key.as_str()) < **wanted);
+            let fewer = than
+                .counts
+                .iter()
+                .filter(|(key, wanted)| count(key.as_str()) < **wanted);
             fewer.map(|(key, _)| key.clone()).collect()
         };
         let (missing, surplus) = (short(self, expected), short(expected, self));
@@ -81,8 +86,17 @@ fn picture_key(name: &str) -> Option<&str> {
 }
 
 fn named(keys: &[String]) -> String {
-    let shown = keys.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if keys.len() > NAMED_MAX { format!("{shown}, and {} more", keys.len() - NAMED_MAX) } else { shown }
+    let shown = keys
+        .iter()
+        .take(NAMED_MAX)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if keys.len() > NAMED_MAX {
+        format!("{shown}, and {} more", keys.len() - NAMED_MAX)
+    } else {
+        shown
+    }
 }
 
 #[cfg(test)]
@@ -100,7 +114,10 @@ mod tests {
         let expected = census(&["a", "b", "c"]);
         assert_eq!(census(&["c", "b", "a"]).complaint(&expected), None);
         let complaint = census(&["a", "a", "c", "x"]).complaint(&expected);
-        assert_eq!(complaint.as_deref(), Some("1 missing (b), 2 seen too often (a, x)"));
+        assert_eq!(
+            complaint.as_deref(),
+            Some("1 missing (b), 2 seen too often (a, x)")
+        );
     }
 
     #[test]

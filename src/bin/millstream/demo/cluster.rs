@@ -40,7 +40,11 @@ impl Cluster {
     pub(super) fn start(workers: u32, key: &ClusterKey) -> Result<Self, String> {
         let mut starting = Vec::new();
         // Dropped on every way out, so that nothing stays behind.
-        let mut cluster = Self { dispatcher: String::new(), worker_pids: Vec::new(), processes: Vec::new() };
+        let mut cluster = Self {
+            dispatcher: String::new(),
+            worker_pids: Vec::new(),
+            processes: Vec::new(),
+        };
         let (dispatcher, line) = Process::start("dispatcher", &["dispatcher", "--bind", "127.0.0.1:0"], key)?;
         cluster.processes.push(dispatcher);
         let said = await_line("dispatcher", &line)?;
@@ -63,7 +67,8 @@ impl Cluster {
 impl Process {
     /// Starts this program with other arguments. What it says on standard output comes through the channel.
     fn start(name: &str, arguments: &[&str], key: &ClusterKey) -> Result<(Self, Receiver<String>), String> {
-        let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+        let program =
+            std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let mut child = Command::new(program)
             .args(arguments)
             .arg("--until-stdin-closes")
@@ -75,14 +80,24 @@ impl Process {
             .map_err(|error| format!("cannot start {name}: {error}"))?;
         let (tell, lines) = channel();
         let stdout = child.stdout.take();
-        let process = Self { name: name.to_owned(), child };
+        let process = Self {
+            name: name.to_owned(),
+            child,
+        };
         let read = move || {
-            for line in stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()).map_while(Result::ok) {
+            for line in stdout
+                .into_iter()
+                .flat_map(|stdout| BufReader::new(stdout).lines())
+                .map_while(Result::ok)
+            {
                 // Read on when nobody listens any more, so that the process never waits for the pipe.
                 let _ = tell.send(line);
             }
         };
-        std::thread::Builder::new().name(name.to_owned()).spawn(read).map_err(|error| format!("no thread: {error}"))?;
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(read)
+            .map_err(|error| format!("no thread: {error}"))?;
         Ok((process, lines))
     }
 

@@ -25,7 +25,13 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style);
         }
-        Self { bar, since: Instant::now(), pictures: 0, bytes: 0, waited: Duration::ZERO }
+        Self {
+            bar,
+            since: Instant::now(),
+            pictures: 0,
+            bytes: 0,
+            waited: Duration::ZERO,
+        }
     }
 
     /// Counts a batch that was waited for this long.

@@ -30,7 +30,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
     let ending = Ending::watch(false)?;
     let key = ClusterKey::generate().map_err(|error| error.to_string())?;
     let cluster = Cluster::start(args.workers, &key)?;
-    let pids = cluster.worker_pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let pids = cluster
+        .worker_pids
+        .iter()
+        .map(u32::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
     say(&format!(
         "{} pictures in {} tars of {}; dispatcher on {}, {} workers (process {pids})",
         expected.total(),
@@ -39,8 +44,15 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
         cluster.dispatcher,
         args.workers,
     ));
-    let viewer = Viewer { args: args.clone(), dispatcher: cluster.dispatcher.clone(), tars, expected };
-    let key = KeySource::from_setting(&key.to_text()).load().map_err(|error| error.to_string())?;
+    let viewer = Viewer {
+        args: args.clone(),
+        dispatcher: cluster.dispatcher.clone(),
+        tars,
+        expected,
+    };
+    let key = KeySource::from_setting(&key.to_text())
+        .load()
+        .map_err(|error| error.to_string())?;
     let outcome = ending.unless(move || viewer.view(&key));
     drop(cluster);
     outcome.unwrap_or_else(|Interrupted| Err("interrupted".to_owned()))
@@ -52,13 +64,19 @@ fn tars(data: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = std::fs::read_dir(data).map_err(|error| format!("{}: {error}; {hint}", data.display()))?;
     let mut tars = Vec::new();
     for entry in entries {
-        let path = entry.map_err(|error| format!("{}: {error}", data.display()))?.path();
+        let path = entry
+            .map_err(|error| format!("{}: {error}", data.display()))?
+            .path();
         if path.extension().is_some_and(|extension| extension == "tar") {
             tars.push(path);
         }
     }
     tars.sort();
-    if tars.is_empty() { Err(format!("{}: no *.tar in it; {hint}", data.display())) } else { Ok(tars) }
+    if tars.is_empty() {
+        Err(format!("{}: no *.tar in it; {hint}", data.display()))
+    } else {
+        Ok(tars)
+    }
 }
 
 /// Who reads the pictures and counts them.
@@ -79,11 +97,19 @@ impl Viewer {
         let service = Service::connect(key, &self.dispatcher, config).map_err(|error| error.to_string())?;
         // Brackets and stars in the directory's name are meant as they stand.
         let data = std::path::absolute(&self.args.data).map_err(|error| error.to_string())?;
-        let data = data.to_str().ok_or_else(|| format!("{}: is not UTF-8", data.display()))?;
+        let data = data
+            .to_str()
+            .ok_or_else(|| format!("{}: is not UTF-8", data.display()))?;
         let pattern = format!("{}/*.tar", escaped(data));
         let dataset = pictures(&pattern).batch(self.args.batch, false);
-        let dataset = service.register(dataset, None).map_err(|error| error.to_string())?;
-        let request = ReadRequest { dataset, policy: Policy::Dynamic, job_name: None };
+        let dataset = service
+            .register(dataset, None)
+            .map_err(|error| error.to_string())?;
+        let request = ReadRequest {
+            dataset,
+            policy: Policy::Dynamic,
+            job_name: None,
+        };
         let job = service.job(&request).map_err(|error| error.to_string())?;
         let mut progress = Progress::new(self.args.epochs * self.expected.total());
         let mut seen = Vec::new();
@@ -102,10 +128,15 @@ impl Viewer {
         progress.finish();
         self.dump(&seen)?;
         if !complaints.is_empty() {
-            return Err(format!("not every picture was seen exactly once\n  {}", complaints.join("\n  ")));
+            return Err(format!(
+                "not every picture was seen exactly once\n  {}",
+                complaints.join("\n  ")
+            ));
         }
         let (epochs, pictures) = (self.args.epochs, self.expected.total());
-        say(&format!("every one of {pictures} pictures was seen exactly once in each of {epochs} epochs"));
+        say(&format!(
+            "every one of {pictures} pictures was seen exactly once in each of {epochs} epochs"
+        ));
         say(&progress.rates());
         Ok(())
     }
@@ -141,8 +172,14 @@ impl Viewer {
         for lost in &stats.lost_splits {
             let places = lost.first..lost.first.saturating_add(lost.count);
             let tars = places.filter_map(|place| self.tars.get(usize::try_from(place).ok()?));
-            let tars = tars.map(|tar| tar.display().to_string()).collect::<Vec<_>>().join(", ");
-            complaints.push(format!("epoch {epoch}: lost {} ({tars})", pictures::lost_text(lost)));
+            let tars = tars
+                .map(|tar| tar.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", ");
+            complaints.push(format!(
+                "epoch {epoch}: lost {} ({tars})",
+                pictures::lost_text(lost)
+            ));
         }
         let verdict = match census.complaint(&self.expected) {
             None => "each seen exactly once".to_owned(),
@@ -152,13 +189,18 @@ impl Viewer {
             }
         };
         let (elapsed_s, bytes) = (stats.elapsed.as_secs_f64(), bytes_text(stats.bytes));
-        let line = format!("epoch {epoch}: {} pictures, {bytes} in {elapsed_s:.2} s, {verdict}", census.total());
+        let line = format!(
+            "epoch {epoch}: {} pictures, {bytes} in {elapsed_s:.2} s, {verdict}",
+            census.total()
+        );
         progress.suspend(|| say(&line));
         outcome
     }
 
     fn dump(&self, keys: &[String]) -> Result<(), String> {
-        let Some(path) = &self.args.dump_keys else { return Ok(()) };
+        let Some(path) = &self.args.dump_keys else {
+            return Ok(());
+        };
         let write = || {
             let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
             keys.iter().try_for_each(|key| writeln!(file, "{key}"))?;
@@ -170,7 +212,13 @@ impl Viewer {
 
 /// A path as a pattern that matches it alone.
 fn escaped(path: &str) -> String {
-    let one = |c: char| if matches!(c, '*' | '?' | '[' | ']') { format!("[{c}]") } else { c.to_string() };
+    let one = |c: char| {
+        if matches!(c, '*' | '?' | '[' | ']') {
+            format!("[{c}]")
+        } else {
+            c.to_string()
+        }
+    };
     path.chars().map(one).collect()
 }
 
@@ -182,7 +230,10 @@ mod tests {
     fn a_directory_without_tars_is_named_and_the_way_out_too() {
         let directory = tempfile::tempdir().unwrap();
         let error = tars(directory.path()).unwrap_err();
-        assert!(error.contains(&directory.path().display().to_string()) && error.contains("--data"), "{error}");
+        assert!(
+            error.contains(&directory.path().display().to_string()) && error.contains("--data"),
+            "{error}"
+        );
         let error = tars(&directory.path().join("absent")).unwrap_err();
         assert!(error.contains("absent") && error.contains("--data"), "{error}");
     }
