@@ -34,6 +34,8 @@ pub(crate) struct Entry {
     /// The worker does not know the task: since when, and what it said last.
     pub(crate) unknown: Option<Unknown>,
     pub(crate) granted_at: u64,
+    /// It gave credits back for want of elements, and has not asked for new ones.
+    pub(crate) has_yielded: bool,
     /// Leases of splits with elements handed over and more to come.
     pub(crate) seen: BTreeSet<u64>,
     /// Leases of splits that ended while elements of them wait, and how many elements were polled until then.
@@ -70,6 +72,7 @@ impl Entry {
             is_finished: false,
             unknown: None,
             granted_at: 0,
+            has_yielded: false,
             seen: BTreeSet::new(),
             done: BTreeMap::new(),
         }

@@ -467,16 +467,15 @@ impl State {
                 self.failure.get_or_insert(refused);
                 return Ok(());
             }
+            ToClient::Yielded(_) => (entry.has_yielded, self.workers_starve) = (true, true),
+            // After a yield it only has something again; without one it has more than it was given credits for.
+            ToClient::Need(_) => self.workers_starve &= std::mem::take(&mut entry.has_yielded),
             ToClient::Hello(_)
-            | ToClient::Yielded(_)
-            | ToClient::Need(_)
             | ToClient::SplitDone(_)
             | ToClient::TaskError(_)
             | ToClient::EndOfTask(_)
             | ToClient::Skip(_) => {}
         }
-        self.workers_starve = matches!(message, ToClient::Yielded(_))
-            || self.workers_starve && !matches!(message, ToClient::Need(_));
         entry.half.handle(message)?;
         let element_bytes = entry.half.element_bytes();
         if !self.bounds.can_hold(element_bytes) {
