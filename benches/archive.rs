@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use millstream::element::{
-    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Pack, PackWriter, TensorBytes, TensorRef, TensorSpec,
+    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Pack, PackWriter, TensorBytes, TensorRef,
+    TensorSpec,
 };
 
 /// Elements written into one pack, so that opening the pack does not count.
@@ -24,19 +25,35 @@ impl Case {
     fn new(name: &'static str, dtype: Dtype, dim: Option<u64>, items: u64) -> Self {
         let spec = ElementSpec::single(TensorSpec::with_dims(dtype, &[dim])).expect("a spec");
         let data = vec![7; items as usize];
-        Self { name, layout: Layout::new(spec).expect("a layout"), dims: vec![items], data, strings: Vec::new() }
+        Self {
+            name,
+            layout: Layout::new(spec).expect("a layout"),
+            dims: vec![items],
+            data,
+            strings: Vec::new(),
+        }
     }
 
     fn strings() -> Self {
         let case = Self::new("16 strings", Dtype::String, None, 16);
-        Self { strings: vec![b"a sentence of some length, as records hold it"; 16], ..case }
+        Self {
+            strings: vec![b"a sentence of some length, as records hold it"; 16],
+            ..case
+        }
     }
 
     fn write(&self) -> Pack {
         let dtype = self.layout.spec().components()[0].dtype();
-        let data =
-            if self.strings.is_empty() { TensorBytes::Raw(&self.data) } else { TensorBytes::Strings(&self.strings) };
-        let tensor = TensorRef { dtype, dims: &self.dims, data };
+        let data = if self.strings.is_empty() {
+            TensorBytes::Raw(&self.data)
+        } else {
+            TensorBytes::Strings(&self.strings)
+        };
+        let tensor = TensorRef {
+            dtype,
+            dims: &self.dims,
+            data,
+        };
         let capacity = BATCH * (self.data.len() + 4096);
         let (mut writer, open) = PackWriter::open(&HeapAlloc, capacity, BATCH).expect("memory");
         for sequence in 0..BATCH as u64 {
@@ -63,12 +80,19 @@ fn archive(c: &mut Criterion) {
         Case::strings(),
     ];
     let mut group = c.benchmark_group("archive");
-    group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1)).sample_size(20);
+    group
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(1))
+        .sample_size(20);
     group.throughput(Throughput::Elements(BATCH as u64));
     for case in &cases {
-        group.bench_function(BenchmarkId::new("write", case.name), |b| b.iter(|| black_box(case.write())));
+        group.bench_function(BenchmarkId::new("write", case.name), |b| {
+            b.iter(|| black_box(case.write()))
+        });
         let pack = case.write();
-        group.bench_function(BenchmarkId::new("open and view", case.name), |b| b.iter(|| case.read(&pack)));
+        group.bench_function(BenchmarkId::new("open and view", case.name), |b| {
+            b.iter(|| case.read(&pack))
+        });
     }
     group.finish();
 }

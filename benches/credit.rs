@@ -11,7 +11,10 @@ use millstream::dataplane::proto::credit::{Holder, Issuer};
 
 fn account(c: &mut Criterion) {
     let mut group = c.benchmark_group("credit");
-    group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1)).sample_size(20);
+    group
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(1))
+        .sample_size(20);
     group.bench_function("grant, spend and receive", |b| {
         let (mut issuer, mut holder) = (Issuer::default(), Holder::default());
         b.iter(|| {
@@ -32,11 +35,17 @@ fn account(c: &mut Criterion) {
             granted_at: task,
         };
         let standings: Vec<Standing> = (0..tasks).map(standing).collect();
-        let bounds =
-            Bounds { max_outstanding: MaxOutstanding::Elements(8 * tasks), max_outstanding_bytes: u64::MAX };
-        group.bench_with_input(BenchmarkId::new("distribute over tasks", tasks), &standings, |b, standings| {
-            b.iter(|| black_box(distribute(&bounds, standings)));
-        });
+        let bounds = Bounds {
+            max_outstanding: MaxOutstanding::Elements(8 * tasks),
+            max_outstanding_bytes: u64::MAX,
+        };
+        group.bench_with_input(
+            BenchmarkId::new("distribute over tasks", tasks),
+            &standings,
+            |b, standings| {
+                b.iter(|| black_box(distribute(&bounds, standings)));
+            },
+        );
     }
     group.finish();
 }

@@ -42,19 +42,31 @@ fn lens(bytes: usize) -> Vec<u64> {
 }
 
 fn framed(pack: &Pack) -> [bytes::Bytes; 2] {
-    encode(OutPack { elements: TaskPack { task: TaskId(1), first: 0, pack: pack.clone() }, compressed: None })
+    encode(OutPack {
+        elements: TaskPack {
+            task: TaskId(1),
+            first: 0,
+            pack: pack.clone(),
+        },
+        compressed: None,
+    })
 }
 
 fn packs(c: &mut Criterion) {
     let mut group = c.benchmark_group("pack");
-    group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1)).sample_size(20);
+    group
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(1))
+        .sample_size(20);
     for kib in [64, 256, 1024] {
         let bytes = kib << 10;
         group.throughput(Throughput::Bytes(bytes as u64));
         let name = |what| BenchmarkId::new(what, format!("{kib} KiB"));
         let whole = pack(bytes);
         let mut copy = vec![0; bytes];
-        group.bench_function(name("memcpy"), |b| b.iter(|| copy.copy_from_slice(black_box(whole.region()))));
+        group.bench_function(name("memcpy"), |b| {
+            b.iter(|| copy.copy_from_slice(black_box(whole.region())))
+        });
         group.bench_function(name("join parts"), |b| {
             b.iter(|| Pack::from_parts(whole.region().clone(), &lens(bytes)).expect("a pack"));
         });

@@ -349,6 +349,9 @@ fn a_task_that_the_worker_hears_of_late_is_read() {
             assert_eq!(identity(&element), (3, index));
         }
         adding.join().expect("no panic");
+        // The workers' runtime must not end on the reader's lane.
+        drop(read);
+        drop(workers);
     });
 }
 

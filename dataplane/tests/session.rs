@@ -13,7 +13,9 @@ use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::transport::memory::{self, Knobs};
 use millstream_dataplane::transport::{Admission, ClientLink, Downstream, LinkLost};
 use millstream_dataplane::worker::{ProduceError, Producer, Server, ServerConfig, SessionEnd};
-use millstream_element::{Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Shape, SlotAlloc, TensorSpec};
+use millstream_element::{
+    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Shape, SlotAlloc, TensorSpec,
+};
 use millstream_link::ticket::{Claims, TicketKey};
 use tokio::task::JoinHandle;
 
@@ -40,14 +42,19 @@ fn spec() -> ElementSpec {
 
 fn server(patience: Duration) -> Server {
     let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
-    let config = ServerConfig { patience, ..ServerConfig::default() };
+    let config = ServerConfig {
+        patience,
+        ..ServerConfig::default()
+    };
     Server::new(config, TicketKey::from_bytes(KEY), &alloc).expect("no threads to start")
 }
 
 fn write(producer: &mut Producer, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let written: Result<(), ProduceError<()>> = producer.write(|pack, layout| {
-            let mut element = pack.begin(layout, &[Shape::fixed(&[1])], 0).expect("a pack holds them all");
+            let mut element = pack
+                .begin(layout, &[Shape::fixed(&[1])], 0)
+                .expect("a pack holds them all");
             element.component_mut(0).copy_from_slice(&number.to_le_bytes());
             element.finish(number, &[]).expect("as begun");
             Ok(())
@@ -66,7 +73,10 @@ impl Client {
     fn silent(server: &Server, knobs: Knobs) -> Self {
         let (far, link) = memory::pair(Arc::new(All), Arc::new(HeapAlloc), knobs);
         let server = server.clone();
-        Self { link, session: tokio::spawn(async move { server.serve(far).await }) }
+        Self {
+            link,
+            session: tokio::spawn(async move { server.serve(far).await }),
+        }
     }
 
     /// One that has exchanged greetings.
@@ -78,38 +88,64 @@ impl Client {
     }
 
     async fn say(&mut self, message: ToWorker) {
-        poll_fn(|cx| self.link.poll_ready(cx)).await.expect("the link stands");
+        poll_fn(|cx| self.link.poll_ready(cx))
+            .await
+            .expect("the link stands");
         self.link.try_send(message).expect("room");
     }
 
     async fn subscribe(&mut self, client: u64, resume_from: u64) {
-        let ticket = TicketKey::from_bytes(KEY).mint(&Claims { client, task: TASK.0, consumer: None });
+        let ticket = TicketKey::from_bytes(KEY).mint(&Claims {
+            client,
+            task: TASK.0,
+            consumer: None,
+        });
         let ticket = ticket.as_bytes().to_vec();
-        self.say(ToWorker::Subscribe(Subscribe { task: TASK, ticket, resume_from, splits_from: 0 })).await;
+        self.say(ToWorker::Subscribe(Subscribe {
+            task: TASK,
+            ticket,
+            resume_from,
+            splits_from: 0,
+        }))
+        .await;
     }
 
     async fn accepted(server: &Server, client: u64, resume_from: u64) -> Self {
         let mut this = Self::greeted(server).await;
         this.subscribe(client, resume_from).await;
-        let ToClient::Accepted(accepted) = this.message().await else { panic!("not accepted") };
+        let ToClient::Accepted(accepted) = this.message().await else {
+            panic!("not accepted")
+        };
         assert_eq!(ElementSpec::from_bytes(&accepted.spec).expect("a spec"), spec());
         this
     }
 
     async fn grant(&mut self, limit: u64, received: u64) {
-        let grant = Grant { task: TASK, limit, element_bytes: 4096, received, splits: 0 };
+        let grant = Grant {
+            task: TASK,
+            limit,
+            element_bytes: 4096,
+            received,
+            splits: 0,
+        };
         self.say(ToWorker::Grant(grant)).await;
     }
 
     async fn frame(&mut self) -> Result<Downstream<(u64, Vec<u64>)>, LinkLost> {
-        let frame = tokio::time::timeout(WATCHDOG, poll_fn(|cx| self.link.poll_recv(cx))).await.expect("silence");
+        let frame = tokio::time::timeout(WATCHDOG, poll_fn(|cx| self.link.poll_recv(cx)))
+            .await
+            .expect("silence");
         Ok(match frame? {
             Downstream::Message(message) => Downstream::Message(message),
             Downstream::Pack(pack) => {
                 let layout = Layout::new(spec()).expect("a layout");
                 let first = pack.first;
                 let pack = pack.body.open(&HeapAlloc).expect("whole");
-                let open = |slot| Element::open(slot, &layout, Origin::Foreign).expect("sound").sequence();
+                let open = |slot| {
+                    Element::open(slot, &layout, Origin::Foreign)
+                        .expect("sound")
+                        .sequence()
+                };
                 Downstream::Pack((first, pack.slots().map(open).collect()))
             }
         })
@@ -136,7 +172,9 @@ impl Client {
 
     /// Why the worker ended the link.
     async fn end(self) -> LinkLost {
-        let end = tokio::time::timeout(WATCHDOG, self.session).await.expect("the session goes on");
+        let end = tokio::time::timeout(WATCHDOG, self.session)
+            .await
+            .expect("the session goes on");
         end.expect("no panic").lost
     }
 }
@@ -149,9 +187,19 @@ async fn who_does_not_greet_or_greets_in_another_version_is_sent_away() {
     rude.say(ToWorker::Cancel(Cancel { task: TASK })).await;
     assert!(matches!(rude.end().await, LinkLost::Misbehaved(_)));
     let mut newer = Client::silent(&server, Knobs::default());
-    newer.say(ToWorker::Hello(Hello { version: PROTOCOL_VERSION + 1, features: 0 })).await;
-    let LinkLost::Misbehaved(reason) = newer.end().await else { panic!("not the client's fault") };
-    assert!(reason.contains(&(PROTOCOL_VERSION + 1).to_string()) && reason.contains(&PROTOCOL_VERSION.to_string()));
+    newer
+        .say(ToWorker::Hello(Hello {
+            version: PROTOCOL_VERSION + 1,
+            features: 0,
+        }))
+        .await;
+    let LinkLost::Misbehaved(reason) = newer.end().await else {
+        panic!("not the client's fault")
+    };
+    assert!(
+        reason.contains(&(PROTOCOL_VERSION + 1).to_string())
+            && reason.contains(&PROTOCOL_VERSION.to_string())
+    );
 }
 
 /// D3.1, D3.2.
@@ -159,17 +207,43 @@ async fn who_does_not_greet_or_greets_in_another_version_is_sent_away() {
 async fn a_forged_ticket_and_an_unknown_task_are_refused_and_the_link_goes_on() {
     let server = server(WATCHDOG);
     let mut client = Client::greeted(&server).await;
-    let forged = TicketKey::from_bytes([4; 32]).mint(&Claims { client: 1, task: TASK.0, consumer: None });
-    let other = TicketKey::from_bytes(KEY).mint(&Claims { client: 1, task: 8, consumer: None });
-    for ticket in [forged.as_bytes().to_vec(), other.as_bytes().to_vec(), Vec::new(), vec![0; 4000]] {
-        client.say(ToWorker::Subscribe(Subscribe { task: TASK, ticket, resume_from: 0, splits_from: 0 })).await;
-        let ToClient::Refused(refused) = client.message().await else { panic!("not refused") };
+    let forged = TicketKey::from_bytes([4; 32]).mint(&Claims {
+        client: 1,
+        task: TASK.0,
+        consumer: None,
+    });
+    let other = TicketKey::from_bytes(KEY).mint(&Claims {
+        client: 1,
+        task: 8,
+        consumer: None,
+    });
+    for ticket in [
+        forged.as_bytes().to_vec(),
+        other.as_bytes().to_vec(),
+        Vec::new(),
+        vec![0; 4000],
+    ] {
+        client
+            .say(ToWorker::Subscribe(Subscribe {
+                task: TASK,
+                ticket,
+                resume_from: 0,
+                splits_from: 0,
+            }))
+            .await;
+        let ToClient::Refused(refused) = client.message().await else {
+            panic!("not refused")
+        };
         assert_eq!((refused.task, refused.code), (TASK, RefusalCode::BadTicket));
     }
     client.subscribe(1, 0).await;
-    let ToClient::Refused(refused) = client.message().await else { panic!("not refused") };
+    let ToClient::Refused(refused) = client.message().await else {
+        panic!("not refused")
+    };
     assert_eq!(refused.code, RefusalCode::UnknownTask);
-    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    let mut producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
     write(&mut producer, 0..3);
     client.subscribe(1, 0).await;
     assert!(matches!(client.message().await, ToClient::Accepted(_)));
@@ -181,7 +255,9 @@ async fn a_forged_ticket_and_an_unknown_task_are_refused_and_the_link_goes_on() 
 #[tokio::test]
 async fn exactly_as_many_as_were_granted_are_sent_and_then_the_end() {
     let server = server(WATCHDOG);
-    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    let mut producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
     write(&mut producer, 0..5);
     producer.split_done(9, 2);
     producer.finish(Ending::Exhausted);
@@ -194,12 +270,22 @@ async fn exactly_as_many_as_were_granted_are_sent_and_then_the_end() {
     assert_eq!(client.elements(1).await, [2]);
     client.grant(10, 3).await;
     assert_eq!(client.elements(2).await, [3, 4]);
-    let ToClient::SplitDone(done) = client.message().await else { panic!("no end of the split") };
+    let ToClient::SplitDone(done) = client.message().await else {
+        panic!("no end of the split")
+    };
     assert_eq!((done.lease, done.attempt, done.upto), (9, 2, 5));
-    let ToClient::EndOfTask(end) = client.message().await else { panic!("no end") };
+    let ToClient::EndOfTask(end) = client.message().await else {
+        panic!("no end")
+    };
     assert_eq!(end.sent, 5);
     assert!(!server.is_settled(TASK), "nobody acknowledged");
-    let last = Grant { task: TASK, limit: 10, element_bytes: 4096, received: 5, splits: 1 };
+    let last = Grant {
+        task: TASK,
+        limit: 10,
+        element_bytes: 4096,
+        received: 5,
+        splits: 1,
+    };
     client.say(ToWorker::Grant(last)).await;
     while !server.is_settled(TASK) {
         tokio::task::yield_now().await;
@@ -210,7 +296,9 @@ async fn exactly_as_many_as_were_granted_are_sent_and_then_the_end() {
 #[tokio::test]
 async fn a_client_that_comes_back_gets_what_it_has_not() {
     let server = server(WATCHDOG);
-    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    let mut producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
     write(&mut producer, 0..10);
     producer.finish(Ending::Exhausted);
     let mut first = Client::accepted(&server, 1, 0).await;
@@ -224,7 +312,9 @@ async fn a_client_that_comes_back_gets_what_it_has_not() {
     let mut third = Client::greeted(&server).await;
     for gone in [3, 10] {
         third.subscribe(1, gone).await;
-        let ToClient::Refused(refused) = third.message().await else { panic!("resumed at {gone}") };
+        let ToClient::Refused(refused) = third.message().await else {
+            panic!("resumed at {gone}")
+        };
         assert_eq!(refused.code, RefusalCode::CannotResume);
     }
     third.subscribe(1, 9).await;
@@ -238,13 +328,19 @@ async fn a_client_that_comes_back_gets_what_it_has_not() {
 #[tokio::test]
 async fn an_idle_task_gives_its_credits_back_and_says_when_it_has_something() {
     let server = server(Duration::from_millis(50));
-    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    let mut producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(8, 0).await;
-    let ToClient::Yielded(yielded) = client.message().await else { panic!("nothing given back") };
+    let ToClient::Yielded(yielded) = client.message().await else {
+        panic!("nothing given back")
+    };
     assert_eq!(yielded.total, 8);
     write(&mut producer, 0..1);
-    let ToClient::Need(need) = client.message().await else { panic!("nothing said of the element") };
+    let ToClient::Need(need) = client.message().await else {
+        panic!("nothing said of the element")
+    };
     assert_eq!(need.yielded, 8);
     client.grant(9, 0).await;
     assert_eq!(client.elements(1).await, [0]);
@@ -254,7 +350,9 @@ async fn an_idle_task_gives_its_credits_back_and_says_when_it_has_something() {
 #[tokio::test]
 async fn a_cancelled_subscription_is_forgotten() {
     let server = server(WATCHDOG);
-    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    let mut producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
     write(&mut producer, 0..4);
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(2, 0).await;
@@ -264,7 +362,9 @@ async fn a_cancelled_subscription_is_forgotten() {
     client.subscribe(1, 0).await;
     assert!(matches!(client.message().await, ToClient::Accepted(_)));
     client.grant(2, 0).await;
-    let Downstream::Pack(pack) = client.frame().await.expect("the link stands") else { panic!("no elements") };
+    let Downstream::Pack(pack) = client.frame().await.expect("the link stands") else {
+        panic!("no elements")
+    };
     assert_eq!(pack, (0, vec![2, 3]));
 }
 
@@ -272,10 +372,15 @@ async fn a_cancelled_subscription_is_forgotten() {
 #[tokio::test]
 async fn two_clients_of_a_task_share_its_elements() {
     let server = server(WATCHDOG);
-    let mut producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    let mut producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
     write(&mut producer, 0..100);
     producer.finish(Ending::Exhausted);
-    let mut clients = [Client::accepted(&server, 1, 0).await, Client::accepted(&server, 2, 0).await];
+    let mut clients = [
+        Client::accepted(&server, 1, 0).await,
+        Client::accepted(&server, 2, 0).await,
+    ];
     let mut all = Vec::new();
     for round in 1..=10 {
         for client in &mut clients {
@@ -287,7 +392,9 @@ async fn two_clients_of_a_task_share_its_elements() {
     assert_eq!(all, (0..100).collect::<Vec<_>>());
     for client in &mut clients {
         client.grant(51, 50).await;
-        let ToClient::EndOfTask(end) = client.message().await else { panic!("no end") };
+        let ToClient::EndOfTask(end) = client.message().await else {
+            panic!("no end")
+        };
         assert_eq!(end.sent, 50);
     }
 }
@@ -296,7 +403,9 @@ async fn two_clients_of_a_task_share_its_elements() {
 #[tokio::test]
 async fn a_false_acknowledgement_ends_the_link() {
     let server = server(WATCHDOG);
-    let _producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc)).expect("a new task");
+    let _producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(1, 1).await;
     assert!(matches!(client.end().await, LinkLost::Misbehaved(_)));

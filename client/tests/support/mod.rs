@@ -179,12 +179,12 @@ impl Connector for Workers {
 
 /// The number that element `index` of a task begins with.
 pub(crate) fn number(task: u64, index: u64) -> u64 {
-    task << 32 | index
+    (task << 32) | index
 }
 
 /// The lease of the split that element `index` of a task is of.
 pub(crate) fn lease(task: u64, index: u64) -> u64 {
-    task << 32 | index / SPLIT
+    (task << 32) | (index / SPLIT)
 }
 
 /// Writes one element.

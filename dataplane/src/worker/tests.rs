@@ -152,7 +152,10 @@ proptest! {
 fn several_takers_get_each_element_once_and_the_bound_holds() {
     const COUNT: u64 = 20_000;
     const BOUND: u64 = 64;
-    let (buffer, mut producer) = pair(BufferLimits { elements: BOUND, bytes: 8192 });
+    let (buffer, mut producer) = pair(BufferLimits {
+        elements: BOUND,
+        bytes: 8192,
+    });
     let takers: Vec<_> = (0..3)
         .map(|taker| {
             let buffer = buffer.clone();
@@ -171,7 +174,10 @@ fn several_takers_get_each_element_once_and_the_bound_holds() {
         .collect();
     for index in 0..COUNT {
         producer.wait_room().unwrap();
-        assert!(index - buffer.taken_elements().min(index) < BOUND, "wrote beyond the bound");
+        assert!(
+            index - buffer.taken_elements().min(index) < BOUND,
+            "wrote beyond the bound"
+        );
         write(&mut producer, index, 1 + index % 9);
         if index % 100 == 99 {
             producer.split_done(index, 0);
@@ -193,14 +199,24 @@ fn several_takers_get_each_element_once_and_the_bound_holds() {
 #[test]
 fn stopping_wakes_a_producer_that_waits() {
     for waits_for_room in [false, true] {
-        let (buffer, mut producer) = pair(BufferLimits { elements: 1, bytes: 1 });
+        let (buffer, mut producer) = pair(BufferLimits {
+            elements: 1,
+            bytes: 1,
+        });
         write(&mut producer, 0, 1);
         let (done, outcome) = mpsc::channel();
         let waiting = std::thread::spawn(move || {
-            let stopped = if waits_for_room { producer.wait_room() } else { producer.wait_started() };
+            let stopped = if waits_for_room {
+                producer.wait_room()
+            } else {
+                producer.wait_started()
+            };
             done.send((stopped, producer.is_stopped())).unwrap();
         });
-        assert!(outcome.recv_timeout(Duration::from_millis(20)).is_err(), "there was nothing to go on for");
+        assert!(
+            outcome.recv_timeout(Duration::from_millis(20)).is_err(),
+            "there was nothing to go on for"
+        );
         buffer.stop();
         let (stopped, is_stopped) = outcome.recv_timeout(WATCHDOG).unwrap();
         assert!(stopped.is_err() && is_stopped);
@@ -217,7 +233,9 @@ fn a_producer_that_goes_away_is_a_failure_behind_what_it_wrote() {
     write(&mut producer, 0, 1);
     drop(producer);
     assert_eq!(take_all(&buffer), 1);
-    let Take::Ended(Ending::Failed(failure)) = buffer.take(1, u64::MAX) else { panic!("it did not fail") };
+    let Take::Ended(Ending::Failed(failure)) = buffer.take(1, u64::MAX) else {
+        panic!("it did not fail")
+    };
     assert_eq!(failure.code, "internal");
 }
 
@@ -228,7 +246,10 @@ fn asking_without_a_credit_starts_nothing() {
     let (done, outcome) = mpsc::channel();
     let waiting = std::thread::spawn(move || done.send(producer.wait_started().is_ok()).unwrap());
     assert!(matches!(buffer.take(0, u64::MAX), Take::Empty));
-    assert!(outcome.recv_timeout(Duration::from_millis(20)).is_err(), "started without a credit");
+    assert!(
+        outcome.recv_timeout(Duration::from_millis(20)).is_err(),
+        "started without a credit"
+    );
     assert!(matches!(buffer.take(1, 0), Take::Empty));
     assert!(outcome.recv_timeout(WATCHDOG).unwrap());
     waiting.join().unwrap();
