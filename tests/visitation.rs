@@ -9,40 +9,40 @@ use crate::support::cluster::{Cluster, drain};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
-/// Few, because each starts a service; the seeds of failures are kept.
-const CASES: u32 = 12;
+/// Few, because each starts a service, which is then read in several shapes.
+const CASES: u32 = 8;
 
 #[derive(Debug, Clone)]
-struct Case {
+struct Shape {
     elements: i64,
-    workers: usize,
     max_outstanding: u64,
     batch: Option<u64>,
 }
 
-fn case() -> impl Strategy<Value = Case> {
-    let shape = (
-        0..2000_i64,
-        1..=3_usize,
-        1..=100_u64,
-        proptest::option::of(1..=33_u64),
-    );
-    shape.prop_map(|(elements, workers, max_outstanding, batch)| Case {
+fn shapes() -> impl Strategy<Value = Vec<Shape>> {
+    let shape = (0..2000_i64, 1..=100_u64, proptest::option::of(1..=33_u64));
+    let shape = shape.prop_map(|(elements, max_outstanding, batch)| Shape {
         elements,
-        workers,
         max_outstanding,
         batch,
-    })
+    });
+    proptest::collection::vec(shape, 1..=5)
 }
 
-fn every_number_comes_as_often_as_promised(mechanism: Mechanism, case: Case) {
-    let Case {
+fn every_number_comes_as_often_as_promised(mechanism: Mechanism, workers: usize, shapes: &[Shape]) {
+    let cluster = Cluster::plain(mechanism, workers);
+    for shape in shapes {
+        read_in_shape(&cluster, shape);
+    }
+}
+
+fn read_in_shape(cluster: &Cluster, shape: &Shape) {
+    let Shape {
         elements,
-        workers,
         max_outstanding,
         batch,
-    } = case;
-    let cluster = Cluster::plain(mechanism, workers);
+    } = *shape;
+    let workers = cluster.workers.len();
     for (policy, times) in [(Policy::Off, workers), (Policy::Dynamic, 1)] {
         let mut dataset = Dataset::range(0, elements, 1);
         if let Some(size) = batch {
@@ -72,12 +72,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn over_memory_every_number_comes_as_often_as_promised(case in case()) {
-        watched(&format!("{case:?}"), || every_number_comes_as_often_as_promised(Mechanism::Memory, case));
+    fn over_memory_every_number_comes_as_often_as_promised(workers in 1..=3_usize, shapes in shapes()) {
+        let what = format!("{workers} workers, {shapes:?}");
+        watched(&what, move || every_number_comes_as_often_as_promised(Mechanism::Memory, workers, &shapes));
     }
 
     #[test]
-    fn over_quic_every_number_comes_as_often_as_promised(case in case()) {
-        watched(&format!("{case:?}"), || every_number_comes_as_often_as_promised(Mechanism::Quic, case));
+    fn over_quic_every_number_comes_as_often_as_promised(workers in 1..=3_usize, shapes in shapes()) {
+        let what = format!("{workers} workers, {shapes:?}");
+        watched(&what, move || every_number_comes_as_often_as_promised(Mechanism::Quic, workers, &shapes));
     }
 }

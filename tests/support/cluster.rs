@@ -16,8 +16,12 @@ use super::links::Mechanism;
 /// Silence after which a worker is dead, in these tests.
 pub(crate) const LIVENESS: Duration = Duration::from_secs(1);
 
-/// A service. Ends in good order when it is dropped: the trainer, the workers, the dispatcher.
+/// A service. Ends when it is dropped: the trainer, the workers, the dispatcher.
 pub(crate) struct Cluster {
+    pub(crate) key: LoadedKey,
+    pub(crate) key_text: String,
+    /// The dispatcher's.
+    pub(crate) address: String,
     pub(crate) service: Option<Service>,
     pub(crate) workers: Vec<Worker>,
     dispatcher: Option<Dispatcher>,
@@ -26,7 +30,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// A service whose workers know these functions, one worker for each, read by this mechanism.
     pub(crate) fn start(mechanism: Mechanism, functions: Vec<Functions>) -> Self {
-        let key = fresh_key();
+        let (key, key_text) = fresh_key();
         let dispatcher =
             Dispatcher::start(&key, None, prompt(), Arc::new(Functions::new())).expect("a dispatcher");
         let address = dispatcher.local_addr().to_string();
@@ -52,6 +56,9 @@ impl Cluster {
         };
         let service = Service::connect(&key, &address, config).expect("a trainer's side");
         Self {
+            key,
+            key_text,
+            address,
             service: Some(service),
             workers,
             dispatcher: Some(dispatcher),
@@ -92,9 +99,8 @@ impl Drop for Cluster {
         for worker in self.workers.drain(..) {
             troubles.extend(worker.stop().err().map(|error| error.to_string()));
         }
-        if let Some(dispatcher) = self.dispatcher.take() {
-            troubles.extend(dispatcher.stop().err().map(|error| error.to_string()));
-        }
+        // Not stopped but dropped: its farewell waits until the network has forgotten every connection.
+        self.dispatcher = None;
         assert!(
             troubles.is_empty() || std::thread::panicking(),
             "the service did not end well: {troubles:?}"
@@ -124,10 +130,10 @@ pub(crate) fn read(
     service.read(job, 0, &config).expect("a reader")
 }
 
-/// A key that nobody else has.
-pub(crate) fn fresh_key() -> LoadedKey {
+/// A key that nobody else has, and its text.
+pub(crate) fn fresh_key() -> (LoadedKey, String) {
     let text = ClusterKey::generate().expect("randomness").to_text();
-    KeySource::from_setting(&text).load().expect("a key")
+    (KeySource::from_setting(&text).load().expect("a key"), text)
 }
 
 /// A dispatcher that notices silence soon.
