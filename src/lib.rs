@@ -34,3 +34,8 @@ pub use millstream_dataplane as dataplane;
 pub use millstream_element as element;
 pub use millstream_link as link;
 pub use millstream_pipeline as pipeline;
+
+/// Its example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -7,16 +7,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Feeds GPU trainers: preprocessing on a pool of CPU workers, tensors over QUIC.
 ///
-/// A service is one dispatcher and any number of workers; trainers read from it with the client library. To see one at
-/// work, run `millstream demo`. By hand, in terminals of their own:
+/// A service is one dispatcher and any number of workers; trainers read from it with the
+/// client library. To see one at work, run `millstream demo`. By hand, in terminals of their own:
 ///
 ///   millstream dispatcher
 ///   millstream worker
 ///   millstream read --files 'examples/data/*.tar'
 ///   millstream status
 ///
-/// On one machine the cluster key is made on first use and found by itself; between machines give each process the same
-/// key (see `millstream key`).
+/// On one machine the cluster key is made on first use and found by itself; between machines
+/// give each process the same key (see `millstream key`).
 #[derive(Debug, Parser)]
 #[command(name = "millstream", version, verbatim_doc_comment)]
 pub(crate) struct Cli {

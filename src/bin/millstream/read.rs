@@ -1,7 +1,7 @@
 //! `millstream read`: a small consumer. Prints what it got, how fast, and a digest of it.
 
 use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
-use millstream::control::Policy;
+use millstream::control::{DatasetId, Policy};
 use millstream::link::LoadedKey;
 use millstream::pipeline::graph::Dataset;
 use millstream::{ReadRequest, Service, ServiceConfig};
@@ -59,8 +59,13 @@ impl Source {
 
 fn read(args: &ReadArgs, source: Source, key: &LoadedKey, config: ServiceConfig) -> Result<(), String> {
     let service = Service::connect(key, &args.dispatcher, config).map_err(|error| error.to_string())?;
+    // The same pipeline is the same dataset, so that readers may share a job.
+    let definition = source.dataset.clone().graph().and_then(|graph| graph.to_bytes());
+    let mut identity = Digest::default();
+    identity.add([definition.map_err(|error| error.to_string())?.as_slice()]);
+    let id = DatasetId::new(&format!("read-{identity}")).map_err(|error| error.to_string())?;
     let dataset = service
-        .register(source.dataset, None)
+        .register(source.dataset, Some(id))
         .map_err(|error| error.to_string())?;
     let policy = match args.sharding {
         Sharding::Off => Policy::Off,
