@@ -1,6 +1,7 @@
 //! The integration tests: a table of contents.
 //!
 //! - `tidy`: the rules of the house, checked on the tree itself; `source` reads the tree for it
+//! - `commands`: the program, as a user runs it
 //! - `service_reader`: a dataset that goes on in the trainer
 //! - `transport_conformance`: what every transport must do, run for each mechanism
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
@@ -10,6 +11,7 @@
 //! - `support`: elements to send, links to send them over, whole services, processes, a watchdog
 
 mod bad_input;
+mod commands;
 mod credits;
 mod failure;
 mod service_reader;

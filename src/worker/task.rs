@@ -114,9 +114,14 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
             let origin = failure.origin.as_ref().map_or_else(String::new, |origin| {
                 format!("{} at byte {}, key `{}`", origin.file, origin.offset_bytes, origin.key)
             });
+            // The record has a place of its own beside the message.
+            let message = match failure.origin {
+                Some(_) => format!("{}: {}", failure.op, failure.message),
+                None => error.to_string(),
+            };
             Failure::new(
                 blame(error.kind()),
-                &error.to_string(),
+                &message,
                 &origin,
                 failure.traceback.as_deref().unwrap_or_default(),
             )
