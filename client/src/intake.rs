@@ -80,8 +80,10 @@ struct State {
     ready: VecDeque<Delivery>,
     at_hand: Option<TaskId>,
     at_hand_settled: u64,
-    /// The pack at hand, whose elements all count as seen.
-    at_hand_pack: Option<Pack>,
+    /// The pack at hand, or last at hand while the consumer waits: its elements all count as seen.
+    at_hand_pack: Option<(TaskId, Pack)>,
+    /// What the consumer was given and has not yet taken in hand: counts as seen as well.
+    given: Option<(TaskId, Body)>,
     lost_splits: Vec<LostSplits>,
     /// What each link was last said to be like.
     reports: BTreeMap<String, LinkReport>,
@@ -104,6 +106,7 @@ impl Intake {
             at_hand: None,
             at_hand_settled: 0,
             at_hand_pack: None,
+            given: None,
             lost_splits: Vec::new(),
             reports: BTreeMap::new(),
             drained: Vec::new(),
@@ -201,7 +204,8 @@ impl Intake {
     /// Notes the pack that the consumer takes in hand, and the leases that it met in the one before.
     pub(crate) fn note_at_hand(&self, task: TaskId, pack: &Pack, leases: &mut Vec<(TaskId, u64)>) {
         let mut state = self.state.lock();
-        state.at_hand_pack = Some(pack.clone());
+        state.given = None;
+        state.at_hand_pack = Some((task, pack.clone()));
         for (task, lease) in leases.drain(..) {
             if let Some(entry) = state.tasks.get_mut(&task).filter(|entry| !entry.done.contains_key(&lease)) {
                 entry.seen.insert(lease);
@@ -417,6 +421,7 @@ impl State {
         }
         if let Some(delivery) = self.ready.pop_front() {
             self.at_hand = Some(delivery.task);
+            self.given = Some((delivery.task, delivery.body.clone()));
             self.at_hand_settled = 0;
             handed.store(0, Ordering::Release);
             return Poll::Ready(Ok(Some(delivery)));
@@ -557,9 +562,10 @@ impl State {
     fn seen_splits(&self, task: TaskId, alloc: &dyn SlotAlloc) -> Vec<u64> {
         let Some(entry) = self.tasks.get(&task) else { return Vec::new() };
         let mut seen = entry.seen.clone();
-        let waiting = self.ready.iter().filter(|delivery| delivery.task == task);
-        let mut packs: Vec<Pack> = waiting.filter_map(|delivery| delivery.body.clone().open(alloc).ok()).collect();
-        packs.extend(self.at_hand_pack.clone().filter(|_| self.at_hand == Some(task)));
+        let waiting = self.ready.iter().map(|delivery| (delivery.task, &delivery.body));
+        let waiting = waiting.chain(self.given.iter().map(|(of, body)| (*of, body))).filter(|(of, _)| *of == task);
+        let mut packs: Vec<Pack> = waiting.filter_map(|(_, body)| body.clone().open(alloc).ok()).collect();
+        packs.extend(self.at_hand_pack.iter().filter(|(of, _)| *of == task).map(|(_, pack)| pack.clone()));
         for slot in packs.iter().flat_map(Pack::slots) {
             let Some(layout) = &entry.layout else { break };
             // One that cannot be read is reported when its turn comes.

@@ -191,6 +191,33 @@ fn a_removed_task_is_reported_with_the_splits_begun() {
 }
 
 #[test]
+fn a_split_begun_is_reported_also_when_the_consumer_has_had_all_of_it_that_came() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        // So many that a hand-over is not booked at once.
+        let mut read = read(&workers, 64);
+        let mut producer = workers.add_silent_task("a", 5, 1);
+        read.tell(workers.added("a", 5));
+        // One only: what came before the last pack is on record anyway.
+        write(&mut producer, 5, 0).expect("written");
+        let element = read.reader.next_element().expect("no failure").expect("an element");
+        assert_eq!(identity(&element), (5, 0));
+        // Asks for more than there is, and goes on waiting.
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(read.reader.poll_element(&mut cx).is_pending());
+        read.tell(TaskEvent::Removed { task: TaskId(5), reason: "the test says so".into() });
+        let seen = loop {
+            match read.reports.blocking_recv().expect("the reader lives") {
+                Report::Removed { seen, .. } => break seen.partial,
+                Report::Done(_) | Report::Drained { .. } => panic!("nothing has ended"),
+            }
+        };
+        assert_eq!(seen, [lease(5, 0)]);
+        drop(producer);
+    });
+}
+
+#[test]
 fn removing_a_task_while_it_sends_disturbs_nobody() {
     watched(|| {
         for _ in 0..20 {
