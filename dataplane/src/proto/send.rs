@@ -195,6 +195,8 @@ impl SendHalf {
                 return Next::Nothing;
             }
             self.ending_told = true;
+            // The client takes back what is left by itself; a yield behind the end would give it back twice.
+            self.idle_since = None;
             let sent = self.sent();
             return Next::Tell(match ending {
                 Ending::Exhausted => ToClient::EndOfTask(EndOfTask { task: self.task, sent }),
@@ -311,5 +313,24 @@ impl SendHalf {
             self.splits_acknowledged += 1;
             self.splits_told = self.splits_told.saturating_sub(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "some instant, from which the test counts")]
+    fn nothing_is_given_back_behind_the_end() {
+        let (task, start) = (TaskId(1), Instant::now());
+        let mut half = SendHalf::new(task, Duration::from_millis(50));
+        half.handle_grant(&Grant { task, limit: 8, element_bytes: 64, received: 0, splits: 0 }).unwrap();
+        assert!(half.starve(Shortage::Empty, start).is_none());
+        assert!(half.poll_timeout().is_some(), "its patience runs");
+        half.handle_ending(Ending::Exhausted);
+        assert!(matches!(half.poll_next(), Next::Tell(ToClient::EndOfTask(_))));
+        assert_eq!(half.poll_timeout(), None);
+        assert!(half.handle_timeout(start + Duration::from_secs(1)).is_none());
     }
 }
