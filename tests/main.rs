@@ -6,6 +6,7 @@
 //! - `transport_conformance`: what every transport must do, run for each mechanism
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
 //! - `credits`: the bound on outstanding elements, counted at the workers
+//! - `cut_connections`: connections that break while all processes live
 //! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
 //! - `bad_input`: errors that name the thing, from a service that goes on
 //! - `support`: elements to send, links to send them over, whole services, processes, a watchdog
@@ -13,6 +14,7 @@
 mod bad_input;
 mod commands;
 mod credits;
+mod cut_connections;
 mod failure;
 mod service_reader;
 mod source;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
 use millstream::control::{DispatcherConfig, Policy};
 use millstream::element::{Dtype, Element, ElementSpec, TensorSpec};
-use millstream::link::{ClusterKey, KeySource, LoadedKey};
+use millstream::link::{ClusterKey, EndpointConfig, KeySource, LoadedKey};
 use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
 use millstream::{Dispatcher, LocalWorkers, ReadRequest, Service, ServiceConfig, Worker, WorkerConfig};
@@ -30,6 +30,16 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// A service whose workers know these functions, one worker for each, read by this mechanism.
     pub(crate) fn start(mechanism: Mechanism, functions: Vec<Functions>) -> Self {
+        Self::start_with(mechanism, functions, &EndpointConfig::default(), |_| {})
+    }
+
+    /// The same on other networks: every endpoint is as `endpoint` says, and `adjust` sees each worker's settings.
+    pub(crate) fn start_with(
+        mechanism: Mechanism,
+        functions: Vec<Functions>,
+        endpoint: &EndpointConfig,
+        mut adjust: impl FnMut(&mut WorkerConfig),
+    ) -> Self {
         let (key, key_text) = fresh_key();
         let dispatcher =
             Dispatcher::start(&key, None, prompt(), Arc::new(Functions::new())).expect("a dispatcher");
@@ -41,17 +51,20 @@ impl Cluster {
                 Mechanism::Quic => LocalWorkers::default(),
             };
             let functions = Arc::new(functions);
-            let config = WorkerConfig {
+            let mut config = WorkerConfig {
                 local,
                 functions,
                 threads: Some(2),
                 ..WorkerConfig::new(&address)
             };
+            config.endpoint = endpoint.clone();
+            adjust(&mut config);
             Worker::start(&key, config).expect("a worker")
         });
         let workers = workers.collect();
         let config = ServiceConfig {
             local: readers_local,
+            endpoint: endpoint.clone(),
             ..ServiceConfig::default()
         };
         let service = Service::connect(&key, &address, config).expect("a trainer's side");

@@ -4,12 +4,14 @@
 //! - `links`: links of each mechanism between two ends
 //! - `cluster`: a dispatcher, workers and a trainer in this process
 //! - `process`: the real binary
+//! - `proxy`: a network that can be cut
 //! - `watchdog`: fails a test that hangs
 
 pub(crate) mod cluster;
 pub(crate) mod elements;
 pub(crate) mod links;
 pub(crate) mod process;
+pub(crate) mod proxy;
 pub(crate) mod watchdog;
 
 pub(crate) use watchdog::{eventually, run, watched};
