@@ -17,7 +17,7 @@ fn millstream(key: &ClusterKey, arguments: &[&str]) -> Command {
 }
 
 fn output(key: &ClusterKey, arguments: &[&str]) -> Output {
-    millstream(key, arguments).output().unwrap()
+    millstream(key, arguments).output().expect("the program starts")
 }
 
 /// A server that ends when its standard input closes, as it does when this is dropped.
@@ -34,18 +34,18 @@ impl Server {
             .arg("--until-stdin-closes")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = command.spawn().expect("the program starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
+        BufReader::new(child.stdout.take().expect("it is piped"))
             .read_line(&mut line)
-            .unwrap();
+            .expect("it prints text");
         Self { child, line }
     }
 
     /// Closes its standard input and waits. True when it ended well.
     fn ends_well(mut self) -> bool {
         drop(self.child.stdin.take());
-        self.child.wait().unwrap().success()
+        self.child.wait().expect("it is a child").success()
     }
 }
 

@@ -13,8 +13,8 @@ use millstream::{
 };
 
 fn key() -> LoadedKey {
-    let text = ClusterKey::generate().unwrap().to_text();
-    KeySource::from_setting(&text).load().unwrap()
+    let text = ClusterKey::generate().expect("there is randomness").to_text();
+    KeySource::from_setting(&text).load().expect("it is a key")
 }
 
 #[test]
@@ -84,13 +84,15 @@ fn a_service_that_is_not_there_is_named() {
 }
 
 fn batches(dataset: Dataset, functions: &Arc<Functions>) -> Vec<Vec<i64>> {
-    let reader = LocalReader::open(dataset, functions.clone(), 1, 0).unwrap();
+    let reader = LocalReader::open(dataset, functions.clone(), 1, 0).expect("it opens");
     let numbers = |batch: Value| {
-        let batch = batch[0].settled().unwrap();
-        let (items, _) = batch.contiguous().unwrap().as_chunks::<8>();
+        let batch = batch[0].settled().expect("numbers are there");
+        let (items, _) = batch.contiguous().expect("it is settled").as_chunks::<8>();
         items.iter().map(|item| i64::from_le_bytes(*item)).collect()
     };
-    reader.map(|batch| numbers(batch.unwrap())).collect()
+    reader
+        .map(|batch| numbers(batch.expect("the workers live")))
+        .collect()
 }
 
 fn sizes(batches: &[Vec<i64>]) -> Vec<usize> {
