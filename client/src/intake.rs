@@ -462,7 +462,9 @@ impl State {
                     entry.layout = Some(layout);
                 }
             }
-            ToClient::Refused(Refused { code: RefusalCode::UnknownTask, message, .. }) => {
+            // A worker that came back at its old address knows neither its old tasks nor their tickets; the dispatcher
+            // is about to say so.
+            ToClient::Refused(Refused { code: RefusalCode::UnknownTask | RefusalCode::BadTicket, message, .. }) => {
                 entry.note_unknown(message);
                 return Ok(());
             }

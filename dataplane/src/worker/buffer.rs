@@ -129,6 +129,9 @@ impl TaskBuffer {
         let due = shared.marks.iter().take_while(|mark| mark.position <= taken).count();
         if due > 0 {
             self.wake_producer();
+            if shared.ending.is_some() {
+                ring(&shared);
+            }
         }
         shared.marks.drain(..due).collect()
     }
@@ -233,6 +236,10 @@ impl TaskBuffer {
         let bytes = pack.region().len().next_multiple_of(64) as u64;
         self.taken_bytes.fetch_add(bytes, Ordering::Release);
         self.taken_elements.fetch_add(pack.len() as u64, Ordering::Release);
+        if shared.ending.is_some() {
+            // Whoever has no credit could not see the end; this may have been the last element before it.
+            ring(&shared);
+        }
         drop(shared);
         self.wake_producer();
     }
