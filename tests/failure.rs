@@ -9,11 +9,11 @@ use millstream::client::{MaxOutstanding, ReadError, Reader};
 use millstream::control::rpc::SessionConfig;
 use millstream::control::{DispatcherConfig, Policy};
 use millstream::link::{ClusterKey, KeySource, LoadedKey, Role};
-use millstream::pipeline::exec::Functions;
-use millstream::pipeline::graph::{Dataset, Units};
+use millstream::pipeline::exec::{Functions, PreparedMap};
+use millstream::pipeline::graph::{Dataset, Params, Units};
 use millstream::{Dispatcher, Service, ServiceConfig, Worker, WorkerConfig};
 
-use crate::support::cluster::{Cluster, LIVENESS, fresh_key, numbers};
+use crate::support::cluster::{Cluster, LIVENESS, fresh_key, number, numbers};
 use crate::support::links::Mechanism;
 use crate::support::process::Process;
 use crate::support::{eventually, watched};
@@ -118,6 +118,32 @@ fn when_all_workers_are_killed_the_error_names_them() {
                 .collect::<BTreeSet<_>>(),
             "{error}"
         );
+    });
+}
+
+#[test]
+fn a_worker_that_is_dropped_leaves_no_computation_behind() {
+    watched("dropped worker", || {
+        let held = Arc::new(());
+        let holder = held.clone();
+        let functions = Functions::new().with_map("pass", move |_, input| {
+            let held = holder.clone();
+            let call = move |value| {
+                let _held = &held;
+                Ok(value)
+            };
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(call),
+            })
+        });
+        let mut cluster = Cluster::start(Mechanism::Quic, vec![functions]);
+        let dataset = Dataset::range(0, 1 << 40, 1).map_declared("pass", Params::none(), number());
+        let mut reader = cluster.read(dataset, Policy::Off, MaxOutstanding::Elements(10));
+        take(&mut reader, 100);
+        drop(cluster.workers.pop());
+        // All that is left is the test's own.
+        eventually("holders", &1, || Arc::strong_count(&held));
     });
 }
 

@@ -2,11 +2,9 @@
 //!
 //! Owns the lane of its sockets, the pool of its computations and a thread for each task, and joins them all.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents};
@@ -22,6 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::config::WorkerConfig;
 use super::feed::TaskFeed;
 use super::task::{Outcome, TaskRun, run};
+use super::tasks::Tasks;
 use crate::connect::alpn;
 use crate::serve::serve;
 
@@ -74,14 +73,8 @@ struct Follower {
     alloc: Arc<dyn SlotAlloc>,
     functions: Arc<Functions>,
     pool: Arc<Pool>,
-    tasks: BTreeMap<TaskId, Running>,
+    tasks: Tasks,
     ends: mpsc::Sender<(TaskId, Outcome)>,
-}
-
-/// A task under way.
-struct Running {
-    cancel: Cancel,
-    thread: JoinHandle<()>,
 }
 
 impl Worker {
@@ -124,7 +117,7 @@ impl Worker {
         let (agent, events) = registered?;
         let ended = lane.spawn_local_with(move || async move {
             let (ends, ended) = mpsc::channel(ENDS_MAX);
-            let (pool, tasks, server) = (Arc::new(pool), BTreeMap::new(), follow_server);
+            let (pool, tasks, server) = (Arc::new(pool), Tasks::new(follow_server.clone()), follow_server);
             Follower { agent, events, server, alloc, functions, pool, tasks, ends }.follow(ended, stopped).await
         });
         let local = config.local;
@@ -191,12 +184,12 @@ impl Follower {
                     Some(AgentEvent::StopTask { task, reason }) => {
                         tracing::info!(%task, %reason, "task stopped");
                         draining.remove(&task);
-                        self.stop(task);
+                        self.tasks.stop(task);
                     }
                     Some(AgentEvent::LeaseLapsed | AgentEvent::DispatcherRestarted) => {
                         tracing::warn!("the dispatcher gave this worker's tasks away; it registers anew");
                         draining.clear();
-                        self.stop_all();
+                        self.tasks.stop_all();
                     }
                     Some(AgentEvent::Failed(error)) => break Err(error.into()),
                     None => break Ok(()),
@@ -206,7 +199,7 @@ impl Follower {
                 _ = &mut stopped => break Ok(()),
             }
         };
-        self.stop_all();
+        self.tasks.stop_all();
         if let Err(error) = self.agent.leave().await {
             tracing::debug!(%error, "the dispatcher was not told; it will notice the silence");
         }
@@ -245,7 +238,7 @@ impl Follower {
         };
         let thread = std::thread::Builder::new().name(format!("task-{task}")).spawn(body);
         let thread = thread.map_err(|error| format!("no thread for task {task}: {error}"))?;
-        self.tasks.insert(task, Running { cancel, thread });
+        self.tasks.add(task, cancel, thread);
         Ok(())
     }
 
@@ -270,21 +263,6 @@ impl Follower {
             if let Err(error) = self.agent.finish_task(task, true).await {
                 tracing::debug!(%task, %error, "the delivery of a task was not reported");
             }
-        }
-    }
-
-    fn stop(&mut self, task: TaskId) {
-        self.server.remove_task(millstream_dataplane::TaskId(task.0));
-        if let Some(running) = self.tasks.remove(&task) {
-            running.cancel.cancel();
-            // Ends by itself now; a stuck function keeps the thread, which nothing can take back.
-            drop(running.thread);
-        }
-    }
-
-    fn stop_all(&mut self) {
-        for task in self.tasks.keys().copied().collect::<Vec<_>>() {
-            self.stop(task);
         }
     }
 }
