@@ -60,7 +60,7 @@ fn what_follows_a_service_runs_in_the_trainer() {
 fn a_service_that_is_not_there_is_named() {
     let key = key();
     let functions = Arc::new(functions::builtin(Some(&key)));
-    let dispatcher = Dispatcher::start(&key, None, DispatcherConfig::default(), functions.clone()).unwrap();
+    let dispatcher = Dispatcher::start(&key, None, DispatcherConfig::default(), functions).unwrap();
     let address = dispatcher.local_addr().to_string();
     let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
     let dataset = service.register(Dataset::range(0, 100, 1), None).unwrap();
