@@ -31,15 +31,28 @@ impl AutoConnector {
         Self { endpoint, local }
     }
 
-    async fn connect_quic(&self, worker: &str, admission: Arc<dyn Admission>) -> Result<Box<ClientLink>, String> {
+    async fn connect_quic(
+        &self,
+        worker: &str,
+        admission: Arc<dyn Admission>,
+    ) -> Result<Box<ClientLink>, String> {
         let address = HostPort::from_str(worker).map_err(|error| error.to_string())?;
-        let resolved = address.resolve(CONNECT_DEADLINE).await.map_err(|error| error.to_string())?;
+        let resolved = address
+            .resolve(CONNECT_DEADLINE)
+            .await
+            .map_err(|error| error.to_string())?;
         let mut last = format!("{worker} has no address");
         for address in resolved {
-            match self.endpoint.connect(address, Role::Worker, alpn(), CONNECT_DEADLINE).await {
+            match self
+                .endpoint
+                .connect(address, Role::Worker, alpn(), CONNECT_DEADLINE)
+                .await
+            {
                 Ok(connection) => {
                     let path = PathReporter::new(self.endpoint.clone(), connection);
-                    return quic::connect(path, admission).await.map_err(|error| error.to_string());
+                    return quic::connect(path, admission)
+                        .await
+                        .map_err(|error| error.to_string());
                 }
                 Err(error) => last = error.to_string(),
             }

@@ -53,14 +53,24 @@ impl Dispatcher {
     ) -> Result<Self, DispatcherError> {
         let credentials = key.credentials(Role::Dispatcher)?;
         let lane = Lane::start("dispatcher")?;
-        let endpoint = EndpointConfig { bind, ..EndpointConfig::default() };
-        let config = ServerConfig { endpoint, dispatcher: config };
+        let endpoint = EndpointConfig {
+            bind,
+            ..EndpointConfig::default()
+        };
+        let config = ServerConfig {
+            endpoint,
+            dispatcher: config,
+        };
         let planner = Arc::new(GraphPlanner::new(functions));
         let starting = lane.spawn(async move {
             Server::start(credentials, config, planner, Box::new(MemoryStore::default()))
         });
         let server = starting.wait()??;
-        Ok(Self { local_addr: server.local_addr(), server: Some(server), lane: Some(lane) })
+        Ok(Self {
+            local_addr: server.local_addr(),
+            server: Some(server),
+            lane: Some(lane),
+        })
     }
 
     /// Where it listens.
@@ -73,7 +83,9 @@ impl Dispatcher {
     /// # Errors
     /// Its store failed, or a part of it panicked.
     pub fn stop(mut self) -> Result<(), DispatcherError> {
-        let Some(lane) = self.lane.take() else { return Ok(()) };
+        let Some(lane) = self.lane.take() else {
+            return Ok(());
+        };
         if let Some(server) = self.server.take() {
             let stopped = lane.spawn(async move { server.shutdown().await }).wait()?;
             stopped.map_err(|error| DispatcherError::Store(error.to_string()))?;

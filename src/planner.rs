@@ -24,7 +24,9 @@ impl GraphPlanner {
 impl Planner for GraphPlanner {
     fn facts(&self, definition: &[u8]) -> Result<DatasetFacts, PlanError> {
         let graph = decode(definition)?;
-        let facts = graph.facts(&*self.functions).map_err(|error| PlanError::Definition(error.to_string()))?;
+        let facts = graph
+            .facts(&*self.functions)
+            .map_err(|error| PlanError::Definition(error.to_string()))?;
         Ok(DatasetFacts {
             spec: facts.spec.to_bytes(),
             cardinality: match facts.cardinality {
@@ -39,7 +41,8 @@ impl Planner for GraphPlanner {
 
     fn plan_splits(&self, definition: &[u8]) -> Result<SplitPlan, PlanError> {
         let graph = decode(definition)?;
-        let plan = plan::plan_splits(&graph, &*self.functions).map_err(|error| PlanError::Source(error.to_string()))?;
+        let plan = plan::plan_splits(&graph, &*self.functions)
+            .map_err(|error| PlanError::Source(error.to_string()))?;
         Ok(to_control(&plan))
     }
 }
@@ -50,18 +53,22 @@ fn to_control(plan: &plan::SplitPlan) -> SplitPlan {
         plan::SourcePlan::Counted { splits } => SourcePlan::Counted { splits: *splits },
         plan::SourcePlan::Listed { items } => SourcePlan::listed(items.iter().cloned()),
     });
-    SplitPlan { sources: sources.collect() }
+    SplitPlan {
+        sources: sources.collect(),
+    }
 }
 
 /// The same as the pipeline reads it.
 pub(crate) fn to_pipeline(plan: &SplitPlan) -> plan::SplitPlan {
     let sources = plan.sources.iter().map(|source| match source {
         SourcePlan::Counted { splits } => plan::SourcePlan::Counted { splits: *splits },
-        SourcePlan::Listed { items } => {
-            plan::SourcePlan::Listed { items: items.iter().map(|item| item.to_vec()).collect() }
-        }
+        SourcePlan::Listed { items } => plan::SourcePlan::Listed {
+            items: items.iter().map(|item| item.to_vec()).collect(),
+        },
     });
-    plan::SplitPlan { sources: sources.collect() }
+    plan::SplitPlan {
+        sources: sources.collect(),
+    }
 }
 
 fn decode(definition: &[u8]) -> Result<graph::Graph, PlanError> {

@@ -14,7 +14,9 @@ const FIRST_STREAM_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Serves until the endpoint is closed. Sessions end with the future.
 pub(crate) async fn serve(endpoint: Endpoint, server: Server, alloc: Arc<dyn SlotAlloc>) {
-    let Some(mut acceptor) = endpoint.acceptor() else { return };
+    let Some(mut acceptor) = endpoint.acceptor() else {
+        return;
+    };
     let mut sessions = JoinSet::new();
     loop {
         tokio::select! {

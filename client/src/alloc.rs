@@ -13,7 +13,10 @@ pub(crate) struct Spill {
 
 impl Spill {
     pub(crate) fn new(pool: Pool) -> Self {
-        Self { pool, has_said: AtomicBool::new(false) }
+        Self {
+            pool,
+            has_said: AtomicBool::new(false),
+        }
     }
 }
 

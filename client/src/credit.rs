@@ -8,8 +8,8 @@
 
 use millstream_dataplane::TaskId;
 
-/// What a credit is worth at least, in bytes: a task of unknown element size starts with this.
-pub const CREDIT_BYTES_MIN: u64 = 4096;
+/// What a credit of a task is worth whose elements vary in size, in bytes, until a larger one is met.
+pub const CREDIT_BYTES_UNKNOWN: u64 = 4096;
 
 /// How many elements may be outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,8 +21,9 @@ pub enum MaxOutstanding {
     Elements(u64),
 }
 
-/// Bytes that `Auto` keeps outstanding: four times what 10 Gbit/s carry in 3 ms.
-pub const AUTO_BYTES: u64 = 16 << 20;
+/// Bytes that `Auto` keeps outstanding: three times what 10 Gbit/s carry in a millisecond. More is slower where the
+/// network is not: it leaves the caches of both sides.
+pub const AUTO_BYTES: u64 = 4 << 20;
 
 /// Elements that `Auto` keeps outstanding at most.
 pub const AUTO_ELEMENTS_MAX: u64 = 1 << 17;
@@ -59,8 +60,10 @@ impl Bounds {
         match self.max_outstanding {
             MaxOutstanding::Elements(elements) => elements,
             MaxOutstanding::Auto => {
-                let largest = tasks.iter().map(worth).max().unwrap_or(CREDIT_BYTES_MIN);
-                (AUTO_BYTES / largest).min(AUTO_ELEMENTS_MAX).max(2 * tasks.len() as u64)
+                let largest = tasks.iter().map(worth).max().unwrap_or(CREDIT_BYTES_UNKNOWN);
+                (AUTO_BYTES / largest)
+                    .min(AUTO_ELEMENTS_MAX)
+                    .max(2 * tasks.len() as u64)
             }
         }
     }
@@ -75,7 +78,10 @@ impl Bounds {
 pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
     let limit = bounds.elements(tasks);
     let in_use: u64 = tasks.iter().map(|task| task.outstanding + task.waiting).sum();
-    let reserved: u64 = tasks.iter().map(|task| (task.outstanding + task.waiting) * worth(task)).sum();
+    let reserved: u64 = tasks
+        .iter()
+        .map(|task| (task.outstanding + task.waiting) * worth(task))
+        .sum();
     let mut free = limit.saturating_sub(in_use);
     let mut free_bytes = bounds.max_outstanding_bytes.saturating_sub(reserved);
     let mut eligible: Vec<&Standing> = tasks.iter().filter(|task| task.is_eligible).collect();
@@ -83,7 +89,12 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
     let mut grants = Vec::with_capacity(eligible.len());
     // The level to which everybody is filled; whoever stands above it already keeps what it has.
     let level = level(&eligible, free);
-    let mut spare = free.saturating_sub(eligible.iter().map(|task| level.saturating_sub(task.outstanding)).sum());
+    let mut spare = free.saturating_sub(
+        eligible
+            .iter()
+            .map(|task| level.saturating_sub(task.outstanding))
+            .sum(),
+    );
     for task in eligible {
         let mut wanted = level.saturating_sub(task.outstanding);
         if spare > 0 && task.outstanding <= level {
@@ -101,7 +112,7 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
 }
 
 fn worth(task: &Standing) -> u64 {
-    task.element_bytes.max(CREDIT_BYTES_MIN.min(64)).max(1)
+    task.element_bytes.max(1)
 }
 
 /// The highest level to which `free` credits fill all tasks, given in order of what they have.
@@ -124,24 +135,41 @@ mod tests {
     use proptest::prelude::*;
 
     fn standing(task: u64, outstanding: u64, waiting: u64, is_eligible: bool, granted_at: u64) -> Standing {
-        Standing { task: TaskId(task), outstanding, waiting, element_bytes: 1024, is_eligible, granted_at }
+        Standing {
+            task: TaskId(task),
+            outstanding,
+            waiting,
+            element_bytes: 1024,
+            is_eligible,
+            granted_at,
+        }
     }
 
     fn bounds(elements: u64) -> Bounds {
-        Bounds { max_outstanding: MaxOutstanding::Elements(elements), max_outstanding_bytes: u64::MAX }
+        Bounds {
+            max_outstanding: MaxOutstanding::Elements(elements),
+            max_outstanding_bytes: u64::MAX,
+        }
     }
 
     #[test]
     fn seven_credits_over_three_tasks_are_all_granted() {
         let tasks: Vec<_> = (0..3).map(|task| standing(task, 0, 0, true, 0)).collect();
-        let mut granted: Vec<_> = distribute(&bounds(7), &tasks).iter().map(|grant| grant.1).collect();
+        let mut granted: Vec<_> = distribute(&bounds(7), &tasks)
+            .iter()
+            .map(|grant| grant.1)
+            .collect();
         granted.sort_unstable();
         assert_eq!(granted, [2, 2, 3]);
     }
 
     #[test]
     fn one_credit_goes_round() {
-        let tasks = [standing(0, 0, 0, true, 5), standing(1, 0, 0, true, 3), standing(2, 0, 0, true, 4)];
+        let tasks = [
+            standing(0, 0, 0, true, 5),
+            standing(1, 0, 0, true, 3),
+            standing(2, 0, 0, true, 4),
+        ];
         assert_eq!(distribute(&bounds(1), &tasks), [(TaskId(1), 1)]);
     }
 
@@ -153,8 +181,14 @@ mod tests {
 
     #[test]
     fn bytes_bound_what_elements_would_allow() {
-        let limits = Bounds { max_outstanding: MaxOutstanding::Elements(100), max_outstanding_bytes: 10 * 1024 };
-        assert_eq!(distribute(&limits, &[standing(0, 0, 0, true, 0)]), [(TaskId(0), 10)]);
+        let limits = Bounds {
+            max_outstanding: MaxOutstanding::Elements(100),
+            max_outstanding_bytes: 10 * 1024,
+        };
+        assert_eq!(
+            distribute(&limits, &[standing(0, 0, 0, true, 0)]),
+            [(TaskId(0), 10)]
+        );
     }
 
     proptest! {

@@ -29,7 +29,9 @@ pub(crate) struct Cursor {
 
 impl std::fmt::Debug for Cursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cursor").field("pack", &self.pack).finish_non_exhaustive()
+        f.debug_struct("Cursor")
+            .field("pack", &self.pack)
+            .finish_non_exhaustive()
     }
 }
 
@@ -47,7 +49,13 @@ struct AtHand {
 
 impl Cursor {
     pub(crate) fn new(intake: Arc<Intake>, on_handed: Option<OnHanded>) -> Self {
-        Self { intake, pack: None, settle_every: 1, leases: Vec::new(), on_handed }
+        Self {
+            intake,
+            pack: None,
+            settle_every: 1,
+            leases: Vec::new(),
+            on_handed,
+        }
     }
 
     /// The next element of the pack at hand.
@@ -114,13 +122,30 @@ impl Cursor {
     }
 
     fn open(&mut self, delivery: Delivery) -> Result<(), ReadError> {
-        let Delivery { task, worker, layout, body } = delivery;
+        let Delivery {
+            task,
+            worker,
+            layout,
+            body,
+        } = delivery;
         let pack = body
             .open(self.intake.alloc())
-            .map_err(|error| ReadError::Element { worker: worker.to_string(), reason: error.to_string() })?;
+            .map_err(|error| ReadError::Element {
+                worker: worker.to_string(),
+                reason: error.to_string(),
+            })?;
         self.settle_every = self.intake.settle_every();
         self.intake.note_at_hand(task, &pack, &mut self.leases);
-        self.pack = Some(AtHand { task, pack, layout, worker, next: 0, handed: 0, unsettled: 0, last_lease: None });
+        self.pack = Some(AtHand {
+            task,
+            pack,
+            layout,
+            worker,
+            next: 0,
+            handed: 0,
+            unsettled: 0,
+            last_lease: None,
+        });
         Ok(())
     }
 }

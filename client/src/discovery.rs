@@ -60,9 +60,10 @@ fn translate(push: ClientPush) -> Option<TaskEvent> {
             worker: info.worker_address,
             ticket: info.ticket,
         })),
-        ClientPush::TaskRemoved(removed) => {
-            Some(TaskEvent::Removed { task: TaskId(removed.task.0), reason: removed.reason.to_string() })
-        }
+        ClientPush::TaskRemoved(removed) => Some(TaskEvent::Removed {
+            task: TaskId(removed.task.0),
+            reason: removed.reason.to_string(),
+        }),
         ClientPush::SplitsLost { splits, .. } => {
             let splits = splits.iter().map(|range| LostSplits {
                 source: range.source,
@@ -70,17 +71,25 @@ fn translate(push: ClientPush) -> Option<TaskEvent> {
                 first: range.first,
                 count: range.count,
             });
-            Some(TaskEvent::SplitsLost { splits: splits.collect() })
+            Some(TaskEvent::SplitsLost {
+                splits: splits.collect(),
+            })
         }
         ClientPush::IterationFinished { .. } => Some(TaskEvent::IterationFinished),
         ClientPush::WorkersLost { workers } => Some(TaskEvent::WorkersLost { workers }),
-        ClientPush::Lapsed => {
-            Some(TaskEvent::Failed("it no longer knows this reader, which was silent for too long".to_owned()))
-        }
+        ClientPush::Lapsed => Some(TaskEvent::Failed(
+            "it no longer knows this reader, which was silent for too long".to_owned(),
+        )),
         // The worker itself says so too, behind the elements before the failure.
-        ClientPush::TaskFailed { task, worker_address, message } => {
-            Some(TaskEvent::TaskFailed { task: TaskId(task.0), worker: worker_address, message })
-        }
+        ClientPush::TaskFailed {
+            task,
+            worker_address,
+            message,
+        } => Some(TaskEvent::TaskFailed {
+            task: TaskId(task.0),
+            worker: worker_address,
+            message,
+        }),
         // Only told apart on the wire: the handle turns it into the others.
         ClientPush::Snapshot(_) => None,
     }
@@ -93,8 +102,13 @@ async fn pass_reports(reporter: IterationReporter, mut reports: mpsc::Receiver<R
             Report::Drained { task } => reporter.task_drained(millstream_control::TaskId(task.0)).await,
             Report::Removed { task, seen } => {
                 let partial = LeaseRange::collect(seen.partial);
-                let seen = Seen { complete: Vec::new(), partial };
-                reporter.acknowledge_removal(millstream_control::TaskId(task.0), seen).await
+                let seen = Seen {
+                    complete: Vec::new(),
+                    partial,
+                };
+                reporter
+                    .acknowledge_removal(millstream_control::TaskId(task.0), seen)
+                    .await
             }
         };
         if let Err(error) = outcome {
@@ -103,13 +117,18 @@ async fn pass_reports(reporter: IterationReporter, mut reports: mpsc::Receiver<R
     }
 }
 
-async fn report_done(reporter: &IterationReporter, done: &[DoneSplit]) -> Result<(), millstream_control::Error> {
+async fn report_done(
+    reporter: &IterationReporter,
+    done: &[DoneSplit],
+) -> Result<(), millstream_control::Error> {
     let mut by_task: BTreeMap<TaskId, Vec<u64>> = BTreeMap::new();
     for split in done {
         by_task.entry(split.task).or_default().push(split.lease);
     }
     for (task, leases) in by_task {
-        reporter.splits_done(millstream_control::TaskId(task.0), &LeaseRange::collect(leases)).await?;
+        reporter
+            .splits_done(millstream_control::TaskId(task.0), &LeaseRange::collect(leases))
+            .await?;
     }
     Ok(())
 }

@@ -33,7 +33,12 @@ pub trait Connector: Send + Sync + Debug {
 }
 
 /// Keeps the link to `worker` until nothing of it is wanted or it was out of reach for `give_up`.
-pub(crate) async fn drive(intake: Arc<Intake>, connector: Arc<dyn Connector>, worker: String, give_up: Duration) {
+pub(crate) async fn drive(
+    intake: Arc<Intake>,
+    connector: Arc<dyn Connector>,
+    worker: String,
+    give_up: Duration,
+) {
     let mut backoff = BACKOFF_MIN;
     let mut failing_since: Option<Instant> = None;
     while intake.is_wanted(&worker) {
@@ -66,7 +71,11 @@ pub(crate) async fn drive(intake: Arc<Intake>, connector: Arc<dyn Connector>, wo
         let since = *failing_since.get_or_insert_with(Instant::now);
         if since.elapsed() > give_up {
             let after_s = since.elapsed().as_secs();
-            return intake.fail(ReadError::WorkerUnreachable { worker, reason, after_s });
+            return intake.fail(ReadError::WorkerUnreachable {
+                worker,
+                reason,
+                after_s,
+            });
         }
         tracing::debug!(%worker, %reason, ?backoff, "worker cannot be reached, trying again");
         tokio::time::sleep(backoff).await;
@@ -85,7 +94,9 @@ fn carry(intake: &Intake, worker: &str, link: &mut ClientLink, cx: &mut Context<
         if let Err(lost) = ready {
             return Poll::Ready(lost);
         }
-        let Poll::Ready(message) = intake.poll_outbox(worker, cx) else { break };
+        let Poll::Ready(message) = intake.poll_outbox(worker, cx) else {
+            break;
+        };
         if let Err(lost) = link.try_send(message) {
             return Poll::Ready(lost);
         }

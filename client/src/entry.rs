@@ -13,7 +13,7 @@ use millstream_dataplane::proto::receive::{ReceiveError, ReceiveHalf};
 use millstream_dataplane::transport::Body;
 use millstream_element::Layout;
 
-use crate::credit::Standing;
+use crate::credit::{CREDIT_BYTES_UNKNOWN, Standing};
 use crate::intake::TaskSource;
 
 #[derive(Debug)]
@@ -144,12 +144,20 @@ impl Entry {
             task: self.source.task,
             outstanding: self.half.outstanding(),
             waiting: self.half.held() + self.polled,
-            element_bytes: self.half.element_bytes(),
+            element_bytes: self.credit_bytes(),
             is_eligible: self.is_subscribed
                 && self.is_wanted()
                 && !self.half.is_ended()
                 && !self.half.is_parked(),
             granted_at: self.granted_at,
+        }
+    }
+
+    /// What a credit of this task is worth: one element, where all take the same.
+    pub(crate) fn credit_bytes(&self) -> u64 {
+        match self.half.element_bytes() {
+            0 => CREDIT_BYTES_UNKNOWN,
+            element_bytes => element_bytes,
         }
     }
 

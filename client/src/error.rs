@@ -16,7 +16,9 @@ pub enum ReadError {
         failure: Failure,
     },
     /// A worker that the dispatcher holds to be alive cannot be reached.
-    #[error("worker {worker} cannot be reached: {reason}; gave up after {after_s} s. Check that this host may send UDP to it")]
+    #[error(
+        "worker {worker} cannot be reached: {reason}; gave up after {after_s} s. Check that this host may send UDP to it"
+    )]
     WorkerUnreachable {
         /// Its address.
         worker: String,

@@ -99,7 +99,12 @@ pub struct Feed {
 }
 
 /// Follows until the feed ends or the reader is dropped, which drops this future and the drivers with it.
-pub(crate) async fn follow(intake: Arc<Intake>, connector: Arc<dyn Connector>, mut feed: Feed, give_up: Duration) {
+pub(crate) async fn follow(
+    intake: Arc<Intake>,
+    connector: Arc<dyn Connector>,
+    mut feed: Feed,
+    give_up: Duration,
+) {
     let mut drivers = JoinSet::new();
     let mut settle = tokio::time::interval(SETTLE_EVERY);
     settle.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
-use millstream_dataplane::proto::message::{Cancel, Failure, Grant, Hello, RefusalCode, Refused, ToClient, ToWorker};
+use millstream_dataplane::proto::message::{
+    Cancel, Failure, Grant, Hello, RefusalCode, Refused, ToClient, ToWorker,
+};
 use millstream_dataplane::proto::receive::{Arrival, ReceiveError};
 use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost, LinkReport};
 use millstream_element::{Element, ElementSpec, Layout, Origin, Pack, SlotAlloc};
@@ -141,7 +143,9 @@ impl Intake {
         let outbox = state.links.entry(worker.clone()).or_default();
         let entry = Entry::new(source, worker);
         if outbox.is_up {
-            outbox.push(ToWorker::Subscribe(entry.half.subscribe(entry.source.ticket.clone())));
+            outbox.push(ToWorker::Subscribe(
+                entry.half.subscribe(entry.source.ticket.clone()),
+            ));
         }
         state.tasks.insert(entry.source.task, entry);
         is_new
@@ -182,10 +186,16 @@ impl Intake {
     /// A task that cannot even tell its own readers has failed.
     pub(crate) fn note_failure(&self, task: TaskId, worker: &str, message: &str) {
         let mut state = self.state.lock();
-        let is_heard = state.tasks.get(&task).is_some_and(|entry| entry.is_subscribed || !entry.is_wanted());
+        let is_heard = state
+            .tasks
+            .get(&task)
+            .is_some_and(|entry| entry.is_subscribed || !entry.is_wanted());
         if !is_heard {
             let failure = Failure::new("task", message, "", "");
-            state.failure.get_or_insert(ReadError::Task { worker: worker.to_owned(), failure });
+            state.failure.get_or_insert(ReadError::Task {
+                worker: worker.to_owned(),
+                failure,
+            });
         }
         self.wake(&state);
     }
@@ -207,7 +217,11 @@ impl Intake {
         state.given = None;
         state.at_hand_pack = Some((task, pack.clone()));
         for (task, lease) in leases.drain(..) {
-            if let Some(entry) = state.tasks.get_mut(&task).filter(|entry| !entry.done.contains_key(&lease)) {
+            if let Some(entry) = state
+                .tasks
+                .get_mut(&task)
+                .filter(|entry| !entry.done.contains_key(&lease))
+            {
                 entry.seen.insert(lease);
             }
         }
@@ -234,12 +248,19 @@ impl Intake {
     pub(crate) fn handle_link_up(&self, worker: &str) {
         let mut state = self.state.lock();
         let State { tasks, links, .. } = &mut *state;
-        let Some(outbox) = links.get_mut(worker) else { return };
+        let Some(outbox) = links.get_mut(worker) else {
+            return;
+        };
         outbox.is_up = true;
         outbox.messages.clear();
         outbox.push(ToWorker::Hello(Hello::current()));
-        for entry in tasks.values().filter(|entry| &*entry.worker == worker && entry.is_wanted()) {
-            outbox.push(ToWorker::Subscribe(entry.half.subscribe(entry.source.ticket.clone())));
+        for entry in tasks
+            .values()
+            .filter(|entry| &*entry.worker == worker && entry.is_wanted())
+        {
+            outbox.push(ToWorker::Subscribe(
+                entry.half.subscribe(entry.source.ticket.clone()),
+            ));
         }
     }
 
@@ -294,7 +315,9 @@ impl Intake {
     /// Takes the messages that wait for a worker, or arranges to be woken for them.
     pub(crate) fn poll_outbox(&self, worker: &str, cx: &mut Context<'_>) -> Poll<ToWorker> {
         let mut state = self.state.lock();
-        let Some(outbox) = state.links.get_mut(worker) else { return Poll::Pending };
+        let Some(outbox) = state.links.get_mut(worker) else {
+            return Poll::Pending;
+        };
         outbox.bell.register(cx.waker());
         outbox.messages.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
@@ -302,13 +325,24 @@ impl Intake {
     /// Asks again for tasks that their workers did not know; one that stays unknown for `give_up` ends reading (D3.1).
     pub(crate) fn ask_again(&self, give_up: Duration) {
         let mut state = self.state.lock();
-        let State { tasks, links, failure, .. } = &mut *state;
+        let State {
+            tasks,
+            links,
+            failure,
+            ..
+        } = &mut *state;
         for entry in tasks.values_mut().filter(|entry| entry.is_wanted()) {
             let subscribe = entry.half.subscribe(entry.source.ticket.clone());
-            let Some(unknown) = entry.unknown.as_mut().filter(|unknown| !unknown.is_asked) else { continue };
+            let Some(unknown) = entry.unknown.as_mut().filter(|unknown| !unknown.is_asked) else {
+                continue;
+            };
             if unknown.since.elapsed() > give_up {
                 let (worker, reason) = (entry.worker.to_string(), unknown.reason.clone());
-                failure.get_or_insert(ReadError::Refused { worker, task: entry.source.task.0, reason });
+                failure.get_or_insert(ReadError::Refused {
+                    worker,
+                    task: entry.source.task.0,
+                    reason,
+                });
             } else if let Some(outbox) = links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
                 unknown.is_asked = true;
                 outbox.push(ToWorker::Subscribe(subscribe));
@@ -376,7 +410,9 @@ impl Intake {
         let State { tasks, links, .. } = &mut *state;
         for entry in tasks.values() {
             if let Some(outbox) = links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
-                outbox.push(ToWorker::Cancel(Cancel { task: entry.source.task }));
+                outbox.push(ToWorker::Cancel(Cancel {
+                    task: entry.source.task,
+                }));
             }
         }
         self.wake(&state);
@@ -429,7 +465,11 @@ impl State {
         if let Some(failure) = &self.failure {
             return Poll::Ready(Err(failure.clone()));
         }
-        if self.is_over() { Poll::Ready(Ok(None)) } else { Poll::Pending }
+        if self.is_over() {
+            Poll::Ready(Ok(None))
+        } else {
+            Poll::Pending
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -440,15 +480,23 @@ impl State {
     fn settle(&mut self, handed: &AtomicU64) -> bool {
         let handed = handed.load(Ordering::Acquire);
         let fresh = handed - self.at_hand_settled.min(handed);
-        let Some(entry) = self.at_hand.and_then(|task| self.tasks.get_mut(&task)) else { return false };
+        let Some(entry) = self.at_hand.and_then(|task| self.tasks.get_mut(&task)) else {
+            return false;
+        };
         entry.polled -= fresh.min(entry.polled);
         self.at_hand_settled = handed;
         fresh > 0
     }
 
     fn handle_message(&mut self, worker: &str, message: ToClient) -> Result<(), LinkLost> {
-        let Some(task) = task_of(&message) else { return Ok(()) };
-        let Some(entry) = self.tasks.get_mut(&task).filter(|entry| &*entry.worker == worker && !entry.is_removed) else {
+        let Some(task) = task_of(&message) else {
+            return Ok(());
+        };
+        let Some(entry) = self
+            .tasks
+            .get_mut(&task)
+            .filter(|entry| &*entry.worker == worker && !entry.is_removed)
+        else {
             return Ok(());
         };
         match &message {
@@ -458,19 +506,28 @@ impl State {
                 if entry.layout.is_none() {
                     let spec = ElementSpec::from_bytes(&accepted.spec)
                         .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
-                    let layout = Layout::new(spec).map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
+                    let layout = Layout::new(spec)
+                        .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
                     entry.layout = Some(layout);
                 }
             }
             // A worker that came back at its old address knows neither its old tasks nor their tickets; the dispatcher
             // is about to say so.
-            ToClient::Refused(Refused { code: RefusalCode::UnknownTask | RefusalCode::BadTicket, message, .. }) => {
+            ToClient::Refused(Refused {
+                code: RefusalCode::UnknownTask | RefusalCode::BadTicket,
+                message,
+                ..
+            }) => {
                 entry.note_unknown(message);
                 return Ok(());
             }
             ToClient::Refused(refused) => {
                 let (worker, reason) = (worker.to_owned(), refused.message.clone());
-                let refused = ReadError::Refused { worker, task: task.0, reason };
+                let refused = ReadError::Refused {
+                    worker,
+                    task: task.0,
+                    reason,
+                };
                 self.failure.get_or_insert(refused);
                 return Ok(());
             }
@@ -487,7 +544,11 @@ impl State {
         let element_bytes = entry.half.element_bytes();
         if !self.bounds.can_hold(element_bytes) {
             let max_outstanding_bytes = self.bounds.max_outstanding_bytes;
-            let error = ReadError::ElementTooLarge { task: task.0, element_bytes, max_outstanding_bytes };
+            let error = ReadError::ElementTooLarge {
+                task: task.0,
+                element_bytes,
+                max_outstanding_bytes,
+            };
             self.failure.get_or_insert(error);
             return Ok(());
         }
@@ -496,16 +557,25 @@ impl State {
 
     /// Moves what arrived in order to where the consumer finds it.
     fn drain(&mut self, task: TaskId) -> Result<(), LinkLost> {
-        let Some(entry) = self.tasks.get_mut(&task) else { return Ok(()) };
+        let Some(entry) = self.tasks.get_mut(&task) else {
+            return Ok(());
+        };
         while let Some(arrival) = entry.half.poll() {
             match arrival {
                 Arrival::Pack { elements, body } => {
                     let Some(layout) = entry.layout.clone() else {
-                        return Err(LinkLost::Misbehaved(format!("task {task} sent elements before its specification")));
+                        return Err(LinkLost::Misbehaved(format!(
+                            "task {task} sent elements before its specification"
+                        )));
                     };
                     entry.polled += elements;
                     entry.delivered += elements;
-                    self.ready.push_back(Delivery { task, worker: entry.worker.clone(), layout, body });
+                    self.ready.push_back(Delivery {
+                        task,
+                        worker: entry.worker.clone(),
+                        layout,
+                        body,
+                    });
                 }
                 Arrival::SplitDone { lease, attempt } => {
                     entry.note_done(lease);
@@ -521,7 +591,10 @@ impl State {
                 }
                 Arrival::Failed(failure) => {
                     entry.finish();
-                    self.failure.get_or_insert(ReadError::Task { worker: entry.worker.to_string(), failure });
+                    self.failure.get_or_insert(ReadError::Task {
+                        worker: entry.worker.to_string(),
+                        failure,
+                    });
                 }
             }
         }
@@ -542,14 +615,16 @@ impl State {
             let grants = self.grants;
             if let Some(entry) = self.tasks.get_mut(&task) {
                 entry.granted_at = grants;
-                let grant = entry.half.grant(credits, crate::credit::CREDIT_BYTES_MIN);
+                let grant = entry.half.grant(credits, entry.credit_bytes());
                 self.tell(task, grant);
             }
         }
     }
 
     fn tell(&mut self, task: TaskId, grant: Grant) {
-        let Some(entry) = self.tasks.get(&task) else { return };
+        let Some(entry) = self.tasks.get(&task) else {
+            return;
+        };
         if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
             // The latest grant says all that earlier ones did.
             match outbox.messages.back_mut() {
@@ -562,19 +637,34 @@ impl State {
 
     /// Leases of splits of which there are elements here, but not all.
     fn seen_splits(&self, task: TaskId, alloc: &dyn SlotAlloc) -> Vec<u64> {
-        let Some(entry) = self.tasks.get(&task) else { return Vec::new() };
+        let Some(entry) = self.tasks.get(&task) else {
+            return Vec::new();
+        };
         let mut seen = entry.seen.clone();
         let waiting = self.ready.iter().map(|delivery| (delivery.task, &delivery.body));
-        let waiting = waiting.chain(self.given.iter().map(|(of, body)| (*of, body))).filter(|(of, _)| *of == task);
-        let mut packs: Vec<Pack> = waiting.filter_map(|(_, body)| body.clone().open(alloc).ok()).collect();
-        packs.extend(self.at_hand_pack.iter().filter(|(of, _)| *of == task).map(|(_, pack)| pack.clone()));
+        let waiting = waiting
+            .chain(self.given.iter().map(|(of, body)| (*of, body)))
+            .filter(|(of, _)| *of == task);
+        let mut packs: Vec<Pack> = waiting
+            .filter_map(|(_, body)| body.clone().open(alloc).ok())
+            .collect();
+        packs.extend(
+            self.at_hand_pack
+                .iter()
+                .filter(|(of, _)| *of == task)
+                .map(|(_, pack)| pack.clone()),
+        );
         for slot in packs.iter().flat_map(Pack::slots) {
             let Some(layout) = &entry.layout else { break };
             // One that cannot be read is reported when its turn comes.
-            let Ok(element) = Element::open(slot, layout, Origin::Ours) else { continue };
+            let Ok(element) = Element::open(slot, layout, Origin::Ours) else {
+                continue;
+            };
             seen.extend(element.provenance().iter().map(|provenance| provenance.lease));
         }
-        seen.into_iter().filter(|lease| !entry.done.contains_key(lease)).collect()
+        seen.into_iter()
+            .filter(|lease| !entry.done.contains_key(lease))
+            .collect()
     }
 
     fn standings(&self) -> Vec<Standing> {

@@ -93,7 +93,9 @@ impl Reader {
             max_outstanding_bytes: config.max_outstanding_bytes,
         };
         // Twice the bound: what the consumer still holds is no longer outstanding but still here.
-        let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(2 * config.max_outstanding_bytes as usize)));
+        let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(
+            2 * config.max_outstanding_bytes as usize,
+        )));
         let intake = Arc::new(Intake::new(bounds, alloc));
         let following = lane.spawn(follow(intake.clone(), connector, feed, config.worker_give_up));
         Self {
@@ -151,10 +153,15 @@ impl Reader {
 
     /// A handle that ends this reader.
     pub fn canceller(&self) -> Canceller {
-        Canceller { intake: self.intake.clone() }
+        Canceller {
+            intake: self.intake.clone(),
+        }
     }
 
-    fn hand_over(&mut self, handover: Result<Option<Element>, ReadError>) -> Result<Option<Element>, ReadError> {
+    fn hand_over(
+        &mut self,
+        handover: Result<Option<Element>, ReadError>,
+    ) -> Result<Option<Element>, ReadError> {
         if let Ok(Some(element)) = &handover {
             self.stopwatch.handed_over(element.slot().len());
         }
@@ -194,4 +201,3 @@ impl Drop for Reader {
         self.intake.cancel();
     }
 }
-

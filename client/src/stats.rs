@@ -73,8 +73,15 @@ pub(crate) struct Stopwatch {
 impl Stopwatch {
     pub(crate) fn new() -> Self {
         // One to an hour with three digits: a valid range whatever happens.
-        let waits_us = Histogram::new_with_bounds(1, WAIT_MAX_US, 3).unwrap_or_else(|_| unreachable!("valid bounds"));
-        Self { elements: 0, bytes: 0, started: None, waited: Duration::ZERO, waits_us }
+        let waits_us =
+            Histogram::new_with_bounds(1, WAIT_MAX_US, 3).unwrap_or_else(|_| unreachable!("valid bounds"));
+        Self {
+            elements: 0,
+            bytes: 0,
+            started: None,
+            waited: Duration::ZERO,
+            waits_us,
+        }
     }
 
     pub(crate) fn handed_over(&mut self, bytes: usize) {
@@ -92,18 +99,37 @@ impl Stopwatch {
     }
 
     /// The figures, given whether workers said that they had nothing ready, and which splits were lost.
-    pub(crate) fn stats(&self, now: Instant, workers_starve: bool, lost_splits: Vec<LostSplits>) -> ReaderStats {
-        let elapsed = self.started.map_or(Duration::ZERO, |started| now.duration_since(started));
+    pub(crate) fn stats(
+        &self,
+        now: Instant,
+        workers_starve: bool,
+        lost_splits: Vec<LostSplits>,
+    ) -> ReaderStats {
+        let elapsed = self
+            .started
+            .map_or(Duration::ZERO, |started| now.duration_since(started));
         let bottleneck = match (share(self.waited, elapsed) > HELD_UP_SHARE, workers_starve) {
             (false, _) => Bottleneck::Trainer,
             (true, true) => Bottleneck::Workers,
             (true, false) => Bottleneck::Network,
         };
         let (elements, bytes, waited) = (self.elements, self.bytes, self.waited);
-        ReaderStats { elements, bytes, elapsed, waited, waits_us: self.waits_us.clone(), bottleneck, lost_splits }
+        ReaderStats {
+            elements,
+            bytes,
+            elapsed,
+            waited,
+            waits_us: self.waits_us.clone(),
+            bottleneck,
+            lost_splits,
+        }
     }
 }
 
 fn share(part: Duration, whole: Duration) -> f64 {
-    if whole.is_zero() { 0.0 } else { (part.as_secs_f64() / whole.as_secs_f64()).min(1.0) }
+    if whole.is_zero() {
+        0.0
+    } else {
+        (part.as_secs_f64() / whole.as_secs_f64()).min(1.0)
+    }
 }

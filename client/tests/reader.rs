@@ -200,12 +200,19 @@ fn a_split_begun_is_reported_also_when_the_consumer_has_had_all_of_it_that_came(
         read.tell(workers.added("a", 5));
         // One only: what came before the last pack is on record anyway.
         write(&mut producer, 5, 0).expect("written");
-        let element = read.reader.next_element().expect("no failure").expect("an element");
+        let element = read
+            .reader
+            .next_element()
+            .expect("no failure")
+            .expect("an element");
         assert_eq!(identity(&element), (5, 0));
         // Asks for more than there is, and goes on waiting.
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(read.reader.poll_element(&mut cx).is_pending());
-        read.tell(TaskEvent::Removed { task: TaskId(5), reason: "the test says so".into() });
+        read.tell(TaskEvent::Removed {
+            task: TaskId(5),
+            reason: "the test says so".into(),
+        });
         let seen = loop {
             match read.reports.blocking_recv().expect("the reader lives") {
                 Report::Removed { seen, .. } => break seen.partial,
@@ -418,5 +425,31 @@ fn an_element_beyond_the_bytes_allowed_is_an_error_that_says_so() {
             panic!("{error}")
         };
         assert!(element_bytes >= 40_000);
+    });
+}
+
+/// D4.2: a credit of a task of fixed element size is worth just one element, so that small elements are many.
+#[test]
+fn automatic_credit_goes_by_the_size_of_the_elements() {
+    watched(|| {
+        let workers = Workers::patient(&["a"]);
+        let mut read = read_with(&workers, ReaderConfig::default());
+        read.tell(workers.add_task("a", 0, 50_000, 8, Ending::Exhausted));
+        read.reader
+            .next_element()
+            .expect("no failure")
+            .expect("an element");
+        // 64 bytes, a header of 40, and where it comes from, 32.
+        let expected = millstream_client::credit::AUTO_BYTES / 136;
+        let taken = || {
+            workers
+                .server("a")
+                .counters()
+                .elements
+                .load(std::sync::atomic::Ordering::SeqCst)
+        };
+        while taken() < expected {
+            std::thread::yield_now();
+        }
     });
 }

@@ -83,15 +83,20 @@ impl Worker {
     /// # Errors
     /// [`WorkerError`] names what is wrong and where.
     pub fn start(key: &LoadedKey, config: WorkerConfig) -> Result<Self, WorkerError> {
-        let credentials = key.credentials(Role::Worker).map_err(|error| WorkerError::Bind(error.to_string()))?;
-        let dispatcher =
-            HostPort::from_str(&config.dispatcher).map_err(|error| WorkerError::Address(error.to_string()))?;
+        let credentials = key
+            .credentials(Role::Worker)
+            .map_err(|error| WorkerError::Bind(error.to_string()))?;
+        let dispatcher = HostPort::from_str(&config.dispatcher)
+            .map_err(|error| WorkerError::Address(error.to_string()))?;
         let ticket_key = TicketKey::generate().map_err(|error| WorkerError::Resource(error.to_string()))?;
         let alloc: Arc<dyn SlotAlloc> = Arc::new(millstream_element::Pool::new(config.pool_bytes));
         let server = Server::new(config.server.clone(), ticket_key.clone(), &alloc)
             .map_err(|error| WorkerError::Resource(error.to_string()))?;
         let lane = Lane::start("worker")?;
-        let endpoint_config = millstream_link::EndpointConfig { bind: config.bind, ..config.endpoint };
+        let endpoint_config = millstream_link::EndpointConfig {
+            bind: config.bind,
+            ..config.endpoint
+        };
         let (serving, serving_alloc) = (server.clone(), alloc.clone());
         let endpoint = lane
             .spawn(async move {
@@ -109,19 +114,43 @@ impl Worker {
         agent_config.registration.tags = config.tags.clone();
         agent_config.session = config.session.clone();
         agent_config.lease = config.lease;
-        let threads = config.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
-        let pool = Pool::new(threads.unwrap_or(1)).map_err(|error| WorkerError::Resource(error.to_string()))?;
+        let threads = config
+            .threads
+            .or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+        let pool =
+            Pool::new(threads.unwrap_or(1)).map_err(|error| WorkerError::Resource(error.to_string()))?;
         let (functions, follow_server) = (config.functions.clone(), server.clone());
         let (stop, stopped) = oneshot::channel();
-        let registered = lane.spawn(async move { Agent::start(endpoint, dispatcher, agent_config).await }).wait()?;
+        let registered = lane
+            .spawn(async move { Agent::start(endpoint, dispatcher, agent_config).await })
+            .wait()?;
         let (agent, events) = registered?;
         let ended = lane.spawn_local_with(move || async move {
             let (ends, ended) = mpsc::channel(ENDS_MAX);
             let (pool, tasks, server) = (Arc::new(pool), Tasks::new(follow_server.clone()), follow_server);
-            Follower { agent, events, server, alloc, functions, pool, tasks, ends }.follow(ended, stopped).await
+            Follower {
+                agent,
+                events,
+                server,
+                alloc,
+                functions,
+                pool,
+                tasks,
+                ends,
+            }
+            .follow(ended, stopped)
+            .await
         });
         let local = config.local;
-        Ok(Self { address, local_addr, server, local, stop: Some(stop), ended: Some(ended), lane: Some(lane) })
+        Ok(Self {
+            address,
+            local_addr,
+            server,
+            local,
+            stop: Some(stop),
+            ended: Some(ended),
+            lane: Some(lane),
+        })
     }
 
     /// The address that readers are told.
@@ -154,7 +183,10 @@ impl Worker {
             // Ended already when nobody listens.
             let _ = stop.send(());
         }
-        let outcome = self.ended.take().map_or(Ok(Ok(())), millstream_link::LaneTask::wait);
+        let outcome = self
+            .ended
+            .take()
+            .map_or(Ok(Ok(())), millstream_link::LaneTask::wait);
         if let Some(lane) = self.lane.take() {
             lane.shutdown(STOP_GRACE)?;
         }
@@ -220,23 +252,40 @@ impl Follower {
         let graph = Graph::from_bytes(&definition.dataset.definition).map_err(|error| error.to_string())?;
         let facts = graph.facts(&*self.functions).map_err(|error| error.to_string())?;
         let feed = match definition.policy {
-            Policy::Dynamic => Some(TaskFeed(self.agent.splits(task).map_err(|error| error.to_string())?)),
+            Policy::Dynamic => Some(TaskFeed(
+                self.agent.splits(task).map_err(|error| error.to_string())?,
+            )),
             Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => None,
         };
         let producer = self
             .server
-            .add_task(millstream_dataplane::TaskId(task.0), &facts.spec, self.alloc.clone())
-            .ok_or_else(|| format!("task {task} is served already, or this worker serves as many as it may"))?;
+            .add_task(
+                millstream_dataplane::TaskId(task.0),
+                &facts.spec,
+                self.alloc.clone(),
+            )
+            .ok_or_else(|| {
+                format!("task {task} is served already, or this worker serves as many as it may")
+            })?;
         let cancel = Cancel::new();
         let (functions, pool) = (self.functions.clone(), self.pool.clone());
-        let run_with = TaskRun { definition, graph, functions, pool, feed, cancel: cancel.clone() };
+        let run_with = TaskRun {
+            definition,
+            graph,
+            functions,
+            pool,
+            feed,
+            cancel: cancel.clone(),
+        };
         let ends = self.ends.clone();
         let body = move || {
             let outcome = run(run_with, producer);
             // Nobody listens any more when the worker stops.
             let _ = ends.blocking_send((task, outcome));
         };
-        let thread = std::thread::Builder::new().name(format!("task-{task}")).spawn(body);
+        let thread = std::thread::Builder::new()
+            .name(format!("task-{task}"))
+            .spawn(body);
         let thread = thread.map_err(|error| format!("no thread for task {task}: {error}"))?;
         self.tasks.add(task, cancel, thread);
         Ok(())
@@ -256,8 +305,11 @@ impl Follower {
     }
 
     async fn report_drained(&self, draining: &mut std::collections::BTreeSet<TaskId>) {
-        let done: Vec<TaskId> =
-            draining.iter().copied().filter(|task| self.server.is_settled(millstream_dataplane::TaskId(task.0))).collect();
+        let done: Vec<TaskId> = draining
+            .iter()
+            .copied()
+            .filter(|task| self.server.is_settled(millstream_dataplane::TaskId(task.0)))
+            .collect();
         for task in done {
             draining.remove(&task);
             if let Err(error) = self.agent.finish_task(task, true).await {

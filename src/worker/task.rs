@@ -8,7 +8,9 @@ use millstream_control::{Policy, TaskDef};
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::worker::{ProduceError, Producer};
-use millstream_pipeline::exec::{Budget, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, Pool, Stop};
+use millstream_pipeline::exec::{
+    Budget, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, Pool, Stop,
+};
 use millstream_pipeline::graph::Graph;
 
 use super::feed::TaskFeed;
@@ -63,7 +65,14 @@ pub(super) fn run(task: TaskRun, mut producer: Producer) -> Outcome {
 }
 
 fn produce(task: TaskRun, producer: &mut Producer) -> Result<(), ProduceError<ExecError>> {
-    let TaskRun { definition, graph, functions, pool, feed, cancel } = task;
+    let TaskRun {
+        definition,
+        graph,
+        functions,
+        pool,
+        feed,
+        cancel,
+    } = task;
     let context = ExecContext {
         task_id: definition.task.0,
         epoch: definition.repetition,
@@ -86,7 +95,9 @@ fn produce(task: TaskRun, producer: &mut Producer) -> Result<(), ProduceError<Ex
         let begun = Instant::now();
         let mut has_ended = false;
         producer.write(|pack, layout| {
-            let filled = executor.write(layout, pack, run_elements).map_err(ProduceError::Compute)?;
+            let filled = executor
+                .write(layout, pack, run_elements)
+                .map_err(ProduceError::Compute)?;
             match filled.stop {
                 Stop::Full { needed_bytes } => Err(ProduceError::Full { needed_bytes }),
                 Stop::Limit => Ok(()),
@@ -103,7 +114,11 @@ fn produce(task: TaskRun, producer: &mut Producer) -> Result<(), ProduceError<Ex
         if has_ended {
             return Ok(());
         }
-        run_elements = if begun.elapsed() > RUN_TIME_MAX { 1 } else { (2 * run_elements).min(RUN_ELEMENTS_MAX) };
+        run_elements = if begun.elapsed() > RUN_TIME_MAX {
+            1
+        } else {
+            (2 * run_elements).min(RUN_ELEMENTS_MAX)
+        };
     }
 }
 
@@ -112,7 +127,10 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
         ProduceError::Compute(error) => {
             let failure = error.failure();
             let origin = failure.origin.as_ref().map_or_else(String::new, |origin| {
-                format!("{} at byte {}, key `{}`", origin.file, origin.offset_bytes, origin.key)
+                format!(
+                    "{} at byte {}, key `{}`",
+                    origin.file, origin.offset_bytes, origin.key
+                )
             });
             // The record has a place of its own beside the message.
             let message = match failure.origin {
@@ -127,9 +145,12 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
             )
         }
         ProduceError::Alloc(error) => Failure::new("resource", &error.to_string(), "", ""),
-        ProduceError::Full { needed_bytes } => {
-            Failure::new("internal", &format!("a new pack did not take {needed_bytes} bytes"), "", "")
-        }
+        ProduceError::Full { needed_bytes } => Failure::new(
+            "internal",
+            &format!("a new pack did not take {needed_bytes} bytes"),
+            "",
+            "",
+        ),
         ProduceError::Stopped(_) => Failure::new("internal", "the task was stopped", "", ""),
     }
 }

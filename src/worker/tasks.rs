@@ -22,7 +22,10 @@ struct Running {
 impl Tasks {
     /// None yet; their elements are served by `server`.
     pub(super) fn new(server: Server) -> Self {
-        Self { server, running: BTreeMap::new() }
+        Self {
+            server,
+            running: BTreeMap::new(),
+        }
     }
 
     /// Notes a task that was started.

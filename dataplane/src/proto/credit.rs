@@ -43,7 +43,11 @@ pub struct Issuer {
 impl Issuer {
     /// An account that stands at `received` elements, with nothing granted beyond them (D6.1).
     pub fn resumed_at(received: u64) -> Self {
-        Self { limit: received, yielded: 0, received }
+        Self {
+            limit: received,
+            yielded: 0,
+            received,
+        }
     }
 
     /// Grants `credits` more and returns the limit to tell the worker.
@@ -56,7 +60,11 @@ impl Issuer {
     pub fn receive(&mut self, elements: u64) -> Result<(), CreditError> {
         let sent = self.received.saturating_add(elements);
         if sent.saturating_add(self.yielded) > self.limit {
-            return Err(CreditError::Overspent { sent, limit: self.limit, yielded: self.yielded });
+            return Err(CreditError::Overspent {
+                sent,
+                limit: self.limit,
+                yielded: self.yielded,
+            });
         }
         self.received = sent;
         Ok(())
@@ -66,7 +74,10 @@ impl Issuer {
     pub fn take_back(&mut self, yielded_total: u64) -> Result<u64, CreditError> {
         let held = self.limit - self.received;
         if yielded_total > held {
-            return Err(CreditError::OverYielded { yielded: yielded_total, held });
+            return Err(CreditError::OverYielded {
+                yielded: yielded_total,
+                held,
+            });
         }
         let fresh = yielded_total.saturating_sub(self.yielded);
         self.yielded += fresh;
@@ -95,7 +106,11 @@ pub struct Holder {
 impl Holder {
     /// An account that stands at `sent` elements, with nothing granted beyond them (D6.1).
     pub fn resumed_at(sent: u64) -> Self {
-        Self { limit: sent, yielded: 0, sent }
+        Self {
+            limit: sent,
+            yielded: 0,
+            sent,
+        }
     }
 
     /// Books a cumulative limit; a smaller one than is known is old news. Returns how many credits are new.
@@ -112,7 +127,11 @@ impl Holder {
 
     /// Spends `elements` credits. The caller checked [`Holder::available`].
     pub fn spend(&mut self, elements: u64) {
-        debug_assert!(elements <= self.available(), "spent {elements} of {}", self.available());
+        debug_assert!(
+            elements <= self.available(),
+            "spent {elements} of {}",
+            self.available()
+        );
         self.sent += elements;
     }
 

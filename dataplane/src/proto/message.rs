@@ -89,7 +89,10 @@ pub struct Hello {
 impl Hello {
     /// The greeting of this build.
     pub fn current() -> Self {
-        Self { version: PROTOCOL_VERSION, features: 0 }
+        Self {
+            version: PROTOCOL_VERSION,
+            features: 0,
+        }
     }
 }
 
@@ -262,7 +265,12 @@ impl Failure {
     /// A failure whose texts are cut to [`ERROR_TEXT_BYTES_MAX`].
     pub fn new(code: &str, message: &str, origin: &str, traceback: &str) -> Self {
         let cut = |text: &str| text[..text.floor_char_boundary(ERROR_TEXT_BYTES_MAX)].to_owned();
-        Self { code: cut(code), message: cut(message), origin: cut(origin), traceback: cut(traceback) }
+        Self {
+            code: cut(code),
+            message: cut(message),
+            origin: cut(origin),
+            traceback: cut(traceback),
+        }
     }
 }
 
@@ -330,7 +338,11 @@ pub fn decode<'b, M: Decode<'b, ()>>(bytes: &'b [u8]) -> Result<M, MessageError>
 
 /// Checks an announced length before anything is allocated for it (D2.1).
 pub fn check_length(bytes: usize) -> Result<(), MessageError> {
-    if bytes > MESSAGE_BYTES_MAX { Err(MessageError::TooLong { bytes }) } else { Ok(()) }
+    if bytes > MESSAGE_BYTES_MAX {
+        Err(MessageError::TooLong { bytes })
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -350,8 +362,19 @@ mod tests {
             #[n(2)]
             extra: String,
         }
-        let bytes = minicbor::to_vec(Newer { task: 4, total: 9, extra: "later".into() }).unwrap();
-        assert_eq!(decode::<Yielded>(&bytes), Ok(Yielded { task: TaskId(4), total: 9 }));
+        let bytes = minicbor::to_vec(Newer {
+            task: 4,
+            total: 9,
+            extra: "later".into(),
+        })
+        .unwrap();
+        assert_eq!(
+            decode::<Yielded>(&bytes),
+            Ok(Yielded {
+                task: TaskId(4),
+                total: 9
+            })
+        );
     }
 
     #[test]
@@ -363,7 +386,10 @@ mod tests {
     /// D2.1.
     #[test]
     fn an_absurd_length_is_refused() {
-        assert_eq!(check_length(usize::MAX), Err(MessageError::TooLong { bytes: usize::MAX }));
+        assert_eq!(
+            check_length(usize::MAX),
+            Err(MessageError::TooLong { bytes: usize::MAX })
+        );
     }
 
     proptest! {

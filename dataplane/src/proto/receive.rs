@@ -51,7 +51,9 @@ pub enum ReceiveError {
     #[error(transparent)]
     Credit(#[from] CreditError),
     /// A pack is larger than the credits it takes are worth.
-    #[error("peer announced {region_bytes} bytes for {elements} elements although a credit is worth {element_bytes} bytes")]
+    #[error(
+        "peer announced {region_bytes} bytes for {elements} elements although a credit is worth {element_bytes} bytes"
+    )]
     Oversized {
         /// Bytes announced.
         region_bytes: u64,
@@ -119,7 +121,12 @@ impl<B> ReceiveHalf<B> {
 
     /// The message that opens the subscription on a link, at its beginning or behind what is already here (D6.1).
     pub fn subscribe(&self, ticket: Vec<u8>) -> Subscribe {
-        Subscribe { task: self.task, ticket, resume_from: self.contiguous, splits_from: self.splits }
+        Subscribe {
+            task: self.task,
+            ticket,
+            resume_from: self.contiguous,
+            splits_from: self.splits,
+        }
     }
 
     /// Grants `credits` more, each worth `element_bytes` at least.
@@ -135,7 +142,13 @@ impl<B> ReceiveHalf<B> {
         self.splits_acknowledged = self.splits;
         let limit = self.credit.grant(0);
         let (element_bytes, received) = (self.element_bytes, self.contiguous);
-        Grant { task: self.task, limit, element_bytes, received, splits: self.splits }
+        Grant {
+            task: self.task,
+            limit,
+            element_bytes,
+            received,
+            splits: self.splits,
+        }
     }
 
     /// Whether so many splits ended that the worker should hear of it.
@@ -147,12 +160,23 @@ impl<B> ReceiveHalf<B> {
     pub fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
         let end = first.saturating_add(elements);
         if elements == 0 || first < self.contiguous {
-            return Err(ReceiveError::Repeated { first, end, expected: self.contiguous });
+            return Err(ReceiveError::Repeated {
+                first,
+                end,
+                expected: self.contiguous,
+            });
         }
-        let worth = self.element_bytes.next_multiple_of(STRIDE_BYTES).saturating_mul(elements);
+        let worth = self
+            .element_bytes
+            .next_multiple_of(STRIDE_BYTES)
+            .saturating_mul(elements);
         if region_bytes > worth {
             let element_bytes = self.element_bytes;
-            return Err(ReceiveError::Oversized { region_bytes, elements, element_bytes });
+            return Err(ReceiveError::Oversized {
+                region_bytes,
+                elements,
+                element_bytes,
+            });
         }
         self.credit.receive(elements)?;
         Ok(())
@@ -161,9 +185,21 @@ impl<B> ReceiveHalf<B> {
     /// Takes an admitted pack.
     pub fn handle_pack(&mut self, first: u64, elements: u64, body: B) -> Result<(), ReceiveError> {
         let end = first.saturating_add(elements);
-        let repeated = ReceiveError::Repeated { first, end, expected: self.contiguous };
-        let overlaps_next = self.early.range(first..).next().is_some_and(|(&start, _)| start < end);
-        let overlaps_before = self.early.range(..first).next_back().is_some_and(|(&s, &(n, _))| s + n > first);
+        let repeated = ReceiveError::Repeated {
+            first,
+            end,
+            expected: self.contiguous,
+        };
+        let overlaps_next = self
+            .early
+            .range(first..)
+            .next()
+            .is_some_and(|(&start, _)| start < end);
+        let overlaps_before = self
+            .early
+            .range(..first)
+            .next_back()
+            .is_some_and(|(&s, &(n, _))| s + n > first);
         if first < self.contiguous || overlaps_next || overlaps_before {
             return Err(repeated);
         }
@@ -191,7 +227,9 @@ impl<B> ReceiveHalf<B> {
                 self.element_bytes = self.element_bytes.max(need.bytes);
                 Ok(self.credit.take_back(need.yielded)?)
             }
-            ToClient::SplitDone(SplitDone { lease, attempt, upto, .. }) => {
+            ToClient::SplitDone(SplitDone {
+                lease, attempt, upto, ..
+            }) => {
                 self.splits += 1;
                 self.wait_for(upto, Arrival::SplitDone { lease, attempt })?;
                 Ok(0)
@@ -227,7 +265,11 @@ impl<B> ReceiveHalf<B> {
         self.parked = false;
         // An end that overtook elements is told again behind them, and they need credits until then.
         let is_end = |arrival: &Arrival<B>| matches!(arrival, Arrival::End | Arrival::Failed(_));
-        if self.waiting.back().is_some_and(|(count, arrival)| *count > contiguous && is_end(arrival)) {
+        if self
+            .waiting
+            .back()
+            .is_some_and(|(count, arrival)| *count > contiguous && is_end(arrival))
+        {
             self.waiting.pop_back();
             self.ended = false;
         }

@@ -72,7 +72,9 @@ pub struct CannotResume {
 
 /// The client acknowledged what it was never sent.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
-#[error("peer acknowledged {received} elements and {splits} splits although only {sent} and {marked} were sent")]
+#[error(
+    "peer acknowledged {received} elements and {splits} splits although only {sent} and {marked} were sent"
+)]
 pub struct FalseAcknowledgement {
     /// Elements acknowledged.
     pub received: u64,
@@ -139,9 +141,17 @@ impl SendHalf {
     /// Starts on a new link behind the `from` elements and `splits_from` splits that the client has (D6.1).
     pub fn resume(&mut self, from: u64, splits_from: u64) -> Result<(), CannotResume> {
         let sent = self.sent();
-        let refusal = CannotResume { from, kept: self.acknowledged, sent };
+        let refusal = CannotResume {
+            from,
+            kept: self.acknowledged,
+            sent,
+        };
         let marked = self.splits_acknowledged + self.splits.len() as u64;
-        if from < self.acknowledged || from > sent || splits_from < self.splits_acknowledged || splits_from > marked {
+        if from < self.acknowledged
+            || from > sent
+            || splits_from < self.splits_acknowledged
+            || splits_from > marked
+        {
             return Err(refusal);
         }
         self.forget_elements(from);
@@ -154,9 +164,17 @@ impl SendHalf {
 
     /// Books a grant and the acknowledgement in it (D4.1, D6.2).
     pub fn handle_grant(&mut self, grant: &Grant) -> Result<(), FalseAcknowledgement> {
-        let (sent, marked) = (self.credit.sent(), self.splits_acknowledged + self.splits_told as u64);
+        let (sent, marked) = (
+            self.credit.sent(),
+            self.splits_acknowledged + self.splits_told as u64,
+        );
         if grant.received > sent || grant.splits > marked {
-            return Err(FalseAcknowledgement { received: grant.received, splits: grant.splits, sent, marked });
+            return Err(FalseAcknowledgement {
+                received: grant.received,
+                splits: grant.splits,
+                sent,
+                marked,
+            });
         }
         self.forget_elements(grant.received);
         self.forget_splits(grant.splits);
@@ -169,7 +187,12 @@ impl SendHalf {
 
     /// Books the end of a split whose elements were all sent, to this client or to others.
     pub fn handle_split_done(&mut self, lease: u64, attempt: u32) {
-        self.splits.push_back(SplitDone { task: self.task, lease, attempt, upto: self.sent() });
+        self.splits.push_back(SplitDone {
+            task: self.task,
+            lease,
+            attempt,
+            upto: self.sent(),
+        });
     }
 
     /// Books the task's end; nothing fresh follows.
@@ -199,18 +222,30 @@ impl SendHalf {
             self.idle_since = None;
             let sent = self.sent();
             return Next::Tell(match ending {
-                Ending::Exhausted => ToClient::EndOfTask(EndOfTask { task: self.task, sent }),
-                Ending::Failed(failure) => {
-                    ToClient::TaskError(TaskError { task: self.task, sent, failure: failure.clone() })
-                }
+                Ending::Exhausted => ToClient::EndOfTask(EndOfTask {
+                    task: self.task,
+                    sent,
+                }),
+                Ending::Failed(failure) => ToClient::TaskError(TaskError {
+                    task: self.task,
+                    sent,
+                    failure: failure.clone(),
+                }),
             });
         }
-        Next::Fresh { elements, element_bytes: self.element_bytes }
+        Next::Fresh {
+            elements,
+            element_bytes: self.element_bytes,
+        }
     }
 
     /// Books fresh elements that go out now. The caller took no more than [`Next::Fresh`] asked for.
     pub fn spend(&mut self, pack: Pack) -> TaskPack {
-        let out = TaskPack { task: self.task, first: self.credit.sent(), pack };
+        let out = TaskPack {
+            task: self.task,
+            first: self.credit.sent(),
+            pack,
+        };
         self.credit.spend(out.pack.len() as u64);
         self.kept.push_back(out.clone());
         self.resent = self.kept.len();
@@ -246,12 +281,17 @@ impl SendHalf {
             return None;
         }
         self.parked = true;
-        Some(ToClient::Yielded(Yielded { task: self.task, total: self.credit.yield_all() }))
+        Some(ToClient::Yielded(Yielded {
+            task: self.task,
+            total: self.credit.yield_all(),
+        }))
     }
 
     /// Elements of the subscription sent at least once.
     pub fn sent(&self) -> u64 {
-        self.kept.back().map_or(self.acknowledged, |last| last.first + last.pack.len() as u64)
+        self.kept
+            .back()
+            .map_or(self.acknowledged, |last| last.first + last.pack.len() as u64)
     }
 
     /// Whether everything was sent, the end was told, and the client has it all.
@@ -260,7 +300,9 @@ impl SendHalf {
     }
 
     fn next_resend(&mut self, elements: u64) -> Next {
-        let Some(waiting) = self.kept.get_mut(self.resent) else { return Next::Nothing };
+        let Some(waiting) = self.kept.get_mut(self.resent) else {
+            return Next::Nothing;
+        };
         if elements == 0 {
             return Next::Nothing;
         }
@@ -271,7 +313,11 @@ impl SendHalf {
         }
         let first = waiting.first;
         let pack = waiting.pack.split_to(count);
-        let out = TaskPack { task: self.task, first, pack };
+        let out = TaskPack {
+            task: self.task,
+            first,
+            pack,
+        };
         if waiting.pack.is_empty() {
             *waiting = out.clone();
         } else {
@@ -289,7 +335,11 @@ impl SendHalf {
         }
         self.parked = false;
         self.idle_since = None;
-        Some(ToClient::Need(Need { task: self.task, bytes, yielded: self.credit.yield_all() }))
+        Some(ToClient::Need(Need {
+            task: self.task,
+            bytes,
+            yielded: self.credit.yield_all(),
+        }))
     }
 
     fn forget_elements(&mut self, received: u64) {
@@ -321,11 +371,21 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "some instant, from which the test counts")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "some instant, from which the test counts"
+    )]
     fn nothing_is_given_back_behind_the_end() {
         let (task, start) = (TaskId(1), Instant::now());
         let mut half = SendHalf::new(task, Duration::from_millis(50));
-        half.handle_grant(&Grant { task, limit: 8, element_bytes: 64, received: 0, splits: 0 }).unwrap();
+        half.handle_grant(&Grant {
+            task,
+            limit: 8,
+            element_bytes: 64,
+            received: 0,
+            splits: 0,
+        })
+        .unwrap();
         assert!(half.starve(Shortage::Empty, start).is_none());
         assert!(half.poll_timeout().is_some(), "its patience runs");
         half.handle_ending(Ending::Exhausted);

@@ -24,7 +24,10 @@ fn pack(first: u64, elements: u64) -> Pack {
 }
 
 fn numbers(pack: &Pack) -> Vec<u64> {
-    pack.region().chunks_exact(64).map(|element| u64::from_le_bytes(element[..8].try_into().unwrap())).collect()
+    pack.region()
+        .chunks_exact(64)
+        .map(|element| u64::from_le_bytes(element[..8].try_into().unwrap()))
+        .collect()
 }
 
 #[derive(Debug, Clone)]
@@ -133,8 +136,15 @@ impl World {
             Step::Read => self.read(),
         }
         let outstanding = self.client.outstanding() + self.client.held();
-        assert!(outstanding <= self.bound, "{outstanding} of {} outstanding", self.bound);
-        assert!(self.taken <= self.read.len() as u64 + self.bound, "more left the task than was granted");
+        assert!(
+            outstanding <= self.bound,
+            "{outstanding} of {} outstanding",
+            self.bound
+        );
+        assert!(
+            self.taken <= self.read.len() as u64 + self.bound,
+            "more left the task than was granted"
+        );
     }
 
     fn grant(&mut self) {
@@ -185,7 +195,9 @@ impl World {
         if choice < self.packs.len() {
             let TaskPack { first, pack, .. } = self.packs.swap_remove(choice);
             let elements = pack.len() as u64;
-            self.client.admit(first, elements, pack.region().len() as u64).unwrap();
+            self.client
+                .admit(first, elements, pack.region().len() as u64)
+                .unwrap();
             self.client.handle_pack(first, elements, pack).unwrap();
         } else if let Some(message) = self.messages.pop_front() {
             self.client.handle(message).unwrap();
@@ -198,7 +210,9 @@ impl World {
         self.messages.clear();
         self.client.handle_link_lost();
         let subscribe = self.client.subscribe(Vec::new());
-        self.worker.resume(subscribe.resume_from, subscribe.splits_from).unwrap();
+        self.worker
+            .resume(subscribe.resume_from, subscribe.splits_from)
+            .unwrap();
     }
 
     fn read(&mut self) {
@@ -229,7 +243,10 @@ impl World {
                 return;
             }
         }
-        panic!("the reader never saw the end: {:?} {:?}", self.worker, self.client);
+        panic!(
+            "the reader never saw the end: {:?} {:?}",
+            self.worker, self.client
+        );
     }
 }
 
@@ -240,7 +257,10 @@ trait First {
 impl First for prop::sample::Index {
     fn arbitrary_first() -> Self {
         use proptest::strategy::ValueTree;
-        any::<prop::sample::Index>().new_tree(&mut proptest::test_runner::TestRunner::deterministic()).unwrap().current()
+        any::<prop::sample::Index>()
+            .new_tree(&mut proptest::test_runner::TestRunner::deterministic())
+            .unwrap()
+            .current()
     }
 }
 

@@ -34,7 +34,9 @@ impl std::str::FromStr for Compression {
         match text {
             "none" => Ok(Self::None),
             "lz4" => Ok(Self::Lz4),
-            other => Err(format!("unknown compression `{other}`; known are `none` and `lz4`")),
+            other => Err(format!(
+                "unknown compression `{other}`; known are `none` and `lz4`"
+            )),
         }
     }
 }
@@ -81,10 +83,14 @@ impl Body {
     pub fn open(self, alloc: &dyn SlotAlloc) -> Result<Pack, BodyError> {
         match self {
             Self::Plain(pack) => Ok(pack),
-            Self::Lz4 { block, region_bytes, lens } => {
+            Self::Lz4 {
+                block,
+                region_bytes,
+                lens,
+            } => {
                 let mut slot = alloc.alloc(region_bytes)?;
-                let restored =
-                    decompress_into(&block, &mut slot).map_err(|error| BodyError::Corrupt(error.to_string()))?;
+                let restored = decompress_into(&block, &mut slot)
+                    .map_err(|error| BodyError::Corrupt(error.to_string()))?;
                 if restored != region_bytes {
                     let message = format!("{restored} bytes instead of {region_bytes}");
                     return Err(BodyError::Corrupt(message));
@@ -117,10 +123,14 @@ mod tests {
 
     /// A pack of elements of these lengths whose bytes repeat after `period`.
     fn pack(lens: &[u64], period: usize) -> Pack {
-        let ends = lens.iter().fold(0, |end: u64, len| end.next_multiple_of(64) + len);
+        let ends = lens
+            .iter()
+            .fold(0, |end: u64, len| end.next_multiple_of(64) + len);
         let mut slot = HeapAlloc.alloc(ends as usize).unwrap();
         for (place, byte) in slot.iter_mut().enumerate() {
-            *byte = ((place % period) as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
+            *byte = ((place % period) as u32)
+                .wrapping_mul(2_654_435_761)
+                .to_be_bytes()[0];
         }
         Pack::from_parts(slot.freeze(), lens).unwrap()
     }
@@ -154,8 +164,15 @@ mod tests {
         let pack = pack(&[4096], 16);
         let block = compress(&pack, &HeapAlloc).unwrap().unwrap().block;
         for region_bytes in [64, 4032, 4160] {
-            let body = Body::Lz4 { block: block.clone(), region_bytes, lens: vec![region_bytes as u64] };
-            assert!(matches!(body.open(&HeapAlloc), Err(BodyError::Corrupt(_))), "{region_bytes}");
+            let body = Body::Lz4 {
+                block: block.clone(),
+                region_bytes,
+                lens: vec![region_bytes as u64],
+            };
+            assert!(
+                matches!(body.open(&HeapAlloc), Err(BodyError::Corrupt(_))),
+                "{region_bytes}"
+            );
         }
     }
 
@@ -163,7 +180,11 @@ mod tests {
     fn lengths_that_contradict_the_region_are_refused() {
         let pack = pack(&[4096], 16);
         let block = compress(&pack, &HeapAlloc).unwrap().unwrap().block;
-        let body = Body::Lz4 { block, region_bytes: 4096, lens: vec![64, 64] };
+        let body = Body::Lz4 {
+            block,
+            region_bytes: 4096,
+            lens: vec![64, 64],
+        };
         assert!(matches!(body.open(&HeapAlloc), Err(BodyError::Pack(_))));
     }
 

@@ -11,7 +11,9 @@ use millstream_element::{HeapAlloc, SlotAlloc};
 use tokio::sync::mpsc;
 use tokio_util::sync::PollSender;
 
-use super::{Admission, Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, OutPack, Transport, WorkerLink};
+use super::{
+    Admission, Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, OutPack, Transport, WorkerLink,
+};
 use crate::proto::message::ToWorker;
 
 /// Frames that wait in each direction. A pack holds many elements, so a few frames keep both sides busy.
@@ -27,11 +29,29 @@ pub struct Knobs {
 }
 
 /// A link; the worker's end and the client's.
-pub fn pair(admission: Arc<dyn Admission>, alloc: Arc<dyn SlotAlloc>, knobs: Knobs) -> (Box<WorkerLink>, Box<ClientLink>) {
+pub fn pair(
+    admission: Arc<dyn Admission>,
+    alloc: Arc<dyn SlotAlloc>,
+    knobs: Knobs,
+) -> (Box<WorkerLink>, Box<ClientLink>) {
     let (down_sender, down) = mpsc::channel(FRAMES_MAX);
     let (up_sender, up) = mpsc::channel(FRAMES_MAX);
-    let worker = WorkerEnd { down: PollSender::new(down_sender), up, alloc, packs: 0 };
-    let client = ClientEnd { up: PollSender::new(up_sender), down, admission, knobs, frames: 0, held: Vec::new(), ready: VecDeque::new(), packs: 0 };
+    let worker = WorkerEnd {
+        down: PollSender::new(down_sender),
+        up,
+        alloc,
+        packs: 0,
+    };
+    let client = ClientEnd {
+        up: PollSender::new(up_sender),
+        down,
+        admission,
+        knobs,
+        frames: 0,
+        held: Vec::new(),
+        ready: VecDeque::new(),
+        packs: 0,
+    };
     (Box::new(worker), Box::new(client))
 }
 
@@ -69,7 +89,11 @@ impl Transport for WorkerEnd {
     }
 
     fn report(&self) -> LinkReport {
-        LinkReport { transport: "memory", packs: self.packs, ..LinkReport::default() }
+        LinkReport {
+            transport: "memory",
+            packs: self.packs,
+            ..LinkReport::default()
+        }
     }
 }
 
@@ -93,9 +117,15 @@ impl ClientEnd {
     fn take_in(&mut self, out: OutPack) -> Result<InPack, LinkLost> {
         let elements = out.elements.pack.len() as u64;
         let (task, first) = (out.elements.task, out.elements.first);
-        self.admission.admit(task, first, elements, out.elements.pack.region().len() as u64)?;
+        self.admission
+            .admit(task, first, elements, out.elements.pack.region().len() as u64)?;
         self.packs += 1;
-        Ok(InPack { task, first, elements, body: Body::Plain(out.elements.pack) })
+        Ok(InPack {
+            task,
+            first,
+            elements,
+            body: Body::Plain(out.elements.pack),
+        })
     }
 }
 
@@ -153,7 +183,11 @@ impl Transport for ClientEnd {
     }
 
     fn report(&self) -> LinkReport {
-        LinkReport { transport: "memory", packs: self.packs, ..LinkReport::default() }
+        LinkReport {
+            transport: "memory",
+            packs: self.packs,
+            ..LinkReport::default()
+        }
     }
 }
 

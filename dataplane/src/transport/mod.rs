@@ -16,10 +16,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use millstream_element::SlotAlloc;
 use crate::proto::message::{TaskId, ToClient, ToWorker};
 use crate::proto::receive::ReceiveError;
 use crate::proto::send::TaskPack;
+use millstream_element::SlotAlloc;
 
 pub use body::{Body, BodyError, Compressed, Compression};
 pub use lost::LinkLost;

@@ -27,7 +27,10 @@ pub struct BufferLimits {
 
 impl Default for BufferLimits {
     fn default() -> Self {
-        Self { elements: 1 << 16, bytes: 4 << 20 }
+        Self {
+            elements: 1 << 16,
+            bytes: 4 << 20,
+        }
     }
 }
 
@@ -126,7 +129,11 @@ impl TaskBuffer {
     pub fn take_marks(&self) -> Vec<Mark> {
         let mut shared = self.shared.lock();
         let taken = self.taken_elements.load(Ordering::Relaxed);
-        let due = shared.marks.iter().take_while(|mark| mark.position <= taken).count();
+        let due = shared
+            .marks
+            .iter()
+            .take_while(|mark| mark.position <= taken)
+            .count();
         if due > 0 {
             self.wake_producer();
             if shared.ending.is_some() {
@@ -235,7 +242,8 @@ impl TaskBuffer {
         // With the gap behind the last element, as the producer counts: what is left must come to nothing in the end.
         let bytes = pack.region().len().next_multiple_of(64) as u64;
         self.taken_bytes.fetch_add(bytes, Ordering::Release);
-        self.taken_elements.fetch_add(pack.len() as u64, Ordering::Release);
+        self.taken_elements
+            .fetch_add(pack.len() as u64, Ordering::Release);
         if shared.ending.is_some() {
             // Whoever has no credit could not see the end; this may have been the last element before it.
             ring(&shared);

@@ -39,7 +39,10 @@ impl CompressPool {
                     .spawn(move || run(&queue, &*alloc))
             })
             .collect::<std::io::Result<_>>()?;
-        Ok(Self { jobs: Some(jobs), threads })
+        Ok(Self {
+            jobs: Some(jobs),
+            threads,
+        })
     }
 
     /// Queues a pack; gives it back when the queue is full.

@@ -60,7 +60,16 @@ pub struct Producer {
 impl Producer {
     pub(super) fn new(buffer: Arc<TaskBuffer>, alloc: Arc<dyn SlotAlloc>, layout: Arc<Layout>) -> Self {
         let typical_bytes = typical_element_bytes(&layout);
-        Self { buffer, alloc, layout, typical_bytes, writer: None, needed_bytes: 0, written_elements: 0, written_bytes: 0 }
+        Self {
+            buffer,
+            alloc,
+            layout,
+            typical_bytes,
+            writer: None,
+            needed_bytes: 0,
+            written_elements: 0,
+            written_bytes: 0,
+        }
     }
 
     /// The layout of the task's elements.
@@ -70,7 +79,11 @@ impl Producer {
 
     /// Waits until a client asked for a first element. Blocks the thread.
     pub fn wait_started(&self) -> Result<(), Stopped> {
-        if self.buffer.wait_started() { Ok(()) } else { Err(Stopped) }
+        if self.buffer.wait_started() {
+            Ok(())
+        } else {
+            Err(Stopped)
+        }
     }
 
     /// Waits until the buffer takes one more element. Blocks the thread.
@@ -78,7 +91,11 @@ impl Producer {
         if self.buffer.has_room(self.written_elements, self.written_bytes) {
             return Ok(());
         }
-        if self.buffer.wait_room(self.written_elements, self.written_bytes) { Ok(()) } else { Err(Stopped) }
+        if self.buffer.wait_room(self.written_elements, self.written_bytes) {
+            Ok(())
+        } else {
+            Err(Stopped)
+        }
     }
 
     /// Whether the task was stopped, for a producer that computes long before it writes.
@@ -98,7 +115,9 @@ impl Producer {
             if is_fresh {
                 self.open()?;
             }
-            let Some(writer) = self.writer.as_mut() else { return Err(Stopped.into()) };
+            let Some(writer) = self.writer.as_mut() else {
+                return Err(Stopped.into());
+            };
             let before = (writer.len() as u64, strides_bytes(writer));
             let outcome = write(writer, &layout);
             let (elements, bytes) = (writer.len() as u64 - before.0, strides_bytes(writer) - before.1);
@@ -128,7 +147,11 @@ impl Producer {
 
     /// Says that a split has no further elements.
     pub fn split_done(&self, lease: u64, attempt: u32) {
-        self.buffer.push_mark(Mark { position: self.written_elements, lease, attempt });
+        self.buffer.push_mark(Mark {
+            position: self.written_elements,
+            lease,
+            attempt,
+        });
     }
 
     /// Says that nothing follows.
@@ -145,7 +168,11 @@ impl Producer {
     fn open(&mut self) -> Result<(), AllocError> {
         let element_bytes = self.typical_bytes.max(std::mem::take(&mut self.needed_bytes));
         // An element that fills most of a pack gets one of its own: its slot is freed as soon as it was read.
-        let capacity = if element_bytes * 2 > PACK_BYTES { element_bytes.next_multiple_of(64) } else { PACK_BYTES };
+        let capacity = if element_bytes * 2 > PACK_BYTES {
+            element_bytes.next_multiple_of(64)
+        } else {
+            PACK_BYTES
+        };
         let elements_max = (capacity / element_bytes.max(64)).clamp(1, PACK_ELEMENTS);
         let (writer, open) = PackWriter::open(&*self.alloc, capacity, elements_max)?;
         self.buffer.push_pack(open);
@@ -161,12 +188,17 @@ fn strides_bytes(writer: &PackWriter) -> u64 {
 
 /// What every element of a static specification takes, in bytes; 0 for others.
 pub(super) fn typical_element_bytes(layout: &Layout) -> usize {
-    if layout.is_static() { layout.element_bytes(&[], 0).unwrap_or_default() } else { 0 }
+    if layout.is_static() {
+        layout.element_bytes(&[], 0).unwrap_or_default()
+    } else {
+        0
+    }
 }
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        let failure = crate::proto::message::Failure::new("internal", "the task's producer went away", "", "");
+        let failure =
+            crate::proto::message::Failure::new("internal", "the task's producer went away", "", "");
         // Has no effect behind `finish`.
         self.buffer.end(Ending::Failed(failure));
     }

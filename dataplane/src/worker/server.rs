@@ -110,7 +110,16 @@ impl Server {
             Compression::Lz4 => Some(CompressPool::start(config.compress_threads, alloc)?),
         };
         let (tasks, counters, links) = (RwLock::default(), ServerCounters::default(), Mutex::default());
-        Ok(Self { inner: Arc::new(Inner { config, key, tasks, counters, links, compress }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                config,
+                key,
+                tasks,
+                counters,
+                links,
+                compress,
+            }),
+        })
     }
 
     /// Adds a task whose elements are as `spec` says and are produced into slots of `alloc`. `None` when the task is
@@ -123,7 +132,10 @@ impl Server {
         }
         let buffer = Arc::new(TaskBuffer::new(self.inner.config.buffer));
         let element_bytes = typical_element_bytes(&layout) as u64;
-        tasks.insert(id, Arc::new(Task::new(id, spec.to_bytes(), element_bytes, buffer.clone())));
+        tasks.insert(
+            id,
+            Arc::new(Task::new(id, spec.to_bytes(), element_bytes, buffer.clone())),
+        );
         Some(Producer::new(buffer, alloc, layout))
     }
 
@@ -137,7 +149,11 @@ impl Server {
     /// Whether a task produced its last element, all of them left its buffer, and its clients have acknowledged them.
     /// True for an unknown task.
     pub fn is_settled(&self, id: TaskId) -> bool {
-        self.inner.tasks.read().get(&id).is_none_or(|task| task.is_settled())
+        self.inner
+            .tasks
+            .read()
+            .get(&id)
+            .is_none_or(|task| task.is_settled())
     }
 
     /// What happened so far.
@@ -166,19 +182,37 @@ impl Inner {
         session: u64,
         now: Instant,
     ) -> Result<Attached, Denied> {
-        let bad = |message: String| Denied { code: RefusalCode::BadTicket, message };
+        let bad = |message: String| Denied {
+            code: RefusalCode::BadTicket,
+            message,
+        };
         let ticket = Ticket::from_bytes(&subscribe.ticket).map_err(|error| bad(error.to_string()))?;
         let claims = self.key.verify(&ticket).map_err(|error| bad(error.to_string()))?;
         if claims.task != subscribe.task.0 {
-            return Err(bad(format!("the ticket is for task {}, not for task {}", claims.task, subscribe.task)));
+            return Err(bad(format!(
+                "the ticket is for task {}, not for task {}",
+                claims.task, subscribe.task
+            )));
         }
         let Some(task) = self.tasks.read().get(&subscribe.task).cloned() else {
             let message = format!("this worker has no task {}", subscribe.task);
-            return Err(Denied { code: RefusalCode::UnknownTask, message });
+            return Err(Denied {
+                code: RefusalCode::UnknownTask,
+                message,
+            });
         };
         let (resume_from, splits_from) = (subscribe.resume_from, subscribe.splits_from);
-        let attach = Attach { client: claims.client, session, resume_from, splits_from };
+        let attach = Attach {
+            client: claims.client,
+            session,
+            resume_from,
+            splits_from,
+        };
         let subscription = task.attach(attach, self.config.patience, self.config.resume_within, now)?;
-        Ok(Attached { client: claims.client, task, state: subscription })
+        Ok(Attached {
+            client: claims.client,
+            task,
+            state: subscription,
+        })
     }
 }

@@ -19,7 +19,9 @@ use super::buffer::Take;
 use super::compress::Job;
 use super::server::Inner;
 use super::task::{Attached, Subscription, Task};
-use crate::proto::message::{Accepted, Hello, PROTOCOL_VERSION, Refused, Subscribe, TaskId, ToClient, ToWorker};
+use crate::proto::message::{
+    Accepted, Hello, PROTOCOL_VERSION, Refused, Subscribe, TaskId, ToClient, ToWorker,
+};
 use crate::proto::send::{Next, Shortage, TaskPack};
 use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
 
@@ -86,7 +88,9 @@ pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64
         steps: 0,
         timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
     };
-    SessionEnd { lost: poll_fn(|cx| session.poll(cx)).await }
+    SessionEnd {
+        lost: poll_fn(|cx| session.poll(cx)).await,
+    }
 }
 
 impl Session {
@@ -102,7 +106,9 @@ impl Session {
             if let Err(lost) = self.receive(cx).and_then(|()| self.send(cx)) {
                 return Poll::Ready(lost);
             }
-            let Some(due) = self.poll_timeout() else { return Poll::Pending };
+            let Some(due) = self.poll_timeout() else {
+                return Poll::Pending;
+            };
             self.timer.as_mut().reset(due.into());
             std::task::ready!(self.timer.as_mut().poll(cx));
             self.handle_timeout(Instant::now());
@@ -149,7 +155,10 @@ impl Session {
                 // A grant may cross the end of its subscription.
                 if let Some(subscribed) = self.subscribed.get(&grant.task) {
                     let mut state = subscribed.state.lock();
-                    state.half.handle_grant(&grant).map_err(|error| LinkLost::Misbehaved(error.to_string()))?;
+                    state
+                        .half
+                        .handle_grant(&grant)
+                        .map_err(|error| LinkLost::Misbehaved(error.to_string()))?;
                 }
             }
             ToWorker::Cancel(cancel) => {
@@ -163,8 +172,12 @@ impl Session {
     }
 
     fn subscribe(&mut self, subscribe: &Subscribe, now: Instant) -> Result<(), LinkLost> {
-        if self.subscribed.len() >= self.server.config.subscriptions_per_link_max || self.outbox.len() >= OUTBOX_MAX {
-            return Err(LinkLost::Misbehaved("it subscribed to more than a link may carry".into()));
+        if self.subscribed.len() >= self.server.config.subscriptions_per_link_max
+            || self.outbox.len() >= OUTBOX_MAX
+        {
+            return Err(LinkLost::Misbehaved(
+                "it subscribed to more than a link may carry".into(),
+            ));
         }
         let reply = match self.server.attach(subscribe, self.number, now) {
             Ok(attached) => {
@@ -173,11 +186,17 @@ impl Session {
                 task.buffer.add_bell(self.bell.clone());
                 let (spec, element_bytes) = (task.spec.clone(), task.element_bytes);
                 self.subscribed.insert(subscribe.task, attached);
-                ToClient::Accepted(Accepted { task: subscribe.task, spec, element_bytes })
+                ToClient::Accepted(Accepted {
+                    task: subscribe.task,
+                    spec,
+                    element_bytes,
+                })
             }
-            Err(denied) => {
-                ToClient::Refused(Refused { task: subscribe.task, code: denied.code, message: denied.message })
-            }
+            Err(denied) => ToClient::Refused(Refused {
+                task: subscribe.task,
+                code: denied.code,
+                message: denied.message,
+            }),
         };
         self.outbox.push_back(Downstream::Message(reply));
         Ok(())
@@ -188,8 +207,13 @@ impl Session {
         let count = self.subscribed.len();
         let start = self.turn.checked_rem(count).unwrap_or_default();
         self.turn = self.turn.wrapping_add(1);
-        let tasks: smallvec::SmallVec<[TaskId; 8]> =
-            self.subscribed.keys().skip(start).chain(self.subscribed.keys().take(start)).copied().collect();
+        let tasks: smallvec::SmallVec<[TaskId; 8]> = self
+            .subscribed
+            .keys()
+            .skip(start)
+            .chain(self.subscribed.keys().take(start))
+            .copied()
+            .collect();
         for task in tasks {
             if self.compressing < COMPRESSING_MAX {
                 self.step(task);
@@ -200,7 +224,9 @@ impl Session {
 
     /// Takes what one task has next.
     fn step(&mut self, task: TaskId) {
-        let Some(subscribed) = self.subscribed.get(&task) else { return };
+        let Some(subscribed) = self.subscribed.get(&task) else {
+            return;
+        };
         let (task, state) = (subscribed.task.clone(), subscribed.state.clone());
         let mut state = state.lock();
         if state.session != Some(self.number) {
@@ -215,7 +241,10 @@ impl Session {
                 Next::Tell(message) => return self.outbox.push_back(Downstream::Message(message)),
                 Next::Resend(pack) => return self.dispatch(pack),
                 Next::Nothing => return,
-                Next::Fresh { elements, element_bytes } => match self.take(&task, elements, element_bytes) {
+                Next::Fresh {
+                    elements,
+                    element_bytes,
+                } => match self.take(&task, elements, element_bytes) {
                     Take::Elements(pack) => {
                         let out = state.half.spend(pack);
                         self.book_marks(&task, &mut state);
@@ -247,7 +276,9 @@ impl Session {
         if let Take::Elements(pack) = &taken {
             let counters = &self.server.counters;
             counters.elements.fetch_add(pack.len() as u64, Ordering::Relaxed);
-            counters.bytes.fetch_add(pack.region().len() as u64, Ordering::Relaxed);
+            counters
+                .bytes
+                .fetch_add(pack.region().len() as u64, Ordering::Relaxed);
             counters.packs.fetch_add(1, Ordering::Relaxed);
             if let Some(on_taken) = &self.server.config.on_taken {
                 on_taken(pack.len() as u64);
@@ -265,11 +296,20 @@ impl Session {
     }
 
     fn dispatch(&mut self, elements: TaskPack) {
-        let plain = |elements| Downstream::Pack(OutPack { elements, compressed: None });
+        let plain = |elements| {
+            Downstream::Pack(OutPack {
+                elements,
+                compressed: None,
+            })
+        };
         let Some(pool) = self.server.compress.as_ref().filter(|_| self.link.is_network()) else {
             return self.outbox.push_back(plain(elements));
         };
-        match pool.submit(Job { elements, done: self.compress_done.clone(), bell: self.bell.clone() }) {
+        match pool.submit(Job {
+            elements,
+            done: self.compress_done.clone(),
+            bell: self.bell.clone(),
+        }) {
             Ok(()) => self.compressing += 1,
             Err(elements) => self.outbox.push_back(plain(elements)),
         }
@@ -277,7 +317,9 @@ impl Session {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let own = self.subscribed.values().map(|subscribed| subscribed.state.lock());
-        own.filter(|state| state.session == Some(self.number)).filter_map(|state| state.half.poll_timeout()).min()
+        own.filter(|state| state.session == Some(self.number))
+            .filter_map(|state| state.half.poll_timeout())
+            .min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -61,7 +61,13 @@ pub(super) struct Attach {
 
 impl Task {
     pub(super) fn new(id: TaskId, spec: Vec<u8>, element_bytes: u64, buffer: Arc<TaskBuffer>) -> Self {
-        Self { id, spec, element_bytes, buffer, subscriptions: Mutex::default() }
+        Self {
+            id,
+            spec,
+            element_bytes,
+            buffer,
+            subscriptions: Mutex::default(),
+        }
     }
 
     /// Attaches a session to the client's subscription, new or resumed.
@@ -74,21 +80,37 @@ impl Task {
     ) -> Result<Arc<Mutex<Subscription>>, Denied> {
         let mut subscriptions = self.subscriptions.lock();
         subscriptions.retain(|_, subscription| {
-            subscription.lock().detached_at.is_none_or(|at| now.duration_since(at) < resume_within)
+            subscription
+                .lock()
+                .detached_at
+                .is_none_or(|at| now.duration_since(at) < resume_within)
         });
         if subscriptions.len() >= SUBSCRIPTIONS_MAX && !subscriptions.contains_key(&attach.client) {
             let message = format!("task {} has {SUBSCRIPTIONS_MAX} clients already", self.id);
-            return Err(Denied { code: RefusalCode::TooMany, message });
+            return Err(Denied {
+                code: RefusalCode::TooMany,
+                message,
+            });
         }
         let subscription = subscriptions.entry(attach.client).or_insert_with(|| {
             let half = SendHalf::new(self.id, patience);
-            Arc::new(Mutex::new(Subscription { half, session: None, detached_at: None }))
+            Arc::new(Mutex::new(Subscription {
+                half,
+                session: None,
+                detached_at: None,
+            }))
         });
         let mut state = subscription.lock();
-        state.half.resume(attach.resume_from, attach.splits_from).map_err(|error| Denied {
-            code: RefusalCode::CannotResume,
-            message: format!("task {}: {error}; it stayed away longer than {resume_within:?}", self.id),
-        })?;
+        state
+            .half
+            .resume(attach.resume_from, attach.splits_from)
+            .map_err(|error| Denied {
+                code: RefusalCode::CannotResume,
+                message: format!(
+                    "task {}: {error}; it stayed away longer than {resume_within:?}",
+                    self.id
+                ),
+            })?;
         state.session = Some(attach.session);
         state.detached_at = None;
         drop(state);
@@ -97,7 +119,12 @@ impl Task {
 
     /// Whether everything was produced, taken and acknowledged.
     pub(super) fn is_settled(&self) -> bool {
-        self.buffer.is_drained() && self.subscriptions.lock().values().all(|each| each.lock().half.is_settled())
+        self.buffer.is_drained()
+            && self
+                .subscriptions
+                .lock()
+                .values()
+                .all(|each| each.lock().half.is_settled())
     }
 
     /// Forgets a client that wants no more.

@@ -189,8 +189,12 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         "g" | "G" => 1 << 30,
         _ => return Err(format!("`{text}` is not a size; write 64, 1k, 1M or 1G")),
     };
-    let count: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size; write 64, 1k, 1M or 1G"))?;
-    let bytes = count.checked_mul(scale).filter(|bytes| (16..=1 << 31).contains(bytes));
+    let count: u64 = digits
+        .parse()
+        .map_err(|_| format!("`{text}` is not a size; write 64, 1k, 1M or 1G"))?;
+    let bytes = count
+        .checked_mul(scale)
+        .filter(|bytes| (16..=1 << 31).contains(bytes));
     bytes.ok_or_else(|| format!("`{text}` is out of range: an element takes 16 bytes (two stamps) to 2 GiB"))
 }
 

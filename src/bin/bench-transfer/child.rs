@@ -14,14 +14,24 @@ pub(crate) fn run(child: &Child) -> Result<(), String> {
     match child.role {
         ChildRole::RawTcp => {
             let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
-            announce(&listener.local_addr().map_err(|error| error.to_string())?.to_string())?;
+            announce(
+                &listener
+                    .local_addr()
+                    .map_err(|error| error.to_string())?
+                    .to_string(),
+            )?;
             raw_tcp::send(&listener, element_bytes).map_err(|error| error.to_string())
         }
         ChildRole::RawQuic => {
             let lane = Lane::start("raw-quic").map_err(|error| error.to_string())?;
-            let key = KeySource::from_setting(&child.key).load().map_err(|error| error.to_string())?;
+            let key = KeySource::from_setting(&child.key)
+                .load()
+                .map_err(|error| error.to_string())?;
             let credentials = key.credentials(Role::Worker).map_err(|error| error.to_string())?;
-            let config = EndpointConfig { mtu: child.load.mtu, ..EndpointConfig::default() };
+            let config = EndpointConfig {
+                mtu: child.load.mtu,
+                ..EndpointConfig::default()
+            };
             let sent = lane.spawn(async move {
                 let endpoint = raw_quic::bind(credentials, config)?;
                 announce(&endpoint.local_addr().to_string())?;
@@ -37,5 +47,7 @@ pub(crate) fn run(child: &Child) -> Result<(), String> {
 /// Tells the parent something, on a line.
 pub(crate) fn announce(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| error.to_string())
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(|error| error.to_string())
 }

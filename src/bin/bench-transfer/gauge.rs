@@ -2,7 +2,10 @@
 //!
 //! One page of a file, mapped by all of them. The worker counts an element as it leaves its buffer and looks at once how
 //! many are outstanding then; the reader counts a hand-over before its credit is free.
-#![expect(unsafe_code, reason = "a mapped file is the only memory that processes share without a library for it")]
+#![expect(
+    unsafe_code,
+    reason = "a mapped file is the only memory that processes share without a library for it"
+)]
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -31,7 +34,12 @@ enum Counter {
 impl Gauge {
     /// Opens the file, which is made when it is not there.
     pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         file.set_len((LINE_BYTES * LINES) as u64)?;
         // SAFETY: the file is this benchmark's own, in a directory of its own; its processes map it whole, never
         // truncate it below this size, and touch it through atomics only.
@@ -43,7 +51,8 @@ impl Gauge {
     pub(crate) fn count_left(&self, elements: u64) {
         let left = self.counter(Counter::Left).fetch_add(elements, Ordering::SeqCst) + elements;
         let outstanding = left.saturating_sub(self.counter(Counter::Handed).load(Ordering::SeqCst));
-        self.counter(Counter::Peak).fetch_max(outstanding, Ordering::Relaxed);
+        self.counter(Counter::Peak)
+            .fetch_max(outstanding, Ordering::Relaxed);
     }
 
     /// An element was handed over; there is one reader.
@@ -54,7 +63,9 @@ impl Gauge {
     /// Elements outstanding now.
     pub(crate) fn outstanding(&self) -> u64 {
         let handed = self.counter(Counter::Handed).load(Ordering::SeqCst);
-        self.counter(Counter::Left).load(Ordering::SeqCst).saturating_sub(handed)
+        self.counter(Counter::Left)
+            .load(Ordering::SeqCst)
+            .saturating_sub(handed)
     }
 
     /// The most that were outstanding.
@@ -64,16 +75,22 @@ impl Gauge {
 
     /// Notes the MTU in force at a worker.
     pub(crate) fn note_worker_mtu(&self, mtu: u16) {
-        self.counter(Counter::WorkerMtu).store(mtu.into(), Ordering::Relaxed);
+        self.counter(Counter::WorkerMtu)
+            .store(mtu.into(), Ordering::Relaxed);
     }
 
     /// The MTU last noted.
     pub(crate) fn worker_mtu(&self) -> Option<u16> {
-        u16::try_from(self.counter(Counter::WorkerMtu).load(Ordering::Relaxed)).ok().filter(|mtu| *mtu > 0)
+        u16::try_from(self.counter(Counter::WorkerMtu).load(Ordering::Relaxed))
+            .ok()
+            .filter(|mtu| *mtu > 0)
     }
 
     fn counter(&self, counter: Counter) -> &AtomicU64 {
-        let place = self.map[counter as usize * LINE_BYTES..].as_ptr().cast::<u64>().cast_mut();
+        let place = self.map[counter as usize * LINE_BYTES..]
+            .as_ptr()
+            .cast::<u64>()
+            .cast_mut();
         // SAFETY: the place is within the map, aligned to a cache line, lives as long as `self`, and is touched by
         // atomics alone, here and in the other processes.
         unsafe { AtomicU64::from_ptr(place) }

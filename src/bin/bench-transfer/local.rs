@@ -25,7 +25,9 @@ pub(crate) fn run(scenario: &Scenario) -> Result<(), String> {
         }
     }
     if scenario.rounds > 1 && !scenario.json {
-        printer.print_medians(&records).map_err(|error| error.to_string())?;
+        printer
+            .print_medians(&records)
+            .map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -40,30 +42,52 @@ fn measure(transport: Transport, load: &Load, element_bytes: u64) -> Result<Reco
     match transport {
         Transport::Memcpy => {
             let measured = memcpy::measure(element_bytes, Meter::new(load.seconds, Vec::new()));
-            Ok(with_bytes(Record { bytes_copied_per_element: element_bytes as f64, ..record }, measured))
+            Ok(with_bytes(
+                Record {
+                    bytes_copied_per_element: element_bytes as f64,
+                    ..record
+                },
+                measured,
+            ))
         }
         Transport::RawTcp => measure_tcp(record, load, element_bytes),
         Transport::RawQuic | Transport::RawQuicNocopy => measure_quic(record, load, element_bytes, transport),
-        Transport::Quic | Transport::Memory => crate::service::measure(record, load, element_bytes, transport),
+        Transport::Quic | Transport::Memory => {
+            crate::service::measure(record, load, element_bytes, transport)
+        }
     }
 }
 
 fn measure_tcp(record: Record, load: &Load, element_bytes: u64) -> Result<Record, String> {
     let key = ClusterKey::generate().map_err(|error| error.to_string())?;
     let mut producer = Producer::start("raw-tcp", &key, load, element_bytes, &[])?;
-    let address = producer.read_line()?.parse::<SocketAddr>().map_err(|error| error.to_string())?;
+    let address = producer
+        .read_line()?
+        .parse::<SocketAddr>()
+        .map_err(|error| error.to_string())?;
     let meter = Meter::new(load.seconds, vec![producer.pid()]);
     let measured = raw_tcp::receive(address, element_bytes, meter).map_err(|error| error.to_string())?;
     Ok(with_bytes(record, measured))
 }
 
-fn measure_quic(record: Record, load: &Load, element_bytes: u64, transport: Transport) -> Result<Record, String> {
+fn measure_quic(
+    record: Record,
+    load: &Load,
+    element_bytes: u64,
+    transport: Transport,
+) -> Result<Record, String> {
     let key = ClusterKey::generate().map_err(|error| error.to_string())?;
     let mut producer = Producer::start("raw-quic", &key, load, element_bytes, &[])?;
-    let address = producer.read_line()?.parse::<SocketAddr>().map_err(|error| error.to_string())?;
+    let address = producer
+        .read_line()?
+        .parse::<SocketAddr>()
+        .map_err(|error| error.to_string())?;
     let lane = Lane::start("reader").map_err(|error| error.to_string())?;
     let meter = Meter::new(load.seconds, vec![producer.pid()]);
-    let config = EndpointConfig { mtu: load.mtu, ..EndpointConfig::default() };
+    let config = EndpointConfig {
+        mtu: load.mtu,
+        ..EndpointConfig::default()
+    };
     let copies = transport == Transport::RawQuic;
     let credentials = key.credentials(Role::Read);
     let reading = lane.spawn(async move {
@@ -73,7 +97,11 @@ fn measure_quic(record: Record, load: &Load, element_bytes: u64, transport: Tran
     let (measured, path) = reading.wait().map_err(|error| error.to_string())??;
     let peer_mtu = producer.read_line().ok().and_then(|line| line.parse().ok());
     let bytes_copied_per_element = if copies { element_bytes as f64 } else { 0.0 };
-    let record = Record { peer_mtu, bytes_copied_per_element, ..record };
+    let record = Record {
+        peer_mtu,
+        bytes_copied_per_element,
+        ..record
+    };
     Ok(with_bytes(with_path(record, &path), measured))
 }
 
@@ -85,9 +113,14 @@ fn with_bytes(record: Record, measured: Measured) -> Record {
 /// Adds processor time per gigabyte.
 pub(crate) fn with_cpu(record: Record, measured: Measured) -> Record {
     let gigabytes = record.gigabytes();
-    let cpu_s_per_gb =
-        Cpu { worker: measured.cpu.producers / gigabytes, client: measured.cpu.reader / gigabytes };
-    Record { cpu_s_per_gb, ..record }
+    let cpu_s_per_gb = Cpu {
+        worker: measured.cpu.producers / gigabytes,
+        client: measured.cpu.reader / gigabytes,
+    };
+    Record {
+        cpu_s_per_gb,
+        ..record
+    }
 }
 
 /// Adds what the network path was like.
@@ -129,14 +162,23 @@ impl Producer {
             .spawn()
             .map_err(|error| format!("cannot start a producing process: {error}"))?;
         let stdout = child.stdout.take().ok_or("the producing process has no output")?;
-        Ok(Self { child, lines: BufReader::new(stdout) })
+        Ok(Self {
+            child,
+            lines: BufReader::new(stdout),
+        })
     }
 
     /// The next line that it prints.
     pub(crate) fn read_line(&mut self) -> Result<String, String> {
         let mut line = String::new();
-        self.lines.read_line(&mut line).map_err(|error| error.to_string())?;
-        if line.is_empty() { Err("the producing process ended early".to_owned()) } else { Ok(line.trim().to_owned()) }
+        self.lines
+            .read_line(&mut line)
+            .map_err(|error| error.to_string())?;
+        if line.is_empty() {
+            Err("the producing process ended early".to_owned())
+        } else {
+            Ok(line.trim().to_owned())
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -84,7 +84,10 @@ pub(crate) struct Printer {
 
 impl Printer {
     pub(crate) fn new(is_json: bool) -> Self {
-        Self { is_json, is_header_due: true }
+        Self {
+            is_json,
+            is_header_due: true,
+        }
     }
 
     /// Prints one measurement.
@@ -98,11 +101,23 @@ impl Printer {
             writeln!(
                 out,
                 "{:<16} {:>10} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6}",
-                "transport", "bytes", "elements/s", "GB/s", "p50 us", "p99 us", "cpu wrk", "cpu cli", "mtu", "peak"
+                "transport",
+                "bytes",
+                "elements/s",
+                "GB/s",
+                "p50 us",
+                "p99 us",
+                "cpu wrk",
+                "cpu cli",
+                "mtu",
+                "peak"
             )?;
         }
         let latency = |pick: fn(&Latency) -> f64| {
-            record.latency_us.as_ref().map_or("-".to_owned(), |latency| format!("{:.1}", pick(latency)))
+            record
+                .latency_us
+                .as_ref()
+                .map_or("-".to_owned(), |latency| format!("{:.1}", pick(latency)))
         };
         let dash = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
         writeln!(
@@ -128,11 +143,19 @@ impl Printer {
             let key = (&record.transport, record.element_bytes);
             match groups.iter_mut().find(|group| (&group.0, group.1) == key) {
                 Some(group) => group.2.push(record.bytes_per_s),
-                None => groups.push((record.transport.clone(), record.element_bytes, vec![record.bytes_per_s])),
+                None => groups.push((
+                    record.transport.clone(),
+                    record.element_bytes,
+                    vec![record.bytes_per_s],
+                )),
             }
         }
         let mut out = std::io::stdout().lock();
-        writeln!(out, "medians of {} rounds", groups.first().map_or(0, |group| group.2.len()))?;
+        writeln!(
+            out,
+            "medians of {} rounds",
+            groups.first().map_or(0, |group| group.2.len())
+        )?;
         for (transport, element_bytes, rates) in &mut groups {
             rates.sort_by(f64::total_cmp);
             let (median, low, high) = (rates[rates.len() / 2], rates[0], rates[rates.len() - 1]);
@@ -153,7 +176,14 @@ impl Printer {
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     // Fields 14 and 15 of /proc/PID/stat, in ticks of 10 ms on every Linux; the name before them may hold spaces.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = stat.rsplit_once(')').map_or("", |split| split.1).split_whitespace();
-    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let fields = stat
+        .rsplit_once(')')
+        .map_or("", |split| split.1)
+        .split_whitespace();
+    let ticks: u64 = fields
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
     ticks as f64 / 100.0
 }

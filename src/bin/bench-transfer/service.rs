@@ -43,14 +43,21 @@ pub(crate) fn run_child(child: &Child) -> Result<(), String> {
         }
         ChildRole::Worker => {
             let dispatcher = child.dispatcher.as_deref().ok_or("a worker needs --dispatcher")?;
-            let gauge = child.gauge.as_deref().map(Gauge::open).transpose().map_err(|error| error.to_string())?;
+            let gauge = child
+                .gauge
+                .as_deref()
+                .map(Gauge::open)
+                .transpose()
+                .map_err(|error| error.to_string())?;
             let gauge = gauge.map(Arc::new);
             let element_bytes = child.load.element_bytes.first().copied().unwrap_or(1 << 20);
             let config = worker_config(&child.load, element_bytes, child.index, dispatcher, gauge.clone())?;
             let worker = Worker::start(&key, config).map_err(|error| error.to_string())?;
             announce(worker.address())?;
             loop {
-                if let (Some(gauge), Some(mtu)) = (&gauge, worker.server().links().iter().find_map(|link| link.mtu)) {
+                if let (Some(gauge), Some(mtu)) =
+                    (&gauge, worker.server().links().iter().find_map(|link| link.mtu))
+                {
                     gauge.note_worker_mtu(mtu);
                 }
                 std::thread::sleep(NOTE_EVERY);
@@ -61,7 +68,12 @@ pub(crate) fn run_child(child: &Child) -> Result<(), String> {
 }
 
 /// Measures the service over one transport.
-pub(crate) fn measure(record: Record, load: &Load, element_bytes: u64, transport: Transport) -> Result<Record, String> {
+pub(crate) fn measure(
+    record: Record,
+    load: &Load,
+    element_bytes: u64,
+    transport: Transport,
+) -> Result<Record, String> {
     let key = ClusterKey::generate().map_err(|error| error.to_string())?;
     let loaded = load_key(Some(&key.to_text()))?;
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -76,21 +88,44 @@ pub(crate) fn measure(record: Record, load: &Load, element_bytes: u64, transport
             let address = dispatcher.local_addr().to_string();
             let workers: Vec<Worker> = (0..load.workers)
                 .map(|index| {
-                    let mut config = worker_config(load, element_bytes, index, &address, Some(gauge.clone()))?;
+                    let mut config =
+                        worker_config(load, element_bytes, index, &address, Some(gauge.clone()))?;
                     config.local = local.clone();
                     Worker::start(&loaded, config).map_err(|error| error.to_string())
                 })
                 .collect::<Result<_, String>>()?;
-            let measured = read(record, load, element_bytes, &loaded, &address, local, &gauge, Vec::new());
+            let measured = read(
+                record,
+                load,
+                element_bytes,
+                &loaded,
+                &address,
+                local,
+                &gauge,
+                Vec::new(),
+            );
             for worker in workers {
                 worker.stop().map_err(|error| error.to_string())?;
             }
             dispatcher.stop().map_err(|error| error.to_string())?;
             measured
         }
-        Transport::Quic | Transport::RawQuic | Transport::RawQuicNocopy | Transport::RawTcp | Transport::Memcpy => {
+        Transport::Quic
+        | Transport::RawQuic
+        | Transport::RawQuicNocopy
+        | Transport::RawTcp
+        | Transport::Memcpy => {
             let (_processes, address, pids) = start_processes(&key, load, element_bytes, &gauge_path)?;
-            read(record, load, element_bytes, &loaded, &address, LocalWorkers::default(), &gauge, pids)
+            read(
+                record,
+                load,
+                element_bytes,
+                &loaded,
+                &address,
+                LocalWorkers::default(),
+                &gauge,
+                pids,
+            )
         }
     }
 }
@@ -109,9 +144,12 @@ pub(crate) fn serve(serve: &Serve) -> Result<(), String> {
         config.bind = Some(std::net::SocketAddr::new(serve.bind.ip(), 0));
         workers.push(Worker::start(&key, config).map_err(|error| error.to_string())?);
     }
-    announce(&format!("serving; on the other host: bench-transfer pull {address} --element-bytes {element_bytes}"))?;
-    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
-        .map_err(|error| error.to_string())?;
+    announce(&format!(
+        "serving; on the other host: bench-transfer pull {address} --element-bytes {element_bytes}"
+    ))?;
+    let mut signals =
+        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
+            .map_err(|error| error.to_string())?;
     signals.forever().next();
     for worker in workers {
         worker.stop().map_err(|error| error.to_string())?;
@@ -133,9 +171,23 @@ pub(crate) fn pull(pull: &Pull) -> Result<(), String> {
         ..Record::default()
     };
     let local = LocalWorkers::default();
-    let record = read(record, &pull.load, element_bytes, &key, &pull.dispatcher, local, &gauge, Vec::new())?;
+    let record = read(
+        record,
+        &pull.load,
+        element_bytes,
+        &key,
+        &pull.dispatcher,
+        local,
+        &gauge,
+        Vec::new(),
+    )?;
     // What the workers counted is on the other host.
-    printer.print(&Record { peak_outstanding: None, ..record }).map_err(|error| error.to_string())
+    printer
+        .print(&Record {
+            peak_outstanding: None,
+            ..record
+        })
+        .map_err(|error| error.to_string())
 }
 
 fn load_key(key: Option<&str>) -> Result<LoadedKey, String> {
@@ -165,7 +217,10 @@ fn worker_config(
     };
     let mut config = WorkerConfig::new(dispatcher);
     config.functions = Arc::new(stamp::functions(stamper));
-    config.endpoint = EndpointConfig { mtu: load.mtu, ..EndpointConfig::default() };
+    config.endpoint = EndpointConfig {
+        mtu: load.mtu,
+        ..EndpointConfig::default()
+    };
     config.threads = Some(1);
     config.server = ServerConfig {
         compression: load.compression.parse()?,
@@ -187,8 +242,11 @@ fn start_processes(
     let mut processes = vec![dispatcher];
     let mut pids = Vec::new();
     for index in 0..load.workers {
-        let more =
-            [format!("--dispatcher={address}"), format!("--index={index}"), format!("--gauge={}", gauge.display())];
+        let more = [
+            format!("--dispatcher={address}"),
+            format!("--index={index}"),
+            format!("--gauge={}", gauge.display()),
+        ];
         let mut worker = Producer::start("worker", key, load, element_bytes, &more)?;
         worker.read_line()?;
         pids.push(worker.pid());
@@ -197,7 +255,10 @@ fn start_processes(
     Ok((processes, address, pids))
 }
 
-#[expect(clippy::too_many_arguments, reason = "one call each for two hosts, two processes and one")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call each for two hosts, two processes and one"
+)]
 fn read(
     record: Record,
     load: &Load,
@@ -208,12 +269,24 @@ fn read(
     gauge: &Arc<Gauge>,
     pids: Vec<u32>,
 ) -> Result<Record, String> {
-    let endpoint = EndpointConfig { mtu: load.mtu, ..EndpointConfig::default() };
-    let config = ServiceConfig { endpoint, local, ..ServiceConfig::default() };
+    let endpoint = EndpointConfig {
+        mtu: load.mtu,
+        ..EndpointConfig::default()
+    };
+    let config = ServiceConfig {
+        endpoint,
+        local,
+        ..ServiceConfig::default()
+    };
     let service = Service::connect(key, dispatcher, config).map_err(|error| error.to_string())?;
-    let dataset =
-        service.register(stamp::dataset(element_bytes)?, None).map_err(|error| error.to_string())?;
-    let request = ReadRequest { dataset, policy: Policy::Off, job_name: None };
+    let dataset = service
+        .register(stamp::dataset(element_bytes)?, None)
+        .map_err(|error| error.to_string())?;
+    let request = ReadRequest {
+        dataset,
+        policy: Policy::Off,
+        job_name: None,
+    };
     let job = service.job(&request).map_err(|error| error.to_string())?;
     let handed = gauge.clone();
     let config = ReaderConfig {
@@ -221,7 +294,9 @@ fn read(
             0 => MaxOutstanding::Auto,
             elements => MaxOutstanding::Elements(elements),
         },
-        max_outstanding_bytes: ReaderConfig::default().max_outstanding_bytes.max(4 * element_bytes),
+        max_outstanding_bytes: ReaderConfig::default()
+            .max_outstanding_bytes
+            .max(4 * element_bytes),
         on_handed: Some(Arc::new(move || handed.count_handed())),
         ..ReaderConfig::default()
     };
@@ -244,7 +319,10 @@ fn read(
         lost_packets: link.mtu.map(|_| link.lost_packets),
         ..record
     };
-    Ok(with_cpu(record.with_rate(measured.units, measured.seconds), measured))
+    Ok(with_cpu(
+        record.with_rate(measured.units, measured.seconds),
+        measured,
+    ))
 }
 
 /// Takes elements until the meter is done.
@@ -257,9 +335,15 @@ fn take(
 ) -> Result<(Measured, Histogram<u64>), String> {
     let mut checker = Checker::new(load.workers, load.touch);
     let mut latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| error.to_string())?;
-    let look_every = if element_bytes >= 4096 || load.rate.is_some() { 1 } else { LOOK_EVERY };
+    let look_every = if element_bytes >= 4096 || load.rate.is_some() {
+        1
+    } else {
+        LOOK_EVERY
+    };
     let mut meter = Meter::new(load.seconds, pids);
-    let mut pause_at = load.pause_at.map(|seconds| (Instant::now(), Duration::from_secs_f64(seconds)));
+    let mut pause_at = load
+        .pause_at
+        .map(|seconds| (Instant::now(), Duration::from_secs_f64(seconds)));
     let mut unseen = 0;
     loop {
         let element = reader.next_element().map_err(|error| error.to_string())?;

@@ -7,8 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millstream::element::{Dtype, Element, ElementSpec, Layout, PackWriter, TensorSpec, WriteError};
-use millstream::pipeline::exec::{ErrorKind, ExecError, Filled, Functions, Source, SourceFactory, Stop, Value};
-use millstream::pipeline::graph::{Cardinality, Dataset, Params, SourceDeclaration, SourceSignature, SpecField};
+use millstream::pipeline::exec::{
+    ErrorKind, ExecError, Filled, Functions, Source, SourceFactory, Stop, Value,
+};
+use millstream::pipeline::graph::{
+    Cardinality, Dataset, Params, SourceDeclaration, SourceSignature, SpecField,
+};
 
 const NAME: &str = "bench.stamped";
 const WORKER_SHIFT: u32 = 48;
@@ -31,7 +35,12 @@ pub(crate) struct Stamper {
 /// The dataset of stamped elements, which never ends.
 pub(crate) fn dataset(element_bytes: u64) -> Result<Dataset, String> {
     let spec = SpecField(spec(element_bytes)?);
-    let declared = SourceDeclaration { spec, count: None, infinite: true, indexable: false };
+    let declared = SourceDeclaration {
+        spec,
+        count: None,
+        infinite: true,
+        indexable: false,
+    };
     Ok(Dataset::declared_source(NAME, Params::none(), declared))
 }
 
@@ -42,7 +51,9 @@ pub(crate) fn functions(stamper: Stamper) -> Functions {
 
 /// Nanoseconds since 1970.
 pub(crate) fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos() as u64)
 }
 
 fn spec(element_bytes: u64) -> Result<ElementSpec, String> {
@@ -52,13 +63,23 @@ fn spec(element_bytes: u64) -> Result<ElementSpec, String> {
 impl SourceFactory for Stamper {
     fn signature(&self, _: &Params) -> Result<SourceSignature, String> {
         let spec = spec(self.element_bytes)?;
-        Ok(SourceSignature { spec, cardinality: Cardinality::Infinite, indexable: false })
+        Ok(SourceSignature {
+            spec,
+            cardinality: Cardinality::Infinite,
+            indexable: false,
+        })
     }
 
     fn open(&self, _: &Params, _: std::ops::Range<u64>) -> Result<Box<dyn Source>, ExecError> {
         let failed = |error: String| ExecError::new(ErrorKind::Internal, NAME, error);
-        let layout = Layout::new(spec(self.element_bytes).map_err(failed)?).map_err(|error| failed(error.to_string()))?;
-        Ok(Box::new(Stamping { stamper: *self, layout, next: 0, started_ns: now_ns() }))
+        let layout = Layout::new(spec(self.element_bytes).map_err(failed)?)
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(Box::new(Stamping {
+            stamper: *self,
+            layout,
+            next: 0,
+            started_ns: now_ns(),
+        }))
     }
 }
 
@@ -77,7 +98,9 @@ impl Stamping {
                 std::thread::park();
             }
         }
-        let Some(rate) = self.stamper.rate else { return limit };
+        let Some(rate) = self.stamper.rate else {
+            return limit;
+        };
         let due_ns = self.started_ns + self.next * 1_000_000_000 / rate.max(1);
         std::thread::sleep(Duration::from_nanos(due_ns.saturating_sub(now_ns())));
         1
@@ -86,17 +109,29 @@ impl Stamping {
 
 impl Source for Stamping {
     fn next(&mut self) -> Result<Option<Value>, ExecError> {
-        Err(ExecError::new(ErrorKind::Internal, NAME, "stamped elements are written in bulk only"))
+        Err(ExecError::new(
+            ErrorKind::Internal,
+            NAME,
+            "stamped elements are written in bulk only",
+        ))
     }
 
-    fn fill_pack(&mut self, pack: &mut PackWriter, sequence: u64, limit: usize) -> Option<Result<Filled, ExecError>> {
+    fn fill_pack(
+        &mut self,
+        pack: &mut PackWriter,
+        sequence: u64,
+        limit: usize,
+    ) -> Option<Result<Filled, ExecError>> {
         let limit = self.wait(limit);
         let produced_ns = now_ns();
         for count in 0..limit {
             let mut element = match pack.begin(&self.layout, &[], 0) {
                 Ok(element) => element,
                 Err(WriteError::Full { needed_bytes, .. }) => {
-                    return Some(Ok(Filled { count, stop: Stop::Full { needed_bytes } }));
+                    return Some(Ok(Filled {
+                        count,
+                        stop: Stop::Full { needed_bytes },
+                    }));
                 }
                 Err(error) => return Some(Err(ExecError::new(ErrorKind::Internal, NAME, error.to_string()))),
             };
@@ -113,7 +148,10 @@ impl Source for Stamping {
             }
             self.next += 1;
         }
-        Some(Ok(Filled { count: limit, stop: Stop::Limit }))
+        Some(Ok(Filled {
+            count: limit,
+            stop: Stop::Limit,
+        }))
     }
 }
 
@@ -126,7 +164,10 @@ pub(crate) struct Checker {
 
 impl Checker {
     pub(crate) fn new(workers: u32, touch: bool) -> Self {
-        Self { next: vec![0; workers.max(1) as usize], touch }
+        Self {
+            next: vec![0; workers.max(1) as usize],
+            touch,
+        }
     }
 
     /// Checks one element and returns when it was produced, in nanoseconds since 1970.
@@ -135,10 +176,18 @@ impl Checker {
         let bytes = view.bytes();
         let word = |range: &[u8]| range.try_into().map(u64::from_le_bytes).unwrap_or_default();
         let (first, last) = (word(&bytes[..8]), word(&bytes[bytes.len() - 8..]));
-        let (worker, place) = ((first >> WORKER_SHIFT) as usize, first & ((1 << WORKER_SHIFT) - 1));
-        let expected = self.next.get_mut(worker).ok_or_else(|| format!("an element of worker {worker}"))?;
+        let (worker, place) = (
+            (first >> WORKER_SHIFT) as usize,
+            first & ((1 << WORKER_SHIFT) - 1),
+        );
+        let expected = self
+            .next
+            .get_mut(worker)
+            .ok_or_else(|| format!("an element of worker {worker}"))?;
         if place != *expected {
-            return Err(format!("element {place} of worker {worker} instead of {expected}"));
+            return Err(format!(
+                "element {place} of worker {worker} instead of {expected}"
+            ));
         }
         *expected += 1;
         if self.touch && bytes[8..bytes.len() - 8].iter().any(|byte| *byte != place as u8) {

@@ -30,7 +30,10 @@ const CHUNKS_AT_ONCE: usize = 32;
 /// Opens a link on an authenticated connection. Packs come in only as `admission` says.
 pub async fn connect(path: PathReporter, admission: Arc<dyn Admission>) -> Result<Box<ClientLink>, LinkLost> {
     let connection = path.connection().clone();
-    let (send, recv) = connection.open_bi().await.map_err(|error| LinkLost::Broken(error.to_string()))?;
+    let (send, recv) = connection
+        .open_bi()
+        .await
+        .map_err(|error| LinkLost::Broken(error.to_string()))?;
     let (up, up_queue) = mpsc::channel(control::MESSAGES_MAX);
     let (down_queue, down) = mpsc::channel(FRAMES_MAX);
     let counters = Arc::new(Counters::default());
@@ -47,12 +50,22 @@ pub async fn connect(path: PathReporter, admission: Arc<dyn Admission>) -> Resul
         let lost = control::read::<ToClient, _>(recv, &messages, Downstream::Message).await;
         let _ = messages.send(Err(lost)).await;
     });
-    let reader = PackReader { connection, admission, counters: counters.clone() };
+    let reader = PackReader {
+        connection,
+        admission,
+        counters: counters.clone(),
+    };
     tasks.spawn(async move {
         let lost = reader.run(&down_queue).await;
         let _ = down_queue.send(Err(lost)).await;
     });
-    Ok(Box::new(QuicClientLink { path, up: PollSender::new(up), down, counters, _tasks: tasks }))
+    Ok(Box::new(QuicClientLink {
+        path,
+        up: PollSender::new(up),
+        down,
+        counters,
+        _tasks: tasks,
+    }))
 }
 
 #[derive(Debug, Default)]
@@ -88,15 +101,19 @@ impl PackReader {
     async fn read(&self, mut stream: RecvStream) -> Result<InPack, LinkLost> {
         let mut assembler = Assembler::new(self.admission.clone());
         let mut chunks: [Bytes; CHUNKS_AT_ONCE] = Default::default();
-        while let Some(count) =
-            stream.read_chunks(&mut chunks).await.map_err(|error| LinkLost::Broken(error.to_string()))?
+        while let Some(count) = stream
+            .read_chunks(&mut chunks)
+            .await
+            .map_err(|error| LinkLost::Broken(error.to_string()))?
         {
             for chunk in &mut chunks[..count] {
                 assembler.push(&std::mem::take(chunk)).map_err(blame)?;
             }
         }
         self.counters.packs.fetch_add(1, Ordering::Relaxed);
-        self.counters.bytes_copied.fetch_add(assembler.copied_bytes(), Ordering::Relaxed);
+        self.counters
+            .bytes_copied
+            .fetch_add(assembler.copied_bytes(), Ordering::Relaxed);
         assembler.finish().map_err(blame)
     }
 }
@@ -125,7 +142,9 @@ impl Transport for QuicClientLink {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
         let frame = std::task::ready!(self.down.poll_recv(cx)).unwrap_or_else(|| Err(closed()));
         if let Err(lost @ (LinkLost::Misbehaved(_) | LinkLost::Resource(_))) = &frame {
-            self.path.connection().close(super::CLOSE_BLAMED, lost.to_string().as_bytes());
+            self.path
+                .connection()
+                .close(super::CLOSE_BLAMED, lost.to_string().as_bytes());
         }
         Poll::Ready(frame)
     }
@@ -140,13 +159,16 @@ impl Transport for QuicClientLink {
 
     fn report(&self) -> LinkReport {
         let (packs, copied) = (&self.counters.packs, &self.counters.bytes_copied);
-        self.path.report(packs.load(Ordering::Relaxed), copied.load(Ordering::Relaxed))
+        self.path
+            .report(packs.load(Ordering::Relaxed), copied.load(Ordering::Relaxed))
     }
 }
 
 impl Drop for QuicClientLink {
     fn drop(&mut self) {
-        self.path.connection().close(super::CLOSE_DONE, b"the client closed the link");
+        self.path
+            .connection()
+            .close(super::CLOSE_DONE, b"the client closed the link");
     }
 }
 

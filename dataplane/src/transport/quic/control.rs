@@ -11,7 +11,10 @@ use crate::transport::LinkLost;
 pub(super) const MESSAGES_MAX: usize = 256;
 
 /// Writes messages until the queue closes.
-pub(super) async fn write<M: Encode<()>>(mut stream: SendStream, mut queue: mpsc::Receiver<M>) -> Result<(), LinkLost> {
+pub(super) async fn write<M: Encode<()>>(
+    mut stream: SendStream,
+    mut queue: mpsc::Receiver<M>,
+) -> Result<(), LinkLost> {
     let mut out = Vec::new();
     while let Some(message) = queue.recv().await {
         out.clear();
@@ -21,7 +24,10 @@ pub(super) async fn write<M: Encode<()>>(mut stream: SendStream, mut queue: mpsc
         {
             append(&mut out, &message)?;
         }
-        stream.write_all(&out).await.map_err(|error| LinkLost::Broken(error.to_string()))?;
+        stream
+            .write_all(&out)
+            .await
+            .map_err(|error| LinkLost::Broken(error.to_string()))?;
     }
     // The peer may already be gone; there is nobody left to tell.
     let _ = stream.finish();
@@ -29,7 +35,11 @@ pub(super) async fn write<M: Encode<()>>(mut stream: SendStream, mut queue: mpsc
 }
 
 /// Reads messages into a queue, each as what `wrap` makes of it, until the stream ends.
-pub(super) async fn read<M, T>(mut stream: RecvStream, queue: &mpsc::Sender<Result<T, LinkLost>>, wrap: fn(M) -> T) -> LinkLost
+pub(super) async fn read<M, T>(
+    mut stream: RecvStream,
+    queue: &mpsc::Sender<Result<T, LinkLost>>,
+    wrap: fn(M) -> T,
+) -> LinkLost
 where
     M: for<'b> Decode<'b, ()>,
 {
@@ -60,7 +70,10 @@ where
     let length = u32::from_le_bytes(length) as usize;
     check_length(length)?;
     let mut bytes = vec![0; length];
-    stream.read_exact(&mut bytes).await.map_err(|error| LinkLost::Broken(error.to_string()))?;
+    stream
+        .read_exact(&mut bytes)
+        .await
+        .map_err(|error| LinkLost::Broken(error.to_string()))?;
     Ok(Some(decode(&bytes)?))
 }
 

@@ -56,12 +56,25 @@ pub fn encode(out: OutPack) -> [Bytes; 2] {
         Some(compressed) => Bytes::from_owner(compressed.block),
         None => Bytes::from_owner(pack.region().clone()),
     };
-    let compressed_flag = if body.len() as u64 == region_bytes { 0 } else { FLAG_LZ4 };
+    let compressed_flag = if body.len() as u64 == region_bytes {
+        0
+    } else {
+        FLAG_LZ4
+    };
     let first_len = pack.lens().next().unwrap_or_default();
     let uniform = pack.lens().all(|len| len == first_len);
     let table = if uniform { 1 } else { pack.len() };
     let mut head = Vec::with_capacity(HEADER_BYTES + 4 * table);
-    head.extend_from_slice(&[FRAME_VERSION, compressed_flag | if uniform { FLAG_UNIFORM } else { 0 }, 0, 0, 0, 0, 0, 0]);
+    head.extend_from_slice(&[
+        FRAME_VERSION,
+        compressed_flag | if uniform { FLAG_UNIFORM } else { 0 },
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]);
     head.extend_from_slice(&out.elements.task.0.to_le_bytes());
     head.extend_from_slice(&out.elements.first.to_le_bytes());
     head.extend_from_slice(&(pack.len() as u64).to_le_bytes());
@@ -83,9 +96,21 @@ pub struct Assembler {
 
 #[derive(Debug)]
 enum Stage {
-    Header { bytes: [u8; HEADER_BYTES], filled: usize },
-    Table { header: Header, bytes: Vec<u8>, wanted: usize },
-    Body { header: Header, lens: Vec<u64>, slot: SlotMut, filled: usize },
+    Header {
+        bytes: [u8; HEADER_BYTES],
+        filled: usize,
+    },
+    Table {
+        header: Header,
+        bytes: Vec<u8>,
+        wanted: usize,
+    },
+    Body {
+        header: Header,
+        lens: Vec<u64>,
+        slot: SlotMut,
+        filled: usize,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -114,22 +139,40 @@ impl Header {
         }
         let (elements, region_bytes, body_bytes) = (word(24), word(32), word(40));
         let is_lz4 = bytes[1] & FLAG_LZ4 != 0;
-        let elements = u32::try_from(elements).ok().filter(|count| (1..=PACK_ELEMENTS_MAX).contains(count));
-        let Some(elements) = elements else { return Err(FrameError::Header("no elements, or too many")) };
+        let elements = u32::try_from(elements)
+            .ok()
+            .filter(|count| (1..=PACK_ELEMENTS_MAX).contains(count));
+        let Some(elements) = elements else {
+            return Err(FrameError::Header("no elements, or too many"));
+        };
         if is_lz4 == (body_bytes >= region_bytes) || body_bytes > region_bytes {
             return Err(FrameError::Header("body and region sizes contradict each other"));
         }
         let is_uniform = bytes[1] & FLAG_UNIFORM != 0;
-        Ok(Self { task: TaskId(word(8)), first: word(16), elements, region_bytes, body_bytes, is_uniform, is_lz4 })
+        Ok(Self {
+            task: TaskId(word(8)),
+            first: word(16),
+            elements,
+            region_bytes,
+            body_bytes,
+            is_uniform,
+            is_lz4,
+        })
     }
 
     fn table_bytes(&self) -> usize {
-        4 * if self.is_uniform { 1 } else { self.elements as usize }
+        4 * if self.is_uniform {
+            1
+        } else {
+            self.elements as usize
+        }
     }
 
     fn lens(&self, table: &[u8]) -> Vec<u64> {
-        let mut lens: Vec<u64> =
-            table.chunks_exact(4).map(|len| u32::from_le_bytes([len[0], len[1], len[2], len[3]]).into()).collect();
+        let mut lens: Vec<u64> = table
+            .chunks_exact(4)
+            .map(|len| u32::from_le_bytes([len[0], len[1], len[2], len[3]]).into())
+            .collect();
         if let (true, [len]) = (self.is_uniform, lens.as_slice()) {
             lens = vec![*len; self.elements as usize];
         }
@@ -140,7 +183,14 @@ impl Header {
 impl Assembler {
     /// An empty pack that asks `admission` before it takes memory.
     pub fn new(admission: Arc<dyn Admission>) -> Self {
-        Self { admission, stage: Stage::Header { bytes: [0; HEADER_BYTES], filled: 0 }, received: 0 }
+        Self {
+            admission,
+            stage: Stage::Header {
+                bytes: [0; HEADER_BYTES],
+                filled: 0,
+            },
+            received: 0,
+        }
     }
 
     /// Takes the next bytes of the stream.
@@ -152,26 +202,49 @@ impl Assembler {
                     *filled += move_into(&mut bytes[*filled..], &mut chunk);
                     if *filled == HEADER_BYTES {
                         let header = Header::decode(bytes)?;
-                        self.admission.admit(header.task, header.first, header.elements.into(), header.region_bytes)?;
+                        self.admission.admit(
+                            header.task,
+                            header.first,
+                            header.elements.into(),
+                            header.region_bytes,
+                        )?;
                         let wanted = header.table_bytes();
-                        self.stage = Stage::Table { header, bytes: Vec::with_capacity(wanted), wanted };
+                        self.stage = Stage::Table {
+                            header,
+                            bytes: Vec::with_capacity(wanted),
+                            wanted,
+                        };
                     }
                 }
-                Stage::Table { header, bytes, wanted } => {
+                Stage::Table {
+                    header,
+                    bytes,
+                    wanted,
+                } => {
                     let count = chunk.len().min(*wanted - bytes.len());
                     bytes.extend_from_slice(&chunk[..count]);
                     chunk = &chunk[count..];
                     if bytes.len() == *wanted {
                         let (header, lens) = (*header, header.lens(bytes));
                         let slot = self.admission.slot_alloc().alloc(header.body_bytes as usize)?;
-                        self.stage = Stage::Body { header, lens, slot, filled: 0 };
+                        self.stage = Stage::Body {
+                            header,
+                            lens,
+                            slot,
+                            filled: 0,
+                        };
                     }
                 }
-                Stage::Body { header, slot, filled, .. } => {
+                Stage::Body {
+                    header, slot, filled, ..
+                } => {
                     let count = move_into(&mut slot[*filled..], &mut chunk);
                     *filled += count;
                     if !chunk.is_empty() {
-                        return Err(FrameError::Length { announced: header.body_bytes, received: self.received });
+                        return Err(FrameError::Length {
+                            announced: header.body_bytes,
+                            received: self.received,
+                        });
                     }
                 }
             }
@@ -182,24 +255,41 @@ impl Assembler {
     /// The pack, once its stream ended.
     pub fn finish(self) -> Result<InPack, FrameError> {
         match self.stage {
-            Stage::Body { header, lens, slot, filled } if filled as u64 == header.body_bytes => {
+            Stage::Body {
+                header,
+                lens,
+                slot,
+                filled,
+            } if filled as u64 == header.body_bytes => {
                 let block = slot.freeze();
                 let body = if header.is_lz4 {
-                    Body::Lz4 { block, region_bytes: header.region_bytes as usize, lens }
+                    Body::Lz4 {
+                        block,
+                        region_bytes: header.region_bytes as usize,
+                        lens,
+                    }
                 } else {
                     Body::Plain(Pack::from_parts(block, &lens)?)
                 };
-                Ok(InPack { task: header.task, first: header.first, elements: header.elements.into(), body })
+                Ok(InPack {
+                    task: header.task,
+                    first: header.first,
+                    elements: header.elements.into(),
+                    body,
+                })
             }
-            Stage::Body { header, .. } => {
-                Err(FrameError::Length { announced: header.body_bytes, received: self.received })
-            }
-            Stage::Table { wanted, .. } => {
-                Err(FrameError::Length { announced: (HEADER_BYTES + wanted) as u64, received: self.received })
-            }
-            Stage::Header { .. } => {
-                Err(FrameError::Length { announced: HEADER_BYTES as u64, received: self.received })
-            }
+            Stage::Body { header, .. } => Err(FrameError::Length {
+                announced: header.body_bytes,
+                received: self.received,
+            }),
+            Stage::Table { wanted, .. } => Err(FrameError::Length {
+                announced: (HEADER_BYTES + wanted) as u64,
+                received: self.received,
+            }),
+            Stage::Header { .. } => Err(FrameError::Length {
+                announced: HEADER_BYTES as u64,
+                received: self.received,
+            }),
         }
     }
 
@@ -238,7 +328,11 @@ mod tests {
 
     impl Recorder {
         fn up_to(region_bytes_max: u64) -> Arc<Self> {
-            Arc::new(Self { region_bytes_max, admitted: Mutex::default(), allocated: Mutex::default() })
+            Arc::new(Self {
+                region_bytes_max,
+                admitted: Mutex::default(),
+                allocated: Mutex::default(),
+            })
         }
     }
 
@@ -246,7 +340,11 @@ mod tests {
         fn admit(&self, _: TaskId, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
             if region_bytes > self.region_bytes_max {
                 let element_bytes = self.region_bytes_max;
-                return Err(ReceiveError::Oversized { region_bytes, elements, element_bytes });
+                return Err(ReceiveError::Oversized {
+                    region_bytes,
+                    elements,
+                    element_bytes,
+                });
             }
             self.admitted.lock().push((first, elements, region_bytes));
             Ok(())
@@ -261,13 +359,18 @@ mod tests {
         fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
             *self.allocated.lock() += size_bytes as u64;
             let admitted: u64 = self.admitted.lock().iter().map(|(_, _, bytes)| bytes).sum();
-            assert!(*self.allocated.lock() <= admitted, "memory taken beyond what was admitted");
+            assert!(
+                *self.allocated.lock() <= admitted,
+                "memory taken beyond what was admitted"
+            );
             HeapAlloc.alloc(size_bytes)
         }
     }
 
     fn pack(lens: &[u64]) -> Pack {
-        let end = lens.iter().fold(0, |end: u64, len| end.next_multiple_of(64) + len);
+        let end = lens
+            .iter()
+            .fold(0, |end: u64, len| end.next_multiple_of(64) + len);
         let mut slot = HeapAlloc.alloc(end as usize).unwrap();
         for (place, byte) in slot.iter_mut().enumerate() {
             *byte = (place / 7 % 251) as u8;
@@ -276,8 +379,16 @@ mod tests {
     }
 
     fn bytes_of(pack: &Pack, first: u64, is_compressed: bool) -> Vec<u8> {
-        let compressed = if is_compressed { body::compress(pack, &HeapAlloc).unwrap() } else { None };
-        let elements = TaskPack { task: TaskId(3), first, pack: pack.clone() };
+        let compressed = if is_compressed {
+            body::compress(pack, &HeapAlloc).unwrap()
+        } else {
+            None
+        };
+        let elements = TaskPack {
+            task: TaskId(3),
+            first,
+            pack: pack.clone(),
+        };
         encode(OutPack { elements, compressed }).concat()
     }
 
@@ -324,7 +435,10 @@ mod tests {
             let admission = Recorder::up_to(4096);
             let mut assembler = Assembler::new(admission.clone());
             let outcome = assembler.push(&header(changes)[..HEADER_BYTES]);
-            assert!(matches!(outcome, Err(FrameError::Header(_) | FrameError::Refused(_))), "{case}: {outcome:?}");
+            assert!(
+                matches!(outcome, Err(FrameError::Header(_) | FrameError::Refused(_))),
+                "{case}: {outcome:?}"
+            );
             assert_eq!(*admission.allocated.lock(), 0, "{case}");
         }
     }

@@ -35,7 +35,11 @@ pub async fn accept(
     let (up_queue, up) = mpsc::channel(control::MESSAGES_MAX);
     let packs = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
-    let writer = Writer { connection, messages: send, packs: packs.clone() };
+    let writer = Writer {
+        connection,
+        messages: send,
+        packs: packs.clone(),
+    };
     let failures = up_queue.clone();
     tasks.spawn(async move {
         if let Err(lost) = writer.run(down_queue).await {
@@ -47,7 +51,14 @@ pub async fn accept(
         let lost = control::read::<ToWorker, _>(recv, &up_queue, std::convert::identity).await;
         let _ = up_queue.send(Err(lost)).await;
     });
-    Ok(Box::new(QuicWorkerLink { path, down: PollSender::new(down), up, alloc, packs, _tasks: tasks }))
+    Ok(Box::new(QuicWorkerLink {
+        path,
+        down: PollSender::new(down),
+        up,
+        alloc,
+        packs,
+        _tasks: tasks,
+    }))
 }
 
 struct Writer {
@@ -77,7 +88,10 @@ impl Writer {
 
     async fn write_pack(&mut self, out: OutPack) -> Result<(), LinkLost> {
         let mut stream = self.connection.open_uni().await.map_err(broken)?;
-        stream.write_all_chunks(&mut frame::encode(out)).await.map_err(broken)?;
+        stream
+            .write_all_chunks(&mut frame::encode(out))
+            .await
+            .map_err(broken)?;
         self.packs.fetch_add(1, Ordering::Relaxed);
         // Never waits for `stopped()`: delayed acknowledgements would cost 25 ms a pack.
         stream.finish().map_err(broken)
@@ -107,7 +121,9 @@ impl Transport for QuicWorkerLink {
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
-        self.up.poll_recv(cx).map(|frame| frame.unwrap_or_else(|| Err(closed())))
+        self.up
+            .poll_recv(cx)
+            .map(|frame| frame.unwrap_or_else(|| Err(closed())))
     }
 
     fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
@@ -125,7 +141,9 @@ impl Transport for QuicWorkerLink {
 
 impl Drop for QuicWorkerLink {
     fn drop(&mut self) {
-        self.path.connection().close(super::CLOSE_DONE, b"the worker closed the link");
+        self.path
+            .connection()
+            .close(super::CLOSE_DONE, b"the worker closed the link");
     }
 }
 

@@ -44,7 +44,14 @@ impl Meter {
     pub(crate) fn new(seconds: f64, children: Vec<u32>) -> Self {
         let warm_up = Duration::from_secs_f64((seconds / 4.0).min(1.0));
         let (length, started) = (Duration::from_secs_f64(seconds), Instant::now());
-        Self { warm_up, length, started, children, measured_from: None, units: 0 }
+        Self {
+            warm_up,
+            length,
+            started,
+            children,
+            measured_from: None,
+            units: 0,
+        }
     }
 
     /// Counts; `Some` when the time is over.
@@ -62,9 +69,15 @@ impl Meter {
             return None;
         }
         let end = self.cpu();
-        let cpu =
-            CpuSeconds { reader: end.reader - cpu.reader, producers: end.producers - cpu.producers };
-        Some(Measured { units: self.units, seconds: elapsed.as_secs_f64(), cpu })
+        let cpu = CpuSeconds {
+            reader: end.reader - cpu.reader,
+            producers: end.producers - cpu.producers,
+        };
+        Some(Measured {
+            units: self.units,
+            seconds: elapsed.as_secs_f64(),
+            cpu,
+        })
     }
 
     fn cpu(&self) -> CpuSeconds {

@@ -27,10 +27,11 @@ pub(crate) async fn send(endpoint: Endpoint, element_bytes: u64) -> Result<PathR
     let mut acceptor = endpoint.acceptor().ok_or("the endpoint is no server")?;
     let accepted = acceptor.accept().await.ok_or("the endpoint was closed")?;
     let connection = accepted.connection;
-    let unit = Bytes::from(vec![7_u8; unit_bytes(element_bytes) as usize]);
     let mut writers = JoinSet::new();
     for _ in 0..UNITS_AT_ONCE {
-        let (connection, unit) = (connection.clone(), unit.clone());
+        // A unit each: what is outstanding takes memory of its own with any sender.
+        let unit = Bytes::from(vec![7_u8; unit_bytes(element_bytes) as usize]);
+        let connection = connection.clone();
         writers.spawn(async move {
             while let Ok(mut stream) = connection.open_uni().await {
                 if stream.write_chunk(unit.clone()).await.is_err() || stream.finish().is_err() {
@@ -82,7 +83,11 @@ pub(crate) async fn receive(
 async fn read(mut stream: quinn::RecvStream, mut buffer: Vec<u8>, copies: bool) -> Result<Vec<u8>, String> {
     let mut chunks: [Bytes; 32] = Default::default();
     let mut filled = 0;
-    while let Some(count) = stream.read_chunks(&mut chunks).await.map_err(|error| error.to_string())? {
+    while let Some(count) = stream
+        .read_chunks(&mut chunks)
+        .await
+        .map_err(|error| error.to_string())?
+    {
         for chunk in &mut chunks[..count] {
             let chunk = std::mem::take(chunk);
             if copies {
@@ -91,5 +96,9 @@ async fn read(mut stream: quinn::RecvStream, mut buffer: Vec<u8>, copies: bool) 
             filled += chunk.len();
         }
     }
-    if filled == buffer.len() { Ok(buffer) } else { Err(format!("a unit had {filled} of {} bytes", buffer.len())) }
+    if filled == buffer.len() {
+        Ok(buffer)
+    } else {
+        Err(format!("a unit had {filled} of {} bytes", buffer.len()))
+    }
 }

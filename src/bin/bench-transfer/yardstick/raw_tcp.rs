@@ -17,7 +17,11 @@ pub(crate) fn send(listener: &TcpListener, element_bytes: u64) -> std::io::Resul
 }
 
 /// Reads until the meter is done.
-pub(crate) fn receive(address: SocketAddr, element_bytes: u64, mut meter: Meter) -> std::io::Result<Measured> {
+pub(crate) fn receive(
+    address: SocketAddr,
+    element_bytes: u64,
+    mut meter: Meter,
+) -> std::io::Result<Measured> {
     let mut stream = TcpStream::connect(address)?;
     socket2::SockRef::from(&stream).set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
     let mut buffer = vec![0_u8; unit_bytes(element_bytes).max(1 << 20) as usize];
