@@ -2,10 +2,10 @@
 //!
 //! - [`buffer`]: the elements of one task that wait for a credit
 //! - [`producer`]: the end of it that a pipeline writes to
-//! - [`task`]: a task and its subscriptions
+//! - `task`: a task and its subscriptions
 //! - [`server`]: all tasks of a worker, and who may read them
-//! - [`session`]: one link, served
-//! - [`compress`]: the pool that compresses packs
+//! - `session`: one link, served
+//! - `compress`: the pool that compresses packs
 //!
 //! Written against the transport trait: nothing here names a mechanism.
 

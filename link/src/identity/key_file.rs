@@ -39,7 +39,7 @@ impl std::fmt::Debug for KeyText {
 pub struct LoadedKey {
     /// The key.
     pub key: KeyMaterial,
-    /// It was given on purpose, so a server may listen beyond loopback (see [`bind_policy`](super::bind_policy)).
+    /// It was given on purpose, so a server may listen beyond loopback (see [`bind_policy`](super::bind_policy())).
     pub explicitly_given: bool,
     /// The file was created by this call.
     pub created: bool,

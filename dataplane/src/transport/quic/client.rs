@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use millstream_element::{HeapAlloc, SlotAlloc};
 use quinn::{Connection, RecvStream};
 use tokio::sync::mpsc;
@@ -81,17 +80,23 @@ struct PackReader {
 }
 
 impl PackReader {
+    /// Reads each pack in a task of its own, so that the arrival of a packet wakes that task alone.
     async fn run(self, queue: &mpsc::Sender<Result<Downstream<InPack>, LinkLost>>) -> LinkLost {
-        let mut reading = FuturesUnordered::new();
+        let reader = Arc::new(self);
+        let mut reading = JoinSet::new();
         loop {
             tokio::select! {
                 biased;
-                Some(outcome) = reading.next(), if !reading.is_empty() => match outcome {
-                    Ok(pack) => if queue.send(Ok(Downstream::Pack(pack))).await.is_err() { return closed() },
-                    Err(lost) => return lost,
+                Some(outcome) = reading.join_next(), if !reading.is_empty() => match outcome {
+                    Ok(Ok(pack)) => if queue.send(Ok(Downstream::Pack(pack))).await.is_err() { return closed() },
+                    Ok(Err(lost)) => return lost,
+                    Err(panicked) => return LinkLost::Resource(panicked.to_string()),
                 },
-                stream = self.connection.accept_uni(), if reading.len() < PACKS_READ_AT_ONCE => match stream {
-                    Ok(stream) => reading.push(self.read(stream)),
+                stream = reader.connection.accept_uni(), if reading.len() < PACKS_READ_AT_ONCE => match stream {
+                    Ok(stream) => {
+                        let reader = reader.clone();
+                        reading.spawn(async move { reader.read(stream).await });
+                    }
                     Err(error) => return LinkLost::Broken(error.to_string()),
                 },
             }

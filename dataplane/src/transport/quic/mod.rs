@@ -1,9 +1,9 @@
 //! The link between hosts: messages on one bidirectional stream, each pack on a stream of its own (D2).
 //!
 //! - [`frame`]: the bytes of a pack
-//! - [`control`]: the stream of messages
-//! - [`worker`]: the worker's end
-//! - [`client`]: the client's end
+//! - `control`: the stream of messages
+//! - `worker`: the worker's end
+//! - `client`: the client's end
 //!
 //! Both ends are driven by tasks of the runtime they are made on, which ends with them.
 
