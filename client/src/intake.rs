@@ -11,18 +11,17 @@ use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
-use millstream_dataplane::proto::message::{
-    Cancel, Failure, Grant, Hello, RefusalCode, Refused, ToClient, ToWorker,
-};
-use millstream_dataplane::proto::receive::{Arrival, ReceiveError};
+use millstream_dataplane::proto::message::{Cancel, Failure, Hello, ToWorker};
+use millstream_dataplane::proto::receive::ReceiveError;
 use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost, LinkReport};
-use millstream_element::{Element, ElementSpec, Layout, Origin, Pack, SlotAlloc};
+use millstream_element::{Layout, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 
-use crate::credit::{Bounds, Standing, distribute};
-use crate::entry::{Entry, Outbox, task_of};
+use crate::credit::Bounds;
+use crate::entry::Entry;
 use crate::error::ReadError;
 use crate::follow::LostSplits;
+use crate::state::State;
 
 /// A task that the reader is to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,30 +71,6 @@ pub(crate) struct Intake {
     /// Wakes whoever tells the dispatcher.
     pub(crate) reporter: AtomicWaker,
     alloc: Arc<dyn SlotAlloc>,
-}
-
-#[derive(Debug)]
-struct State {
-    bounds: Bounds,
-    tasks: BTreeMap<TaskId, Entry>,
-    links: BTreeMap<Arc<str>, Outbox>,
-    ready: VecDeque<Delivery>,
-    at_hand: Option<TaskId>,
-    at_hand_settled: u64,
-    /// The pack at hand, or last at hand while the consumer waits: its elements all count as seen.
-    at_hand_pack: Option<(TaskId, Pack)>,
-    /// What the consumer was given and has not yet taken in hand: counts as seen as well.
-    given: Option<(TaskId, Body)>,
-    lost_splits: Vec<LostSplits>,
-    /// What each link was last said to be like.
-    reports: BTreeMap<String, LinkReport>,
-    drained: Vec<TaskId>,
-    workers_starve: bool,
-    done_splits: Vec<DoneSplit>,
-    grants: u64,
-    is_open: bool,
-    is_iteration_over: bool,
-    failure: Option<ReadError>,
 }
 
 impl Intake {
@@ -445,229 +420,5 @@ impl Admission for Intake {
 
     fn slot_alloc(&self) -> &dyn SlotAlloc {
         &*self.alloc
-    }
-}
-
-impl State {
-    fn next(&mut self, handed: &AtomicU64) -> Poll<Result<Option<Delivery>, ReadError>> {
-        let is_first = !std::mem::replace(&mut self.is_open, true);
-        if self.settle(handed) || is_first {
-            self.at_hand = None;
-            self.distribute();
-        }
-        if let Some(delivery) = self.ready.pop_front() {
-            self.at_hand = Some(delivery.task);
-            self.given = Some((delivery.task, delivery.body.clone()));
-            self.at_hand_settled = 0;
-            handed.store(0, Ordering::Release);
-            return Poll::Ready(Ok(Some(delivery)));
-        }
-        if let Some(failure) = &self.failure {
-            return Poll::Ready(Err(failure.clone()));
-        }
-        if self.is_over() {
-            Poll::Ready(Ok(None))
-        } else {
-            Poll::Pending
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_iteration_over && self.ready.is_empty() && self.tasks.values().all(|entry| !entry.is_wanted())
-    }
-
-    /// Books what was handed over since the last time; true if anything was.
-    fn settle(&mut self, handed: &AtomicU64) -> bool {
-        let handed = handed.load(Ordering::Acquire);
-        let fresh = handed - self.at_hand_settled.min(handed);
-        let Some(entry) = self.at_hand.and_then(|task| self.tasks.get_mut(&task)) else {
-            return false;
-        };
-        entry.polled -= fresh.min(entry.polled);
-        self.at_hand_settled = handed;
-        fresh > 0
-    }
-
-    fn handle_message(&mut self, worker: &str, message: ToClient) -> Result<(), LinkLost> {
-        let Some(task) = task_of(&message) else {
-            return Ok(());
-        };
-        let Some(entry) = self
-            .tasks
-            .get_mut(&task)
-            .filter(|entry| &*entry.worker == worker && !entry.is_removed)
-        else {
-            return Ok(());
-        };
-        match &message {
-            ToClient::Accepted(accepted) => {
-                entry.is_subscribed = true;
-                entry.unknown = None;
-                if entry.layout.is_none() {
-                    let spec = ElementSpec::from_bytes(&accepted.spec)
-                        .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
-                    let layout = Layout::new(spec)
-                        .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
-                    entry.layout = Some(layout);
-                }
-            }
-            // A worker that came back at its old address knows neither its old tasks nor their tickets; the dispatcher
-            // is about to say so.
-            ToClient::Refused(Refused {
-                code: RefusalCode::UnknownTask | RefusalCode::BadTicket,
-                message,
-                ..
-            }) => {
-                entry.note_unknown(message);
-                return Ok(());
-            }
-            ToClient::Refused(refused) => {
-                let (worker, reason) = (worker.to_owned(), refused.message.clone());
-                let refused = ReadError::Refused {
-                    worker,
-                    task: task.0,
-                    reason,
-                };
-                self.failure.get_or_insert(refused);
-                return Ok(());
-            }
-            ToClient::Yielded(_) => (entry.has_yielded, self.workers_starve) = (true, true),
-            // After a yield it only has something again; without one it has more than it was given credits for.
-            ToClient::Need(_) => self.workers_starve &= std::mem::take(&mut entry.has_yielded),
-            ToClient::Hello(_)
-            | ToClient::SplitDone(_)
-            | ToClient::TaskError(_)
-            | ToClient::EndOfTask(_)
-            | ToClient::Skip(_) => {}
-        }
-        entry.half.handle(message)?;
-        let element_bytes = entry.half.element_bytes();
-        if !self.bounds.can_hold(element_bytes) {
-            let max_outstanding_bytes = self.bounds.max_outstanding_bytes;
-            let error = ReadError::ElementTooLarge {
-                task: task.0,
-                element_bytes,
-                max_outstanding_bytes,
-            };
-            self.failure.get_or_insert(error);
-            return Ok(());
-        }
-        self.drain(task)
-    }
-
-    /// Moves what arrived in order to where the consumer finds it.
-    fn drain(&mut self, task: TaskId) -> Result<(), LinkLost> {
-        let Some(entry) = self.tasks.get_mut(&task) else {
-            return Ok(());
-        };
-        while let Some(arrival) = entry.half.poll() {
-            match arrival {
-                Arrival::Pack { elements, body } => {
-                    let Some(layout) = entry.layout.clone() else {
-                        return Err(LinkLost::Misbehaved(format!(
-                            "task {task} sent elements before its specification"
-                        )));
-                    };
-                    entry.polled += elements;
-                    entry.delivered += elements;
-                    self.ready.push_back(Delivery {
-                        task,
-                        worker: entry.worker.clone(),
-                        layout,
-                        body,
-                    });
-                }
-                Arrival::SplitDone { lease, attempt } => {
-                    entry.note_done(lease);
-                    self.done_splits.push(DoneSplit { task, lease, attempt });
-                }
-                Arrival::End => {
-                    entry.finish();
-                    self.drained.push(task);
-                    // Tells the worker that it may forget this reader.
-                    if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
-                        outbox.push(ToWorker::Cancel(Cancel { task }));
-                    }
-                }
-                Arrival::Failed(failure) => {
-                    entry.finish();
-                    self.failure.get_or_insert(ReadError::Task {
-                        worker: entry.worker.to_string(),
-                        failure,
-                    });
-                }
-            }
-        }
-        if entry.half.owes_acknowledgement() {
-            let acknowledgement = entry.half.acknowledge();
-            self.tell(task, acknowledgement);
-        }
-        Ok(())
-    }
-
-    /// Grants what is free. Nothing is granted before the consumer asked for its first element.
-    fn distribute(&mut self) {
-        if !self.is_open || self.failure.is_some() {
-            return;
-        }
-        for (task, credits) in distribute(&self.bounds, &self.standings()) {
-            self.grants += 1;
-            let grants = self.grants;
-            if let Some(entry) = self.tasks.get_mut(&task) {
-                entry.granted_at = grants;
-                let grant = entry.half.grant(credits, entry.credit_bytes());
-                self.tell(task, grant);
-            }
-        }
-    }
-
-    fn tell(&mut self, task: TaskId, grant: Grant) {
-        let Some(entry) = self.tasks.get(&task) else {
-            return;
-        };
-        if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
-            // The latest grant says all that earlier ones did.
-            match outbox.messages.back_mut() {
-                Some(ToWorker::Grant(last)) if last.task == task => *last = grant,
-                Some(_) | None => outbox.messages.push_back(ToWorker::Grant(grant)),
-            }
-            outbox.bell.wake();
-        }
-    }
-
-    /// Leases of splits of which there are elements here, but not all.
-    fn seen_splits(&self, task: TaskId, alloc: &dyn SlotAlloc) -> Vec<u64> {
-        let Some(entry) = self.tasks.get(&task) else {
-            return Vec::new();
-        };
-        let mut seen = entry.seen.clone();
-        let waiting = self.ready.iter().map(|delivery| (delivery.task, &delivery.body));
-        let waiting = waiting
-            .chain(self.given.iter().map(|(of, body)| (*of, body)))
-            .filter(|(of, _)| *of == task);
-        let mut packs: Vec<Pack> = waiting
-            .filter_map(|(_, body)| body.clone().open(alloc).ok())
-            .collect();
-        packs.extend(
-            self.at_hand_pack
-                .iter()
-                .filter(|(of, _)| *of == task)
-                .map(|(_, pack)| pack.clone()),
-        );
-        for slot in packs.iter().flat_map(Pack::slots) {
-            let Some(layout) = &entry.layout else { break };
-            // One that cannot be read is reported when its turn comes.
-            let Ok(element) = Element::open(slot, layout, Origin::Ours) else {
-                continue;
-            };
-            seen.extend(element.provenance().iter().map(|provenance| provenance.lease));
-        }
-        seen.into_iter()
-            .filter(|lease| !entry.done.contains_key(lease))
-            .collect()
-    }
-
-    fn standings(&self) -> Vec<Standing> {
-        self.tasks.values().map(Entry::standing).collect()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`Reader`]: the iterator and stream that users hold
 //! - [`MaxOutstanding`] and `credit`: how many elements may be outstanding, and which task gets the next credit
-//! - `intake`: what arrived and is owed, shared between the reader's lane and its consumer
+//! - `intake`, `state`: what arrived and is owed, shared between the reader's lane and its consumer
 //! - `entry`: one task within it
 //! - `cursor`: the consumer's place in it
 //! - `driver`, `follow`: the links to workers, and the iteration's events
@@ -19,6 +19,7 @@ mod error;
 mod follow;
 mod intake;
 mod reader;
+mod state;
 mod stats;
 
 pub use credit::MaxOutstanding;

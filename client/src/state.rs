@@ -1,0 +1,269 @@
+//! The state of a reader: where each task and each link stands, and what waits for the consumer.
+//!
+//! Everything here runs under the one lock of the [`Intake`](crate::intake::Intake), and nothing in it waits.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::{Cancel, Grant, RefusalCode, Refused, ToClient, ToWorker};
+use millstream_dataplane::proto::receive::Arrival;
+use millstream_dataplane::transport::{Body, LinkLost, LinkReport};
+use millstream_element::{Element, ElementSpec, Layout, Origin, Pack, SlotAlloc};
+
+use crate::credit::{Bounds, Standing, distribute};
+use crate::entry::{Entry, Outbox, task_of};
+use crate::error::ReadError;
+use crate::follow::LostSplits;
+
+use crate::intake::{Delivery, DoneSplit};
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) bounds: Bounds,
+    pub(crate) tasks: BTreeMap<TaskId, Entry>,
+    pub(crate) links: BTreeMap<Arc<str>, Outbox>,
+    pub(crate) ready: VecDeque<Delivery>,
+    pub(crate) at_hand: Option<TaskId>,
+    pub(crate) at_hand_settled: u64,
+    /// The pack at hand, or last at hand while the consumer waits: its elements all count as seen.
+    pub(crate) at_hand_pack: Option<(TaskId, Pack)>,
+    /// What the consumer was given and has not yet taken in hand: counts as seen as well.
+    pub(crate) given: Option<(TaskId, Body)>,
+    pub(crate) lost_splits: Vec<LostSplits>,
+    /// What each link was last said to be like.
+    pub(crate) reports: BTreeMap<String, LinkReport>,
+    pub(crate) drained: Vec<TaskId>,
+    pub(crate) workers_starve: bool,
+    pub(crate) done_splits: Vec<DoneSplit>,
+    pub(crate) grants: u64,
+    pub(crate) is_open: bool,
+    pub(crate) is_iteration_over: bool,
+    pub(crate) failure: Option<ReadError>,
+}
+
+impl State {
+    pub(crate) fn next(&mut self, handed: &AtomicU64) -> Poll<Result<Option<Delivery>, ReadError>> {
+        let is_first = !std::mem::replace(&mut self.is_open, true);
+        if self.settle(handed) || is_first {
+            self.at_hand = None;
+            self.distribute();
+        }
+        if let Some(delivery) = self.ready.pop_front() {
+            self.at_hand = Some(delivery.task);
+            self.given = Some((delivery.task, delivery.body.clone()));
+            self.at_hand_settled = 0;
+            handed.store(0, Ordering::Release);
+            return Poll::Ready(Ok(Some(delivery)));
+        }
+        if let Some(failure) = &self.failure {
+            return Poll::Ready(Err(failure.clone()));
+        }
+        if self.is_over() {
+            Poll::Ready(Ok(None))
+        } else {
+            Poll::Pending
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_iteration_over && self.ready.is_empty() && self.tasks.values().all(|entry| !entry.is_wanted())
+    }
+
+    /// Books what was handed over since the last time; true if anything was.
+    pub(crate) fn settle(&mut self, handed: &AtomicU64) -> bool {
+        let handed = handed.load(Ordering::Acquire);
+        let fresh = handed - self.at_hand_settled.min(handed);
+        let Some(entry) = self.at_hand.and_then(|task| self.tasks.get_mut(&task)) else {
+            return false;
+        };
+        entry.polled -= fresh.min(entry.polled);
+        self.at_hand_settled = handed;
+        fresh > 0
+    }
+
+    pub(crate) fn handle_message(&mut self, worker: &str, message: ToClient) -> Result<(), LinkLost> {
+        let Some(task) = task_of(&message) else {
+            return Ok(());
+        };
+        let Some(entry) = self
+            .tasks
+            .get_mut(&task)
+            .filter(|entry| &*entry.worker == worker && !entry.is_removed)
+        else {
+            return Ok(());
+        };
+        match &message {
+            ToClient::Accepted(accepted) => {
+                entry.is_subscribed = true;
+                entry.unknown = None;
+                if entry.layout.is_none() {
+                    let spec = ElementSpec::from_bytes(&accepted.spec)
+                        .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
+                    let layout = Layout::new(spec)
+                        .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
+                    entry.layout = Some(layout);
+                }
+            }
+            // A worker that came back at its old address knows neither its old tasks nor their tickets; the dispatcher
+            // is about to say so.
+            ToClient::Refused(Refused {
+                code: RefusalCode::UnknownTask | RefusalCode::BadTicket,
+                message,
+                ..
+            }) => {
+                entry.note_unknown(message);
+                return Ok(());
+            }
+            ToClient::Refused(refused) => {
+                let (worker, reason) = (worker.to_owned(), refused.message.clone());
+                let refused = ReadError::Refused {
+                    worker,
+                    task: task.0,
+                    reason,
+                };
+                self.failure.get_or_insert(refused);
+                return Ok(());
+            }
+            ToClient::Yielded(_) => (entry.has_yielded, self.workers_starve) = (true, true),
+            // After a yield it only has something again; without one it has more than it was given credits for.
+            ToClient::Need(_) => self.workers_starve &= std::mem::take(&mut entry.has_yielded),
+            ToClient::Hello(_)
+            | ToClient::SplitDone(_)
+            | ToClient::TaskError(_)
+            | ToClient::EndOfTask(_)
+            | ToClient::Skip(_) => {}
+        }
+        entry.half.handle(message)?;
+        let element_bytes = entry.half.element_bytes();
+        if !self.bounds.can_hold(element_bytes) {
+            let max_outstanding_bytes = self.bounds.max_outstanding_bytes;
+            let error = ReadError::ElementTooLarge {
+                task: task.0,
+                element_bytes,
+                max_outstanding_bytes,
+            };
+            self.failure.get_or_insert(error);
+            return Ok(());
+        }
+        self.drain(task)
+    }
+
+    /// Moves what arrived in order to where the consumer finds it.
+    pub(crate) fn drain(&mut self, task: TaskId) -> Result<(), LinkLost> {
+        let Some(entry) = self.tasks.get_mut(&task) else {
+            return Ok(());
+        };
+        while let Some(arrival) = entry.half.poll() {
+            match arrival {
+                Arrival::Pack { elements, body } => {
+                    let Some(layout) = entry.layout.clone() else {
+                        return Err(LinkLost::Misbehaved(format!(
+                            "task {task} sent elements before its specification"
+                        )));
+                    };
+                    entry.polled += elements;
+                    entry.delivered += elements;
+                    self.ready.push_back(Delivery {
+                        task,
+                        worker: entry.worker.clone(),
+                        layout,
+                        body,
+                    });
+                }
+                Arrival::SplitDone { lease, attempt } => {
+                    entry.note_done(lease);
+                    self.done_splits.push(DoneSplit { task, lease, attempt });
+                }
+                Arrival::End => {
+                    entry.finish();
+                    self.drained.push(task);
+                    // Tells the worker that it may forget this reader.
+                    if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
+                        outbox.push(ToWorker::Cancel(Cancel { task }));
+                    }
+                }
+                Arrival::Failed(failure) => {
+                    entry.finish();
+                    self.failure.get_or_insert(ReadError::Task {
+                        worker: entry.worker.to_string(),
+                        failure,
+                    });
+                }
+            }
+        }
+        if entry.half.owes_acknowledgement() {
+            let acknowledgement = entry.half.acknowledge();
+            self.tell(task, acknowledgement);
+        }
+        Ok(())
+    }
+
+    /// Grants what is free. Nothing is granted before the consumer asked for its first element.
+    pub(crate) fn distribute(&mut self) {
+        if !self.is_open || self.failure.is_some() {
+            return;
+        }
+        for (task, credits) in distribute(&self.bounds, &self.standings()) {
+            self.grants += 1;
+            let grants = self.grants;
+            if let Some(entry) = self.tasks.get_mut(&task) {
+                entry.granted_at = grants;
+                let grant = entry.half.grant(credits, entry.credit_bytes());
+                self.tell(task, grant);
+            }
+        }
+    }
+
+    pub(crate) fn tell(&mut self, task: TaskId, grant: Grant) {
+        let Some(entry) = self.tasks.get(&task) else {
+            return;
+        };
+        if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
+            // The latest grant says all that earlier ones did.
+            match outbox.messages.back_mut() {
+                Some(ToWorker::Grant(last)) if last.task == task => *last = grant,
+                Some(_) | None => outbox.messages.push_back(ToWorker::Grant(grant)),
+            }
+            outbox.bell.wake();
+        }
+    }
+
+    /// Leases of splits of which there are elements here, but not all.
+    pub(crate) fn seen_splits(&self, task: TaskId, alloc: &dyn SlotAlloc) -> Vec<u64> {
+        let Some(entry) = self.tasks.get(&task) else {
+            return Vec::new();
+        };
+        let mut seen = entry.seen.clone();
+        let waiting = self.ready.iter().map(|delivery| (delivery.task, &delivery.body));
+        let waiting = waiting
+            .chain(self.given.iter().map(|(of, body)| (*of, body)))
+            .filter(|(of, _)| *of == task);
+        let mut packs: Vec<Pack> = waiting
+            .filter_map(|(_, body)| body.clone().open(alloc).ok())
+            .collect();
+        packs.extend(
+            self.at_hand_pack
+                .iter()
+                .filter(|(of, _)| *of == task)
+                .map(|(_, pack)| pack.clone()),
+        );
+        for slot in packs.iter().flat_map(Pack::slots) {
+            let Some(layout) = &entry.layout else { break };
+            // One that cannot be read is reported when its turn comes.
+            let Ok(element) = Element::open(slot, layout, Origin::Ours) else {
+                continue;
+            };
+            seen.extend(element.provenance().iter().map(|provenance| provenance.lease));
+        }
+        seen.into_iter()
+            .filter(|lease| !entry.done.contains_key(lease))
+            .collect()
+    }
+
+    pub(crate) fn standings(&self) -> Vec<Standing> {
+        self.tasks.values().map(Entry::standing).collect()
+    }
+}
