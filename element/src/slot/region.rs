@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// Alignment of every slot and of every payload in it: one cache line, and the widest vector register.
 pub const SLOT_ALIGN: usize = 64;
 
+/// The smallest page of a system this runs on.
+const PAGE_BYTES: usize = 4096;
+
 /// Exclusive ownership of 64-byte aligned, initialised bytes.
 ///
 /// Heap memory is freed on drop; memory made by [`Memory::from_raw`] is left to the [`Reclaim`] it goes back to.
@@ -43,6 +46,12 @@ impl Memory {
         }
         // SAFETY: the layout has a size above 0.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        for page in (0..size_bytes).step_by(PAGE_BYTES) {
+            // Makes each page a page of its own. Fresh pages all show the kernel's one page of zeroes until they are written,
+            // and memory that is read under many addresses at once is slow to read.
+            // SAFETY: the byte lies within the allocation, which nobody else has yet; a zero is there already.
+            unsafe { start.add(page).write_volatile(0) };
+        }
         Some(Memory {
             start,
             size_bytes,
