@@ -166,22 +166,24 @@ fn a_removed_task_is_reported_with_the_splits_begun() {
                 .expect("an element");
             assert_eq!(identity(&element), (5, index));
         }
+        // The end of the first split travels apart from its elements; only once it is here is the split whole.
+        let report = read.reports.blocking_recv().expect("the reader lives");
+        let Report::Done(done) = report else {
+            panic!("{report:?} before the split's end")
+        };
+        assert_eq!(
+            done.iter().map(|split| split.lease).collect::<Vec<_>>(),
+            [lease(5, 0)]
+        );
         read.tell(TaskEvent::Removed {
             task: TaskId(5),
             reason: "the test says so".into(),
         });
-        let mut done = Vec::new();
-        let seen = loop {
-            match read.reports.blocking_recv().expect("the reader lives") {
-                Report::Done(splits) => done.extend(splits.iter().map(|split| split.lease)),
-                Report::Removed { task, seen } => break (task, seen.partial),
-                Report::Drained { .. } => panic!("it did not end"),
-            }
+        let report = read.reports.blocking_recv().expect("the reader lives");
+        let Report::Removed { task, seen } = report else {
+            panic!("{report:?} instead of the removal")
         };
-        assert_eq!(
-            (done, seen),
-            (vec![lease(5, 0)], (TaskId(5), vec![lease(5, SPLIT)]))
-        );
+        assert_eq!((task, seen.partial), (TaskId(5), vec![lease(5, SPLIT)]));
         read.tell(TaskEvent::IterationFinished);
         // What had arrived is still handed over.
         let rest = std::iter::from_fn(|| read.reader.next_element().expect("no failure")).count();
