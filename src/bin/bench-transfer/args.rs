@@ -3,6 +3,27 @@
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use millstream::dataplane::transport::Compression;
+
+/// Longest measurement, in seconds: an hour.
+const SECONDS_MAX: f64 = 3600.0;
+
+const FIGURES: &str = "\
+Figures, each of the measured seconds alone:
+  elements/s, GB/s   handed over; 1 GB is 10^9 bytes of payload
+  p50 us, p99 us     from an element's production to its hand-over, in microseconds. Without --rate the buffers are
+                     full, and it is mostly the time that an element waits in them
+  cpu wrk, cpu cli   processor seconds per GB, user and system: all workers (or the sender), and the reader
+  mtu                UDP payload of a packet in force at the end, in bytes (JSON: also the other end's)
+  peak               elements that had left all task buffers and were not yet handed over, at most
+The medians of --rounds show each transport's ratio to the first one of --transport at the same size.
+
+Examples:
+  bench-transfer local
+  bench-transfer local --transport quic,raw-quic --mtu 8952 --rounds 5 --seconds 1
+  bench-transfer local --transport quic,memory --element-bytes 64,1k,1M --json
+  bench-transfer local --transport quic --workers 3 --stuck-workers 1 --max-outstanding 1
+  bench-transfer local --transport quic --element-bytes 1k --rate 10000";
 
 /// Measures how fast elements travel, beside yardsticks taken in the same run.
 ///
@@ -18,6 +39,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Both ends on this host: producer and reader in processes of their own.
+    #[command(after_help = FIGURES)]
     Local(Scenario),
     /// The producing end, for a reader on another host: a dispatcher and workers.
     Serve(Serve),
@@ -31,12 +53,17 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Scenario {
     /// What to measure, comma-separated: the service over quic or memory, or a yardstick.
-    #[arg(long, value_delimiter = ',', default_value = "quic,raw-quic,raw-tcp")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        default_value = "quic,raw-quic,raw-tcp"
+    )]
     pub(crate) transport: Vec<Transport>,
     #[command(flatten)]
     pub(crate) load: Load,
     /// Rounds; transports alternate within each.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
     /// One JSON object a line instead of a table.
     #[arg(long)]
@@ -47,41 +74,41 @@ pub(crate) struct Scenario {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Load {
     /// Sizes of one element's payload, in bytes, comma-separated; k, M and G stand for powers of 1024.
-    #[arg(long, value_delimiter = ',', default_value = "1M", value_parser = parse_bytes)]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "1M", value_parser = parse_bytes)]
     pub(crate) element_bytes: Vec<u64>,
     /// Seconds to measure each, behind a short warm-up.
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, value_name = "S", default_value = "3", value_parser = parse_seconds)]
     pub(crate) seconds: f64,
     /// Elements outstanding per reader at most; 0 sizes it by element size.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "M", default_value_t = 0)]
     pub(crate) max_outstanding: u64,
     /// Compression on the network: none or lz4.
-    #[arg(long, default_value = "none")]
-    pub(crate) compression: String,
+    #[arg(long, value_name = "CODEC", default_value = "none")]
+    pub(crate) compression: Compression,
     /// Workers, each a process (memory: all in this one).
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) workers: u32,
     /// Workers among them whose function never returns.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) stuck_workers: u32,
     /// UDP payload of a packet, in bytes; found by probing when not given.
-    #[arg(long)]
+    #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
     /// Elements per second to produce, in all; without it as many as go. For latency.
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rate: Option<u64>,
     /// Writes every byte when producing and reads every byte when reading.
     #[arg(long)]
     pub(crate) touch: bool,
-    /// Seconds into the measurement at which the reader pauses for one second, to show what is outstanding then.
-    #[arg(long)]
+    /// Seconds behind its start at which the reader pauses for one second and then shows what is outstanding.
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
     pub(crate) pause_at: Option<f64>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Serve {
     /// Where the dispatcher listens; beyond loopback only with an explicit key (MILLSTREAM_KEY or --key).
-    #[arg(long, default_value = "127.0.0.1:5060")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5060")]
     pub(crate) bind: SocketAddr,
     /// The cluster key, or a file that has it.
     #[arg(long, env = "MILLSTREAM_KEY", hide_env_values = true)]
@@ -93,6 +120,7 @@ pub(crate) struct Serve {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Pull {
     /// The dispatcher that `serve` printed.
+    #[arg(value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
     /// The cluster key, or a file that has it.
     #[arg(long, env = "MILLSTREAM_KEY", hide_env_values = true)]
@@ -109,8 +137,8 @@ pub(crate) struct Child {
     /// The part to play.
     #[arg(long)]
     pub(crate) role: ChildRole,
-    /// The cluster key.
-    #[arg(long)]
+    /// The cluster key. From the environment, since everybody on the host can read a command line.
+    #[arg(long, env = "MILLSTREAM_KEY", hide_env_values = true)]
     pub(crate) key: String,
     /// The dispatcher, for a worker.
     #[arg(long)]
@@ -169,7 +197,7 @@ impl Load {
         let mut flags = vec![
             format!("--element-bytes={element_bytes}"),
             format!("--seconds={}", self.seconds),
-            format!("--compression={}", self.compression),
+            format!("--compression={}", self.compression.name()),
             format!("--workers={}", self.workers),
             format!("--stuck-workers={}", self.stuck_workers),
         ];
@@ -178,6 +206,31 @@ impl Load {
         flags.extend(self.touch.then(|| "--touch".to_owned()));
         flags
     }
+
+    /// Refuses what no single flag's range shows.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.stuck_workers >= self.workers {
+            return Err(format!(
+                "--stuck-workers {} leaves none of --workers {} to measure; at least one must produce",
+                self.stuck_workers, self.workers
+            ));
+        }
+        Ok(())
+    }
+
+    /// The only element size, for commands that measure one.
+    pub(crate) fn one_size(&self) -> Result<u64, String> {
+        match self.element_bytes[..] {
+            [element_bytes] => Ok(element_bytes),
+            _ => Err("--element-bytes takes one size here; both ends must name the same".to_owned()),
+        }
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok();
+    let seconds = seconds.filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
+    seconds.ok_or_else(|| format!("`{text}` is not a time; write seconds above 0, {SECONDS_MAX} at most"))
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -201,6 +254,27 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_that_measure_nothing_are_refused() {
+        assert_eq!(parse_seconds("0.5"), Ok(0.5));
+        for text in ["0", "-1", "nan", "inf", "1e9", "soon"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_worker_that_produces_must_be_left() {
+        let load = |arguments: &[&str]| {
+            let program = ["bench-transfer", "local"];
+            match Cli::parse_from(program.iter().chain(arguments)).command {
+                Command::Local(scenario) => scenario.load,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(load(&["--workers=2", "--stuck-workers=1"]).check().is_ok());
+        assert!(load(&["--stuck-workers=1"]).check().is_err());
+    }
 
     #[test]
     fn sizes_are_read_with_their_units() {

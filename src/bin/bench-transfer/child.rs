@@ -1,6 +1,8 @@
 //! The producing process of a measurement: says where it listens, sends until its reader is gone.
+//!
+//! It ends when its input does, so that it never outlives whoever started it, however that one ended.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use millstream_link::{EndpointConfig, KeySource, Lane, Role};
@@ -10,6 +12,7 @@ use crate::yardstick::{raw_quic, raw_tcp};
 
 /// Plays the part that the flags name.
 pub(crate) fn run(child: &Child) -> Result<(), String> {
+    end_with_input()?;
     let element_bytes = child.load.element_bytes.first().copied().unwrap_or(1 << 20);
     match child.role {
         ChildRole::RawTcp => {
@@ -42,6 +45,17 @@ pub(crate) fn run(child: &Child) -> Result<(), String> {
         }
         ChildRole::Dispatcher | ChildRole::Worker => crate::service::run_child(child),
     }
+}
+
+/// Ends the process when nobody holds the other end of its input any more.
+fn end_with_input() -> Result<(), String> {
+    let watch = || {
+        let mut nothing = [0; 1];
+        while matches!(std::io::stdin().read(&mut nothing), Ok(1)) {}
+        std::process::exit(0);
+    };
+    let watching = std::thread::Builder::new().name("input".to_owned()).spawn(watch);
+    watching.map(drop).map_err(|error| error.to_string())
 }
 
 /// Tells the parent something, on a line.

@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use millstream_link::{ClusterKey, Endpoint, EndpointConfig, Lane, PathReport, Role};
 
@@ -10,11 +12,17 @@ use crate::args::{Load, Scenario, Transport};
 use crate::report::{Cpu, Printer, Record};
 use crate::yardstick::{Measured, Meter, memcpy, raw_quic, raw_tcp};
 
+/// How long a producing process may take to say where it listens.
+const LINE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Lines of a producing process that wait to be read; it says two in all.
+const LINES_MAX: usize = 4;
+
 /// Measures everything asked for, round after round.
 pub(crate) fn run(scenario: &Scenario) -> Result<(), String> {
     let mut printer = Printer::new(scenario.json);
     let mut records = Vec::new();
-    for _ in 0..scenario.rounds.max(1) {
+    for _ in 0..scenario.rounds {
         for &element_bytes in &scenario.load.element_bytes {
             for &transport in &scenario.transport {
                 let record = measure(transport, &scenario.load, element_bytes)
@@ -36,7 +44,7 @@ fn measure(transport: Transport, load: &Load, element_bytes: u64) -> Result<Reco
     let record = Record {
         transport: transport.name().to_owned(),
         element_bytes,
-        max_outstanding: load.max_outstanding,
+        max_outstanding: Some(load.max_outstanding).filter(|elements| *elements > 0),
         ..Record::default()
     };
     match transport {
@@ -114,7 +122,7 @@ fn with_bytes(record: Record, measured: Measured) -> Record {
 pub(crate) fn with_cpu(record: Record, measured: Measured) -> Record {
     let gigabytes = record.gigabytes();
     let cpu_s_per_gb = Cpu {
-        worker: measured.cpu.producers / gigabytes,
+        worker: measured.cpu.producers.map(|seconds| seconds / gigabytes),
         client: measured.cpu.reader / gigabytes,
     };
     Record {
@@ -140,7 +148,7 @@ pub(crate) fn with_path(record: Record, path: &PathReport) -> Record {
 #[derive(Debug)]
 pub(crate) struct Producer {
     child: Child,
-    lines: BufReader<ChildStdout>,
+    lines: mpsc::Receiver<String>,
 }
 
 impl Producer {
@@ -154,31 +162,37 @@ impl Producer {
     ) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut child = Command::new(program)
-            .args(["child", "--role", role, "--key", &key.to_text()])
+            .args(["child", "--role", role])
+            .env("MILLSTREAM_KEY", key.to_text())
             .args(load.to_flags(element_bytes))
             .args(more)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start a producing process: {error}"))?;
         let stdout = child.stdout.take().ok_or("the producing process has no output")?;
-        Ok(Self {
-            child,
-            lines: BufReader::new(stdout),
-        })
+        let (line, lines) = mpsc::sync_channel(LINES_MAX);
+        // Ends with the process's output.
+        std::thread::spawn(move || {
+            for text in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if line.send(text).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, lines })
     }
 
     /// The next line that it prints.
     pub(crate) fn read_line(&mut self) -> Result<String, String> {
-        let mut line = String::new();
         self.lines
-            .read_line(&mut line)
-            .map_err(|error| error.to_string())?;
-        if line.is_empty() {
-            Err("the producing process ended early".to_owned())
-        } else {
-            Ok(line.trim().to_owned())
-        }
+            .recv_timeout(LINE_DEADLINE)
+            .map_err(|error| match error {
+                mpsc::RecvTimeoutError::Timeout => {
+                    format!("the producing process said nothing for {LINE_DEADLINE:?}")
+                }
+                mpsc::RecvTimeoutError::Disconnected => "the producing process ended early".to_owned(),
+            })
     }
 
     pub(crate) fn pid(&self) -> u32 {

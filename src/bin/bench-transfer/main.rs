@@ -30,9 +30,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Local(scenario) => local::run(&scenario),
+        Command::Local(scenario) => scenario.load.check().and_then(|()| local::run(&scenario)),
         Command::Child(child) => child::run(&child),
-        Command::Serve(serve) => service::serve(&serve),
+        Command::Serve(serve) => serve.load.check().and_then(|()| service::serve(&serve)),
         Command::Pull(pull) => service::pull(&pull),
     };
     match outcome {

@@ -17,8 +17,11 @@ pub(crate) struct Record {
     pub(crate) latency_us: Option<Latency>,
     pub(crate) cpu_s_per_gb: Cpu,
     pub(crate) bytes_copied_per_element: f64,
-    pub(crate) max_outstanding: u64,
+    /// `None` when the reader sizes it by itself.
+    pub(crate) max_outstanding: Option<u64>,
     pub(crate) peak_outstanding: Option<u64>,
+    /// Elements outstanding at the end of a pause of the reader.
+    pub(crate) paused_outstanding: Option<u64>,
     pub(crate) mtu: Option<u16>,
     pub(crate) peer_mtu: Option<u16>,
     pub(crate) gso: Option<bool>,
@@ -55,7 +58,8 @@ impl Latency {
 /// Processor seconds, user and system, per 10^9 payload bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Cpu {
-    pub(crate) worker: f64,
+    /// `None` when the workers are in the reader's process or on another host.
+    pub(crate) worker: Option<f64>,
     pub(crate) client: f64,
 }
 
@@ -122,54 +126,67 @@ impl Printer {
         let dash = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
         writeln!(
             out,
-            "{:<16} {:>10} {:>12.0} {:>9.3} {:>9} {:>9} {:>9.3} {:>9.3} {:>6} {:>6}",
+            "{:<16} {:>10} {:>12.0} {:>9.3} {:>9} {:>9} {:>9} {:>9.3} {:>6} {:>6}",
             record.transport,
             record.element_bytes,
             record.elements_per_s,
             record.bytes_per_s / 1e9,
             latency(|latency| latency.p50),
             latency(|latency| latency.p99),
-            record.cpu_s_per_gb.worker,
+            record
+                .cpu_s_per_gb
+                .worker
+                .map_or("-".to_owned(), |seconds| format!("{seconds:.3}")),
             record.cpu_s_per_gb.client,
             dash(record.mtu.map(u64::from)),
             dash(record.peak_outstanding),
-        )
-    }
-
-    /// Prints the median rate of each group, and its ratio to the first group.
-    pub(crate) fn print_medians(&mut self, records: &[Record]) -> std::io::Result<()> {
-        let mut groups: Vec<(String, u64, Vec<f64>)> = Vec::new();
-        for record in records {
-            let key = (&record.transport, record.element_bytes);
-            match groups.iter_mut().find(|group| (&group.0, group.1) == key) {
-                Some(group) => group.2.push(record.bytes_per_s),
-                None => groups.push((
-                    record.transport.clone(),
-                    record.element_bytes,
-                    vec![record.bytes_per_s],
-                )),
-            }
-        }
-        let mut out = std::io::stdout().lock();
-        writeln!(
-            out,
-            "medians of {} rounds",
-            groups.first().map_or(0, |group| group.2.len())
         )?;
-        for (transport, element_bytes, rates) in &mut groups {
-            rates.sort_by(f64::total_cmp);
-            let (median, low, high) = (rates[rates.len() / 2], rates[0], rates[rates.len() - 1]);
-            let elements = median / *element_bytes as f64;
+        if let Some(outstanding) = record.paused_outstanding {
             writeln!(
                 out,
-                "{transport:<16} {element_bytes:>10} {elements:>12.0} {:>9.3}   spread {:.3} to {:.3}",
-                median / 1e9,
-                low / 1e9,
-                high / 1e9
+                "{:<16} {outstanding} outstanding while the reader paused",
+                ""
             )?;
         }
         Ok(())
     }
+
+    /// Prints each group's median rate, and its ratio to the first group of the same size.
+    pub(crate) fn print_medians(&mut self, records: &[Record]) -> std::io::Result<()> {
+        let mut groups: Vec<(&str, u64, Vec<f64>)> = Vec::new();
+        for record in records {
+            let key = (record.transport.as_str(), record.element_bytes);
+            match groups.iter_mut().find(|group| (group.0, group.1) == key) {
+                Some(group) => group.2.push(record.bytes_per_s),
+                None => groups.push((key.0, key.1, vec![record.bytes_per_s])),
+            }
+        }
+        let mut out = std::io::stdout().lock();
+        let rounds = groups.first().map_or(0, |group| group.2.len());
+        writeln!(out, "medians of {rounds} rounds")?;
+        for (transport, element_bytes, rates) in &groups {
+            let bytes_per_s = median(rates);
+            let first = groups.iter().find(|group| group.1 == *element_bytes);
+            let ratio = bytes_per_s / first.map_or(bytes_per_s, |group| median(&group.2));
+            writeln!(
+                out,
+                "{transport:<16} {element_bytes:>10} {:>12.0} {:>9.3}   ratio {ratio:.2}   spread {:.3} to {:.3}",
+                bytes_per_s / *element_bytes as f64,
+                bytes_per_s / 1e9,
+                rates.iter().copied().fold(f64::INFINITY, f64::min) / 1e9,
+                rates.iter().copied().fold(0.0, f64::max) / 1e9
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The middle one, or the mean of the two in the middle.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+    low.midpoint(high)
 }
 
 /// Processor seconds that a process used so far, all threads, user and system; 0 when it is gone.
@@ -186,4 +203,16 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
         .filter_map(|field| field.parse::<u64>().ok())
         .sum();
     ticks as f64 / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(&[7.0]), 7.0);
+    }
 }

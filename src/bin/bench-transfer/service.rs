@@ -22,6 +22,9 @@ use crate::yardstick::{Measured, Meter};
 /// How often a worker notes the MTU in force.
 const NOTE_EVERY: Duration = Duration::from_millis(50);
 
+/// How long `--pause-at` pauses: ample for every credit to be used up.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Longest latency told apart: a minute.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
@@ -137,15 +140,17 @@ pub(crate) fn serve(serve: &Serve) -> Result<(), String> {
     let dispatcher = Dispatcher::start(&key, Some(serve.bind), DispatcherConfig::default(), functions);
     let dispatcher = dispatcher.map_err(|error| error.to_string())?;
     let address = dispatcher.local_addr().to_string();
-    let element_bytes = serve.load.element_bytes.first().copied().unwrap_or(1 << 20);
+    let element_bytes = serve.load.one_size()?;
     let mut workers = Vec::new();
     for index in 0..serve.load.workers {
         let mut config = worker_config(&serve.load, element_bytes, index, &address, None)?;
         config.bind = Some(std::net::SocketAddr::new(serve.bind.ip(), 0));
         workers.push(Worker::start(&key, config).map_err(|error| error.to_string())?);
     }
+    let touch = if serve.load.touch { " --touch" } else { "" };
     announce(&format!(
-        "serving; on the other host: bench-transfer pull {address} --element-bytes {element_bytes}"
+        "serving; on the other host: bench-transfer pull {address} --element-bytes {element_bytes} --workers {}{touch}",
+        serve.load.workers
     ))?;
     let mut signals =
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
@@ -163,11 +168,11 @@ pub(crate) fn pull(pull: &Pull) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let gauge = Arc::new(Gauge::open(&directory.path().join("gauge")).map_err(|error| error.to_string())?);
     let mut printer = Printer::new(pull.json);
-    let element_bytes = pull.load.element_bytes.first().copied().unwrap_or(1 << 20);
+    let element_bytes = pull.load.one_size()?;
     let record = Record {
         transport: Transport::Quic.name().to_owned(),
         element_bytes,
-        max_outstanding: pull.load.max_outstanding,
+        max_outstanding: Some(pull.load.max_outstanding).filter(|elements| *elements > 0),
         ..Record::default()
     };
     let local = LocalWorkers::default();
@@ -223,7 +228,7 @@ fn worker_config(
     };
     config.threads = Some(1);
     config.server = ServerConfig {
-        compression: load.compression.parse()?,
+        compression: load.compression,
         on_taken: gauge.map(|gauge| Arc::new(move |elements| gauge.count_left(elements)) as _),
         ..ServerConfig::default()
     };
@@ -301,13 +306,14 @@ fn read(
         ..ReaderConfig::default()
     };
     let mut reader = service.read(job, 0, &config).map_err(|error| error.to_string())?;
-    let (measured, latency) = take(&mut reader, load, element_bytes, pids, gauge)?;
+    let taken = take(&mut reader, load, element_bytes, pids, gauge)?;
     let links = reader.links();
     let link = links.values().next().cloned().unwrap_or_default();
     let copied: u64 = links.values().map(|link| link.bytes_copied).sum();
     let elements_in_all = reader.stats().elements.max(1);
     let record = Record {
-        latency_us: Latency::of(&latency),
+        latency_us: Latency::of(&taken.latency),
+        paused_outstanding: taken.paused_outstanding,
         bytes_copied_per_element: copied as f64 / elements_in_all as f64,
         peak_outstanding: Some(gauge.peak()),
         mtu: link.mtu,
@@ -320,9 +326,16 @@ fn read(
         ..record
     };
     Ok(with_cpu(
-        record.with_rate(measured.units, measured.seconds),
-        measured,
+        record.with_rate(taken.measured.units, taken.measured.seconds),
+        taken.measured,
     ))
+}
+
+/// What the reader saw.
+struct Taken {
+    measured: Measured,
+    latency: Histogram<u64>,
+    paused_outstanding: Option<u64>,
 }
 
 /// Takes elements until the meter is done.
@@ -332,7 +345,7 @@ fn take(
     element_bytes: u64,
     pids: Vec<u32>,
     gauge: &Gauge,
-) -> Result<(Measured, Histogram<u64>), String> {
+) -> Result<Taken, String> {
     let mut checker = Checker::new(load.workers, load.touch);
     let mut latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| error.to_string())?;
     let look_every = if element_bytes >= 4096 || load.rate.is_some() {
@@ -344,6 +357,7 @@ fn take(
     let mut pause_at = load
         .pause_at
         .map(|seconds| (Instant::now(), Duration::from_secs_f64(seconds)));
+    let mut paused_outstanding = None;
     let mut unseen = 0;
     loop {
         let element = reader.next_element().map_err(|error| error.to_string())?;
@@ -355,12 +369,16 @@ fn take(
         }
         latency.saturating_record(stamp::now_ns().saturating_sub(produced_ns).max(1));
         if let Some(measured) = meter.count(std::mem::take(&mut unseen)) {
-            return Ok((measured, latency));
+            return Ok(Taken {
+                measured,
+                latency,
+                paused_outstanding,
+            });
         }
         if pause_at.is_some_and(|(since, at)| since.elapsed() >= at) {
             pause_at = None;
-            std::thread::sleep(Duration::from_secs(1));
-            tracing::info!(outstanding = gauge.outstanding(), "paused for a second");
+            std::thread::sleep(PAUSE);
+            paused_outstanding = Some(gauge.outstanding());
         }
     }
 }

@@ -36,7 +36,8 @@ pub(crate) struct Measured {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CpuSeconds {
     pub(crate) reader: f64,
-    pub(crate) producers: f64,
+    /// `None` when they are part of the reader's process, or on another host.
+    pub(crate) producers: Option<f64>,
 }
 
 impl Meter {
@@ -71,7 +72,7 @@ impl Meter {
         let end = self.cpu();
         let cpu = CpuSeconds {
             reader: end.reader - cpu.reader,
-            producers: end.producers - cpu.producers,
+            producers: end.producers.zip(cpu.producers).map(|(end, from)| end - from),
         };
         Some(Measured {
             units: self.units,
@@ -83,7 +84,8 @@ impl Meter {
     fn cpu(&self) -> CpuSeconds {
         CpuSeconds {
             reader: cpu_seconds(std::process::id()),
-            producers: self.children.iter().map(|&child| cpu_seconds(child)).sum(),
+            producers: (!self.children.is_empty())
+                .then(|| self.children.iter().map(|&child| cpu_seconds(child)).sum()),
         }
     }
 }
