@@ -91,7 +91,7 @@ fn translate(push: ClientPush) -> Option<TaskEvent> {
             message,
         }),
         // Only told apart on the wire: the handle turns it into the others.
-        ClientPush::Snapshot(_) => None,
+        ClientPush::TaskEnded { .. } | ClientPush::Snapshot(_) => None,
     }
 }
 

@@ -62,6 +62,8 @@ struct SourceFeed {
     batch: u64,
     /// The latest repetition that is over.
     ended: Option<u64>,
+    /// The repetition that the dispatcher dealt out when it last answered.
+    current: u64,
     fetching: Option<(u64, oneshot::Receiver<Result<Batch, FeedError>>)>,
 }
 
@@ -76,6 +78,7 @@ struct Leased {
 struct Batch {
     runs: Vec<LeasedRun>,
     end: bool,
+    current: u64,
 }
 
 impl SplitFeed {
@@ -125,6 +128,12 @@ impl SplitFeed {
             }
             self.receive(source)?;
         }
+    }
+
+    /// The pass over a source that was dealt out when the dispatcher last answered: at least every earlier one is over, and
+    /// need not be asked for. 0 before the first answer.
+    pub fn current_repetition(&self, source: u32) -> u64 {
+        self.sources.get(&source).map_or(0, |feed| feed.current)
     }
 
     /// Gives back what was fetched and not started, in the background. Afterwards the feed is empty.
@@ -204,6 +213,7 @@ impl SplitFeed {
         if batch.end {
             feed.ended = feed.ended.max(Some(repetition));
         }
+        feed.current = feed.current.max(batch.current);
         feed.batch = batch.runs.iter().map(|leased| leased.run.count).sum();
         feed.count += feed.batch;
         feed.ready.extend(batch.runs.into_iter().map(|leased| Leased {
@@ -264,9 +274,9 @@ impl FeedControl {
 
 fn batch_of(result: Result<WireReply, Error>) -> Result<Batch, FeedError> {
     match result {
-        Ok(WireReply::Splits { runs, end }) => {
+        Ok(WireReply::Splits { runs, end, current }) => {
             if runs.iter().all(is_sound) {
-                Ok(Batch { runs, end })
+                Ok(Batch { runs, end, current })
             } else {
                 Err(FeedError::Dispatcher(Error::internal(
                     "the dispatcher's splits contradict themselves",

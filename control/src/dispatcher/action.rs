@@ -77,6 +77,8 @@ pub enum Reply {
         runs: Vec<Run>,
         /// Whether this pass over the source has no more.
         end: bool,
+        /// The pass over the source that is being dealt out.
+        current: u64,
         /// Where their payloads are.
         plan: Arc<SplitPlan>,
     },
@@ -128,7 +130,7 @@ pub struct TaskInfo {
 /// What a client is told unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientPush {
-    /// Everything it needs to go on, after it has attached. What is missing in it has not thereby ended: removals are always told.
+    /// Everything it needs to go on, after it has attached. A task told of before that is missing in it has ended.
     Snapshot(Snapshot),
     /// There is a task to read.
     TaskAdded(TaskInfo),
@@ -142,6 +144,12 @@ pub enum ClientPush {
         worker_address: String,
         /// The worker's words.
         message: String,
+    },
+    /// Nothing more comes of a task: what it produced was delivered, or its removal was sorted out without this client. Not
+    /// told to a client that has reported the task's end itself, except across reconnections.
+    TaskEnded {
+        /// Which.
+        task: TaskId,
     },
     /// These splits will not be produced again, though something of them is missing.
     SplitsLost {
@@ -177,6 +185,22 @@ pub struct Snapshot {
     pub lost: Vec<SplitRange>,
     /// Splits lost so far.
     pub splits_lost: u64,
+    /// Tasks that failed, the first ones of the iteration.
+    pub failed: Vec<TaskFailure>,
+}
+
+/// A task that could not go on, as its readers are told.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TaskFailure {
+    /// Which.
+    #[n(0)]
+    pub task: TaskId,
+    /// Its worker's address.
+    #[n(1)]
+    pub worker_address: String,
+    /// The worker's words.
+    #[n(2)]
+    pub message: String,
 }
 
 /// A task that ended before its time.

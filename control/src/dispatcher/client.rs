@@ -38,6 +38,7 @@ impl Dispatcher {
             snapshot.finished = matches!(row.phase, Phase::Finished | Phase::Collected);
             snapshot.lost.clone_from(&row.lost);
             snapshot.splits_lost = row.splits_lost;
+            snapshot.failed.clone_from(&row.failures);
         }
         self.clocks.client_seen.insert(client, self.now);
         self.push_client(client, ClientPush::Snapshot(snapshot));

@@ -223,6 +223,7 @@ impl Dispatcher {
             splits_done: 0,
             workers_lost: Vec::new(),
             was_read: false,
+            failures: Vec::new(),
         };
         self.tables.iterations.insert(id, record);
         self.ask_for_plan(id);

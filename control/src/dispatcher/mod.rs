@@ -42,8 +42,8 @@ mod tests;
 mod worker;
 
 pub use action::{
-    Action, ClientPush, RemovalReason, Reply, Snapshot, StopReason, TaskDef, TaskInfo, TaskRemoved,
-    WorkerPush,
+    Action, ClientPush, RemovalReason, Reply, Snapshot, StopReason, TaskDef, TaskFailure, TaskInfo,
+    TaskRemoved, WorkerPush,
 };
 pub use config::{DispatcherConfig, ERROR_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
 pub use event::{Event, Incoming, ReplyToken, Request, WorkerRegistration};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use minicbor::bytes::{ByteArray, ByteVec};
 use minicbor::{Decode, Encode};
 
-use super::action::RemovalReason;
+use super::action::{RemovalReason, TaskFailure};
 use super::splits::{Holding, Ledger, Run};
 use crate::error::Error;
 use crate::id::{
@@ -124,6 +124,9 @@ pub struct IterationRecord {
     /// Whether a client was ever released.
     #[n(9)]
     pub was_read: bool,
+    /// Tasks that failed: the first few, so that whoever joins later is told.
+    #[cbor(n(10), default)]
+    pub failures: Vec<TaskFailure>,
 }
 
 /// A reader's lease on an iteration.
@@ -281,6 +284,9 @@ pub enum Answer {
         /// Whether the pass has no more.
         #[n(2)]
         end: bool,
+        /// The pass that was being dealt out.
+        #[cbor(n(3), default)]
+        current: u64,
     },
     /// A refusal.
     #[n(5)]

@@ -162,7 +162,12 @@ impl Dispatcher {
             Answer::Dataset(id) => Ok(Reply::Dataset(id.clone())),
             Answer::Job(id) => Ok(Reply::Job(*id)),
             Answer::Client(id) => Ok(Reply::Client(*id)),
-            Answer::Splits { iteration, runs, end } => {
+            Answer::Splits {
+                iteration,
+                runs,
+                end,
+                current,
+            } => {
                 let plan = self.tables.plans.get(iteration).ok_or_else(|| {
                     Error::aborted(format!(
                         "iteration {iteration} is over: its splits are not needed"
@@ -171,6 +176,7 @@ impl Dispatcher {
                 Ok(Reply::Splits {
                     runs: runs.clone(),
                     end: *end,
+                    current: *current,
                     plan: Arc::clone(plan),
                 })
             }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::action::{ClientPush, Reply, StopReason, TaskDef, WorkerPush};
+use super::action::{ClientPush, Reply, StopReason, TaskDef, TaskFailure, WorkerPush};
 use super::config::ERROR_BYTES_MAX;
 use super::machine::Dispatcher;
 use super::record::{Answer, Phase, TaskPhase, TaskRecord};
@@ -15,6 +15,9 @@ use crate::id::{IterationId, SessionId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::planner::SplitPlan;
 use crate::split::LeaseRange;
+
+/// Failures that an iteration remembers. With at most 16 KiB each they fit a push.
+const FAILURES_MAX: usize = 16;
 
 impl Dispatcher {
     pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId) {
@@ -121,7 +124,13 @@ impl Dispatcher {
             holding.insert(*run);
         }
         let end = runs.is_empty();
-        Ok(Outcome::Answer(Answer::Splits { iteration, runs, end }))
+        let current = ledger.current(source);
+        Ok(Outcome::Answer(Answer::Splits {
+            iteration,
+            runs,
+            end,
+            current,
+        }))
     }
 
     /// C5.5.
@@ -200,6 +209,15 @@ impl Dispatcher {
             task.phase = TaskPhase::Failed(message.clone());
         }
         let worker_address = self.address_of(task.worker);
+        if let Some(row) = self.tables.iterations.get_mut(&task.iteration)
+            && row.failures.len() < FAILURES_MAX
+        {
+            row.failures.push(TaskFailure {
+                task: id,
+                worker_address: worker_address.clone(),
+                message: message.clone(),
+            });
+        }
         let push = ClientPush::TaskFailed {
             task: id,
             worker_address: worker_address.clone(),
@@ -252,7 +270,7 @@ impl Dispatcher {
             return;
         };
         task.phase = TaskPhase::Settled;
-        task.drained.clear();
+        let drained = std::mem::take(&mut task.drained);
         let (iteration, worker) = (task.iteration, task.worker);
         let held = self
             .tables
@@ -281,6 +299,11 @@ impl Dispatcher {
                 .get(&iteration)
                 .is_some_and(|row| row.phase == Phase::Running)
         );
+        for client in self.tables.clients_of(iteration) {
+            if !drained.contains(&client) {
+                self.push_client(client, ClientPush::TaskEnded { task: id });
+            }
+        }
         self.push_worker(
             worker,
             WorkerPush::Stop {

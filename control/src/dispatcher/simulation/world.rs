@@ -321,6 +321,7 @@ impl World {
             ClientPush::IterationFinished { .. } => client.finished = true,
             ClientPush::Lapsed => self.lapse(id),
             ClientPush::TaskFailed { .. }
+            | ClientPush::TaskEnded { .. }
             | ClientPush::SplitsLost { .. }
             | ClientPush::WorkersLost { .. } => {}
         }

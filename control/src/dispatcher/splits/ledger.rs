@@ -83,6 +83,11 @@ impl Ledger {
         self.source(source).is_some()
     }
 
+    /// The pass over a source that is being dealt out.
+    pub(crate) fn current(&self, source: u32) -> u64 {
+        self.source(source).map_or(0, |source| source.repetition)
+    }
+
     /// What a task that asks for this repetition could be given.
     pub(crate) fn available(&self, source: u32, repetition: u64) -> u64 {
         self.source(source).map_or(0, |source| {

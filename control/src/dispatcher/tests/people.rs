@@ -5,9 +5,11 @@ use std::time::Duration;
 use millstream_link::Role;
 
 use super::rig::{READER, Rig};
-use crate::dispatcher::{ClientPush, Phase, RemovalReason, Request, StopReason, TaskRemoved, WorkerPush};
+use crate::dispatcher::{
+    ClientPush, Phase, RemovalReason, Request, Snapshot, StopReason, TaskRemoved, WorkerPush,
+};
 use crate::error::Code;
-use crate::id::TaskId;
+use crate::id::{ClientId, TaskId};
 use crate::job::Policy;
 use crate::split::{LeaseRange, Seen};
 
@@ -145,6 +147,67 @@ fn a_task_that_fails_is_told_and_its_splits_are_not_tried_again() {
     assert_eq!(rig.told(&failed), 1);
     let iteration = &rig.machine.status().iterations[0];
     assert_eq!((iteration.phase, iteration.splits_lost), (Phase::Finished, 1));
+}
+
+/// C6.6, C3.5
+#[test]
+fn who_joins_after_a_failure_is_told_of_it() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let workers: Vec<_> = (1..=20)
+        .map(|number| rig.worker(number, &format!("worker:{number}")))
+        .collect();
+    rig.client(job);
+    for worker in &workers {
+        let task = rig.tasks(*worker)[0];
+        let message = "corrupt JPEG cat.jpg".to_owned();
+        rig.ask(*worker, Role::Worker, Request::FailTask { task, message })
+            .unwrap();
+    }
+    assert_eq!(rig.machine.status().iterations[0].phase, Phase::Finished);
+    let late = rig.client(job);
+    let snapshot = snapshot(&mut rig, late);
+    assert!(snapshot.finished);
+    assert_eq!(snapshot.failed.len(), 16, "the first ones stand for all");
+    let first = &snapshot.failed[0];
+    assert_eq!(
+        (first.task, first.worker_address.as_str(), first.message.as_str()),
+        (rig.tasks(workers[0])[0], "worker:1", "corrupt JPEG cat.jpg")
+    );
+}
+
+/// C3.3
+#[test]
+fn a_client_that_did_not_see_a_tasks_end_is_told_that_it_ended() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let other = rig.worker(2, "two:2");
+    let (drained, behind) = (rig.client(job), rig.client(job));
+    let task = rig.tasks(worker)[0];
+    let request = Request::TaskDrained {
+        client: drained,
+        task,
+    };
+    rig.ask(READER, Role::Read, request).unwrap();
+    rig.finish(worker, task);
+    let ended: Vec<_> = rig
+        .client_pushes
+        .iter()
+        .filter(|(_, push)| *push == ClientPush::TaskEnded { task })
+        .map(|(client, _)| *client)
+        .collect();
+    assert_eq!(ended, [behind]);
+    let left: Vec<_> = snapshot(&mut rig, behind)
+        .tasks
+        .iter()
+        .map(|info| info.task)
+        .collect();
+    assert_eq!(
+        left,
+        rig.tasks(other),
+        "and the snapshot does not name it any more"
+    );
 }
 
 /// C7.1, C7.2, C7.3
@@ -338,4 +401,13 @@ fn what_was_held_when_a_client_went_is_not_shown_to_another() {
 fn acknowledge(rig: &mut Rig, client: crate::id::ClientId, task: TaskId, seen: Seen) {
     let request = Request::Acknowledge { client, task, seen };
     rig.ask(READER, Role::Read, request).unwrap();
+}
+
+fn snapshot(rig: &mut Rig, client: ClientId) -> Snapshot {
+    rig.ask(READER, Role::Read, Request::Attach { client }).unwrap();
+    let last = rig.client_pushes.iter().rev().find(|(to, _)| *to == client);
+    match last {
+        Some((_, ClientPush::Snapshot(snapshot))) => snapshot.clone(),
+        other => panic!("expected a snapshot, not {other:?}"),
+    }
 }

@@ -33,6 +33,7 @@ pub struct IterationHandle {
 struct Told {
     tasks: BTreeSet<TaskId>,
     removed: BTreeSet<TaskId>,
+    failed: BTreeSet<TaskId>,
     splits_lost: u64,
     finished: bool,
 }
@@ -134,6 +135,7 @@ impl IterationHandle {
                 }
             }
             ClientPush::TaskRemoved(removed) => {
+                self.told.tasks.remove(&removed.task);
                 if self.told.removed.insert(removed.task) {
                     self.queue.push_back(ClientPush::TaskRemoved(removed));
                 }
@@ -154,18 +156,42 @@ impl IterationHandle {
                         .push_back(ClientPush::IterationFinished { splits_lost });
                 }
             }
-            ClientPush::TaskFailed { .. } | ClientPush::WorkersLost { .. } | ClientPush::Lapsed => {
-                self.queue.push_back(push);
+            ClientPush::TaskFailed { task, .. } => {
+                if self.told.failed.insert(task) {
+                    self.queue.push_back(push);
+                }
             }
+            ClientPush::TaskEnded { task } => {
+                if self.told.tasks.remove(&task) {
+                    self.queue.push_back(push);
+                }
+            }
+            ClientPush::WorkersLost { .. } | ClientPush::Lapsed => self.queue.push_back(push),
         }
     }
 
+    /// Says what differs from what was told before. Failures come before the ends, so that an end is not taken for the task's
+    /// success.
     fn catch_up(&mut self, snapshot: Snapshot) {
+        let listed: BTreeSet<TaskId> = snapshot.tasks.iter().map(|task| task.task).collect();
         for task in snapshot.tasks {
             self.sort(ClientPush::TaskAdded(task));
         }
+        self.told
+            .removed
+            .retain(|task| snapshot.removed.iter().any(|removed| removed.task == *task));
         for removed in snapshot.removed {
             self.sort(ClientPush::TaskRemoved(removed));
+        }
+        for failure in snapshot.failed {
+            self.sort(ClientPush::TaskFailed {
+                task: failure.task,
+                worker_address: failure.worker_address,
+                message: failure.message,
+            });
+        }
+        for task in self.told.tasks.difference(&listed).copied().collect::<Vec<_>>() {
+            self.sort(ClientPush::TaskEnded { task });
         }
         if snapshot.splits_lost > self.told.splits_lost {
             self.told.splits_lost = snapshot.splits_lost;

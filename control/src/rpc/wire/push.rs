@@ -4,7 +4,9 @@
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-use crate::dispatcher::{ClientPush, RemovalReason, Snapshot, StopReason, TaskInfo, TaskRemoved, WorkerPush};
+use crate::dispatcher::{
+    ClientPush, RemovalReason, Snapshot, StopReason, TaskFailure, TaskInfo, TaskRemoved, WorkerPush,
+};
 use crate::id::{ClientId, TaskId, WorkerId};
 use crate::split::SplitRange;
 
@@ -33,6 +35,8 @@ pub(crate) enum WireClientPush {
         lost: Vec<SplitRange>,
         #[n(4)]
         splits_lost: u64,
+        #[cbor(n(5), default)]
+        failed: Vec<TaskFailure>,
     },
     #[n(1)]
     TaskAdded(#[n(0)] WireTaskInfo),
@@ -60,6 +64,8 @@ pub(crate) enum WireClientPush {
     WorkersLost(#[n(0)] Vec<String>),
     #[n(7)]
     Lapsed,
+    #[n(8)]
+    TaskEnded(#[n(0)] TaskId),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -105,6 +111,7 @@ impl From<ClientPush> for WireClientPush {
                 finished: snapshot.finished,
                 lost: snapshot.lost,
                 splits_lost: snapshot.splits_lost,
+                failed: snapshot.failed,
             },
             ClientPush::TaskAdded(task) => WireClientPush::TaskAdded(task.into()),
             ClientPush::TaskRemoved(task) => WireClientPush::TaskRemoved(task.into()),
@@ -127,6 +134,7 @@ impl From<ClientPush> for WireClientPush {
             ClientPush::IterationFinished { splits_lost } => WireClientPush::IterationFinished(splits_lost),
             ClientPush::WorkersLost { workers } => WireClientPush::WorkersLost(workers),
             ClientPush::Lapsed => WireClientPush::Lapsed,
+            ClientPush::TaskEnded { task } => WireClientPush::TaskEnded(task),
         }
     }
 }
@@ -140,12 +148,14 @@ impl From<WireClientPush> for ClientPush {
                 finished,
                 lost,
                 splits_lost,
+                failed,
             } => ClientPush::Snapshot(Snapshot {
                 tasks: tasks.into_iter().map(Into::into).collect(),
                 removed: removed.into_iter().map(Into::into).collect(),
                 finished,
                 lost,
                 splits_lost,
+                failed,
             }),
             WireClientPush::TaskAdded(task) => ClientPush::TaskAdded(task.into()),
             WireClientPush::TaskRemoved(task) => ClientPush::TaskRemoved(task.into()),
@@ -168,6 +178,7 @@ impl From<WireClientPush> for ClientPush {
             WireClientPush::IterationFinished(splits_lost) => ClientPush::IterationFinished { splits_lost },
             WireClientPush::WorkersLost(workers) => ClientPush::WorkersLost { workers },
             WireClientPush::Lapsed => ClientPush::Lapsed,
+            WireClientPush::TaskEnded(task) => ClientPush::TaskEnded { task },
         }
     }
 }

@@ -42,6 +42,8 @@ pub(crate) enum WireReply {
         runs: Vec<LeasedRun>,
         #[n(1)]
         end: bool,
+        #[cbor(n(2), default)]
+        current: u64,
     },
     #[n(6)]
     Task(#[n(0)] WireTask),
@@ -122,9 +124,15 @@ impl From<Reply> for WireReply {
             },
             Reply::Job(id) => WireReply::Job(id),
             Reply::Client(id) => WireReply::Client(id),
-            Reply::Splits { runs, end, plan } => WireReply::Splits {
+            Reply::Splits {
+                runs,
+                end,
+                current,
+                plan,
+            } => WireReply::Splits {
                 runs: runs.into_iter().map(|run| leased(run, &plan)).collect(),
                 end,
+                current,
             },
             Reply::Task(task) => WireReply::Task((*task).into()),
             Reply::Worker(id) => WireReply::Worker(id),
