@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use millstream_dataplane::transport::{Admission, ClientLink, LinkLost};
+use millstream_dataplane::proto::message::ToClient;
+use millstream_dataplane::transport::{Admission, ClientLink, Downstream, InPack, LinkLost};
 
 use crate::error::ReadError;
 use crate::intake::Intake;
@@ -46,19 +47,26 @@ pub(crate) async fn drive(
             Ok(mut link) => {
                 intake.handle_link_up(&worker);
                 let connected_at = Instant::now();
-                let mut steps = 0;
+                let (mut steps, mut is_greeted) = (0, false);
                 let lost = poll_fn(|cx| {
                     if u64::is_multiple_of(steps, STEPS_PER_REPORT) {
                         intake.note_link(&worker, link.report());
                     }
                     steps += 1;
-                    carry(&intake, &worker, &mut *link, cx)
+                    carry(&intake, &worker, &mut *link, &mut is_greeted, cx)
                 })
                 .await;
+                link.close(&lost);
                 drop(link);
                 intake.handle_link_lost(&worker);
-                if let LinkLost::Misbehaved(reason) = lost {
-                    return intake.fail(ReadError::WorkerMisbehaved { worker, reason });
+                match lost {
+                    LinkLost::Misbehaved(reason) => {
+                        return intake.fail(ReadError::WorkerMisbehaved { worker, reason });
+                    }
+                    LinkLost::Blamed(reason) => {
+                        return intake.fail(ReadError::ReaderMisbehaved { worker, reason });
+                    }
+                    LinkLost::Closed(_) | LinkLost::Broken(_) | LinkLost::Resource(_) => {}
                 }
                 // A link that broke at once is a failure like any other.
                 if connected_at.elapsed() > BACKOFF_MAX {
@@ -84,9 +92,19 @@ pub(crate) async fn drive(
 }
 
 /// Carries frames both ways until the link is lost.
-fn carry(intake: &Intake, worker: &str, link: &mut ClientLink, cx: &mut Context<'_>) -> Poll<LinkLost> {
+fn carry(
+    intake: &Intake,
+    worker: &str,
+    link: &mut ClientLink,
+    is_greeted: &mut bool,
+    cx: &mut Context<'_>,
+) -> Poll<LinkLost> {
     while let Poll::Ready(frame) = link.poll_recv(cx) {
-        if let Err(lost) = frame.and_then(|frame| intake.handle(worker, frame)) {
+        let handled = frame.and_then(|frame| {
+            check_greeting(&frame, is_greeted)?;
+            intake.handle(worker, frame)
+        });
+        if let Err(lost) = handled {
             return Poll::Ready(lost);
         }
     }
@@ -102,4 +120,19 @@ fn carry(intake: &Intake, worker: &str, link: &mut ClientLink, cx: &mut Context<
         }
     }
     Poll::Pending
+}
+
+/// Checks that a worker's first message greets in this version (D1.1). Packs travel apart and may overtake it.
+fn check_greeting(frame: &Downstream<InPack>, is_greeted: &mut bool) -> Result<(), LinkLost> {
+    match frame {
+        Downstream::Message(ToClient::Hello(hello)) => {
+            hello.check()?;
+            *is_greeted = true;
+        }
+        Downstream::Message(_) if !*is_greeted => {
+            return Err(LinkLost::Misbehaved("it spoke before it said hello".into()));
+        }
+        Downstream::Message(_) | Downstream::Pack(_) => {}
+    }
+    Ok(())
 }

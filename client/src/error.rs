@@ -35,6 +35,17 @@ pub enum ReadError {
         /// What it did.
         reason: String,
     },
+    /// This reader said what no correct reader says, or speaks another version than the worker.
+    #[error(
+        "worker {worker} says that this reader broke the protocol: {reason}. Check that both run the same version of \
+         Millstream"
+    )]
+    ReaderMisbehaved {
+        /// The worker's address.
+        worker: String,
+        /// What it says.
+        reason: String,
+    },
     /// A worker does not accept this reader.
     #[error("worker {worker} refused task {task}: {reason}")]
     Refused {

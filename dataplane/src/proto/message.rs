@@ -94,6 +94,18 @@ impl Hello {
             features: 0,
         }
     }
+
+    /// Checks that the peer who greets speaks this version (D1.1).
+    ///
+    /// # Errors
+    /// It speaks another; the error names both.
+    pub fn check(&self) -> Result<(), MessageError> {
+        if self.version == PROTOCOL_VERSION {
+            return Ok(());
+        }
+        let version = self.version;
+        Err(MessageError::Version { version })
+    }
 }
 
 /// Asks for a task's elements (D3.1).
@@ -318,6 +330,12 @@ pub enum MessageError {
         /// The length announced.
         bytes: usize,
     },
+    /// It greets in another version.
+    #[error("hello in version {version} of the protocol, whoever heard it speaks version {PROTOCOL_VERSION}")]
+    Version {
+        /// The version it speaks.
+        version: u32,
+    },
     /// It is not what the version spoken encodes.
     #[error("message cannot be decoded: {0}")]
     Malformed(String),
@@ -333,7 +351,13 @@ pub fn encode<M: Encode<()>>(message: &M) -> Result<Vec<u8>, MessageError> {
 /// Decodes a message. Unknown fields are skipped; any other surprise is an error, never a panic.
 pub fn decode<'b, M: Decode<'b, ()>>(bytes: &'b [u8]) -> Result<M, MessageError> {
     check_length(bytes.len())?;
-    minicbor::decode(bytes).map_err(|error| MessageError::Malformed(error.to_string()))
+    let malformed = |error: String| MessageError::Malformed(error);
+    let mut decoder = minicbor::Decoder::new(bytes);
+    let message = decoder.decode().map_err(|error| malformed(error.to_string()))?;
+    match bytes.len() - decoder.position() {
+        0 => Ok(message),
+        left => Err(malformed(format!("{left} bytes follow its end"))),
+    }
 }
 
 /// Checks an announced length before anything is allocated for it (D2.1).
@@ -375,6 +399,28 @@ mod tests {
                 total: 9
             })
         );
+    }
+
+    /// D1.1.
+    #[test]
+    fn another_version_is_refused_and_both_are_named() {
+        assert_eq!(Hello::current().check(), Ok(()));
+        let version = PROTOCOL_VERSION + 41;
+        let error = Hello { version, features: 0 }.check().unwrap_err().to_string();
+        assert!(
+            error.contains(&version.to_string()) && error.contains(&PROTOCOL_VERSION.to_string()),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_follows_a_message_is_refused() {
+        let mut bytes = encode(&ToWorker::Hello(Hello::current())).unwrap();
+        bytes.push(0);
+        assert!(matches!(
+            decode::<ToWorker>(&bytes),
+            Err(MessageError::Malformed(_))
+        ));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Why links end, by who is to blame. What a transport finds wrong becomes one of these.
+//! Why links end, by who is to blame. What a transport finds wrong becomes one of these, and the peer hears of it.
 
 use thiserror::Error;
 
@@ -17,9 +17,25 @@ pub enum LinkLost {
     /// The peer said what no correct peer says; the link was closed because of it.
     #[error("the peer broke the protocol: {0}")]
     Misbehaved(String),
+    /// The peer says that this side said what no correct peer says. Trying again would end the same way.
+    #[error("the peer says that this side broke the protocol: {0}")]
+    Blamed(String),
     /// This side ran out of something it needs to go on.
     #[error("this side cannot serve the link: {0}")]
     Resource(String),
+}
+
+impl LinkLost {
+    /// What the other end hears when this end closes the link because of it (D1.3).
+    pub(super) fn as_heard(&self) -> Self {
+        match self {
+            Self::Misbehaved(reason) => Self::Blamed(reason.clone()),
+            Self::Resource(_) => Self::Closed(format!("it says: {self}")),
+            Self::Closed(_) | Self::Broken(_) | Self::Blamed(_) => {
+                Self::Closed("nothing more is wanted of it".into())
+            }
+        }
+    }
 }
 
 impl From<MessageError> for LinkLost {

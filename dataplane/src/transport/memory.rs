@@ -4,7 +4,7 @@
 //! streams of a network do. Refuses to copy a payload.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use millstream_element::{HeapAlloc, SlotAlloc};
@@ -28,6 +28,9 @@ pub struct Knobs {
     pub reversed_in_groups_of: usize,
 }
 
+/// Why the end that closed the link first did so, as the other one hears it.
+type LastWord = Arc<OnceLock<LinkLost>>;
+
 /// A link; the worker's end and the client's.
 pub fn pair(
     admission: Arc<dyn Admission>,
@@ -36,11 +39,13 @@ pub fn pair(
 ) -> (Box<WorkerLink>, Box<ClientLink>) {
     let (down_sender, down) = mpsc::channel(FRAMES_MAX);
     let (up_sender, up) = mpsc::channel(FRAMES_MAX);
+    let last_word = LastWord::default();
     let worker = WorkerEnd {
         down: PollSender::new(down_sender),
         up,
         alloc,
         packs: 0,
+        last_word: last_word.clone(),
     };
     let client = ClientEnd {
         up: PollSender::new(up_sender),
@@ -51,6 +56,7 @@ pub fn pair(
         held: Vec::new(),
         ready: VecDeque::new(),
         packs: 0,
+        last_word,
     };
     (Box::new(worker), Box::new(client))
 }
@@ -61,6 +67,7 @@ struct WorkerEnd {
     up: mpsc::Receiver<ToWorker>,
     alloc: Arc<dyn SlotAlloc>,
     packs: u64,
+    last_word: LastWord,
 }
 
 impl Transport for WorkerEnd {
@@ -68,16 +75,24 @@ impl Transport for WorkerEnd {
     type In = ToWorker;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
-        self.down.poll_reserve(cx).map_err(|_| gone())
+        self.down.poll_reserve(cx).map_err(|_| gone(&self.last_word))
     }
 
     fn try_send(&mut self, frame: Self::Out) -> Result<(), LinkLost> {
         self.packs += u64::from(matches!(frame, Downstream::Pack(_)));
-        self.down.send_item(frame).map_err(|_| gone())
+        self.down.send_item(frame).map_err(|_| gone(&self.last_word))
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
-        self.up.poll_recv(cx).map(|frame| frame.ok_or_else(gone))
+        let frame = std::task::ready!(self.up.poll_recv(cx));
+        Poll::Ready(frame.ok_or_else(|| gone(&self.last_word)))
+    }
+
+    fn close(&mut self, why: &LinkLost) {
+        // Before the channels close, so that whoever sees them closed finds the reason.
+        self.last_word.get_or_init(|| why.as_heard());
+        self.down.close();
+        self.up.close();
     }
 
     fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
@@ -107,6 +122,7 @@ struct ClientEnd {
     held: Vec<InPack>,
     ready: VecDeque<InPack>,
     packs: u64,
+    last_word: LastWord,
 }
 
 impl ClientEnd {
@@ -134,11 +150,11 @@ impl Transport for ClientEnd {
     type In = Downstream<InPack>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
-        self.up.poll_reserve(cx).map_err(|_| gone())
+        self.up.poll_reserve(cx).map_err(|_| gone(&self.last_word))
     }
 
     fn try_send(&mut self, frame: ToWorker) -> Result<(), LinkLost> {
-        self.up.send_item(frame).map_err(|_| gone())
+        self.up.send_item(frame).map_err(|_| gone(&self.last_word))
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
@@ -148,7 +164,7 @@ impl Transport for ClientEnd {
             }
             let frame = match self.down.poll_recv(cx) {
                 Poll::Ready(Some(frame)) => frame,
-                Poll::Ready(None) => return Poll::Ready(Err(gone())),
+                Poll::Ready(None) => return Poll::Ready(Err(gone(&self.last_word))),
                 // What is held back to be reordered is let go before the link falls silent.
                 Poll::Pending if self.held.is_empty() => return Poll::Pending,
                 Poll::Pending => {
@@ -174,6 +190,12 @@ impl Transport for ClientEnd {
         }
     }
 
+    fn close(&mut self, why: &LinkLost) {
+        self.last_word.get_or_init(|| why.as_heard());
+        self.up.close();
+        self.down.close();
+    }
+
     fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
         Arc::new(HeapAlloc)
     }
@@ -191,6 +213,7 @@ impl Transport for ClientEnd {
     }
 }
 
-fn gone() -> LinkLost {
-    LinkLost::Closed("the other end was dropped".into())
+fn gone(last_word: &LastWord) -> LinkLost {
+    let dropped = || LinkLost::Closed("the other end was dropped".into());
+    last_word.get().cloned().unwrap_or_else(dropped)
 }

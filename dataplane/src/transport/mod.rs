@@ -64,8 +64,9 @@ pub type ClientLink = dyn Transport<Out = ToWorker, In = Downstream<InPack>>;
 
 /// One end of a link between a client process and a worker.
 ///
-/// All methods return at once; the `poll_` ones wake the task of their context when they may get further. Dropping
-/// an end closes the link; what was queued may be lost.
+/// All methods return at once; the `poll_` ones wake the task of their context when they may get further. Whoever
+/// holds an end closes it with the reason, so that the peer hears it; dropping an end closes the link without one. What
+/// was queued may be lost either way.
 pub trait Transport: Send + Debug {
     /// What this end sends.
     type Out: Send;
@@ -80,6 +81,9 @@ pub trait Transport: Send + Debug {
 
     /// The next frame from the peer. Messages arrive in order among themselves; packs in any order.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>>;
+
+    /// Ends the link and tells the peer why, if it can still be told (D1.3). Nothing can be sent behind it.
+    fn close(&mut self, why: &LinkLost);
 
     /// Where elements for this link are best produced.
     fn slot_alloc(&self) -> Arc<dyn SlotAlloc>;

@@ -19,9 +19,7 @@ use super::buffer::Take;
 use super::compress::Job;
 use super::server::Inner;
 use super::task::{Attached, Subscription, Task};
-use crate::proto::message::{
-    Accepted, Hello, PROTOCOL_VERSION, Refused, Subscribe, TaskId, ToClient, ToWorker,
-};
+use crate::proto::message::{Accepted, Hello, Refused, Subscribe, TaskId, ToClient, ToWorker};
 use crate::proto::send::{Next, Shortage, TaskPack};
 use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
 
@@ -88,9 +86,9 @@ pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64
         steps: 0,
         timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
     };
-    SessionEnd {
-        lost: poll_fn(|cx| session.poll(cx)).await,
-    }
+    let lost = poll_fn(|cx| session.poll(cx)).await;
+    session.link.close(&lost);
+    SessionEnd { lost }
 }
 
 impl Session {
@@ -144,11 +142,9 @@ impl Session {
             return Err(LinkLost::Misbehaved("it spoke before it said hello".into()));
         }
         match message {
-            ToWorker::Hello(hello) if hello.version == PROTOCOL_VERSION => self.is_greeted = true,
             ToWorker::Hello(hello) => {
-                let version = hello.version;
-                let message = format!("it speaks version {version}, this worker speaks {PROTOCOL_VERSION}");
-                return Err(LinkLost::Misbehaved(message));
+                hello.check()?;
+                self.is_greeted = true;
             }
             ToWorker::Subscribe(subscribe) => self.subscribe(&subscribe, now)?,
             ToWorker::Grant(grant) => {

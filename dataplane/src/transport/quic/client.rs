@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::PollSender;
 
-use super::control;
 use super::frame::{Assembler, FrameError};
 use super::report::PathReporter;
+use super::{close, control};
 use crate::proto::message::{ToClient, ToWorker};
 use crate::transport::{Admission, ClientLink, Downstream, InPack, LinkLost, LinkReport, Transport};
 
@@ -29,10 +29,7 @@ const CHUNKS_AT_ONCE: usize = 32;
 /// Opens a link on an authenticated connection. Packs come in only as `admission` says.
 pub async fn connect(path: PathReporter, admission: Arc<dyn Admission>) -> Result<Box<ClientLink>, LinkLost> {
     let connection = path.connection().clone();
-    let (send, recv) = connection
-        .open_bi()
-        .await
-        .map_err(|error| LinkLost::Broken(error.to_string()))?;
+    let (send, recv) = connection.open_bi().await.map_err(|error| close::lost(&error))?;
     let (up, up_queue) = mpsc::channel(control::MESSAGES_MAX);
     let (down_queue, down) = mpsc::channel(FRAMES_MAX);
     let counters = Arc::new(Counters::default());
@@ -46,7 +43,7 @@ pub async fn connect(path: PathReporter, admission: Arc<dyn Admission>) -> Resul
     });
     let messages = down_queue.clone();
     tasks.spawn(async move {
-        let lost = control::read::<ToClient, _>(recv, &messages, Downstream::Message).await;
+        let lost = control::read::<ToClient, _>(recv, &messages, Downstream::Message, None).await;
         let _ = messages.send(Err(lost)).await;
     });
     let reader = PackReader {
@@ -97,7 +94,7 @@ impl PackReader {
                         let reader = reader.clone();
                         reading.spawn(async move { reader.read(stream).await });
                     }
-                    Err(error) => return LinkLost::Broken(error.to_string()),
+                    Err(error) => return close::lost(&error),
                 },
             }
         }
@@ -109,7 +106,7 @@ impl PackReader {
         while let Some(count) = stream
             .read_chunks(&mut chunks)
             .await
-            .map_err(|error| LinkLost::Broken(error.to_string()))?
+            .map_err(|error| close::unread(&error))?
         {
             for chunk in &mut chunks[..count] {
                 assembler.push(&std::mem::take(chunk)).map_err(blame)?;
@@ -145,13 +142,12 @@ impl Transport for QuicClientLink {
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
-        let frame = std::task::ready!(self.down.poll_recv(cx)).unwrap_or_else(|| Err(closed()));
-        if let Err(lost @ (LinkLost::Misbehaved(_) | LinkLost::Resource(_))) = &frame {
-            self.path
-                .connection()
-                .close(super::CLOSE_BLAMED, lost.to_string().as_bytes());
-        }
-        Poll::Ready(frame)
+        let frame = std::task::ready!(self.down.poll_recv(cx));
+        Poll::Ready(frame.unwrap_or_else(|| Err(closed())))
+    }
+
+    fn close(&mut self, why: &LinkLost) {
+        close::close(self.path.connection(), why);
     }
 
     fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
@@ -171,9 +167,7 @@ impl Transport for QuicClientLink {
 
 impl Drop for QuicClientLink {
     fn drop(&mut self) {
-        self.path
-            .connection()
-            .close(super::CLOSE_DONE, b"the client closed the link");
+        close::abandon(self.path.connection(), "the client wants no more of it");
     }
 }
 

@@ -1,9 +1,12 @@
 //! The stream of messages: length, then CBOR, in both directions (D2.1).
 
+use std::time::Duration;
+
 use minicbor::{Decode, Encode};
 use quinn::{ReadExactError, RecvStream, SendStream};
 use tokio::sync::mpsc;
 
+use super::close;
 use crate::proto::message::{check_length, decode, encode};
 use crate::transport::LinkLost;
 
@@ -27,24 +30,37 @@ pub(super) async fn write<M: Encode<()>>(
         stream
             .write_all(&out)
             .await
-            .map_err(|error| LinkLost::Broken(error.to_string()))?;
+            .map_err(|error| close::unwritten(&error))?;
     }
     // The peer may already be gone; there is nobody left to tell.
     let _ = stream.finish();
     Ok(())
 }
 
-/// Reads messages into a queue, each as what `wrap` makes of it, until the stream ends.
+/// Reads messages into a queue, each as what `wrap` makes of it, until the stream ends. The first must come within
+/// `first_within`; later ones may keep the reader waiting, since the connection's keep-alive says that the peer lives.
 pub(super) async fn read<M, T>(
     mut stream: RecvStream,
     queue: &mpsc::Sender<Result<T, LinkLost>>,
     wrap: fn(M) -> T,
+    first_within: Option<Duration>,
 ) -> LinkLost
 where
     M: for<'b> Decode<'b, ()>,
 {
+    let mut deadline = first_within;
     loop {
-        match read_one(&mut stream).await {
+        let message = match deadline.take() {
+            Some(deadline) => tokio::time::timeout(deadline, read_one(&mut stream))
+                .await
+                .unwrap_or_else(|_| {
+                    Err(LinkLost::Misbehaved(format!(
+                        "it said nothing within {deadline:?}"
+                    )))
+                }),
+            None => read_one(&mut stream).await,
+        };
+        match message {
             Ok(Some(message)) => {
                 if queue.send(Ok(wrap(message))).await.is_err() {
                     return LinkLost::Closed("this side dropped the link".into());
@@ -65,7 +81,7 @@ where
     match stream.read_exact(&mut length).await {
         Ok(()) => {}
         Err(ReadExactError::FinishedEarly(0)) => return Ok(None),
-        Err(error) => return Err(LinkLost::Broken(error.to_string())),
+        Err(error) => return Err(close::cut(&error)),
     }
     let length = u32::from_le_bytes(length) as usize;
     check_length(length)?;
@@ -73,12 +89,13 @@ where
     stream
         .read_exact(&mut bytes)
         .await
-        .map_err(|error| LinkLost::Broken(error.to_string()))?;
+        .map_err(|error| close::cut(&error))?;
     Ok(Some(decode(&bytes)?))
 }
 
+/// Appends a message with its length. One that cannot be sent is this side's own fault.
 pub(super) fn append<M: Encode<()>>(out: &mut Vec<u8>, message: &M) -> Result<(), LinkLost> {
-    let bytes = encode(message)?;
+    let bytes = encode(message).map_err(|error| LinkLost::Resource(format!("its own {error}")))?;
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(&bytes);
     Ok(())

@@ -2,12 +2,14 @@
 //!
 //! - [`frame`]: the bytes of a pack
 //! - `control`: the stream of messages
+//! - `close`: the last word on a link, said and heard
 //! - `worker`: the worker's end
 //! - `client`: the client's end
 //!
 //! Both ends are driven by tasks of the runtime they are made on, which ends with them.
 
 mod client;
+mod close;
 mod control;
 pub mod frame;
 mod report;
@@ -17,13 +19,5 @@ pub use client::connect;
 pub use report::PathReporter;
 pub use worker::accept;
 
-use quinn::VarInt;
-
 /// The protocol's name in TLS (D1.1).
 pub const ALPN: &[u8] = b"millstream-data/1";
-
-/// Closed on purpose; nothing is wrong.
-const CLOSE_DONE: VarInt = VarInt::from_u32(0);
-
-/// Closed because of what the peer did; the reason says what.
-const CLOSE_BLAMED: VarInt = VarInt::from_u32(1);

@@ -11,16 +11,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::PollSender;
 
-use super::control;
 use super::frame;
 use super::report::PathReporter;
+use super::{close, control};
 use crate::proto::message::{ToClient, ToWorker};
 use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, Transport, WorkerLink};
 
 /// Frames that wait to be written. Few: while the network is behind, elements gather at the task and packs grow.
 const FRAMES_MAX: usize = 2;
 
-/// Takes a client's link on an authenticated connection. Waits for the client's stream of messages, `deadline` at most.
+/// Takes a client's link on an authenticated connection. Waits for the client's stream of messages, `deadline` at most; a
+/// client whose first message does not follow within `deadline` loses the link.
 pub async fn accept(
     path: PathReporter,
     alloc: Arc<dyn SlotAlloc>,
@@ -30,7 +31,7 @@ pub async fn accept(
     let (send, recv) = tokio::time::timeout(deadline, connection.accept_bi())
         .await
         .map_err(|_| LinkLost::Misbehaved(format!("no stream of messages within {deadline:?}")))?
-        .map_err(|error| LinkLost::Broken(error.to_string()))?;
+        .map_err(|error| close::lost(&error))?;
     let (down, down_queue) = mpsc::channel(FRAMES_MAX);
     let (up_queue, up) = mpsc::channel(control::MESSAGES_MAX);
     let packs = Arc::new(AtomicU64::new(0));
@@ -48,7 +49,8 @@ pub async fn accept(
         }
     });
     tasks.spawn(async move {
-        let lost = control::read::<ToWorker, _>(recv, &up_queue, std::convert::identity).await;
+        let lost =
+            control::read::<ToWorker, _>(recv, &up_queue, std::convert::identity, Some(deadline)).await;
         let _ = up_queue.send(Err(lost)).await;
     });
     Ok(Box::new(QuicWorkerLink {
@@ -83,18 +85,22 @@ impl Writer {
     async fn write_message(&mut self, message: &ToClient) -> Result<(), LinkLost> {
         let mut out = Vec::new();
         control::append(&mut out, message)?;
-        self.messages.write_all(&out).await.map_err(broken)
+        let written = self.messages.write_all(&out).await;
+        written.map_err(|error| close::unwritten(&error))
     }
 
     async fn write_pack(&mut self, out: OutPack) -> Result<(), LinkLost> {
-        let mut stream = self.connection.open_uni().await.map_err(broken)?;
+        let stream = self.connection.open_uni().await;
+        let mut stream = stream.map_err(|error| close::lost(&error))?;
         stream
             .write_all_chunks(&mut frame::encode(out))
             .await
-            .map_err(broken)?;
+            .map_err(|error| close::unwritten(&error))?;
         self.packs.fetch_add(1, Ordering::Relaxed);
         // Never waits for `stopped()`: delayed acknowledgements would cost 25 ms a pack.
-        stream.finish().map_err(broken)
+        stream
+            .finish()
+            .map_err(|error| LinkLost::Broken(error.to_string()))
     }
 }
 
@@ -126,6 +132,10 @@ impl Transport for QuicWorkerLink {
             .map(|frame| frame.unwrap_or_else(|| Err(closed())))
     }
 
+    fn close(&mut self, why: &LinkLost) {
+        close::close(self.path.connection(), why);
+    }
+
     fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
         self.alloc.clone()
     }
@@ -141,14 +151,8 @@ impl Transport for QuicWorkerLink {
 
 impl Drop for QuicWorkerLink {
     fn drop(&mut self) {
-        self.path
-            .connection()
-            .close(super::CLOSE_DONE, b"the worker closed the link");
+        close::abandon(self.path.connection(), "the worker ends");
     }
-}
-
-fn broken(error: impl std::fmt::Display) -> LinkLost {
-    LinkLost::Broken(error.to_string())
 }
 
 fn closed() -> LinkLost {
