@@ -71,7 +71,8 @@ impl Lane {
             });
             // Every task is dropped here, on its own thread, before the lane counts as ended.
             drop(tasks);
-            drop(runtime);
+            // Without waiting for its blocking threads: one may be in the system's resolver, which answers when it likes.
+            runtime.shutdown_background();
         };
         let join = thread::Builder::new()
             .name(name.to_owned())
@@ -329,6 +330,20 @@ mod tests {
             *shared
         });
         assert_eq!(counted.wait().unwrap(), 5);
+    }
+
+    #[test]
+    fn what_blocks_beside_a_lane_does_not_hold_up_its_end() {
+        let lane = Lane::start("lane-resolving").unwrap();
+        let (entered, inside) = std_mpsc::channel();
+        let (release, gate) = std_mpsc::channel::<()>();
+        drop(lane.handle().spawn_blocking(move || {
+            entered.send(()).unwrap();
+            gate.recv().ok();
+        }));
+        inside.recv_timeout(WATCHDOG).unwrap();
+        lane.shutdown(WATCHDOG / 4).unwrap();
+        drop(release);
     }
 
     #[test]
