@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::hex;
 use super::{ClusterKey, Credentials, CredentialsError, KeyMaterial, KeyTextError, Role};
 
 /// No key text is as long as this; what is longer is some other file.
@@ -176,32 +177,16 @@ struct Draft {
 
 impl Draft {
     fn write(directory: &Path, key: &ClusterKey) -> io::Result<Draft> {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static DRAFTS: AtomicU32 = AtomicU32::new(0);
-        // Relaxed: only uniqueness within the process is wanted.
-        let name = format!(
-            ".cluster.key.{}.{}",
-            std::process::id(),
-            DRAFTS.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = directory.join(name);
-        let mut file = match OpenOptions::new()
+        // A random name: process ids repeat, among containers that share this directory too, and a draft that another
+        // process is writing must be left alone.
+        let mut suffix = [0; 16];
+        aws_lc_rs::rand::fill(&mut suffix).map_err(|_| io::Error::other("no randomness"))?;
+        let path = directory.join(format!(".cluster.key.{}", hex::encode(&suffix)));
+        let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(&path)
-        {
-            // A draft of our own process id is left over from a process that died: nobody else uses it.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(&path)?;
-                OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .mode(0o600)
-                    .open(&path)?
-            }
-            other => other?,
-        };
+            .open(&path)?;
         let draft = Draft { path };
         writeln!(file, "{}", key.to_text())?;
         file.sync_all()?;
@@ -297,6 +282,22 @@ mod tests {
             1,
             "a draft was left behind"
         );
+    }
+
+    #[test]
+    fn drafts_of_other_processes_are_left_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("millstream");
+        fs::create_dir(&directory).unwrap();
+        // Processes in different containers can have the same id, and begin to count at the same number.
+        let drafts: Vec<PathBuf> = (0..100)
+            .map(|count| directory.join(format!(".cluster.key.{}.{count}", std::process::id())))
+            .collect();
+        for draft in &drafts {
+            fs::write(draft, "half a k").unwrap();
+        }
+        assert!(own_file_in(home.path()).load().unwrap().created);
+        assert!(drafts.iter().all(|draft| draft.exists()));
     }
 
     #[test]
