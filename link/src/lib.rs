@@ -25,7 +25,7 @@ pub mod tls;
 pub use address::{AddressError, HostPort, ResolveError};
 pub use endpoint::{
     AcceptCounts, Accepted, Acceptor, BindError, ConfigError, ConnectError, ConnectionPermit, Endpoint,
-    EndpointConfig, PathReport, RefusalReason,
+    EndpointConfig, PathReport, PeerLimits, RefusalReason,
 };
 pub use identity::{
     BindRefused, ClusterKey, Credentials, CredentialsError, KeyError, KeyMaterial, KeySource, KeyTextError,

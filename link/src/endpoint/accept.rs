@@ -1,7 +1,8 @@
 //! The server's side: handshakes with a deadline, within bounds, and quotas on what comes of them.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,7 +54,7 @@ pub struct AcceptCounts {
     pub accepted: u64,
     /// Clients asked to prove their address first.
     pub retried: u64,
-    /// Turned away because too many handshakes were under way.
+    /// Turned away because too many handshakes were under way, in all or with their address.
     pub refused_busy: u64,
     /// Handshakes that failed: wrong key, role or version, or the peer went away.
     pub failed: u64,
@@ -66,6 +67,8 @@ pub struct AcceptCounts {
 #[derive(Debug, Default)]
 struct State {
     open: Mutex<OpenConnections>,
+    /// Handshakes under way with clients at a proved address; none is 0.
+    of_address: Mutex<HashMap<IpAddr, usize>>,
     accepted: AtomicU64,
     retried: AtomicU64,
     refused_busy: AtomicU64,
@@ -78,6 +81,12 @@ struct State {
 struct OpenConnections {
     total: usize,
     of_peer: HashMap<PeerId, usize>,
+}
+
+/// A handshake's place in the share of its client's address, given back when dropped.
+struct AddressPlace {
+    address: IpAddr,
+    state: Arc<State>,
 }
 
 impl Acceptor {
@@ -136,11 +145,34 @@ impl Acceptor {
             }
             return;
         }
-        self.handshakes.spawn(handshake(
-            self.endpoint.clone(),
-            incoming,
-            Arc::clone(&self.state),
-        ));
+        let Ok(place) = self.place(&incoming) else {
+            tracing::debug!(peer = %incoming.remote_address(), "too many handshakes with this address");
+            count(&self.state.refused_busy);
+            incoming.refuse();
+            return;
+        };
+        let handshake = handshake(self.endpoint.clone(), incoming, Arc::clone(&self.state));
+        self.handshakes.spawn(async move {
+            let _place = place;
+            handshake.await
+        });
+    }
+
+    /// The handshake's place in its address's share. An address that is not proved has none: anyone can claim it, and
+    /// half of all places are for those who prove theirs.
+    fn place(&self, incoming: &Incoming) -> Result<Option<AddressPlace>, ShareSpent> {
+        if !incoming.remote_address_validated() {
+            return Ok(None);
+        }
+        let address = incoming.remote_address().ip().to_canonical();
+        let mut of_address = self.state.of_address.lock();
+        let held = of_address.get(&address).copied().unwrap_or(0);
+        if held >= self.endpoint.config().handshakes_per_address_max {
+            return Err(ShareSpent);
+        }
+        of_address.insert(address, held + 1);
+        let state = Arc::clone(&self.state);
+        Ok(Some(AddressPlace { address, state }))
     }
 
     fn finish(&self, done: Result<Option<Accepted>, JoinError>) -> Option<Accepted> {
@@ -203,6 +235,25 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
+/// An address has as many handshakes under way as one may.
+struct ShareSpent;
+
+impl Drop for AddressPlace {
+    fn drop(&mut self) {
+        give_back(&mut self.state.of_address.lock(), &self.address);
+    }
+}
+
+/// Counts one less, and forgets whom nothing is left of.
+fn give_back<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
 impl ConnectionPermit {
     fn take(state: &Arc<State>, peer: PeerId, endpoint: &Endpoint) -> Option<ConnectionPermit> {
         let mut open = state.open.lock();
@@ -224,11 +275,6 @@ impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut open = self.state.open.lock();
         open.total -= 1;
-        if let Some(of_peer) = open.of_peer.get_mut(&self.peer) {
-            *of_peer -= 1;
-            if *of_peer == 0 {
-                open.of_peer.remove(&self.peer);
-            }
-        }
+        give_back(&mut open.of_peer, &self.peer);
     }
 }

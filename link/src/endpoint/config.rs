@@ -21,8 +21,39 @@ const MTU_NETWORK: u16 = 8_952;
 const MTU_SEARCH_INTERVAL: Duration = Duration::from_secs(30);
 /// A fall to 1200 bytes is more often bad luck in a burst of losses than a smaller path: try again soon.
 const MTU_FALL_COOLDOWN: Duration = Duration::from_secs(5);
+/// With the default socket buffers a sender on loopback stops just before it would overflow its receiver's buffer, which
+/// is all the path there is: a larger window gains nothing and costs a loss each time it is filled.
+const WINDOW_LOOPBACK_BYTES_MAX: u64 = 700_000;
 /// quinn receives at most this many datagram aggregates in one call.
 const RECEIVE_BATCH_MAX: usize = 32;
+
+/// What the peer of one connection may send ahead of its reader, and how many streams it may have open: the memory that
+/// it can make this side hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerLimits {
+    /// Bytes ahead on one stream. Default 16 MiB, four times the product of 10 Gbit/s and 3 ms, so that credits and not
+    /// QUIC limit the flow; finite, because it is memory.
+    pub stream_window_bytes: u32,
+    /// Bytes ahead on all streams. Default 64 MiB, for the same reasons. Unread bytes of any stream count, and a sender
+    /// need not send streams in order: whoever reads one stream to its end before it looks at the next can wait for bytes
+    /// that the others' leave no room for. Read all streams side by side.
+    pub connection_window_bytes: u32,
+    /// Unidirectional streams open at a time. Default 1024: one a pack, and packs are many when small.
+    pub uni_streams_max: u32,
+    /// Bidirectional streams open at a time. Default 256: one a request.
+    pub bidi_streams_max: u32,
+}
+
+impl Default for PeerLimits {
+    fn default() -> PeerLimits {
+        PeerLimits {
+            stream_window_bytes: 16 << 20,
+            connection_window_bytes: 64 << 20,
+            uni_streams_max: 1024,
+            bidi_streams_max: 256,
+        }
+    }
+}
 
 /// How an endpoint behaves. Both ends' settings count: the MTU of a path is the smaller of the two.
 ///
@@ -35,25 +66,19 @@ pub struct EndpointConfig {
     /// peer does not ask for less. Default `None`: as large as discovery finds, up to 65 495 on loopback and 8 952
     /// (jumbo frames) elsewhere, because every doubling nearly doubles what a core can move.
     pub mtu: Option<u16>,
-    /// Most bytes in flight on one connection. Default 700 000: with the default socket buffers a sender stops just
-    /// before it would overflow its receiver's buffer.
+    /// Most bytes in flight on one connection. Default 64 MiB, as much as a peer accepts ahead: what a network carries
+    /// is for CUBIC to find. On loopback never more than 700 000, where only the receiver's buffer is to be found.
     pub congestion_window_bytes_max: u64,
     /// Bytes in flight at the start. Default 128 KiB: a data centre's paths need no slow start from ten packets, and the
     /// smallest usual socket buffers hold it.
     pub congestion_window_bytes_initial: u64,
-    /// Bytes a peer may send ahead on one stream. Default 16 MiB, four times the product of 10 Gbit/s and 3 ms, so that
-    /// credits and not QUIC limit the flow; finite, because it is memory.
-    pub stream_window_bytes: u32,
-    /// Bytes a peer may send ahead on one connection. Default 64 MiB, for the same reasons. Unread bytes of any stream
-    /// count, and a sender need not send streams in order: whoever reads one stream to its end before it looks at the next
-    /// can wait for bytes that the others' leave no room for. Read all streams side by side.
-    pub connection_window_bytes: u32,
+    /// What the servers may send that this endpoint connects to.
+    pub of_connected: PeerLimits,
+    /// What the clients may send that this endpoint accepts. A server that is told little says so here: what a client
+    /// sends and nobody reads stays in memory.
+    pub of_accepted: PeerLimits,
     /// Bytes kept for retransmission on one connection before writers wait. Default 64 MiB.
     pub send_window_bytes: u64,
-    /// Unidirectional streams a peer may have open. Default 1024: one a pack, and packs are many when small.
-    pub uni_streams_max: u32,
-    /// Bidirectional streams a peer may have open. Default 256: one a request.
-    pub bidi_streams_max: u32,
     /// A peer that is silent for this long is gone. Default 5 s, the limit within which a dead peer must be noticed.
     pub idle_timeout: Duration,
     /// A silent connection says that it lives this often. Default 1 s: four may be lost. `None`: never.
@@ -66,6 +91,9 @@ pub struct EndpointConfig {
     /// Handshakes a server works on at a time. Default 256. Above half, clients must first prove their address
     /// (Retry); above it they are refused.
     pub handshakes_max: usize,
+    /// Of these, handshakes with clients at one proved address. Default 64, a quarter: one host that begins handshakes
+    /// and never ends them leaves places for the others, and a host that starts many processes at once is not held up.
+    pub handshakes_per_address_max: usize,
     /// Connections a server keeps at a time. Default 4096, of the order of a cluster's processes.
     pub connections_max: usize,
     /// Connections a server keeps for one peer process. Default 64: one a lane, with room.
@@ -83,18 +111,17 @@ impl Default for EndpointConfig {
         EndpointConfig {
             bind: None,
             mtu: None,
-            congestion_window_bytes_max: 700_000,
+            congestion_window_bytes_max: 64 << 20,
             congestion_window_bytes_initial: 128 << 10,
-            stream_window_bytes: 16 << 20,
-            connection_window_bytes: 64 << 20,
+            of_connected: PeerLimits::default(),
+            of_accepted: PeerLimits::default(),
             send_window_bytes: 64 << 20,
-            uni_streams_max: 1024,
-            bidi_streams_max: 256,
             idle_timeout: Duration::from_secs(5),
             keep_alive: Some(Duration::from_secs(1)),
             handshake_deadline: Duration::from_secs(3),
             initial_rtt: Duration::from_millis(10),
             handshakes_max: 256,
+            handshakes_per_address_max: 64,
             connections_max: 4096,
             connections_per_peer_max: 64,
             socket_buffer_bytes: 4 << 20,
@@ -142,12 +169,23 @@ impl EndpointConfig {
             batch.to_string(),
             "must be 1 to 32",
         )?;
-        for (setting, value) in [
-            ("handshakes_max", self.handshakes_max),
-            ("connections_max", self.connections_max),
-            ("connections_per_peer_max", self.connections_per_peer_max),
-        ] {
+        let buffer = self.socket_buffer_bytes;
+        check(
+            buffer > 0 && i32::try_from(buffer).is_ok(),
+            "socket_buffer_bytes",
+            buffer.to_string(),
+            "must be 1 byte to 2 GiB less one",
+        )?;
+        for (setting, value) in self.counts() {
             check(value > 0, setting, value.to_string(), "must be at least 1")?;
+        }
+        for (setting, time) in [
+            ("handshake_deadline", self.handshake_deadline),
+            ("initial_rtt", self.initial_rtt),
+            ("idle_timeout", self.idle_timeout),
+            ("keep_alive", self.keep_alive.unwrap_or(self.idle_timeout)),
+        ] {
+            check(!time.is_zero(), setting, format!("{time:?}"), "must not be zero")?;
         }
         let idle = self.idle_timeout;
         let idle_text = format!("{idle:?}");
@@ -167,6 +205,46 @@ impl EndpointConfig {
         Ok(())
     }
 
+    /// What stands still when it is nothing. A client may be kept from opening unidirectional streams; a server that this
+    /// endpoint connects to sends its packs on them.
+    fn counts(&self) -> [(&'static str, u64); 14] {
+        let (connected, accepted) = (&self.of_connected, &self.of_accepted);
+        [
+            ("handshakes_max", self.handshakes_max as u64),
+            (
+                "handshakes_per_address_max",
+                self.handshakes_per_address_max as u64,
+            ),
+            ("connections_max", self.connections_max as u64),
+            ("connections_per_peer_max", self.connections_per_peer_max as u64),
+            ("congestion_window_bytes_max", self.congestion_window_bytes_max),
+            (
+                "congestion_window_bytes_initial",
+                self.congestion_window_bytes_initial,
+            ),
+            ("send_window_bytes", self.send_window_bytes),
+            (
+                "of_connected.stream_window_bytes",
+                connected.stream_window_bytes.into(),
+            ),
+            (
+                "of_connected.connection_window_bytes",
+                connected.connection_window_bytes.into(),
+            ),
+            ("of_connected.uni_streams_max", connected.uni_streams_max.into()),
+            ("of_connected.bidi_streams_max", connected.bidi_streams_max.into()),
+            (
+                "of_accepted.stream_window_bytes",
+                accepted.stream_window_bytes.into(),
+            ),
+            (
+                "of_accepted.connection_window_bytes",
+                accepted.connection_window_bytes.into(),
+            ),
+            ("of_accepted.bidi_streams_max", accepted.bidi_streams_max.into()),
+        ]
+    }
+
     pub(super) fn socket(&self) -> SocketConfig {
         SocketConfig {
             buffer_bytes: self.socket_buffer_bytes,
@@ -180,11 +258,11 @@ impl EndpointConfig {
         self.mtu.unwrap_or(MTU_LOOPBACK)
     }
 
-    /// quinn's settings for a path to `peer`.
+    /// quinn's settings for a path to `peer`, which may send as `limits` say.
     ///
     /// Every path starts at 1200 bytes and climbs by probes: a start at or above 16 384 is beyond what quinn can encode, and
     /// a start above what the path carries would lose the handshake.
-    pub(super) fn transport(&self, peer: IpAddr) -> Arc<TransportConfig> {
+    pub(super) fn transport(&self, peer: IpAddr, limits: &PeerLimits) -> Arc<TransportConfig> {
         let mut discovery = MtuDiscoveryConfig::default();
         // To the byte: what was asked for is what the path must end at.
         discovery
@@ -192,27 +270,36 @@ impl EndpointConfig {
             .minimum_change(1)
             .interval(MTU_SEARCH_INTERVAL)
             .black_hole_cooldown(MTU_FALL_COOLDOWN);
-        let congestion = CappedCubicConfig {
-            window_bytes_initial: self.congestion_window_bytes_initial,
-            window_bytes_max: self.congestion_window_bytes_max,
-        };
         let mut transport = TransportConfig::default();
         transport
             .mtu_discovery_config(Some(discovery))
-            .congestion_controller_factory(Arc::new(congestion))
-            .stream_receive_window(VarInt::from_u32(self.stream_window_bytes))
-            .receive_window(VarInt::from_u32(self.connection_window_bytes))
+            .congestion_controller_factory(Arc::new(self.congestion(peer)))
+            .stream_receive_window(VarInt::from_u32(limits.stream_window_bytes))
+            .receive_window(VarInt::from_u32(limits.connection_window_bytes))
             .send_window(self.send_window_bytes)
             // The order of streams is the order of packs: finishing one beats advancing all.
             .send_fairness(false)
-            .max_concurrent_uni_streams(VarInt::from_u32(self.uni_streams_max))
-            .max_concurrent_bidi_streams(VarInt::from_u32(self.bidi_streams_max))
+            .max_concurrent_uni_streams(VarInt::from_u32(limits.uni_streams_max))
+            .max_concurrent_bidi_streams(VarInt::from_u32(limits.bidi_streams_max))
             .max_idle_timeout(IdleTimeout::try_from(self.idle_timeout).ok())
             .keep_alive_interval(self.keep_alive)
             .initial_rtt(self.initial_rtt)
             .datagram_receive_buffer_size(None)
             .enable_segmentation_offload(true);
         Arc::new(transport)
+    }
+
+    /// The congestion windows on a path to `peer`.
+    fn congestion(&self, peer: IpAddr) -> CappedCubicConfig {
+        let window_bytes_max = if peer.to_canonical().is_loopback() {
+            self.congestion_window_bytes_max.min(WINDOW_LOOPBACK_BYTES_MAX)
+        } else {
+            self.congestion_window_bytes_max
+        };
+        CappedCubicConfig {
+            window_bytes_initial: self.congestion_window_bytes_initial,
+            window_bytes_max,
+        }
     }
 }
 
@@ -229,21 +316,106 @@ fn discovery_bound(peer: IpAddr) -> u16 {
 mod tests {
     use super::*;
 
+    type Change = fn(&mut EndpointConfig);
+
     #[test]
     fn the_defaults_are_valid_and_bad_settings_are_named() {
         assert_eq!(EndpointConfig::default().validate(), Ok(()));
-        let blamed = |change: fn(&mut EndpointConfig)| {
+        fn blamed(change: impl FnOnce(&mut EndpointConfig)) -> &'static str {
             let mut config = EndpointConfig::default();
             change(&mut config);
             config.validate().unwrap_err().setting
+        }
+        let ms = Duration::from_millis;
+        let cases: [(&str, Change); 22] = [
+            ("mtu", |config| config.mtu = Some(1199)),
+            ("mtu", |config| config.mtu = Some(65_496)),
+            ("receive_batch", |config| config.receive_batch = 0),
+            ("receive_batch", |config| config.receive_batch = 33),
+            ("socket_buffer_bytes", |config| config.socket_buffer_bytes = 0),
+            ("socket_buffer_bytes", |config| {
+                config.socket_buffer_bytes = 1 << 31
+            }),
+            ("handshakes_max", |config| config.handshakes_max = 0),
+            ("handshakes_per_address_max", |config| {
+                config.handshakes_per_address_max = 0
+            }),
+            ("connections_max", |config| config.connections_max = 0),
+            ("connections_per_peer_max", |config| {
+                config.connections_per_peer_max = 0
+            }),
+            ("congestion_window_bytes_max", |config| {
+                config.congestion_window_bytes_max = 0
+            }),
+            ("congestion_window_bytes_initial", |config| {
+                config.congestion_window_bytes_initial = 0
+            }),
+            ("send_window_bytes", |config| config.send_window_bytes = 0),
+            ("of_connected.stream_window_bytes", |config| {
+                config.of_connected.stream_window_bytes = 0
+            }),
+            ("of_connected.connection_window_bytes", |config| {
+                config.of_connected.connection_window_bytes = 0
+            }),
+            ("of_connected.uni_streams_max", |config| {
+                config.of_connected.uni_streams_max = 0
+            }),
+            ("of_connected.bidi_streams_max", |config| {
+                config.of_connected.bidi_streams_max = 0
+            }),
+            ("of_accepted.stream_window_bytes", |config| {
+                config.of_accepted.stream_window_bytes = 0
+            }),
+            ("of_accepted.connection_window_bytes", |config| {
+                config.of_accepted.connection_window_bytes = 0
+            }),
+            ("of_accepted.bidi_streams_max", |config| {
+                config.of_accepted.bidi_streams_max = 0
+            }),
+            ("handshake_deadline", |config| {
+                config.handshake_deadline = Duration::ZERO
+            }),
+            ("initial_rtt", |config| config.initial_rtt = Duration::ZERO),
+        ];
+        for (setting, change) in cases {
+            assert_eq!(blamed(change), setting);
+        }
+        for (setting, idle, keep_alive) in [
+            ("idle_timeout", ms(0), None),
+            ("idle_timeout", ms(1000), Some(ms(1000))),
+            ("idle_timeout", Duration::MAX, None),
+            ("keep_alive", ms(1000), Some(ms(0))),
+        ] {
+            let blamed = blamed(|config| (config.idle_timeout, config.keep_alive) = (idle, keep_alive));
+            assert_eq!(blamed, setting, "{idle:?} {keep_alive:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_may_keep_clients_from_opening_unidirectional_streams() {
+        let mut config = EndpointConfig::default();
+        config.of_accepted.uni_streams_max = 0;
+        assert_eq!(config.validate(), Ok(()));
+    }
+
+    #[test]
+    fn the_window_is_held_down_on_loopback_alone() {
+        let config = EndpointConfig::default();
+        let most = |ip: &str| config.congestion(ip.parse().unwrap()).window_bytes_max;
+        for near in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(most(near), 700_000, "{near}");
+        }
+        // 25 Gbit/s and 10 ms: 31 MB are under way.
+        for far in ["10.0.0.1", "fd00::1", "::ffff:10.0.0.1"] {
+            assert!(most(far) > 31_250_000, "{far}");
+        }
+        let small = EndpointConfig {
+            congestion_window_bytes_max: 9000,
+            ..EndpointConfig::default()
         };
-        assert_eq!(blamed(|config| config.mtu = Some(1199)), "mtu");
-        assert_eq!(blamed(|config| config.mtu = Some(65_496)), "mtu");
-        assert_eq!(blamed(|config| config.receive_batch = 0), "receive_batch");
-        assert_eq!(blamed(|config| config.connections_max = 0), "connections_max");
         assert_eq!(
-            blamed(|config| config.idle_timeout = Duration::from_secs(1)),
-            "idle_timeout"
+            small.congestion(IpAddr::from([127, 0, 0, 1])).window_bytes_max,
+            9000
         );
     }
 

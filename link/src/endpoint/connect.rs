@@ -44,7 +44,8 @@ impl Endpoint {
             alpn,
         };
         let mut client = ClientConfig::new(self.identity().client(expected, alpn)?);
-        client.transport_config(self.config().transport(address.ip()));
+        let config = self.config();
+        client.transport_config(config.transport(address.ip(), &config.of_connected));
         let connecting = self
             .quic()
             .connect_with(client, address, expected.dns_name())

@@ -16,7 +16,7 @@ mod report;
 
 pub use accept::{AcceptCounts, Accepted, Acceptor, ConnectionPermit};
 pub use bind::{BindError, Endpoint};
-pub use config::{ConfigError, EndpointConfig};
+pub use config::{ConfigError, EndpointConfig, PeerLimits};
 pub use connect::{ConnectError, RefusalReason};
 pub use report::PathReport;
 

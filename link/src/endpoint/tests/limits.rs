@@ -2,11 +2,20 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-use super::super::RefusalReason;
+use super::super::{PeerLimits, RefusalReason};
 use super::*;
 
-/// Leaves a server with a handshake that never goes on: the client's first datagrams are passed on, the answers not.
-async fn stalled_handshake(server: &Server) -> tokio::task::JoinHandle<()> {
+/// How far a handshake gets that then never goes on.
+#[derive(Clone, Copy, PartialEq)]
+enum Stall {
+    /// The server hears of it.
+    Begun,
+    /// The client has proved its address.
+    Proved,
+}
+
+/// Leaves a server with a handshake that never goes on: nothing is passed on behind the datagram that got so far.
+async fn stalled_handshake(server: &Server, stall: Stall) -> tokio::task::JoinHandle<()> {
     let relay = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let relay_address = relay.local_addr().unwrap();
     let client = client(cluster().credentials(Role::Read));
@@ -19,27 +28,56 @@ async fn stalled_handshake(server: &Server) -> tokio::task::JoinHandle<()> {
     let to = server.endpoint.local_addr();
     let relayed = tokio::task::spawn_blocking(move || {
         let mut datagram = [0; 2048];
-        let (size_bytes, _) = relay.recv_from(&mut datagram).unwrap();
-        relay.send_to(&datagram[..size_bytes], to).unwrap();
-        relay
+        let mut client_address = None;
+        loop {
+            let (size_bytes, from) = relay.recv_from(&mut datagram).unwrap();
+            let datagram = &datagram[..size_bytes];
+            if from == to {
+                // The server asks for the proof.
+                relay.send_to(datagram, client_address.unwrap()).unwrap();
+                continue;
+            }
+            client_address = Some(from);
+            relay.send_to(datagram, to).unwrap();
+            if stall == Stall::Begun || has_token(datagram) {
+                return relay;
+            }
+        }
     });
     drop(within(relayed).await.unwrap());
     stalled
 }
 
+/// Whether a client's first packet brings the token that proves its address (RFC 9000, section 17.2.2).
+fn has_token(datagram: &[u8]) -> bool {
+    let after_version = 5;
+    let source_id = after_version + 1 + usize::from(datagram[after_version]);
+    let token_length = source_id + 1 + usize::from(datagram[source_id]);
+    datagram[token_length] != 0
+}
+
 fn limited(handshakes_max: usize, handshake_deadline: Duration) -> Server {
     let config = EndpointConfig {
         handshakes_max,
+        handshakes_per_address_max: 1,
         handshake_deadline,
+        // Only the deadline ends a handshake.
+        idle_timeout: 2 * WATCHDOG,
         ..EndpointConfig::default()
     };
     Server::start(cluster().credentials(Role::Worker), &[Role::Read], config)
 }
 
+async fn is_busy(client: &Endpoint, server: &Server) -> bool {
+    let error = connect(client, server).await.unwrap_err();
+    let busy = RefusalReason::Busy;
+    matches!(error, ConnectError::Refused { reason, .. } if reason == busy)
+}
+
 #[tokio::test]
 async fn above_half_of_the_handshakes_clients_prove_their_address_and_get_in() {
     let mut server = limited(2, WATCHDOG);
-    let stalled = stalled_handshake(&server).await;
+    let stalled = stalled_handshake(&server, Stall::Begun).await;
     let client = client(cluster().credentials(Role::Read));
     connect(&client, &server).await.unwrap();
     server.accept().await;
@@ -50,25 +88,71 @@ async fn above_half_of_the_handshakes_clients_prove_their_address_and_get_in() {
 }
 
 #[tokio::test]
-async fn beyond_the_limit_clients_are_told_to_come_back_and_then_get_in() {
-    let mut server = limited(1, Duration::from_millis(500));
-    let stalled = stalled_handshake(&server).await;
-    let client = client(cluster().credentials(Role::Read));
-    let error = connect(&client, &server).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            ConnectError::Refused {
-                reason: RefusalReason::Busy,
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+async fn beyond_the_limit_clients_are_told_to_come_back() {
+    let server = limited(1, WATCHDOG);
+    let stalled = stalled_handshake(&server, Stall::Begun).await;
+    assert!(is_busy(&client(cluster().credentials(Role::Read)), &server).await);
+    stalled.abort();
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_end_in_time_gives_its_place_back() {
+    let mut server = limited(1, Duration::from_millis(100));
+    let stalled = stalled_handshake(&server, Stall::Begun).await;
     server.counted(|counts| counts.timed_out == 1).await;
-    connect(&client, &server).await.unwrap();
+    connect(&client(cluster().credentials(Role::Read)), &server)
+        .await
+        .unwrap();
     server.accept().await;
     stalled.abort();
+}
+
+#[tokio::test]
+async fn an_address_whose_handshakes_stall_leaves_places_for_others() {
+    let mut server = limited(4, WATCHDOG);
+    let mut stalled = Vec::new();
+    for stall in [Stall::Begun, Stall::Begun, Stall::Proved] {
+        stalled.push(stalled_handshake(&server, stall).await);
+    }
+    // One place is left, but not for who has had its share.
+    assert!(is_busy(&client(cluster().credentials(Role::Read)), &server).await);
+    let config = EndpointConfig {
+        bind: Some((Ipv4Addr::new(127, 0, 0, 2), 0).into()),
+        ..EndpointConfig::default()
+    };
+    let elsewhere = Endpoint::client(cluster().credentials(Role::Read), config).unwrap();
+    connect(&elsewhere, &server).await.unwrap();
+    server.accept().await;
+    stalled.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_client_that_may_send_little_can_open_nothing_more() {
+    let little = PeerLimits {
+        stream_window_bytes: 4096,
+        connection_window_bytes: 4096,
+        uni_streams_max: 0,
+        bidi_streams_max: 1,
+    };
+    let config = EndpointConfig {
+        of_accepted: little,
+        ..EndpointConfig::default()
+    };
+    let mut server = Server::start(cluster().credentials(Role::Worker), &[Role::Read], config);
+    let client = client(cluster().credentials(Role::Read));
+    let connection = connect(&client, &server).await.unwrap();
+    let accepted = server.accept().await;
+    let (mut send, _recv) = within(connection.open_bi()).await.unwrap();
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(std::pin::pin!(connection.open_uni()).poll(&mut cx).is_pending());
+    assert!(std::pin::pin!(connection.open_bi()).poll(&mut cx).is_pending());
+    // Nobody reads: what is taken over is the window, however much is offered.
+    let taken = within(send.write(&[7; 1 << 20])).await.unwrap();
+    assert_eq!(taken, 4096);
+    assert!(std::pin::pin!(send.write(&[7])).poll(&mut cx).is_pending());
+    // The other direction is as wide as ever.
+    let mut stream = within(accepted.connection.open_uni()).await.unwrap();
+    within(stream.write_all(&[7; 1 << 20])).await.unwrap();
 }
 
 #[tokio::test]

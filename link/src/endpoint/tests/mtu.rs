@@ -98,6 +98,31 @@ async fn one_server_serves_clients_of_three_mtus_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_client_reads_from_servers_of_two_mtus_at_once() {
+    let client = client(cluster().credentials(Role::Read));
+    let mut transfers = tokio::task::JoinSet::new();
+    for mtu in [1452, 8952] {
+        let config = EndpointConfig {
+            mtu: Some(mtu),
+            ..EndpointConfig::default()
+        };
+        let mut server = Server::start(cluster().credentials(Role::Worker), &[Role::Read], config);
+        let connection = connect(&client, &server).await.unwrap();
+        let client = client.clone();
+        transfers.spawn(async move {
+            let accepted = server.accept().await;
+            let far = settle(&server.endpoint, &accepted.connection, mtu);
+            let near = settle(&client, &connection, mtu);
+            let (far, near) = tokio::join!(far, near);
+            [far, near].map(|report| (mtu, report))
+        });
+    }
+    for (mtu, report) in within(transfers.join_all()).await.into_iter().flatten() {
+        assert_eq!((report.mtu, report.black_holes), (mtu, 0), "{report:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_smaller_of_both_sides_counts_to_the_byte() {
     both_ways_at(
         loopback(),
