@@ -13,18 +13,30 @@ pub struct LocalWorkers {
 }
 
 impl LocalWorkers {
-    /// Makes a worker reachable until [`LocalWorkers::remove`].
-    pub fn add(&self, address: &str, server: Server) {
+    /// Makes a worker reachable for as long as the entry lives.
+    pub(crate) fn add(&self, address: &str, server: Server) -> LocalEntry {
         self.servers.write().insert(address.to_owned(), server);
-    }
-
-    /// Makes it unreachable for new readers.
-    pub fn remove(&self, address: &str) {
-        self.servers.write().remove(address);
+        LocalEntry {
+            workers: self.clone(),
+            address: address.to_owned(),
+        }
     }
 
     /// The worker at this address, if it is in this process.
     pub fn find(&self, address: &str) -> Option<Server> {
         self.servers.read().get(address).cloned()
+    }
+}
+
+/// A worker among those of its process, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct LocalEntry {
+    workers: LocalWorkers,
+    address: String,
+}
+
+impl Drop for LocalEntry {
+    fn drop(&mut self) {
+        self.workers.servers.write().remove(&self.address);
     }
 }

@@ -4,13 +4,17 @@
 //! - [`running`]: starting, following the dispatcher, stopping
 //! - `task`: one task, on a thread of its own
 //! - `tasks`: those under way; dropping them stops them
+//! - `threads`: what they run on, joined with the worker
+//! - `reports`: what the dispatcher is told of those that ended
 //! - `feed`: splits from the dispatcher, as the pipeline reads them
 
 pub mod config;
 mod feed;
+mod reports;
 pub mod running;
 mod task;
 mod tasks;
+mod threads;
 
 pub use config::WorkerConfig;
 pub use running::{Worker, WorkerError};

@@ -3,6 +3,7 @@
 //! Owns the lane of its sockets, the pool of its computations and a thread for each task, and joins them all.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,24 +14,23 @@ use millstream_dataplane::worker::Server;
 use millstream_element::SlotAlloc;
 use millstream_link::{Endpoint, HostPort, Lane, LaneError, LoadedKey, Role, TicketKey};
 use millstream_pipeline::exec::{Cancel, Functions, Pool};
-use millstream_pipeline::graph::Graph;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
 use super::config::WorkerConfig;
 use super::feed::TaskFeed;
+use super::reports::Reports;
 use super::task::{Outcome, TaskRun, run};
 use super::tasks::Tasks;
+use super::threads::Threads;
 use crate::connect::alpn;
+use crate::local::LocalEntry;
 use crate::serve::serve;
 
-/// How long the end of a stopped task is waited for; a user's function may be stuck in it for ever.
+/// How long the end of the tasks, and then of the lane, is waited for; a user's function may be stuck for ever.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// How often a task that ended looks whether its elements have left.
-const DRAIN_LOOK: Duration = Duration::from_millis(50);
-
-/// Ends of tasks that wait to be reported.
+/// Ends of tasks that wait until the worker looks.
 const ENDS_MAX: usize = 1024;
 
 /// Why a worker cannot start, or could not go on.
@@ -53,13 +53,15 @@ pub enum WorkerError {
     Lane(#[from] LaneError),
 }
 
-/// A worker that serves. Dropping it ends it without farewell; [`Worker::stop`] says goodbye.
+/// A worker that serves. Dropping it ends it without farewell; [`Worker::stop`] says goodbye. Either waits for its tasks,
+/// and after two seconds leaves behind what is stuck in a user's function.
 #[derive(Debug)]
 pub struct Worker {
     address: String,
     local_addr: SocketAddr,
     server: Server,
-    local: crate::LocalWorkers,
+    local: Option<LocalEntry>,
+    threads: Threads,
     stop: Option<oneshot::Sender<()>>,
     ended: Option<millstream_link::LaneTask<Result<(), WorkerError>>>,
     lane: Option<Lane>,
@@ -67,13 +69,15 @@ pub struct Worker {
 
 /// What follows the dispatcher.
 struct Follower {
-    agent: Agent,
+    agent: Rc<Agent>,
     events: AgentEvents,
     server: Server,
     alloc: Arc<dyn SlotAlloc>,
     functions: Arc<Functions>,
     pool: Arc<Pool>,
     tasks: Tasks,
+    threads: Threads,
+    reports: Reports,
     ends: mpsc::Sender<(TaskId, Outcome)>,
 }
 
@@ -109,7 +113,8 @@ impl Worker {
             .wait()??;
         let local_addr = endpoint.local_addr();
         let address = config.advertise.clone().unwrap_or_else(|| local_addr.to_string());
-        config.local.add(&address, server.clone());
+        // Taken back on every way out: a worker that did not start serves nobody.
+        let local = config.local.add(&address, server.clone());
         let mut agent_config = AgentConfig::new(&address, ticket_key);
         agent_config.registration.tags = config.tags.clone();
         agent_config.session = config.session.clone();
@@ -125,28 +130,32 @@ impl Worker {
             .spawn(async move { Agent::start(endpoint, dispatcher, agent_config).await })
             .wait()?;
         let (agent, events) = registered?;
+        let threads = Threads::new();
+        let task_threads = threads.clone();
         let ended = lane.spawn_local_with(move || async move {
             let (ends, ended) = mpsc::channel(ENDS_MAX);
-            let (pool, tasks, server) = (Arc::new(pool), Tasks::new(follow_server.clone()), follow_server);
+            let (agent, server) = (Rc::new(agent), follow_server);
             Follower {
+                reports: Reports::new(agent.clone(), server.clone()),
                 agent,
                 events,
+                tasks: Tasks::new(server.clone()),
                 server,
                 alloc,
                 functions,
-                pool,
-                tasks,
+                pool: Arc::new(pool),
+                threads: task_threads,
                 ends,
             }
             .follow(ended, stopped)
             .await
         });
-        let local = config.local;
         Ok(Self {
             address,
             local_addr,
             server,
-            local,
+            local: Some(local),
+            threads,
             stop: Some(stop),
             ended: Some(ended),
             lane: Some(lane),
@@ -178,7 +187,7 @@ impl Worker {
     /// # Errors
     /// What had ended it before.
     pub fn stop(mut self) -> Result<(), WorkerError> {
-        self.local.remove(&self.address);
+        self.local = None;
         if let Some(stop) = self.stop.take() {
             // Ended already when nobody listens.
             let _ = stop.send(());
@@ -187,6 +196,7 @@ impl Worker {
             .ended
             .take()
             .map_or(Ok(Ok(())), millstream_link::LaneTask::wait);
+        self.threads.join(STOP_GRACE);
         if let Some(lane) = self.lane.take() {
             lane.shutdown(STOP_GRACE)?;
         }
@@ -196,7 +206,12 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.local.remove(&self.address);
+        self.local = None;
+        // Its end stops the tasks.
+        if let Some(lane) = self.lane.take() {
+            drop(lane);
+            self.threads.join(STOP_GRACE);
+        }
     }
 }
 
@@ -206,33 +221,34 @@ impl Follower {
         mut ended: mpsc::Receiver<(TaskId, Outcome)>,
         mut stopped: oneshot::Receiver<()>,
     ) -> Result<(), WorkerError> {
-        let mut draining = std::collections::BTreeSet::new();
-        let mut look = tokio::time::interval(DRAIN_LOOK);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let outcome = loop {
             tokio::select! {
                 event = self.events.next() => match event {
                     Some(AgentEvent::StartTask(definition)) => self.start(definition),
                     Some(AgentEvent::StopTask { task, reason }) => {
                         tracing::info!(%task, %reason, "task stopped");
-                        draining.remove(&task);
+                        self.reports.abandon(task);
                         self.tasks.stop(task);
                     }
                     Some(AgentEvent::LeaseLapsed | AgentEvent::DispatcherRestarted) => {
                         tracing::warn!("the dispatcher gave this worker's tasks away; it registers anew");
-                        draining.clear();
+                        self.reports.abandon_all();
                         self.tasks.stop_all();
                     }
                     Some(AgentEvent::Failed(error)) => break Err(error.into()),
                     None => break Ok(()),
                 },
-                Some((task, outcome)) = ended.recv() => if self.report(task, outcome).await { draining.insert(task); },
-                _ = look.tick(), if !draining.is_empty() => self.report_drained(&mut draining).await,
+                Some((task, outcome)) = ended.recv() => self.reports.begin(task, outcome),
+                () = self.reports.reap() => {}
                 _ = &mut stopped => break Ok(()),
             }
         };
         self.tasks.stop_all();
-        if let Err(error) = self.agent.leave().await {
+        self.reports.stop().await;
+        let Some(agent) = Rc::into_inner(self.agent) else {
+            return outcome;
+        };
+        if let Err(error) = agent.leave().await {
             tracing::debug!(%error, "the dispatcher was not told; it will notice the silence");
         }
         outcome
@@ -242,79 +258,35 @@ impl Follower {
         let task = definition.task;
         if let Err(message) = self.try_start(definition) {
             tracing::warn!(%task, %message, "task cannot start");
-            // Full only when a thousand ends wait, and then the dispatcher asks again.
-            let _ = self.ends.try_send((task, Outcome::Failed(message)));
+            self.reports.begin(task, Outcome::Failed(message));
         }
     }
 
     fn try_start(&mut self, definition: TaskDef) -> Result<(), String> {
         let task = definition.task;
-        let graph = Graph::from_bytes(&definition.dataset.definition).map_err(|error| error.to_string())?;
-        let facts = graph.facts(&*self.functions).map_err(|error| error.to_string())?;
         let feed = match definition.policy {
             Policy::Dynamic => Some(TaskFeed(
                 self.agent.splits(task).map_err(|error| error.to_string())?,
             )),
             Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => None,
         };
-        let producer = self
-            .server
-            .add_task(
-                millstream_dataplane::TaskId(task.0),
-                &facts.spec,
-                self.alloc.clone(),
-            )
-            .ok_or_else(|| {
-                format!("task {task} is served already, or this worker serves as many as it may")
-            })?;
         let cancel = Cancel::new();
-        let (functions, pool) = (self.functions.clone(), self.pool.clone());
         let run_with = TaskRun {
             definition,
-            graph,
-            functions,
-            pool,
+            server: self.server.clone(),
+            alloc: self.alloc.clone(),
+            functions: self.functions.clone(),
+            pool: self.pool.clone(),
             feed,
             cancel: cancel.clone(),
         };
         let ends = self.ends.clone();
-        let body = move || {
-            let outcome = run(run_with, producer);
+        self.threads.start(&format!("task-{task}"), move || {
+            let outcome = run(run_with);
             // Nobody listens any more when the worker stops.
             let _ = ends.blocking_send((task, outcome));
-        };
-        let thread = std::thread::Builder::new()
-            .name(format!("task-{task}"))
-            .spawn(body);
-        let thread = thread.map_err(|error| format!("no thread for task {task}: {error}"))?;
-        self.tasks.add(task, cancel, thread);
+        })?;
+        self.tasks.add(task, cancel);
         Ok(())
-    }
-
-    /// Tells the dispatcher how a task ended. True when its last elements are still here.
-    async fn report(&mut self, task: TaskId, outcome: Outcome) -> bool {
-        let (reported, drains) = match outcome {
-            Outcome::Exhausted => (self.agent.finish_task(task, false).await, true),
-            Outcome::Failed(message) => (self.agent.fail_task(task, &message).await, false),
-            Outcome::Stopped => (Ok(()), false),
-        };
-        if let Err(error) = reported {
-            tracing::warn!(%task, %error, "the end of a task was not reported");
-        }
-        drains
-    }
-
-    async fn report_drained(&self, draining: &mut std::collections::BTreeSet<TaskId>) {
-        let done: Vec<TaskId> = draining
-            .iter()
-            .copied()
-            .filter(|task| self.server.is_settled(millstream_dataplane::TaskId(task.0)))
-            .collect();
-        for task in done {
-            draining.remove(&task);
-            if let Err(error) = self.agent.finish_task(task, true).await {
-                tracing::debug!(%task, %error, "the delivery of a task was not reported");
-            }
-        }
     }
 }

@@ -1,15 +1,18 @@
 //! One task, on a thread of its own: computes elements and writes them to the task's buffer until a client stops wanting
 //! them, they end, or the task is stopped.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_control::{Policy, TaskDef};
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
-use millstream_dataplane::worker::{ProduceError, Producer};
+use millstream_dataplane::worker::{ProduceError, Producer, Server};
+use millstream_element::SlotAlloc;
 use millstream_pipeline::exec::{
-    Budget, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, Pool, Stop,
+    Budget, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stop,
 };
 use millstream_pipeline::graph::Graph;
 
@@ -25,7 +28,8 @@ const RUN_TIME_MAX: Duration = Duration::from_micros(200);
 /// What a task runs with.
 pub(super) struct TaskRun {
     pub(super) definition: TaskDef,
-    pub(super) graph: Graph,
+    pub(super) server: Server,
+    pub(super) alloc: Arc<dyn SlotAlloc>,
     pub(super) functions: Arc<Functions>,
     pub(super) pool: Arc<Pool>,
     pub(super) feed: Option<TaskFeed>,
@@ -43,18 +47,37 @@ pub(super) enum Outcome {
     Stopped,
 }
 
-/// Runs a task to its end. Blocks the thread.
-pub(super) fn run(task: TaskRun, mut producer: Producer) -> Outcome {
+/// Runs a task to its end, whatever the user's code in it does. Blocks the thread.
+pub(super) fn run(task: TaskRun) -> Outcome {
+    let id = task.definition.task;
+    let outcome = catch_unwind(AssertUnwindSafe(|| serve(task)));
+    outcome.unwrap_or_else(|panic| Outcome::Failed(format!("task {id} panicked: {}", panic_text(&*panic))))
+}
+
+fn serve(task: TaskRun) -> Outcome {
+    let (graph, mut producer) = match prepare(&task) {
+        Ok(ready) => ready,
+        Err(message) => return Outcome::Failed(message),
+    };
+    // Whoever stops a task raises the flag before it is removed from the server.
+    if task.cancel.is_cancelled() {
+        task.server.remove_task(served_as(&task.definition));
+        return Outcome::Stopped;
+    }
     // Nothing is opened, leased or computed before a client wants an element (D4.5).
     if producer.wait_started().is_err() {
         return Outcome::Stopped;
     }
     let cancel = task.cancel.clone();
-    let ending = match produce(task, &mut producer) {
-        Ok(()) => Ending::Exhausted,
-        Err(ProduceError::Stopped(_)) => return Outcome::Stopped,
-        Err(_) if cancel.is_cancelled() => return Outcome::Stopped,
-        Err(error) => Ending::Failed(explain(error)),
+    let ending = match catch_unwind(AssertUnwindSafe(|| produce(task, &graph, &mut producer))) {
+        Ok(Ok(())) => Ending::Exhausted,
+        Ok(Err(ProduceError::Stopped(_))) => return Outcome::Stopped,
+        Ok(Err(_)) if cancel.is_cancelled() => return Outcome::Stopped,
+        Ok(Err(error)) => Ending::Failed(explain(error)),
+        Err(panic) => {
+            let message = format!("the task panicked: {}", panic_text(&*panic));
+            Ending::Failed(Failure::new("internal", &message, "", ""))
+        }
     };
     let outcome = match &ending {
         Ending::Exhausted => Outcome::Exhausted,
@@ -64,14 +87,35 @@ pub(super) fn run(task: TaskRun, mut producer: Producer) -> Outcome {
     outcome
 }
 
-fn produce(task: TaskRun, producer: &mut Producer) -> Result<(), ProduceError<ExecError>> {
+/// Analyses the dataset, which asks users' functions what they yield, and begins to serve the task.
+fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
+    let graph = Graph::from_bytes(&task.definition.dataset.definition).map_err(|error| error.to_string())?;
+    let facts = graph.facts(&*task.functions).map_err(|error| error.to_string())?;
+    let producer = task
+        .server
+        .add_task(served_as(&task.definition), &facts.spec, task.alloc.clone());
+    let refused = || {
+        let id = task.definition.task;
+        format!(
+            "task {id} is served already, or this worker serves as many as it may, or an element is larger than a slot"
+        )
+    };
+    Ok((graph, producer.ok_or_else(refused)?))
+}
+
+/// The task, as the data plane names it.
+fn served_as(definition: &TaskDef) -> millstream_dataplane::TaskId {
+    millstream_dataplane::TaskId(definition.task.0)
+}
+
+fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), ProduceError<ExecError>> {
     let TaskRun {
         definition,
-        graph,
         functions,
         pool,
         feed,
         cancel,
+        ..
     } = task;
     let context = ExecContext {
         task_id: definition.task.0,
@@ -84,10 +128,8 @@ fn produce(task: TaskRun, producer: &mut Producer) -> Result<(), ProduceError<Ex
         budget: Budget::default(),
         cancel,
     };
-    let opened = Executor::open(&graph, context);
-    let mut executor = opened.map_err(|error| {
-        ProduceError::Compute(ExecError::new(ErrorKind::Caller, "open", error.to_string()))
-    })?;
+    let opened = Executor::open(graph, context);
+    let mut executor = opened.map_err(|error| ProduceError::Compute(opening(error)))?;
     let mut finished = Vec::new();
     let mut run_elements = 1;
     loop {
@@ -120,6 +162,26 @@ fn produce(task: TaskRun, producer: &mut Producer) -> Result<(), ProduceError<Ex
             (2 * run_elements).min(RUN_ELEMENTS_MAX)
         };
     }
+}
+
+/// Why a dataset cannot be opened, by who is to blame.
+fn opening(error: OpenError) -> ExecError {
+    let kind = match error {
+        OpenError::Exec(error) => return error,
+        OpenError::Plan(_) => ErrorKind::Data,
+        OpenError::PlanMismatch { .. } => ErrorKind::Peer,
+        OpenError::Analysis(_)
+        | OpenError::NotSplittable(_)
+        | OpenError::Feature { .. }
+        | OpenError::NoServiceReader => ErrorKind::Caller,
+    };
+    ExecError::new(kind, "open", error.to_string())
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("without a message")
 }
 
 fn explain(error: ProduceError<ExecError>) -> Failure {

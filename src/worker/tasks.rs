@@ -1,22 +1,15 @@
 //! The tasks under way in a worker. Dropping them stops them, so that no worker leaves computations behind.
 
 use std::collections::BTreeMap;
-use std::thread::JoinHandle;
 
 use millstream_control::TaskId;
 use millstream_dataplane::worker::Server;
 use millstream_pipeline::exec::Cancel;
 
-/// The tasks under way.
+/// The tasks under way, or ended and still served.
 pub(super) struct Tasks {
     server: Server,
-    running: BTreeMap<TaskId, Running>,
-}
-
-/// A task under way.
-struct Running {
-    cancel: Cancel,
-    thread: JoinHandle<()>,
+    running: BTreeMap<TaskId, Cancel>,
 }
 
 impl Tasks {
@@ -29,18 +22,17 @@ impl Tasks {
     }
 
     /// Notes a task that was started.
-    pub(super) fn add(&mut self, task: TaskId, cancel: Cancel, thread: JoinHandle<()>) {
-        self.running.insert(task, Running { cancel, thread });
+    pub(super) fn add(&mut self, task: TaskId, cancel: Cancel) {
+        self.running.insert(task, cancel);
     }
 
     /// Stops a task; its clients hear that it ended.
     pub(super) fn stop(&mut self, task: TaskId) {
-        self.server.remove_task(millstream_dataplane::TaskId(task.0));
-        if let Some(running) = self.running.remove(&task) {
-            running.cancel.cancel();
-            // Ends by itself now; a stuck function keeps the thread, which nothing can take back.
-            drop(running.thread);
+        // First the flag: a task that is about to be served looks at it afterwards, and so is removed by one of the two.
+        if let Some(cancel) = self.running.remove(&task) {
+            cancel.cancel();
         }
+        self.server.remove_task(millstream_dataplane::TaskId(task.0));
     }
 
     /// Stops all of them.

@@ -1,0 +1,117 @@
+//! What the dispatcher is told of tasks that ended, each in a future of its own: a dispatcher that does not answer keeps
+//! nothing else of the worker waiting, and hears of every end once it does.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use millstream_control::agent::Agent;
+use millstream_control::{Code, Error, TaskId};
+use millstream_dataplane::worker::Server;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::task::Outcome;
+
+/// How often a task that ended looks whether its elements have left.
+const DRAIN_LOOK: Duration = Duration::from_millis(50);
+
+/// The pause before what was not heard is said again, which doubles from the first to the second.
+const PAUSE: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
+
+/// The reports under way, at most one a task of this registration. They end with it, as its tasks do.
+pub(super) struct Reports {
+    agent: Rc<Agent>,
+    server: Server,
+    under_way: JoinSet<TaskId>,
+    aborts: BTreeMap<TaskId, AbortHandle>,
+}
+
+impl Reports {
+    /// None yet. Must be used on a lane.
+    pub(super) fn new(agent: Rc<Agent>, server: Server) -> Self {
+        Self {
+            agent,
+            server,
+            under_way: JoinSet::new(),
+            aborts: BTreeMap::new(),
+        }
+    }
+
+    /// Reports how a task ended and, if it came to its end, when its last elements have left.
+    pub(super) fn begin(&mut self, task: TaskId, outcome: Outcome) {
+        let (agent, server) = (self.agent.clone(), self.server.clone());
+        let abort = self.under_way.spawn_local(async move {
+            match outcome {
+                Outcome::Exhausted => {
+                    if until_heard(task, || agent.finish_task(task, false)).await {
+                        until_settled(&server, task).await;
+                        until_heard(task, || agent.finish_task(task, true)).await;
+                    }
+                }
+                Outcome::Failed(message) => {
+                    until_heard(task, || agent.fail_task(task, &message)).await;
+                }
+                Outcome::Stopped => {}
+            }
+            task
+        });
+        if let Some(earlier) = self.aborts.insert(task, abort) {
+            earlier.abort();
+        }
+    }
+
+    /// Says nothing more of a task: the dispatcher has taken it away.
+    pub(super) fn abandon(&mut self, task: TaskId) {
+        if let Some(report) = self.aborts.remove(&task) {
+            report.abort();
+        }
+    }
+
+    /// Says nothing more of any task.
+    pub(super) fn abandon_all(&mut self) {
+        self.under_way.abort_all();
+        self.aborts.clear();
+    }
+
+    /// Waits until one has ended; for ever when there is none. Cancel-safe.
+    pub(super) async fn reap(&mut self) {
+        match self.under_way.join_next().await {
+            Some(Ok(task)) => {
+                self.aborts.remove(&task);
+            }
+            // Abandoned.
+            Some(Err(_)) => {}
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends them all.
+    pub(super) async fn stop(mut self) {
+        self.under_way.shutdown().await;
+    }
+}
+
+/// Says something until it was heard: true. False when it is not wanted, since the task was given away.
+async fn until_heard<F: Future<Output = Result<(), Error>>>(task: TaskId, say: impl Fn() -> F) -> bool {
+    let [mut pause, longest] = PAUSE;
+    loop {
+        match say().await {
+            Ok(()) => return true,
+            Err(error) if matches!(error.code, Code::Unavailable | Code::DeadlineExceeded) => {
+                tracing::debug!(%task, %error, "the end of a task was not heard; it is said again");
+            }
+            Err(error) => {
+                tracing::info!(%task, %error, "the end of a task was not wanted");
+                return false;
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(longest);
+    }
+}
+
+async fn until_settled(server: &Server, task: TaskId) {
+    while !server.is_settled(millstream_dataplane::TaskId(task.0)) {
+        tokio::time::sleep(DRAIN_LOOK).await;
+    }
+}
