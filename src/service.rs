@@ -1,7 +1,9 @@
 //! A service as a trainer sees it: register a dataset, read it.
 
+use std::convert::Infallible;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_client::{Reader, ReaderConfig, discover};
 use millstream_control::rpc::{Client, DatasetInfo, SessionConfig};
@@ -11,9 +13,13 @@ use millstream_link::{
 };
 use millstream_pipeline::graph::{Dataset, GraphError};
 use thiserror::Error;
+use tokio::sync::{mpsc, watch};
 
 use crate::connect::AutoConnector;
 use crate::local::LocalWorkers;
+
+/// How long [`Service::close`] waits for the dispatcher.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How a trainer talks to a service.
 #[derive(Debug, Clone, Default)]
@@ -61,15 +67,35 @@ pub enum ServiceError {
     /// The system gives no thread, or a part of this process panicked.
     #[error(transparent)]
     Lane(#[from] LaneError),
+    /// Whoever asked does not want to know any more.
+    #[error("it was given up")]
+    GivenUp,
 }
 
+/// Says that answers are not wanted any more; closed without a word, they always are.
+pub(crate) type GivenUp = watch::Receiver<bool>;
+
 /// A connection with a service. Its methods block the thread; readers live on its lane and may outlive it.
+///
+/// Dropping it and its readers ends them without farewell: the dispatcher counts what they hold as theirs until it misses
+/// them. [`Service::close`] says goodbye.
 #[derive(Debug)]
 pub struct Service {
     dispatcher: String,
     client: Arc<Client>,
     connector: Arc<AutoConnector>,
     lane: Arc<Lane>,
+    given_up: GivenUp,
+    farewells: Farewells,
+}
+
+/// Readers whose end the dispatcher does not know of.
+#[derive(Debug)]
+struct Farewells {
+    /// Each reader has a clone until its farewell was heard.
+    held: mpsc::Sender<Infallible>,
+    /// Ends behind the last of them.
+    said: mpsc::Receiver<Infallible>,
 }
 
 impl Service {
@@ -78,6 +104,16 @@ impl Service {
     /// # Errors
     /// [`ServiceError`] names the address and what to do.
     pub fn connect(key: &LoadedKey, dispatcher: &str, config: ServiceConfig) -> Result<Self, ServiceError> {
+        Self::connect_unless(key, dispatcher, config, watch::channel(false).1)
+    }
+
+    /// The same; this and all later calls fail at once when they are given up.
+    pub(crate) fn connect_unless(
+        key: &LoadedKey,
+        dispatcher: &str,
+        config: ServiceConfig,
+        given_up: GivenUp,
+    ) -> Result<Self, ServiceError> {
         let address =
             HostPort::from_str(dispatcher).map_err(|error| ServiceError::Address(error.to_string()))?;
         let role = match &key.key {
@@ -91,19 +127,22 @@ impl Service {
             session,
             local,
         } = config;
-        let connecting = lane.spawn(async move {
+        let connecting = async move {
             let endpoint = Endpoint::client(credentials, endpoint)
                 .map_err(|error| ServiceError::Socket(error.to_string()))?;
             let client = Client::connect(endpoint.clone(), address, session).await?;
-            Ok::<_, ServiceError>((endpoint, client))
-        });
-        let (endpoint, client) = connecting.wait()??;
+            Ok((endpoint, client))
+        };
+        let (endpoint, client) = ask(&lane, &given_up, connecting)?;
         let connector = Arc::new(AutoConnector::new(endpoint, local));
+        let (held, said) = mpsc::channel(1);
         Ok(Self {
             dispatcher: dispatcher.to_owned(),
             client: Arc::new(client),
             connector,
             lane,
+            given_up,
+            farewells: Farewells { held, said },
         })
     }
 
@@ -119,10 +158,7 @@ impl Service {
     pub fn register(&self, dataset: Dataset, id: Option<DatasetId>) -> Result<DatasetId, ServiceError> {
         let definition = dataset.graph()?.to_bytes()?;
         let client = self.client.clone();
-        Ok(self
-            .lane
-            .spawn(async move { client.register_dataset(id, definition).await })
-            .wait()??)
+        self.ask(async move { Ok(client.register_dataset(id, definition).await?) })
     }
 
     /// What is known of a dataset.
@@ -131,10 +167,7 @@ impl Service {
     /// There is none of this id.
     pub fn dataset(&self, id: &DatasetId) -> Result<DatasetInfo, ServiceError> {
         let (client, id) = (self.client.clone(), id.clone());
-        Ok(self
-            .lane
-            .spawn(async move { client.dataset(&id).await })
-            .wait()??)
+        self.ask(async move { Ok(client.dataset(&id).await?) })
     }
 
     /// The job that a request is for.
@@ -143,11 +176,10 @@ impl Service {
     /// The named job differs, with all differences in the message.
     pub fn job(&self, request: &ReadRequest) -> Result<JobId, ServiceError> {
         let (client, request) = (self.client.clone(), request.clone());
-        let job = async move {
+        self.ask(async move {
             let parameters = JobParameters::new(request.dataset, request.policy);
-            client.find_or_create_job(request.job_name, &parameters).await
-        };
-        Ok(self.lane.spawn(job).wait()??)
+            Ok(client.find_or_create_job(request.job_name, &parameters).await?)
+        })
     }
 
     /// Reads one pass of a job, numbered from 0.
@@ -155,11 +187,11 @@ impl Service {
     /// # Errors
     /// The sources of the dataset cannot be listed, for example.
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
-        let client = self.client.clone();
-        let opening = self
-            .lane
-            .spawn(async move { client.open_iteration(job, repetition).await.map(discover) });
-        let feed = opening.wait()??;
+        let (client, held) = (self.client.clone(), self.farewells.held.clone());
+        let feed = self.ask(async move {
+            let handle = client.open_iteration(job, repetition).await?;
+            Ok(discover(handle, held))
+        })?;
         Ok(Reader::start(
             self.lane.clone(),
             self.connector.clone(),
@@ -174,6 +206,42 @@ impl Service {
     /// The dispatcher does not answer.
     pub fn status(&self) -> Result<Status, ServiceError> {
         let client = self.client.clone();
-        Ok(self.lane.spawn(async move { client.status().await }).wait()??)
+        self.ask(async move { Ok(client.status().await?) })
     }
+
+    /// Ends it once the dispatcher knows that its readers are gone. Drop them before: one that lives on, or a dispatcher
+    /// that does not answer, is waited for no longer than a second.
+    pub fn close(self) {
+        let Farewells { held, mut said } = self.farewells;
+        drop(held);
+        let farewell = self
+            .lane
+            .spawn(async move { tokio::time::timeout(FAREWELL, said.recv()).await.is_ok() });
+        if !farewell.wait().unwrap_or(false) {
+            tracing::debug!("the dispatcher was not told of the end; it will notice the silence");
+        }
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        ask(&self.lane, &self.given_up, question)
+    }
+}
+
+/// Waits for an answer, unless it is given up.
+fn ask<T: Send + 'static>(
+    lane: &Lane,
+    given_up: &GivenUp,
+    question: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+) -> Result<T, ServiceError> {
+    let mut given_up = given_up.clone();
+    let asking = lane.spawn(async move {
+        tokio::select! {
+            answer = question => answer,
+            Ok(_) = given_up.wait_for(|given_up| *given_up) => Err(ServiceError::GivenUp),
+        }
+    });
+    asking.wait()?
 }

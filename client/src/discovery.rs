@@ -19,11 +19,15 @@ const EVENTS_MAX: usize = 1024;
 const REPORTS_MAX: usize = 1024;
 
 /// The feed of an iteration. Must be called within a tokio runtime, which then carries it; it ends with the reader.
-pub fn discover(handle: IterationHandle) -> Feed {
+/// `held` is dropped when the dispatcher knows that the reader is gone, or cannot be told.
+pub fn discover(handle: IterationHandle, held: impl Send + 'static) -> Feed {
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
     let (reports, reports_queue) = mpsc::channel(REPORTS_MAX);
     let reporter = handle.reporter();
-    tokio::spawn(pass_events(handle, events_sender));
+    tokio::spawn(async move {
+        pass_events(handle, events_sender).await;
+        drop(held);
+    });
     tokio::spawn(pass_reports(reporter, reports_queue));
     Feed { events, reports }
 }

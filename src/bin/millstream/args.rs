@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::help;
+
 /// Feeds GPU trainers: preprocessing on a pool of CPU workers, tensors over QUIC.
 ///
 /// A service is one dispatcher and any number of workers; trainers read from it with the
@@ -16,7 +18,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 ///   millstream status
 ///
 /// On one machine the cluster key is made on first use and found by itself; between machines
-/// give each process the same key (see `millstream key`).
+/// give each process the same key (see `millstream key --help`).
+///
+/// Results go to standard output, everything else to standard error. Every command ends with 0
+/// when it did what it was asked, 1 when it could not or was interrupted, and 2 when its flags are wrong.
 #[derive(Debug, Parser)]
 #[command(name = "millstream", version, verbatim_doc_comment)]
 pub(crate) struct Cli {
@@ -53,47 +58,58 @@ pub(crate) struct KeyFlag {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::DISPATCHER)]
 pub(crate) struct DispatcherArgs {
     /// Where to listen. Beyond loopback only with an explicit --key.
-    #[arg(long, default_value = "127.0.0.1:5050")]
+    #[arg(long, default_value = "127.0.0.1:5050", value_name = "IP:PORT")]
     pub(crate) bind: SocketAddr,
     #[command(flatten)]
     pub(crate) key: KeyFlag,
     /// Seconds of silence after which a worker or client counts as dead.
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
     pub(crate) liveness_s: f64,
     /// Ends when standard input closes; for programs that start it.
     #[arg(long, hide = true)]
     pub(crate) until_stdin_closes: bool,
 }
 
+/// What packs are compressed with on the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompressionFlag {
+    /// Nothing.
+    None,
+    /// LZ4, where it makes a pack smaller.
+    Lz4,
+}
+
 #[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::WORKER)]
 pub(crate) struct WorkerArgs {
     /// The dispatcher to work for.
-    #[arg(long, default_value = "127.0.0.1:5050")]
+    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
     /// Where to serve elements; port 0 takes a free one. Beyond loopback only with an explicit --key.
-    #[arg(long, default_value = "127.0.0.1:0")]
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "IP:PORT")]
     pub(crate) bind: SocketAddr,
     /// The address that trainers reach this worker at, when it is not the one bound.
-    #[arg(long)]
+    #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
     #[command(flatten)]
     pub(crate) key: KeyFlag,
     /// Threads that compute; by default one a processor.
-    #[arg(long)]
+    #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
     /// Labels shown in `status`.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_name = "TAG,...")]
     pub(crate) tags: Vec<String>,
-    /// Compression on the network: none or lz4.
-    #[arg(long, default_value = "none")]
-    pub(crate) compression: String,
+    /// Compression on the network.
+    #[arg(long, value_enum, default_value_t = CompressionFlag::None)]
+    pub(crate) compression: CompressionFlag,
     /// UDP payload of a packet, in bytes; found by probing when not given.
-    #[arg(long)]
+    #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
     /// Seconds to wait for a dispatcher that is not there yet.
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,
     /// Ends when standard input closes; for programs that start it.
     #[arg(long, hide = true)]
@@ -110,49 +126,52 @@ pub(crate) enum Sharding {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::READ)]
 pub(crate) struct ReadArgs {
     /// The dispatcher to read from.
-    #[arg(long, default_value = "127.0.0.1:5050")]
+    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
     #[command(flatten)]
     pub(crate) key: KeyFlag,
     /// WebDataset tars of JPEGs to read, as a glob pattern. The dispatcher lists them and the workers
     /// read them, so the paths must mean the same to both.
-    #[arg(long, conflicts_with = "range")]
+    #[arg(long, conflicts_with = "range", value_name = "PATTERN")]
     pub(crate) files: Option<String>,
     /// Reads the numbers from 0 up to this instead.
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub(crate) range: Option<u64>,
     /// Elements of one batch; 0 for single elements.
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, value_name = "ELEMENTS")]
     pub(crate) batch: u64,
     /// How the dataset is dealt out to the workers.
     #[arg(long, value_enum, default_value_t = Sharding::Dynamic)]
     pub(crate) sharding: Sharding,
     /// Passes over the dataset.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
     pub(crate) epochs: u64,
     /// Elements outstanding at most; 0 sizes it by itself.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_name = "ELEMENTS")]
     pub(crate) max_outstanding: u64,
     /// Readers that give the same name share one reading, first come, first served.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub(crate) job_name: Option<String>,
     /// Seconds to wait for a dispatcher that is not there yet.
-    #[arg(long, default_value_t = 30.0)]
+    #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::STATUS)]
 pub(crate) struct StatusArgs {
     /// The dispatcher to ask.
-    #[arg(long, default_value = "127.0.0.1:5050")]
+    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
     #[command(flatten)]
     pub(crate) key: KeyFlag,
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::KEY)]
 pub(crate) struct KeyArgs {
     #[command(flatten)]
     pub(crate) key: KeyFlag,
@@ -168,18 +187,19 @@ pub(crate) struct KeyArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::DEMO)]
 pub(crate) struct DemoArgs {
     /// Passes over the pictures.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_name = "COUNT")]
     pub(crate) epochs: u64,
     /// Worker processes.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_name = "COUNT")]
     pub(crate) workers: u32,
     /// A directory of WebDataset tars of JPEGs (`.jpg`) with labels (`.cls`).
-    #[arg(long, default_value = "examples/data")]
+    #[arg(long, default_value = "examples/data", value_name = "DIRECTORY")]
     pub(crate) data: PathBuf,
     /// Pictures of one batch.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_name = "PICTURES")]
     pub(crate) batch: u64,
     /// Writes every key that was seen to this file, one a line, in order.
     #[arg(long, value_name = "FILE")]

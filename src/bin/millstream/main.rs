@@ -1,6 +1,6 @@
 //! `millstream`: the service on the command line.
 //!
-//! - [`args`]: flags and help
+//! - [`args`], [`help`]: flags, and what they teach
 //! - [`dispatcher`], [`worker`]: the two servers
 //! - [`read`]: a small consumer
 //! - [`status`]: what a service is doing
@@ -16,6 +16,7 @@ mod demo;
 mod digest;
 mod dispatcher;
 mod ending;
+mod help;
 mod key;
 mod pictures;
 mod read;

@@ -9,7 +9,7 @@ use millstream::{ReadRequest, Service, ServiceConfig};
 use crate::args::{ReadArgs, Sharding};
 use crate::console::{bytes_text, note, say};
 use crate::digest::Digest;
-use crate::ending::{Ending, Interrupted};
+use crate::ending::{Brake, Ending, NotDone};
 use crate::pictures::{self, pictures};
 use crate::{key, worker};
 
@@ -23,10 +23,10 @@ pub(crate) fn run(args: &ReadArgs) -> Result<(), String> {
     let key = key::load(&args.key)?;
     let ending = Ending::watch(false)?;
     let args = args.clone();
-    match ending.unless(move || read(&args, dataset, &key, config)) {
-        Ok(outcome) => outcome,
-        Err(Interrupted) => Err("interrupted".to_owned()),
-    }
+    let brake = Brake::default();
+    let held = brake.clone();
+    let outcome = ending.unless(&brake, move || read(&args, dataset, &key, config, &held));
+    outcome.map_err(NotDone::text)?
 }
 
 /// What is read, and which of its components the digest is of.
@@ -57,8 +57,21 @@ impl Source {
     }
 }
 
-fn read(args: &ReadArgs, source: Source, key: &LoadedKey, config: ServiceConfig) -> Result<(), String> {
+fn read(
+    args: &ReadArgs,
+    source: Source,
+    key: &LoadedKey,
+    config: ServiceConfig,
+    brake: &Brake,
+) -> Result<(), String> {
     let service = Service::connect(key, &args.dispatcher, config).map_err(|error| error.to_string())?;
+    let outcome = read_from(&service, args, source, brake);
+    // Also behind an error: what this reader holds goes back at once.
+    service.close();
+    outcome
+}
+
+fn read_from(service: &Service, args: &ReadArgs, source: Source, brake: &Brake) -> Result<(), String> {
     // The same pipeline is the same dataset, so that readers may share a job.
     let definition = source.dataset.clone().graph().and_then(|graph| graph.to_bytes());
     let mut identity = Digest::default();
@@ -90,6 +103,7 @@ fn read(args: &ReadArgs, source: Source, key: &LoadedKey, config: ServiceConfig)
         let reader = service
             .read(job, epoch, &config)
             .map_err(|error| error.to_string())?;
+        brake.hold(reader.canceller());
         losses += read_epoch(epoch, reader, source.digested, args.batch > 0)?;
     }
     if losses == 0 {

@@ -1,6 +1,5 @@
 //! `millstream worker`: runs one until it is told to end.
 
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +7,9 @@ use millstream::control::rpc::SessionConfig;
 use millstream::dataplane::transport::Compression;
 use millstream::{Worker, WorkerConfig, functions};
 
-use crate::args::WorkerArgs;
+use crate::args::{CompressionFlag, WorkerArgs};
 use crate::console::{note, say};
-use crate::ending::Ending;
+use crate::ending::{Brake, Ending, NotDone};
 use crate::key;
 
 /// Runs the command.
@@ -19,8 +18,11 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     let key = key::load(&args.key)?;
     config.functions = Arc::new(functions::builtin(Some(&key)));
     let ending = Ending::watch(args.until_stdin_closes)?;
-    let Ok(started) = ending.unless(move || Worker::start(&key, config)) else {
-        return Ok(());
+    let started = match ending.unless(&Brake::default(), move || Worker::start(&key, config)) {
+        Ok(started) => started,
+        // A worker that is told to end has nothing left to do.
+        Err(NotDone::Interrupted) => return Ok(()),
+        Err(refused) => return Err(refused.text()),
     };
     let worker = started.map_err(|error| error.to_string())?;
     say(&format!(
@@ -41,8 +43,10 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
         Some(0) => return Err("--threads 0: must be at least 1".to_owned()),
         threads => threads,
     };
-    config.server.compression =
-        Compression::from_str(&args.compression).map_err(|error| format!("--compression: {error}"))?;
+    config.server.compression = match args.compression {
+        CompressionFlag::None => Compression::None,
+        CompressionFlag::Lz4 => Compression::Lz4,
+    };
     config.endpoint.mtu = args.mtu;
     config.endpoint.validate().map_err(|error| error.to_string())?;
     config.session = patience(args.wait_s)?;

@@ -82,7 +82,9 @@ impl Census {
 fn picture_key(name: &str) -> Option<&str> {
     let base = name.rfind('/').map_or(0, |slash| slash + 1);
     let dot = base + name[base..].find('.')?;
-    (&name[dot + 1..] == PICTURE_FIELD).then_some(&name[..dot])
+    name[dot + 1..]
+        .eq_ignore_ascii_case(PICTURE_FIELD)
+        .then_some(&name[..dot])
 }
 
 fn named(keys: &[String]) -> String {
@@ -124,6 +126,7 @@ mod tests {
     fn a_picture_is_known_by_its_key() {
         assert_eq!(picture_key("train/cat.jpg"), Some("train/cat"));
         assert_eq!(picture_key("a.b/cat.jpg"), Some("a.b/cat"));
+        assert_eq!(picture_key("CAT.JPG"), Some("CAT"), "extensions have no case");
         assert_eq!(picture_key("cat.cls"), None);
         assert_eq!(picture_key("cat.small.jpg"), None);
     }

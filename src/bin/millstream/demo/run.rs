@@ -14,7 +14,7 @@ use super::cluster::Cluster;
 use super::progress::Progress;
 use crate::args::DemoArgs;
 use crate::console::{bytes_text, say};
-use crate::ending::{Ending, Interrupted};
+use crate::ending::{Brake, Ending, NotDone};
 use crate::pictures::{self, pictures};
 
 /// Runs the command.
@@ -44,7 +44,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
         cluster.dispatcher,
         args.workers,
     ));
+    let brake = Brake::default();
     let viewer = Viewer {
+        brake: brake.clone(),
         args: args.clone(),
         dispatcher: cluster.dispatcher.clone(),
         tars,
@@ -53,9 +55,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
     let key = KeySource::from_setting(&key.to_text())
         .load()
         .map_err(|error| error.to_string())?;
-    let outcome = ending.unless(move || viewer.view(&key));
+    let outcome = ending.unless(&brake, move || viewer.view(&key));
     drop(cluster);
-    outcome.unwrap_or_else(|Interrupted| Err("interrupted".to_owned()))
+    outcome.map_err(NotDone::text)?
 }
 
 /// The tars of a directory, in the order in which a dataset lists them.
@@ -82,6 +84,7 @@ fn tars(data: &Path) -> Result<Vec<PathBuf>, String> {
 /// Who reads the pictures and counts them.
 #[derive(Debug)]
 struct Viewer {
+    brake: Brake,
     args: DemoArgs,
     dispatcher: String,
     tars: Vec<PathBuf>,
@@ -150,6 +153,7 @@ impl Viewer {
         seen: &mut Vec<String>,
         complaints: &mut Complaints,
     ) -> Result<(), String> {
+        self.brake.hold(reader.canceller());
         let mut census = Census::default();
         let outcome = loop {
             let since = Instant::now();
@@ -164,7 +168,9 @@ impl Viewer {
             for key in keys.iter_str() {
                 let key = key.map_err(|error| error.to_string())?;
                 census.add(key);
-                seen.push(key.to_owned());
+                if self.args.dump_keys.is_some() {
+                    seen.push(key.to_owned());
+                }
             }
             progress.add(keys.len() as u64, element.slot().len(), waited);
         };
