@@ -6,7 +6,7 @@ use millstream_element::{
     Dtype, Element, HeapAlloc, Layout, OpenPack, Origin, PackWriter, TensorBytes, TensorRef,
 };
 use millstream_pipeline::exec::{
-    ExecContext, ExecError, Executor, Filled, Pool, Source, SourceFactory, Stop, Tensor, Value,
+    ErrorKind, ExecContext, ExecError, Executor, Filled, Pool, Source, SourceFactory, Stop, Tensor, Value,
 };
 use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Params, SourceSignature};
 use proptest::prelude::*;
@@ -103,6 +103,102 @@ fn an_element_held_back_by_a_full_pack_is_saved_with_the_rest() {
         crate::support::drain(&mut restored),
         (1..5).map(Model::Scalar).collect::<Vec<_>>()
     );
+}
+
+/// A source of five elements that opens as `open` says.
+struct Opens<F> {
+    open: F,
+}
+
+impl<F, S> SourceFactory for Opens<F>
+where
+    F: Fn() -> Result<S, ExecError> + Send + Sync,
+    S: Source + 'static,
+{
+    fn signature(&self, _: &Params) -> Result<SourceSignature, String> {
+        Ok(SourceSignature {
+            spec: scalar(),
+            cardinality: Cardinality::Finite(5),
+            indexable: true,
+        })
+    }
+
+    fn open(&self, _: &Params, _: std::ops::Range<u64>) -> Result<Box<dyn Source>, ExecError> {
+        Ok(Box::new((self.open)()?))
+    }
+}
+
+fn opens<S: Source + 'static>(open: impl Fn() -> Result<S, ExecError> + Send + Sync + 'static) -> Executor {
+    let graph = Dataset::registered_source("five", Params::none())
+        .graph()
+        .unwrap();
+    let functions = Arc::new(functions().with_source("five", Opens { open }));
+    Executor::open(
+        &graph,
+        ExecContext {
+            functions,
+            ..context()
+        },
+    )
+    .unwrap()
+}
+
+/// What comes of writing up to `limit` elements into a new pack.
+fn write(executor: &mut Executor, limit: usize) -> Result<Filled, ExecError> {
+    let layout = Layout::new(executor.spec().clone()).unwrap();
+    let (mut pack, _taken) = PackWriter::open(&HeapAlloc, 4096, 100).unwrap();
+    executor.write(&layout, &mut pack, limit)
+}
+
+#[test]
+fn a_source_that_does_not_open_is_an_error_and_never_an_end() {
+    let refuses = || Err::<BulkReader, _>(ExecError::new(ErrorKind::Data, "five", "connection refused"));
+    let panics = || -> Result<BulkReader, ExecError> { panic!("expected by the test") };
+    for (mut executor, message) in [
+        (opens(refuses), "connection refused"),
+        (opens(panics), "panicked"),
+    ] {
+        for _ in 0..2 {
+            let error = write(&mut executor, 10).unwrap_err();
+            assert!(error.to_string().contains(message), "{error}");
+        }
+    }
+    assert_eq!(opens(refuses).next().unwrap_err().kind(), ErrorKind::Data);
+}
+
+#[test]
+fn a_bulk_source_is_asked_for_its_positions_and_no_more() {
+    let layout = Layout::new(scalar()).unwrap();
+    let endless = move || {
+        Ok(BulkReader {
+            layout: Arc::clone(&layout),
+            next: 0,
+            end: i64::MAX,
+        })
+    };
+    let mut executor = opens(endless);
+    let filled = |count, stop| Filled { count, stop };
+    assert_eq!(write(&mut executor, 3).unwrap(), filled(3, Stop::Limit));
+    assert_eq!(write(&mut executor, 3).unwrap(), filled(2, Stop::End));
+    assert_eq!(write(&mut executor, 3).unwrap(), filled(0, Stop::End));
+}
+
+#[test]
+fn a_bulk_source_that_writes_nothing_and_goes_on_is_to_blame() {
+    struct Still;
+    impl Source for Still {
+        fn next(&mut self) -> Result<Option<Value>, ExecError> {
+            Ok(None)
+        }
+        fn fill_pack(&mut self, _: &mut PackWriter, _: u64, _: usize) -> Option<Result<Filled, ExecError>> {
+            Some(Ok(Filled {
+                count: 0,
+                stop: Stop::Limit,
+            }))
+        }
+    }
+    let error = write(&mut opens(|| Ok(Still)), 3).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UserFunction, "{error}");
 }
 
 /// Counts up, writing straight into packs when nothing stands between.

@@ -65,7 +65,8 @@ pub struct Filled {
 /// Why a bulk write stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// The limit is reached.
+    /// The limit is reached, or the source gives away what it has before the next: at least one element,
+    /// unless none was asked for.
     Limit,
     /// The pack has no room for the next element, which is kept for the next call.
     Full {

@@ -9,7 +9,7 @@ use crate::exec::cursor::Cursor;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::functions::SourceFactory;
 use crate::exec::item::Item;
-use crate::exec::iterate::{Filled, Iterate};
+use crate::exec::iterate::{Filled, Iterate, Stop};
 use crate::exec::source::Source;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
@@ -58,6 +58,49 @@ impl Registered {
         (self.position, self.end) = (range.start, range.end);
         self.open = Some(guarded(&self.name, || self.factory.open(&self.params, range))?);
         Ok(true)
+    }
+
+    /// Lets the source write up to `limit` elements of the pass, and no more than its positions, into `pack`.
+    /// `None` when it writes none itself.
+    fn fill(
+        &mut self,
+        pack: &mut PackWriter,
+        sequence: u64,
+        limit: usize,
+    ) -> Result<Option<Filled>, ExecError> {
+        const ENDED: Filled = Filled {
+            count: 0,
+            stop: Stop::End,
+        };
+        self.ensure_open()?;
+        let left = usize::try_from(self.end.saturating_sub(self.position)).unwrap_or(usize::MAX);
+        let Some(source) = self.open.as_mut().filter(|_| left > 0) else {
+            self.open = None;
+            return Ok(Some(ENDED));
+        };
+        let wanted = limit.min(left);
+        let filled = guarded(&self.name, || {
+            source.fill_pack(pack, sequence, wanted).transpose()
+        })?;
+        let Some(mut filled) = filled else {
+            return Ok(None);
+        };
+        let stands_still = filled.count == 0 && wanted > 0 && filled.stop == Stop::Limit;
+        if stands_still || filled.count > wanted {
+            let message = format!(
+                "was asked for {wanted} elements and wrote {}, without saying that it has ended",
+                filled.count
+            );
+            return Err(ExecError::new(ErrorKind::UserFunction, &*self.name, message));
+        }
+        self.position = self.position.saturating_add(filled.count as u64);
+        if self.position == self.end && filled.stop == Stop::Limit {
+            filled.stop = Stop::End;
+        }
+        if filled.stop == Stop::End {
+            self.open = None;
+        }
+        Ok(Some(filled))
     }
 }
 
@@ -132,20 +175,7 @@ impl Iterate for Registered {
         if self.cursor.is_fed() {
             return None;
         }
-        match self.ensure_open() {
-            Ok(true) => {}
-            Ok(false) | Err(_) => return None,
-        }
-        let left = usize::try_from(self.end.saturating_sub(self.position)).unwrap_or(usize::MAX);
-        let source = self.open.as_mut()?;
-        let filled = guarded(&self.name, || {
-            source.fill_pack(pack, sequence, limit.min(left)).transpose()
-        })
-        .transpose()?;
-        if let Ok(filled) = &filled {
-            self.position = self.position.saturating_add(filled.count as u64);
-        }
-        Some(filled)
+        self.fill(pack, sequence, limit).transpose()
     }
 }
 
