@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{
     Budget, ErrorKind, ExecContext, Executor, Functions, OpenError, Pool, PreparedMap, Tensor, Value,
 };
 use millstream_pipeline::graph::{Dataset, Params};
 
-use crate::support::{context, drain, functions, open};
+use crate::support::{Model, context, drain, functions, open};
 
 /// Ten times what anything here takes.
 const WATCHDOG: Duration = Duration::from_secs(20);
@@ -83,6 +84,34 @@ fn a_function_that_yields_something_else_than_it_said_is_to_blame() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UserFunction);
     assert!(error.to_string().starts_with("lies: yielded string"), "{error}");
+}
+
+#[test]
+fn a_scalar_string_is_the_same_whoever_makes_it() {
+    let text = || {
+        functions().with_map("text", |_, _| {
+            let call = |value: Value| {
+                let digits = value[0].as_i64().unwrap_or_default().to_string();
+                Ok(Value::from_buf([Tensor::strings(
+                    Dtype::Bytes,
+                    &[],
+                    vec![digits.into()],
+                )?]))
+            };
+            let output = ElementSpec::single(TensorSpec::scalar(Dtype::Bytes));
+            Ok(PreparedMap {
+                output: output.map_err(|error| error.to_string())?,
+                call: Arc::new(call),
+            })
+        })
+    };
+    let graph = Dataset::range(0, 9, 1)
+        .map("text", Params::none())
+        .parse_int("")
+        .graph()
+        .unwrap();
+    let found = drain(&mut Executor::open(&graph, with(text())).unwrap());
+    assert_eq!(found, (0..9).map(Model::Scalar).collect::<Vec<_>>());
 }
 
 #[test]

@@ -140,10 +140,15 @@ impl Tensor {
         if dtype.item_bytes().is_some() || expected != Some(items.len() as u64) {
             return Err(format!("{} strings for {dtype}{dims:?}", items.len()));
         }
+        // A scalar has one form, whoever makes it, so that its bytes can be asked for.
+        let data = match items.first() {
+            Some(item) if dims.is_empty() => TensorData::Shared(item.clone()),
+            Some(_) | None => TensorData::Strings(items.into()),
+        };
         Ok(Tensor {
             dtype,
             dims: dims.into(),
-            data: TensorData::Strings(items.into()),
+            data,
         })
     }
 
