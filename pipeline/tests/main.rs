@@ -6,6 +6,7 @@
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `graphs`: encoding and analysis
 //! - `packs`: what is written into packs is what is yielded
+//! - `randomness`: what is drawn anew, and what is drawn alike
 //! - `shards`: WebDataset shards and images
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -13,6 +14,7 @@ mod failures;
 mod graphs;
 mod model;
 mod packs;
+mod randomness;
 #[cfg(all(feature = "images", feature = "webdataset"))]
 mod shards;
 mod splits;

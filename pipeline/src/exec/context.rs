@@ -89,11 +89,11 @@ impl Shared {
         }
     }
 
-    /// For the body of a function called with the element at `position`.
-    pub(crate) fn within(&self, position: u64) -> Shared {
+    /// For the body of a function, of which `call` says with which element and in which pass.
+    pub(crate) fn within(&self, call: u64) -> Shared {
         let mut shared = self.clone();
         shared.feed = None;
-        shared.epoch = super::random::mix(self.epoch, position);
+        shared.epoch = super::random::mix(self.epoch, call);
         shared
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct FlatMap {
     body: Body,
     input: Input,
     cancel: Cancel,
+    /// How often it was restarted: a body draws anew in every pass.
+    pass: u64,
     current: Option<Current>,
 }
 
@@ -60,13 +62,14 @@ impl FlatMap {
             body,
             input,
             cancel,
+            pass: 0,
             current: None,
         }
     }
 }
 
 impl Body {
-    fn open(&self, outer: &Item) -> Result<Inner, ExecError> {
+    fn open(&self, outer: &Item, pass: u64) -> Result<Inner, ExecError> {
         match self {
             Body::Program { program, shared } => {
                 // The body's elements get their marks from the outer element, here and not below.
@@ -74,9 +77,8 @@ impl Body {
                     marks: Default::default(),
                     ..outer.clone()
                 };
-                program
-                    .open(&shared.within(outer.position), Some(argument))
-                    .map(Inner::Tree)
+                let within = shared.within(mix(outer.position, pass));
+                program.open(&within, Some(argument)).map(Inner::Tree)
             }
             Body::Registered { name, call, .. } => {
                 let open = || {
@@ -135,7 +137,7 @@ impl Iterate for FlatMap {
             let Some(outer) = self.input.next()? else {
                 return Ok(None);
             };
-            let opened = self.body.open(&outer).map_err(|error| {
+            let opened = self.body.open(&outer, self.pass).map_err(|error| {
                 token::abandon(&outer.marks);
                 error.at(outer.origin.as_ref()).at_position(outer.position)
             });
@@ -149,6 +151,7 @@ impl Iterate for FlatMap {
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.current = None;
+        self.pass = self.pass.wrapping_add(1);
         self.input.restart()
     }
 
@@ -158,6 +161,7 @@ impl Iterate for FlatMap {
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
         state.begin("flat_map")?;
+        state.number(self.pass)?;
         state.flag(self.current.is_some())?;
         if let Some(current) = &mut self.current {
             state.item(&current.outer)?;
@@ -172,10 +176,11 @@ impl Iterate for FlatMap {
 
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         state.begin("flat_map")?;
+        self.pass = state.number()?;
         if state.flag()? {
             let outer = state.item()?;
             let read = state.number()?;
-            let mut inner = self.body.open(&outer)?;
+            let mut inner = self.body.open(&outer, self.pass)?;
             match &mut inner {
                 Inner::Tree(tree) => tree.restore(state)?,
                 Inner::Source(source) => guarded(self.body.name(), || source.advance(read))?,
