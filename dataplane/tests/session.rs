@@ -202,6 +202,32 @@ async fn who_does_not_greet_or_greets_in_another_version_is_sent_away() {
     );
 }
 
+#[tokio::test]
+async fn who_reads_no_answers_is_not_listened_to_and_then_gets_every_one() {
+    let server = server(WATCHDOG);
+    let _producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
+    let mut client = Client::greeted(&server).await;
+    let mut asked = 0;
+    let mut idle = 0;
+    // The session runs on this thread, whenever this task lets it; it has come to rest when nothing moves for long.
+    while idle < 1000 {
+        let ready = poll_fn(|cx| std::task::Poll::Ready(client.link.poll_ready(cx).is_ready())).await;
+        if ready {
+            client.subscribe(1, 0).await;
+            (asked, idle) = (asked + 1, 0);
+            assert!(asked < 2000, "the worker keeps any number of answers");
+        }
+        idle += 1;
+        tokio::task::yield_now().await;
+    }
+    for answer in 0..asked {
+        let message = client.message().await;
+        assert!(matches!(message, ToClient::Accepted(_)), "{answer}: {message:?}");
+    }
+}
+
 /// D3.1, D3.2.
 #[tokio::test]
 async fn a_forged_ticket_and_an_unknown_task_are_refused_and_the_link_goes_on() {

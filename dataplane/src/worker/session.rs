@@ -29,8 +29,9 @@ const COMPRESSING_MAX: usize = 8;
 /// Steps of a session between two reports on its link.
 const STEPS_PER_REPORT: u64 = 64;
 
-/// Messages that wait for room on the link.
-const OUTBOX_MAX: usize = 4096;
+/// Frames that wait for room on the link before the session stops listening: each thing that a client asks for is
+/// answered, and who does not read its answers asks no more.
+const OUTBOX_MAX: usize = 256;
 
 /// Rings a session: something of its tasks is ready.
 #[derive(Debug, Default)]
@@ -101,7 +102,7 @@ impl Session {
         }
         self.steps += 1;
         loop {
-            if let Err(lost) = self.receive(cx).and_then(|()| self.send(cx)) {
+            if let Err(lost) = self.exchange(cx) {
                 return Poll::Ready(lost);
             }
             let Some(due) = self.poll_timeout() else {
@@ -113,8 +114,27 @@ impl Session {
         }
     }
 
+    /// Receives and sends until neither gets further.
+    fn exchange(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
+        loop {
+            self.receive(cx)?;
+            let was_full = self.is_outbox_full();
+            self.send(cx)?;
+            // Once there is room again, nobody else looks for what was not received.
+            if !was_full || self.is_outbox_full() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_outbox_full(&self) -> bool {
+        self.outbox.len() >= OUTBOX_MAX
+    }
+
     fn receive(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
-        while let Poll::Ready(message) = self.link.poll_recv(cx) {
+        while !self.is_outbox_full()
+            && let Poll::Ready(message) = self.link.poll_recv(cx)
+        {
             self.handle(message?, Instant::now())?;
         }
         while let Ok(out) = self.compressed.try_recv() {
@@ -168,9 +188,7 @@ impl Session {
     }
 
     fn subscribe(&mut self, subscribe: &Subscribe, now: Instant) -> Result<(), LinkLost> {
-        if self.subscribed.len() >= self.server.config.subscriptions_per_link_max
-            || self.outbox.len() >= OUTBOX_MAX
-        {
+        if self.subscribed.len() >= self.server.config.subscriptions_per_link_max {
             return Err(LinkLost::Misbehaved(
                 "it subscribed to more than a link may carry".into(),
             ));

@@ -10,7 +10,7 @@ use super::close;
 use crate::proto::message::{check_length, decode, encode};
 use crate::transport::LinkLost;
 
-/// Messages that wait to be written or handled. Each is small and none stands for an element.
+/// Messages that wait to be written. Each is small and none stands for an element.
 pub(super) const MESSAGES_MAX: usize = 256;
 
 /// Writes messages until the queue closes.

@@ -20,6 +20,9 @@ use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, Transport, Wor
 /// Frames that wait to be written. Few: while the network is behind, elements gather at the task and packs grow.
 const FRAMES_MAX: usize = 2;
 
+/// Messages of a client that wait to be handled. Few, since one can be long; a session takes them as they come.
+const MESSAGES_MAX: usize = 32;
+
 /// Takes a client's link on an authenticated connection. Waits for the client's stream of messages, `deadline` at most; a
 /// client whose first message does not follow within `deadline` loses the link.
 pub async fn accept(
@@ -33,7 +36,7 @@ pub async fn accept(
         .map_err(|_| LinkLost::Misbehaved(format!("no stream of messages within {deadline:?}")))?
         .map_err(|error| close::lost(&error))?;
     let (down, down_queue) = mpsc::channel(FRAMES_MAX);
-    let (up_queue, up) = mpsc::channel(control::MESSAGES_MAX);
+    let (up_queue, up) = mpsc::channel(MESSAGES_MAX);
     let packs = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     let writer = Writer {
