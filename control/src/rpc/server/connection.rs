@@ -203,9 +203,7 @@ async fn read_request(recv: &mut RecvStream, role: Role, shared: &Shared) -> Res
             shared.config.definition_bytes_max + LARGE_EXTRA_BYTES_MAX
         }
         Some(SizeClass::Large) => {
-            return Err(Error::denied(format!(
-                "a peer of role `{role}` may not register datasets"
-            )));
+            return Err(may_not_register(role));
         }
         None => {
             return Err(Error::invalid(format!(
@@ -218,6 +216,14 @@ async fn read_request(recv: &mut RecvStream, role: Role, shared: &Shared) -> Res
     frame::decode(&bytes).map_err(unreadable)
 }
 
+/// C1.4: whoever registers a dataset has workers run code.
+fn may_not_register(role: Role) -> Error {
+    Error::denied(format!(
+        "a peer of role `{role}` may not register datasets, since workers run what is in them: use the cluster key, or a \
+         `submit` key"
+    ))
+}
+
 async fn ask(
     envelope: Envelope,
     session: SessionId,
@@ -226,9 +232,7 @@ async fn ask(
 ) -> Result<crate::dispatcher::Reply, Error> {
     let facts = if let WireRequest::RegisterDataset { definition, .. } = &envelope.request {
         if role != Role::Submit {
-            return Err(Error::denied(format!(
-                "a peer of role `{role}` may not register datasets"
-            )));
+            return Err(may_not_register(role));
         }
         Some(analyse(definition.to_vec(), shared).await?)
     } else {
