@@ -5,6 +5,7 @@
 //! - `splits`: workers fed from one pool of splits see the dataset exactly once, and account for every lease
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `graphs`: encoding and analysis
+//! - `listings`: which files there are and in which order
 //! - `packs`: what is written into packs is what is yielded
 //! - `randomness`: what is drawn anew, and what is drawn alike
 //! - `shards`: WebDataset shards and images
@@ -12,6 +13,7 @@
 
 mod failures;
 mod graphs;
+mod listings;
 mod model;
 mod packs;
 mod randomness;

@@ -12,7 +12,6 @@ use super::item::Item;
 use super::iterate::Input;
 use super::ops;
 use super::program::{Part, Program, unprepared};
-use super::random::mix;
 
 impl Program {
     /// A new tree over `shared`. `argument` is the element a function's body is called with; sources of a
@@ -142,11 +141,12 @@ impl Program {
             }
             (Op::Files(files), Part::Listing(listing)) => {
                 let cursor = Cursor::new(op.name(), listing.len() as u64, shared, place, Cut::Single);
-                let shuffle = files.shuffle.then(|| ops::FileShuffle {
-                    seed: mix(files.seed.unwrap_or(shared.task_id), shared.epoch),
-                    listed_in_order: files.seed.is_some() && shared.epoch == 0,
-                });
+                let shuffle = files.shuffle.then(|| shared.seeds(node, files.seed));
                 Box::new(ops::Files::new(Arc::clone(listing), shuffle, cursor))
+            }
+            (Op::Files(_), Part::Dealt) => {
+                let cursor = Cursor::new(op.name(), u64::MAX, shared, place, Cut::Single);
+                Box::new(ops::Files::dealt(cursor))
             }
             (Op::Source(source), Part::Source(factory, signature)) => {
                 let count = match signature.cardinality {

@@ -21,7 +21,8 @@ pub struct ExecContext {
     pub epoch: u64,
     /// The seed of operations that have none of their own.
     pub seed: Option<u64>,
-    /// The iteration's plan. Without one the executor makes its own, which lists files.
+    /// The iteration's plan, which says what files there are. Without one, and without splits, which bring their
+    /// own, the executor lists them.
     pub plan: Option<SplitPlan>,
     /// Where splits come from; without it every source is read whole.
     pub splits: Option<Box<dyn SplitSource>>,

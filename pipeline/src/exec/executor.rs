@@ -5,14 +5,13 @@ use std::sync::Arc;
 use millstream_element::{ElementSpec, Layout, PackWriter};
 
 use crate::graph::Graph;
-use crate::plan::plan_splits;
 
 use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
 use super::error::ExecError;
 use super::item::Item;
 use super::iterate::{Filled, Input, Stop};
-use super::program::{OpenError, Program};
+use super::program::{FilesOf, OpenError, Program};
 use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
 use super::token::{self, FinishedSplit, Ledger};
@@ -39,7 +38,8 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Prepares `graph` and opens its sources. Blocks on the file system where the context has no plan.
+    /// Prepares `graph` and opens its sources. Blocks on the file system where the context has neither plan nor
+    /// splits.
     ///
     /// # Errors
     /// [`OpenError`] saying what is unknown, missing or does not fit.
@@ -48,11 +48,12 @@ impl Executor {
         if context.splits.is_some() {
             facts.splittable.map_err(OpenError::NotSplittable)?;
         }
-        let plan = match context.plan {
-            Some(plan) => plan,
-            None => plan_splits(graph, &*context.functions)?,
+        let files = match (&context.splits, &context.plan) {
+            (Some(_), _) => FilesOf::Splits,
+            (None, Some(plan)) => FilesOf::Plan(plan),
+            (None, None) => FilesOf::Disk,
         };
-        let program = Program::prepare(graph, &context.functions, None, Some(&plan))?;
+        let program = Program::prepare(graph, &context.functions, None, files)?;
         let ledger = Arc::new(Ledger::default());
         let shared = Shared {
             task_id: context.task_id,

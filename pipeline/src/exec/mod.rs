@@ -51,4 +51,4 @@ pub use token::{FinishedSplit, Ledger, Mark, Marks, SplitToken};
 pub use value::{Dims, Fill, Inline, Tensor, TensorData, Value};
 pub use write::{Written, element_bytes, write_element};
 
-pub(crate) use random::file_order;
+pub(crate) use random::Seeds;

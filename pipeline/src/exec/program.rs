@@ -7,7 +7,8 @@ use millstream_element::ElementSpec;
 use thiserror::Error;
 
 use crate::graph::{
-    AnalysisError, FlatMap, Function, Graph, Op, SourceSignature, component, node_specs, source_signature,
+    AnalysisError, Files, FlatMap, Function, Graph, Op, SourceSignature, component, node_specs,
+    source_signature,
 };
 use crate::plan::{self, PlanError, SourcePlan, SplitPlan};
 
@@ -54,6 +55,17 @@ pub enum OpenError {
     NoServiceReader,
 }
 
+/// Where the files of a graph's own sources are known from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FilesOf<'p> {
+    /// The iteration's plan.
+    Plan(&'p SplitPlan),
+    /// The splits: each brings its own. Listing them again could find others.
+    Splits,
+    /// Nobody yet: they are listed here, as those in the bodies of functions always are.
+    Disk,
+}
+
 /// A graph ready to be opened.
 pub(crate) struct Program {
     pub(super) graph: Graph,
@@ -68,8 +80,10 @@ pub(super) enum Part {
     None,
     /// The tensors of `tensor_slices`.
     Tensors(Vec<Tensor>),
-    /// The files of `files`, in the order of the first pass.
+    /// The files of `files`.
     Listing(Arc<[String]>),
+    /// The files of `files` come with the splits.
+    Dealt,
     /// The factory of a registered source.
     Source(Arc<dyn SourceFactory>, SourceSignature),
     /// The factory of the service reader.
@@ -85,17 +99,18 @@ pub(super) enum Part {
 }
 
 impl Program {
-    /// Prepares `graph`. With a plan, its sources' files are the plan's; without one, as for the bodies of
-    /// functions, they are listed here.
+    /// Prepares `graph`. Blocks on the file system where its files are to be listed.
     pub(crate) fn prepare(
         graph: &Graph,
         functions: &Functions,
         argument: Option<&ElementSpec>,
-        plan: Option<&SplitPlan>,
+        files: FilesOf<'_>,
     ) -> Result<Program, OpenError> {
         let specs = node_specs(graph, functions, argument)?;
         let sources = graph.sources();
-        if let Some(plan) = plan.filter(|plan| plan.sources.len() != sources.len()) {
+        if let FilesOf::Plan(plan) = files
+            && plan.sources.len() != sources.len()
+        {
             return Err(OpenError::PlanMismatch {
                 expected: sources.len(),
                 found: plan.sources.len(),
@@ -104,13 +119,13 @@ impl Program {
         let mut parts = Vec::with_capacity(specs.len());
         for (index, node) in graph.nodes().iter().enumerate() {
             let input = node.inputs.first().map(|input| &specs[*input as usize]);
-            let planned = || {
-                let place = sources.iter().position(|source| *source == index)?;
-                plan?.sources.get(place)
-            };
-            parts.push(match input {
-                None => source_part(&node.op, functions, planned())?,
-                Some(input) => operation_part(&node.op, functions, input, &specs[index])?,
+            parts.push(match (&node.op, input) {
+                (Op::Files(wanted), None) => {
+                    let place = sources.iter().position(|source| *source == index);
+                    files_part(wanted, files, place)?
+                }
+                (op, None) => source_part(op, functions)?,
+                (op, Some(input)) => operation_part(op, functions, input, &specs[index])?,
             });
         }
         Ok(Program {
@@ -212,33 +227,38 @@ pub(super) fn unprepared(op: &str) -> ExecError {
     ExecError::new(ErrorKind::Internal, op, "was not prepared")
 }
 
-fn source_part(op: &Op, functions: &Functions, planned: Option<&SourcePlan>) -> Result<Part, OpenError> {
+/// The files of the source `wanted`, which is number `place` of its graph.
+fn files_part(wanted: &Files, files: FilesOf<'_>, place: Option<usize>) -> Result<Part, OpenError> {
+    let plan = match files {
+        FilesOf::Splits => return Ok(Part::Dealt),
+        FilesOf::Disk => None,
+        FilesOf::Plan(plan) => place.and_then(|place| plan.sources.get(place)),
+    };
+    let Some(SourcePlan::Listed { items }) = plan else {
+        return Ok(Part::Listing(plan::list(&wanted.pattern)?.into()));
+    };
+    let paths: Result<Vec<String>, _> = items.iter().cloned().map(String::from_utf8).collect();
+    let refused = |_| {
+        let message = "the plan lists a path that is not UTF-8";
+        ExecError::new(ErrorKind::Peer, "files", message)
+    };
+    Ok(Part::Listing(paths.map_err(refused)?.into()))
+}
+
+fn source_part(op: &Op, functions: &Functions) -> Result<Part, OpenError> {
     Ok(match op {
         Op::TensorSlices(slices) => {
             let tensors = ops::tensors(&slices.constant);
             let refused = |reason| ExecError::new(ErrorKind::Caller, "tensor_slices", reason);
             Part::Tensors(tensors.map_err(refused)?)
         }
-        Op::Files(files) => Part::Listing(match planned {
-            Some(SourcePlan::Listed { items }) => {
-                let paths: Result<Vec<String>, _> = items.iter().cloned().map(String::from_utf8).collect();
-                let refused = |_| {
-                    ExecError::new(
-                        ErrorKind::Peer,
-                        "files",
-                        "the plan lists a path that is not UTF-8",
-                    )
-                };
-                paths.map_err(refused)?.into()
-            }
-            Some(SourcePlan::Counted { .. }) | None => plan::list_files(files)?.into(),
-        }),
         Op::Source(source) => {
             let factory = functions.source_factory(&source.name)?;
             Part::Source(factory, source_signature(source, functions)?)
         }
         Op::Service(_) => Part::Service(functions.service().ok_or(OpenError::NoServiceReader)?),
         Op::Range(_)
+        | Op::Files(_)
         | Op::Argument
         | Op::Map(..)
         | Op::Filter(_)
@@ -288,9 +308,12 @@ fn operation_part(
         Op::Filter(filter) => {
             Part::Predicate(functions.prepare_filter(&filter.function, &filter.params, input)?)
         }
-        Op::FlatMap(FlatMap::Graph(body)) => {
-            Part::Body(Arc::new(Program::prepare(body, functions, Some(input), None)?))
-        }
+        Op::FlatMap(FlatMap::Graph(body)) => Part::Body(Arc::new(Program::prepare(
+            body,
+            functions,
+            Some(input),
+            FilesOf::Disk,
+        )?)),
         Op::FlatMap(FlatMap::Registered(registered)) => {
             let prepared = functions.prepare_flat_map(&registered.name, &registered.params, input)?;
             check_declared(&registered.name, output, &prepared.output)?;

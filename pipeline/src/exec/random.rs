@@ -46,11 +46,12 @@ impl Draws {
         ((u128::from(draw) * u128::from(bound)) >> 64) as u64
     }
 
+    /// Puts `items` into the order of the pass.
+    pub(crate) fn shuffle<T>(&self, items: &mut [T]) {
+        items.shuffle(&mut self.generator(0));
+    }
+
     /// A generator for `position`, for whoever draws several numbers.
-    #[cfg_attr(
-        not(feature = "images"),
-        expect(dead_code, reason = "only image functions draw several")
-    )]
     pub(crate) fn generator(&self, position: u64) -> Pcg64Mcg {
         Pcg64Mcg::seed_from_u64(mix(self.key, position))
     }
@@ -59,11 +60,6 @@ impl Draws {
 /// Combines two numbers into one that looks unrelated to both: two rounds of the SplitMix64 finaliser.
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     finalise(finalise(a.wrapping_add(GOLDEN)) ^ b.wrapping_mul(GOLDEN).rotate_left(32))
-}
-
-/// Puts `files` into the order of pass `pass` under `seed`.
-pub(crate) fn file_order<T>(seed: u64, pass: u64, files: &mut [T]) {
-    files.shuffle(&mut Pcg64Mcg::seed_from_u64(mix(mix(FILES, seed), pass)));
 }
 
 fn finalise(mut x: u64) -> u64 {
@@ -77,8 +73,6 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Keep seeded and unseeded draws apart, so that task 7 does not draw as seed 7 does.
 const SEEDED: u64 = 1;
 const UNSEEDED: u64 = 2;
-/// And the order of files from both.
-const FILES: u64 = 3;
 
 #[cfg(test)]
 mod tests {

@@ -55,7 +55,8 @@ impl Dataset {
     }
 
     /// The paths that `pattern` matches, in an order drawn anew every pass: the same on every worker with a
-    /// seed, each worker's own without.
+    /// seed, each worker's own without. Where a dispatcher deals the files out, the order is drawn once an
+    /// iteration, and a `repeat` within the dataset keeps it.
     pub fn files_shuffled(pattern: impl Into<String>, seed: Option<u64>) -> Dataset {
         Dataset::source(Op::Files(Files {
             pattern: pattern.into(),

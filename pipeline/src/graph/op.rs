@@ -159,7 +159,8 @@ pub struct Files {
     /// Whether the listing is read in a shuffled order rather than sorted.
     #[n(1)]
     pub shuffle: bool,
-    /// The seed of that order; without one every task draws its own.
+    /// The seed of that order; without one every task draws its own, or every iteration where the files are
+    /// dealt out in splits.
     #[n(2)]
     pub seed: Option<u64>,
 }

@@ -5,6 +5,4 @@ mod listing;
 mod split_plan;
 
 pub use listing::list;
-pub use split_plan::{PlanError, SourcePlan, SplitPlan, plan_splits};
-
-pub(crate) use split_plan::list_files;
+pub use split_plan::{FileOrder, PlanError, SourcePlan, SplitPlan, plan_splits};

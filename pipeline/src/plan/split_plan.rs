@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-use crate::exec::file_order;
-use crate::graph::{AnalysisError, Files, Graph, Registry, Splitting};
+use crate::exec::Seeds;
+use crate::graph::{AnalysisError, Graph, Op, Registry, Splitting};
 
 use super::listing::list;
 
@@ -45,7 +45,40 @@ pub enum PlanError {
     Analysis(#[from] AnalysisError),
 }
 
-/// Plans an iteration of `graph`, listing its files. Blocks on the file system.
+/// What decides the order in which an iteration deals out shuffled files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileOrder {
+    /// Decides the order of files without a seed: a number of the iteration's own, so that no two are alike.
+    pub iteration: u64,
+    /// The pass over the whole dataset: seeded orders differ from epoch to epoch, and are the same whenever
+    /// that epoch is planned.
+    pub epoch: u64,
+}
+
+impl SplitPlan {
+    /// Puts the files that `graph`, whose plan this is, wants shuffled into the order that an iteration deals
+    /// them out in.
+    #[must_use]
+    pub fn shuffled(mut self, graph: &Graph, order: FileOrder) -> SplitPlan {
+        for (node, source) in graph.sources().into_iter().zip(&mut self.sources) {
+            if let (Op::Files(files), SourcePlan::Listed { items }) = (&graph.nodes()[node].op, source)
+                && files.shuffle
+            {
+                let seeds = Seeds {
+                    seed: files.seed,
+                    task_id: order.iteration,
+                    epoch: order.epoch,
+                    // Apart from the order that a task makes of the same listing.
+                    node: u64::MAX - node as u64,
+                };
+                seeds.draws(0).shuffle(items);
+            }
+        }
+        self
+    }
+}
+
+/// Plans an iteration of `graph`, listing its files, which are sorted until [`SplitPlan::shuffled`]. Blocks on the file system.
 ///
 /// # Errors
 /// [`PlanError`] naming the pattern that matches nothing, or the source nobody registered.
@@ -58,27 +91,11 @@ pub fn plan_splits(graph: &Graph, registry: &dyn Registry) -> Result<SplitPlan, 
             },
             Splitting::Whole(_) => SourcePlan::Counted { splits: 0 },
             Splitting::Listed(files) => {
-                let mut items: Vec<Vec<u8>> = list(&files.pattern)?
-                    .into_iter()
-                    .map(String::into_bytes)
-                    .collect();
-                if let (true, Some(seed)) = (files.shuffle, files.seed) {
-                    // With a seed the first pass's order is everybody's, also when the dispatcher deals it out.
-                    file_order(seed, 0, &mut items);
-                }
+                let paths = list(&files.pattern)?;
+                let items = paths.into_iter().map(String::into_bytes).collect();
                 SourcePlan::Listed { items }
             }
         });
     }
     Ok(SplitPlan { sources })
-}
-
-/// The files of a source in the order of its first pass: sorted, or shuffled where there is a seed, so that
-/// the order is everybody's, also when the dispatcher deals it out.
-pub(crate) fn list_files(files: &Files) -> Result<Vec<String>, PlanError> {
-    let mut paths = list(&files.pattern)?;
-    if let (true, Some(seed)) = (files.shuffle, files.seed) {
-        file_order(seed, 0, &mut paths);
-    }
-    Ok(paths)
 }

@@ -287,7 +287,6 @@ pub(crate) fn number(item: &Item) -> i64 {
 }
 
 /// The bytes of a scalar string component.
-#[cfg(feature = "images")]
 pub(crate) fn text(tensor: &Tensor) -> &[u8] {
     assert!(
         tensor.dims().is_empty() && tensor.dtype() == Dtype::String,

@@ -1,4 +1,5 @@
-//! `files`: the paths of a listing that was made when the iteration was planned.
+//! `files`: the paths of a listing that was made when the iteration was planned. Whoever is dealt splits needs
+//! no listing: each split brings its path.
 
 use std::sync::Arc;
 
@@ -6,28 +7,22 @@ use crate::exec::cursor::Cursor;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
 use crate::exec::iterate::Iterate;
-use crate::exec::random::file_order;
+use crate::exec::random::Seeds;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::{Tensor, Value};
 
 pub(crate) struct Files {
     listing: Arc<[String]>,
-    shuffle: Option<FileShuffle>,
+    /// Decides the order of every pass, where it is not the listing's.
+    shuffle: Option<Seeds>,
     /// The order of this pass: positions in the listing. Empty when it is the listing's.
     order: Vec<u32>,
     cursor: Cursor,
 }
 
-/// The order of files when they are shuffled and nothing is split.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FileShuffle {
-    pub(crate) seed: u64,
-    /// Whether the listing is already in the order of pass 0.
-    pub(crate) listed_in_order: bool,
-}
-
 impl Files {
-    pub(crate) fn new(listing: Arc<[String]>, shuffle: Option<FileShuffle>, cursor: Cursor) -> Files {
+    /// The files of `listing`, shuffled if there are `shuffle` seeds.
+    pub(crate) fn new(listing: Arc<[String]>, shuffle: Option<Seeds>, cursor: Cursor) -> Files {
         let mut files = Files {
             listing,
             shuffle,
@@ -38,18 +33,19 @@ impl Files {
         files
     }
 
+    /// The files whose paths come with the splits: which there are, and their order, is for whoever deals them
+    /// out.
+    pub(crate) fn dealt(cursor: Cursor) -> Files {
+        Files::new(Arc::new([]), None, cursor)
+    }
+
     fn reorder(&mut self) {
         self.order.clear();
-        // In splits the dispatcher decides the order.
-        let Some(shuffle) = self.shuffle.filter(|_| !self.cursor.is_fed()) else {
-            return;
-        };
-        if self.cursor.pass() == 0 && shuffle.listed_in_order {
-            return;
+        if let Some(seeds) = &self.shuffle {
+            // A listing has at most 2^20 files.
+            self.order.extend(0..self.listing.len() as u32);
+            seeds.draws(self.cursor.pass()).shuffle(&mut self.order);
         }
-        // A listing has at most 2^20 files.
-        self.order.extend(0..self.listing.len() as u32);
-        file_order(shuffle.seed, self.cursor.pass(), &mut self.order);
     }
 
     fn path(&self, position: u64) -> Option<(u64, String)> {
@@ -71,12 +67,10 @@ impl Iterate for Files {
         let marks = self.cursor.marks(position, self.cursor.is_last());
         let missing = || ExecError::new(ErrorKind::Peer, "files", "a split names no file");
         let (position, path) = match self.cursor.payload() {
-            None => self.path(position).ok_or_else(missing)?,
-            Some(payload) => (
-                position,
-                String::from_utf8(payload.to_vec()).map_err(|_| missing())?,
-            ),
-        };
+            None => self.path(position),
+            Some(payload) => dealt_path(payload).map(|path| (position, path)),
+        }
+        .ok_or_else(missing)?;
         Ok(Some(Item {
             value: Value::from_buf([Tensor::string(path)]),
             marks,
@@ -106,4 +100,10 @@ impl Iterate for Files {
         self.reorder();
         Ok(())
     }
+}
+
+/// The path that a split brings, if it can be one.
+fn dealt_path(payload: &[u8]) -> Option<String> {
+    let path = String::from_utf8(payload.to_vec()).ok()?;
+    (!path.is_empty() && !path.contains('\0')).then_some(path)
 }

@@ -32,7 +32,7 @@ pub(crate) use argument::Argument;
 pub(crate) use batch::Batch;
 #[cfg(feature = "images")]
 pub(crate) use decode_image::DecodeImageCall;
-pub(crate) use files::{FileShuffle, Files};
+pub(crate) use files::Files;
 pub(crate) use filter::Filter;
 pub(crate) use flat_map::{Body, FlatMap};
 pub(crate) use map::{Map, RegisteredCall};
