@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents};
 use millstream_control::{Error, Policy, TaskDef, TaskId};
+use millstream_dataplane::transport::quic::CLIENT_LIMITS;
 use millstream_dataplane::worker::Server;
 use millstream_element::SlotAlloc;
 use millstream_link::{Endpoint, HostPort, Lane, LaneError, LoadedKey, Role, TicketKey};
@@ -99,6 +100,7 @@ impl Worker {
         let lane = Lane::start("worker")?;
         let endpoint_config = millstream_link::EndpointConfig {
             bind: config.bind,
+            of_accepted: CLIENT_LIMITS,
             ..config.endpoint
         };
         let (serving, serving_alloc) = (server.clone(), alloc.clone());
