@@ -52,8 +52,14 @@ impl Issuer {
 
     /// Grants `credits` more and returns the limit to tell the worker.
     pub fn grant(&mut self, credits: u64) -> u64 {
-        self.limit += credits;
+        self.limit = self.limit.saturating_add(credits);
+        self.check_invariants();
         self.limit
+    }
+
+    /// One behind the last element that the worker can have sent: what was granted and not given back.
+    pub fn reach(&self) -> u64 {
+        self.limit - self.yielded
     }
 
     /// Books `elements` that arrived, in whatever order.
@@ -67,6 +73,7 @@ impl Issuer {
             });
         }
         self.received = sent;
+        self.check_invariants();
         Ok(())
     }
 
@@ -81,6 +88,7 @@ impl Issuer {
         }
         let fresh = yielded_total.saturating_sub(self.yielded);
         self.yielded += fresh;
+        self.check_invariants();
         Ok(fresh)
     }
 
@@ -92,6 +100,12 @@ impl Issuer {
     /// Elements that arrived.
     pub fn received(&self) -> u64 {
         self.received
+    }
+
+    /// Debug builds stop at an account that gave out less than came back.
+    pub(super) fn check_invariants(&self) {
+        let came_back = self.yielded.checked_add(self.received);
+        debug_assert!(came_back.is_some_and(|back| back <= self.limit), "{self:?}");
     }
 }
 
@@ -117,12 +131,14 @@ impl Holder {
     pub fn raise_to(&mut self, limit: u64) -> u64 {
         let fresh = limit.saturating_sub(self.limit);
         self.limit += fresh;
+        self.check_invariants();
         fresh
     }
 
-    /// Credits that may be spent now.
+    /// Credits that may be spent now. None when more was spent than granted: a mistake here never becomes an unlimited
+    /// right to send.
     pub fn available(&self) -> u64 {
-        self.limit - self.yielded - self.sent
+        self.limit.saturating_sub(self.yielded).saturating_sub(self.sent)
     }
 
     /// Spends `elements` credits. The caller checked [`Holder::available`].
@@ -133,17 +149,25 @@ impl Holder {
             self.available()
         );
         self.sent += elements;
+        self.check_invariants();
     }
 
     /// Gives back every credit held and returns the cumulative count to tell the client (D4.3).
     pub fn yield_all(&mut self) -> u64 {
         self.yielded += self.available();
+        self.check_invariants();
         self.yielded
     }
 
     /// Elements sent in all.
     pub fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Debug builds stop at an account that spent or gave back more than it held.
+    pub(super) fn check_invariants(&self) {
+        let gone = self.yielded.checked_add(self.sent);
+        debug_assert!(gone.is_some_and(|gone| gone <= self.limit), "{self:?}");
     }
 }
 
@@ -152,6 +176,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::VecDeque;
+
+    /// D4.1: also where nothing asserts.
+    #[test]
+    fn an_overspent_account_has_nothing_to_spend() {
+        let overspent = Holder {
+            limit: 4,
+            yielded: 1,
+            sent: 5,
+        };
+        assert_eq!(overspent.available(), 0);
+    }
 
     #[derive(Debug, Clone)]
     enum Step {

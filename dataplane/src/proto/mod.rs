@@ -12,4 +12,6 @@ pub mod receive;
 pub mod send;
 
 #[cfg(test)]
+mod lies;
+#[cfg(test)]
 mod simulation;

@@ -21,6 +21,10 @@ const WAITING_MAX: usize = 1 << 16;
 /// Splits after which an acknowledgement is due even if no element is granted.
 const SPLITS_PER_ACKNOWLEDGEMENT: u64 = 64;
 
+/// Bytes after which it is due as well, as granted for: an eighth of what a worker keeps unacknowledged, so that a
+/// reader that pauses holds up no worker's memory.
+const BYTES_PER_ACKNOWLEDGEMENT: u64 = 8 << 20;
+
 /// What the reader gets to see, in the order it happened at the worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrival<B> {
@@ -72,7 +76,18 @@ pub enum ReceiveError {
         /// Elements already there.
         expected: u64,
     },
-    /// A count that goes backwards, or more waiting messages than any correct worker sends.
+    /// A pack of elements that no credit was granted for, whatever their number.
+    #[error("peer sent elements {first} and {elements} more although credits reach to {reach} only")]
+    Ungranted {
+        /// First element of the pack.
+        first: u64,
+        /// Elements in it.
+        elements: u64,
+        /// One behind the last element that was granted and not given back.
+        reach: u64,
+    },
+    /// A count that goes backwards or beyond what was granted, elements behind the end, or more waiting messages than
+    /// any correct worker sends.
     #[error("peer's cumulative counts contradict each other at {count}")]
     Contradiction {
         /// The offending count.
@@ -85,7 +100,10 @@ pub enum ReceiveError {
 pub struct ReceiveHalf<B> {
     task: TaskId,
     credit: Issuer,
-    element_bytes: u64,
+    /// What a credit would have to be worth, as far as the worker said.
+    wanted_bytes: u64,
+    /// What the credits granted are worth; never shrinks.
+    granted_bytes: u64,
     /// Elements seen by `poll`.
     next: u64,
     /// Elements that arrived without a gap; those above `next` are in `ready`.
@@ -95,9 +113,12 @@ pub struct ReceiveHalf<B> {
     /// Messages that wait for the elements they count, oldest first.
     waiting: VecDeque<(u64, Arrival<B>)>,
     splits: u64,
+    /// The elements and splits that the worker knows to have arrived; never more than did.
+    acknowledged: u64,
     splits_acknowledged: u64,
     parked: bool,
-    ended: bool,
+    /// The count at which the task ended or failed.
+    ended_at: Option<u64>,
 }
 
 impl<B> ReceiveHalf<B> {
@@ -106,16 +127,18 @@ impl<B> ReceiveHalf<B> {
         Self {
             task,
             credit: Issuer::default(),
-            element_bytes: 0,
+            wanted_bytes: 0,
+            granted_bytes: 0,
             next: 0,
             contiguous: 0,
             early: BTreeMap::new(),
             ready: VecDeque::new(),
             waiting: VecDeque::new(),
             splits: 0,
+            acknowledged: 0,
             splits_acknowledged: 0,
             parked: false,
-            ended: false,
+            ended_at: None,
         }
     }
 
@@ -131,7 +154,7 @@ impl<B> ReceiveHalf<B> {
 
     /// Grants `credits` more, each worth `element_bytes` at least.
     pub fn grant(&mut self, credits: u64, element_bytes: u64) -> Grant {
-        self.element_bytes = self.element_bytes.max(element_bytes);
+        self.granted_bytes = self.granted_bytes.max(element_bytes);
         self.credit.grant(credits);
         self.parked = false;
         self.acknowledge()
@@ -139,26 +162,38 @@ impl<B> ReceiveHalf<B> {
 
     /// The present limit and acknowledgement, for when nothing is granted.
     pub fn acknowledge(&mut self) -> Grant {
-        self.splits_acknowledged = self.splits;
-        let limit = self.credit.grant(0);
-        let (element_bytes, received) = (self.element_bytes, self.contiguous);
+        (self.acknowledged, self.splits_acknowledged) = (self.contiguous, self.splits);
         Grant {
             task: self.task,
-            limit,
-            element_bytes,
-            received,
+            limit: self.credit.grant(0),
+            element_bytes: self.granted_bytes,
+            received: self.contiguous,
             splits: self.splits,
         }
     }
 
-    /// Whether so many splits ended that the worker should hear of it.
+    /// Whether so much arrived that the worker should hear of it at once (D6.5).
     pub fn owes_acknowledgement(&self) -> bool {
+        let unacknowledged = self.contiguous - self.acknowledged;
         self.splits - self.splits_acknowledged >= SPLITS_PER_ACKNOWLEDGEMENT
+            || unacknowledged.saturating_mul(self.granted_bytes) >= BYTES_PER_ACKNOWLEDGEMENT
     }
 
-    /// Books a pack whose header arrived, before memory is taken for it (D2.3).
+    /// Whether anything arrived that the worker does not know of: it should hear of it soon (D6.5).
+    pub fn is_unacknowledged(&self) -> bool {
+        self.contiguous > self.acknowledged || self.splits > self.splits_acknowledged
+    }
+
+    /// Books a pack whose header arrived, before memory is taken for it (D2.3). A pack that fails changes nothing.
     pub fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
-        let end = first.saturating_add(elements);
+        let reach = self.credit.reach();
+        let Some(end) = first.checked_add(elements).filter(|end| *end <= reach) else {
+            return Err(ReceiveError::Ungranted {
+                first,
+                elements,
+                reach,
+            });
+        };
         if elements == 0 || first < self.contiguous {
             return Err(ReceiveError::Repeated {
                 first,
@@ -166,12 +201,12 @@ impl<B> ReceiveHalf<B> {
                 expected: self.contiguous,
             });
         }
-        let worth = self
-            .element_bytes
-            .next_multiple_of(STRIDE_BYTES)
-            .saturating_mul(elements);
-        if region_bytes > worth {
-            let element_bytes = self.element_bytes;
+        if self.ended_at.is_some_and(|ended_at| end > ended_at) {
+            return Err(ReceiveError::Contradiction { count: end });
+        }
+        let worth = self.granted_bytes.checked_next_multiple_of(STRIDE_BYTES);
+        if region_bytes > worth.unwrap_or(u64::MAX).saturating_mul(elements) {
+            let element_bytes = self.granted_bytes;
             return Err(ReceiveError::Oversized {
                 region_bytes,
                 elements,
@@ -179,6 +214,7 @@ impl<B> ReceiveHalf<B> {
             });
         }
         self.credit.receive(elements)?;
+        self.check_invariants();
         Ok(())
     }
 
@@ -199,7 +235,7 @@ impl<B> ReceiveHalf<B> {
             .early
             .range(..first)
             .next_back()
-            .is_some_and(|(&s, &(n, _))| s + n > first);
+            .is_some_and(|(&start, &(elements, _))| start.saturating_add(elements) > first);
         if first < self.contiguous || overlaps_next || overlaps_before {
             return Err(repeated);
         }
@@ -212,6 +248,7 @@ impl<B> ReceiveHalf<B> {
             self.contiguous += elements;
             self.ready.push_back((elements, body));
         }
+        self.check_invariants();
         Ok(())
     }
 
@@ -220,24 +257,24 @@ impl<B> ReceiveHalf<B> {
         match message {
             ToClient::Yielded(yielded) => {
                 self.parked = true;
-                Ok(self.credit.take_back(yielded.total)?)
+                self.take_back(yielded.total)
             }
             ToClient::Need(need) => {
                 self.parked = false;
-                self.element_bytes = self.element_bytes.max(need.bytes);
-                Ok(self.credit.take_back(need.yielded)?)
+                self.wanted_bytes = self.wanted_bytes.max(need.bytes);
+                self.take_back(need.yielded)
             }
             ToClient::SplitDone(SplitDone {
                 lease, attempt, upto, ..
             }) => {
-                self.splits += 1;
                 self.wait_for(upto, Arrival::SplitDone { lease, attempt })?;
+                self.splits += 1;
                 Ok(0)
             }
             ToClient::EndOfTask(end) => self.finish(end.sent, Arrival::End),
             ToClient::TaskError(error) => self.finish(error.sent, Arrival::Failed(error.failure)),
             ToClient::Accepted(accepted) => {
-                self.element_bytes = self.element_bytes.max(accepted.element_bytes);
+                self.wanted_bytes = self.wanted_bytes.max(accepted.element_bytes);
                 Ok(0)
             }
             ToClient::Hello(_) | ToClient::Refused(_) | ToClient::Skip(_) => Ok(0),
@@ -271,8 +308,11 @@ impl<B> ReceiveHalf<B> {
             .is_some_and(|(count, arrival)| *count > contiguous && is_end(arrival))
         {
             self.waiting.pop_back();
-            self.ended = false;
+            self.ended_at = None;
         }
+        // The next subscription says what is here.
+        (self.acknowledged, self.splits_acknowledged) = (contiguous, self.splits);
+        self.check_invariants();
         before - contiguous
     }
 
@@ -293,29 +333,68 @@ impl<B> ReceiveHalf<B> {
 
     /// Whether the worker said that nothing follows; what arrived before may still wait in `poll`.
     pub fn is_ended(&self) -> bool {
-        self.ended
+        self.ended_at.is_some()
     }
 
-    /// What a credit of this task is worth, in bytes.
+    /// What a further credit of this task must be worth, in bytes, as far as is known.
     pub fn element_bytes(&self) -> u64 {
-        self.element_bytes
+        self.wanted_bytes.max(self.granted_bytes)
+    }
+
+    /// What the credits granted are worth, in bytes each: nothing larger may arrive.
+    pub fn granted_bytes(&self) -> u64 {
+        self.granted_bytes
+    }
+
+    /// Behind the end nothing is given back (D5.1): the elements up to it might need those credits.
+    fn take_back(&mut self, yielded: u64) -> Result<u64, ReceiveError> {
+        if self.ended_at.is_some() {
+            return Err(ReceiveError::Contradiction { count: yielded });
+        }
+        Ok(self.credit.take_back(yielded)?)
     }
 
     fn finish(&mut self, sent: u64, arrival: Arrival<B>) -> Result<u64, ReceiveError> {
-        if self.ended {
+        if self.ended_at.is_some() {
             return Ok(0);
         }
+        let latest = self.early.last_key_value();
+        let arrived = latest.map_or(self.contiguous, |(first, (elements, _))| first + elements);
+        if sent < arrived {
+            return Err(ReceiveError::Contradiction { count: sent });
+        }
         self.wait_for(sent, arrival)?;
-        self.ended = true;
+        self.ended_at = Some(sent);
         Ok(0)
     }
 
+    /// A count can be waited for only if credits reach to it (D5.4): another would be waited for without end.
     fn wait_for(&mut self, count: u64, arrival: Arrival<B>) -> Result<(), ReceiveError> {
         let backwards = self.waiting.back().is_some_and(|(last, _)| *last > count);
-        if backwards || self.waiting.len() >= WAITING_MAX {
+        if backwards || count > self.credit.reach() || self.waiting.len() >= WAITING_MAX {
             return Err(ReceiveError::Contradiction { count });
         }
         self.waiting.push_back((count, arrival));
+        self.check_invariants();
         Ok(())
+    }
+
+    /// Debug builds stop at counts that contradict each other.
+    pub(super) fn check_invariants(&self) {
+        self.credit.check_invariants();
+        debug_assert!(self.next <= self.contiguous && self.contiguous <= self.credit.received());
+        debug_assert!(self.acknowledged <= self.contiguous && self.splits_acknowledged <= self.splits);
+        debug_assert!(
+            self.early
+                .keys()
+                .next()
+                .is_none_or(|first| *first > self.contiguous)
+        );
+        debug_assert!(self.waiting.len() <= WAITING_MAX);
+        let reach = self.credit.reach();
+        debug_assert!(
+            self.ended_at
+                .is_none_or(|end| end <= reach || end <= self.contiguous)
+        );
     }
 }

@@ -1,0 +1,162 @@
+//! The client's half against a worker that says anything: each lie is an error, or can still become true.
+
+use proptest::prelude::*;
+
+use super::message::{Accepted, EndOfTask, Failure, Need, SplitDone, TaskError, TaskId, ToClient, Yielded};
+use super::receive::{Arrival, ReceiveError, ReceiveHalf};
+
+const TASK: TaskId = TaskId(7);
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// The client grants credits of so many bytes.
+    Grant(u64, u64),
+    /// It takes what is in order.
+    Read,
+    /// The link breaks.
+    Cut,
+    /// The worker announces elements from here on, so many, in a region of so many bytes.
+    Pack(u64, u64, u64),
+    /// It says something.
+    Say(ToClient),
+}
+
+/// What a number in a lie may be: one that could be true, or one at the edge of what there is.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![6 => 0u64..24, 1 => any::<u64>(), 1 => u64::MAX - 3..=u64::MAX]
+}
+
+fn message() -> impl Strategy<Value = ToClient> {
+    let task = TASK;
+    prop_oneof![
+        number().prop_map(move |total| ToClient::Yielded(Yielded { task, total })),
+        (number(), number()).prop_map(move |(bytes, yielded)| ToClient::Need(Need { task, bytes, yielded })),
+        number().prop_map(move |upto| ToClient::SplitDone(SplitDone {
+            task,
+            lease: 1,
+            attempt: 0,
+            upto
+        })),
+        number().prop_map(move |sent| ToClient::EndOfTask(EndOfTask { task, sent })),
+        number().prop_map(move |sent| {
+            let failure = Failure::new("data", "torn", "", "");
+            ToClient::TaskError(TaskError { task, sent, failure })
+        }),
+        number().prop_map(move |element_bytes| {
+            ToClient::Accepted(Accepted {
+                task,
+                spec: Vec::new(),
+                element_bytes,
+            })
+        }),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => (1u64..9, 1u64..300).prop_map(|(credits, bytes)| Step::Grant(credits, bytes)),
+        2 => Just(Step::Read),
+        1 => Just(Step::Cut),
+        6 => (number(), number(), number()).prop_map(|(first, elements, bytes)| Step::Pack(first, elements, 64 * (bytes / 64))),
+        6 => (0u64..12, 1u64..4).prop_map(|(first, elements)| Step::Pack(first, elements, 64 * elements)),
+        6 => message().prop_map(Step::Say),
+    ];
+    prop::collection::vec(step, 0..60)
+}
+
+proptest! {
+    /// D2.3, D4.4, D5.4: no panic, no more memory than was granted, and nothing is waited for that cannot come.
+    #[test]
+    fn whatever_a_worker_says_is_an_error_or_can_come_true(steps in steps()) {
+        let mut half = ReceiveHalf::new(TASK);
+        let (mut granted, mut worth_bytes, mut admitted_bytes) = (0u64, 0u64, 0u64);
+        let mut has_ended = false;
+        for step in steps {
+            let outcome = match step {
+                Step::Grant(credits, bytes) => {
+                    granted += credits;
+                    worth_bytes = worth_bytes.max(bytes.next_multiple_of(64));
+                    prop_assert!(half.grant(credits, bytes).element_bytes <= worth_bytes);
+                    Ok(0)
+                }
+                Step::Read => {
+                    has_ended |= std::iter::from_fn(|| half.poll()).any(|arrival| is_end(&arrival));
+                    prop_assert!(!has_ended || half.held() == 0, "the end came before elements");
+                    Ok(0)
+                }
+                Step::Cut => Ok(half.handle_link_lost()),
+                Step::Pack(first, elements, region_bytes) => {
+                    let admitted = half.admit(first, elements, region_bytes);
+                    let admitted = admitted.inspect(|()| admitted_bytes += region_bytes);
+                    admitted.and_then(|()| half.handle_pack(first, elements, ())).map(|()| 0)
+                }
+                Step::Say(message) => half.handle(message),
+            };
+            prop_assert!(admitted_bytes <= granted * worth_bytes);
+            half.check_invariants();
+            if outcome.is_err() {
+                // The link is closed with it.
+                return Ok(());
+            }
+        }
+        if half.is_ended() {
+            let gap = |half: &ReceiveHalf<()>| half.subscribe(Vec::new()).resume_from;
+            while half.admit(gap(&half), 1, 0).is_ok() {
+                half.handle_pack(gap(&half), 1, ()).unwrap();
+            }
+            has_ended |= std::iter::from_fn(|| half.poll()).any(|arrival| is_end(&arrival));
+            prop_assert!(has_ended, "credits do not reach to the end that was announced");
+        }
+    }
+}
+
+fn is_end(arrival: &Arrival<()>) -> bool {
+    matches!(arrival, Arrival::End | Arrival::Failed(_))
+}
+
+/// D2.3, D4.4: what the worker needs is not what it was granted.
+#[test]
+fn a_pack_is_held_to_what_was_granted_not_to_what_the_worker_says_it_needs() {
+    let mut half = ReceiveHalf::<()>::new(TASK);
+    half.grant(10, 4096);
+    for bytes in [1 << 28, u64::MAX] {
+        let need = Need {
+            task: TASK,
+            bytes,
+            yielded: 0,
+        };
+        half.handle(ToClient::Need(need)).unwrap();
+        assert_eq!(half.element_bytes(), bytes);
+        assert!(matches!(
+            half.admit(0, 1, 1 << 28),
+            Err(ReceiveError::Oversized {
+                element_bytes: 4096,
+                ..
+            })
+        ));
+        assert_eq!(
+            half.acknowledge().element_bytes,
+            4096,
+            "nothing larger was reserved"
+        );
+    }
+    half.admit(0, 1, 4096).unwrap();
+    half.grant(1, 1 << 28);
+    half.admit(1, 1, 1 << 28).unwrap();
+}
+
+/// D5.4, D6.5.
+#[test]
+fn what_arrived_is_owed_an_acknowledgement_although_nothing_is_granted() {
+    let mut half = ReceiveHalf::<()>::new(TASK);
+    half.grant(4, 4 << 20);
+    assert!(!half.is_unacknowledged());
+    half.admit(0, 1, 4 << 20).unwrap();
+    half.handle_pack(0, 1, ()).unwrap();
+    assert!(half.is_unacknowledged() && !half.owes_acknowledgement());
+    half.admit(1, 1, 4 << 20).unwrap();
+    half.handle_pack(1, 1, ()).unwrap();
+    assert!(half.owes_acknowledgement());
+    assert_eq!(half.acknowledge().received, 2);
+    assert!(!half.is_unacknowledged() && !half.owes_acknowledgement());
+}
