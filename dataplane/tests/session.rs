@@ -41,11 +41,14 @@ fn spec() -> ElementSpec {
 }
 
 fn server(patience: Duration) -> Server {
-    let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
-    let config = ServerConfig {
+    server_with(ServerConfig {
         patience,
         ..ServerConfig::default()
-    };
+    })
+}
+
+fn server_with(config: ServerConfig) -> Server {
+    let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
     Server::new(config, TicketKey::from_bytes(KEY), &alloc).expect("no threads to start")
 }
 
@@ -155,6 +158,21 @@ impl Client {
         match self.frame().await.expect("the link stands") {
             Downstream::Message(message) => message,
             Downstream::Pack(pack) => panic!("elements {pack:?} instead of a message"),
+        }
+    }
+
+    /// Shows that the session has handled all that was said before and has nothing to say to it.
+    async fn hears_nothing(&mut self) {
+        // What an answer brought about would come before the second one.
+        for _ in 0..2 {
+            let unknown = Subscribe {
+                task: TaskId(u64::MAX),
+                ticket: Vec::new(),
+                resume_from: 0,
+                splits_from: 0,
+            };
+            self.say(ToWorker::Subscribe(unknown)).await;
+            assert!(matches!(self.message().await, ToClient::Refused(_)));
         }
     }
 
@@ -304,17 +322,66 @@ async fn exactly_as_many_as_were_granted_are_sent_and_then_the_end() {
         panic!("no end")
     };
     assert_eq!(end.sent, 5);
-    assert!(!server.is_settled(TASK), "nobody acknowledged");
-    let last = Grant {
-        task: TASK,
-        limit: 10,
-        element_bytes: 4096,
-        received: 5,
-        splits: 1,
+    client.grant(10, 5).await;
+    client.hears_nothing().await;
+    assert!(!server.is_settled(TASK), "the end may be lost on its way");
+    client.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+    client.hears_nothing().await;
+    assert!(server.is_settled(TASK));
+}
+
+/// D5.1, D5.5: a stop is no exhaustion, nor a failure.
+#[tokio::test]
+async fn a_task_that_is_stopped_tells_no_end() {
+    let server = server(Duration::from_millis(50));
+    let mut producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
+    write(&mut producer, 0..2);
+    let mut client = Client::accepted(&server, 1, 0).await;
+    client.grant(8, 0).await;
+    assert_eq!(client.elements(2).await, [0, 1]);
+    server.remove_task(TASK);
+    drop(producer);
+    let ToClient::Yielded(yielded) = client.message().await else {
+        panic!("it kept its credits, or ended")
     };
-    client.say(ToWorker::Grant(last)).await;
-    while !server.is_settled(TASK) {
-        tokio::task::yield_now().await;
+    assert_eq!(yielded.total, 6);
+    client.hears_nothing().await;
+}
+
+/// D5.2: what one client reports as done must not be on its way to another.
+#[tokio::test]
+async fn a_split_is_told_of_only_when_no_other_client_owes_elements_of_it() {
+    for leaves in [false, true] {
+        let server = server(WATCHDOG);
+        let mut producer = server
+            .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+            .expect("a new task");
+        write(&mut producer, 0..4);
+        producer.split_done(9, 2);
+        producer.finish(Ending::Exhausted);
+        let mut stalled = Client::accepted(&server, 1, 0).await;
+        let mut other = Client::accepted(&server, 2, 0).await;
+        stalled.grant(2, 0).await;
+        assert_eq!(stalled.elements(2).await, [0, 1]);
+        other.grant(2, 0).await;
+        assert_eq!(other.elements(2).await, [2, 3]);
+        other.grant(2, 1).await;
+        other.hears_nothing().await;
+        stalled.hears_nothing().await;
+        let told = if leaves {
+            stalled.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+            &mut other
+        } else {
+            other.grant(2, 2).await;
+            &mut stalled
+        };
+        let ToClient::SplitDone(done) = told.message().await else {
+            panic!("no end of the split")
+        };
+        assert_eq!((done.lease, done.attempt, done.upto), (9, 2, 2));
+        assert!(matches!(other.message().await, ToClient::EndOfTask(_)));
     }
 }
 
@@ -348,6 +415,79 @@ async fn a_client_that_comes_back_gets_what_it_has_not() {
     third.grant(10, 9).await;
     assert_eq!(third.elements(1).await, [9]);
     assert!(matches!(third.message().await, ToClient::EndOfTask(_)));
+}
+
+/// D3.4: the counts of an earlier link mean nothing on the later one.
+#[tokio::test]
+async fn what_comes_on_a_link_that_was_superseded_has_no_effect() {
+    let server = server(WATCHDOG);
+    let mut producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
+    write(&mut producer, 0..10);
+    let mut first = Client::accepted(&server, 1, 0).await;
+    first.grant(2, 0).await;
+    assert_eq!(first.elements(2).await, [0, 1]);
+    let mut second = Client::accepted(&server, 1, 2).await;
+    second.grant(3, 2).await;
+    assert_eq!(second.elements(1).await, [2]);
+    first.grant(8, 2).await;
+    first.hears_nothing().await;
+    second.hears_nothing().await;
+    first.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+    first.hears_nothing().await;
+    let mut third = Client::accepted(&server, 1, 2).await;
+    third.grant(4, 2).await;
+    assert_eq!(third.elements(2).await, [2, 3]);
+}
+
+/// D6.2, D6.4: nothing stays of a client that is refused, or that stayed away too long.
+#[tokio::test]
+async fn who_cannot_resume_or_stays_away_is_forgotten() {
+    let server = server_with(ServerConfig {
+        resume_within: Duration::ZERO,
+        ..ServerConfig::default()
+    });
+    let producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
+    producer.finish(Ending::Exhausted);
+    let mut client = Client::greeted(&server).await;
+    client.subscribe(1, 9).await;
+    let ToClient::Refused(refused) = client.message().await else {
+        panic!("resumed nothing")
+    };
+    assert_eq!(refused.code, RefusalCode::CannotResume);
+    assert!(refused.message.contains("forgotten"), "{}", refused.message);
+    assert!(server.is_settled(TASK));
+    client.subscribe(1, 0).await;
+    assert!(matches!(client.message().await, ToClient::Accepted(_)));
+    assert!(!server.is_settled(TASK));
+    let Client { link, session } = client;
+    drop(link);
+    let end = tokio::time::timeout(WATCHDOG, session).await;
+    end.expect("the session goes on").expect("no panic");
+    assert!(server.is_settled(TASK));
+}
+
+/// D6.5.
+#[tokio::test]
+async fn who_acknowledges_nothing_is_sent_no_more() {
+    let server = server_with(ServerConfig {
+        unacknowledged_bytes: 1,
+        ..ServerConfig::default()
+    });
+    let mut producer = server
+        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+        .expect("a new task");
+    write(&mut producer, 0..10);
+    let mut client = Client::accepted(&server, 1, 0).await;
+    client.grant(3, 0).await;
+    assert_eq!(client.elements(3).await, [0, 1, 2]);
+    client.grant(u64::MAX, 2).await;
+    client.hears_nothing().await;
+    client.grant(u64::MAX, 3).await;
+    assert_eq!(client.elements(7).await, [3, 4, 5, 6, 7, 8, 9]);
 }
 
 /// D4.3, D4.4.

@@ -16,6 +16,18 @@ use thiserror::Error;
 use super::credit::Holder;
 use super::message::{EndOfTask, Failure, Grant, Need, SplitDone, TaskError, TaskId, ToClient, Yielded};
 
+/// Splits kept until they are acknowledged; more are not booked (D5.2).
+const SPLITS_MAX: usize = 4096;
+
+/// The habits of a [`SendHalf`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendLimits {
+    /// How long the task may have nothing ready before its credits go back (D4.3).
+    pub patience: Duration,
+    /// Bytes kept until they are acknowledged, after which nothing fresh is sent; one pack may go beyond (D6.5).
+    pub unacknowledged_bytes: u64,
+}
+
 /// Elements of one task on their way to one client, side by side in one slot.
 #[derive(Debug, Clone)]
 pub struct TaskPack {
@@ -99,12 +111,14 @@ pub enum Ending {
 #[derive(Debug)]
 pub struct SendHalf {
     task: TaskId,
-    patience: Duration,
+    limits: SendLimits,
     credit: Holder,
     element_bytes: u64,
     /// Sent and not acknowledged, oldest first; the first `resent` of them went out on the present link.
     kept: VecDeque<TaskPack>,
     resent: usize,
+    /// Bytes of `kept`, gaps between elements included.
+    kept_bytes: u64,
     acknowledged: u64,
     /// Splits told of and not acknowledged, oldest first; the first `splits_told` of them on the present link.
     splits: VecDeque<SplitDone>,
@@ -118,15 +132,16 @@ pub struct SendHalf {
 }
 
 impl SendHalf {
-    /// A subscription at its beginning. A task that has nothing ready for `patience` gives its credits back.
-    pub fn new(task: TaskId, patience: Duration) -> Self {
+    /// A subscription at its beginning.
+    pub fn new(task: TaskId, limits: SendLimits) -> Self {
         Self {
             task,
-            patience,
+            limits,
             credit: Holder::default(),
             element_bytes: 0,
             kept: VecDeque::new(),
             resent: 0,
+            kept_bytes: 0,
             acknowledged: 0,
             splits: VecDeque::new(),
             splits_told: 0,
@@ -159,6 +174,7 @@ impl SendHalf {
         self.credit = Holder::resumed_at(from);
         (self.resent, self.splits_told) = (0, 0);
         (self.idle_since, self.parked, self.ending_told) = (None, false, false);
+        self.check_invariants();
         Ok(())
     }
 
@@ -182,10 +198,17 @@ impl SendHalf {
         if self.credit.raise_to(grant.limit) > 0 {
             self.parked = false;
         }
+        self.check_invariants();
         Ok(())
     }
 
-    /// Books the end of a split whose elements were all sent, to this client or to others.
+    /// Ends of splits that can be booked before the client acknowledges earlier ones.
+    pub fn split_room(&self) -> usize {
+        SPLITS_MAX.saturating_sub(self.splits.len())
+    }
+
+    /// Books the end of a split whose elements were all sent, to this client or to others. The caller looked at
+    /// [`SendHalf::split_room`].
     pub fn handle_split_done(&mut self, lease: u64, attempt: u32) {
         self.splits.push_back(SplitDone {
             task: self.task,
@@ -193,6 +216,7 @@ impl SendHalf {
             attempt,
             upto: self.sent(),
         });
+        self.check_invariants();
     }
 
     /// Books the task's end; nothing fresh follows.
@@ -233,6 +257,9 @@ impl SendHalf {
                 }),
             });
         }
+        if self.kept_bytes >= self.limits.unacknowledged_bytes {
+            return Next::Nothing;
+        }
         Next::Fresh {
             elements,
             element_bytes: self.element_bytes,
@@ -247,9 +274,11 @@ impl SendHalf {
             pack,
         };
         self.credit.spend(out.pack.len() as u64);
+        self.kept_bytes += strides_bytes(&out.pack);
         self.kept.push_back(out.clone());
         self.resent = self.kept.len();
         self.idle_since = None;
+        self.check_invariants();
         out
     }
 
@@ -268,7 +297,7 @@ impl SendHalf {
 
     /// When `handle_timeout` is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.idle_since.map(|since| since + self.patience)
+        self.idle_since.map(|since| since + self.limits.patience)
     }
 
     /// Gives the credits back when the patience is over (D4.3).
@@ -294,9 +323,9 @@ impl SendHalf {
             .map_or(self.acknowledged, |last| last.first + last.pack.len() as u64)
     }
 
-    /// Whether everything was sent, the end was told, and the client has it all.
-    pub fn is_settled(&self) -> bool {
-        self.ending_told && self.kept.is_empty()
+    /// Elements that the client has acknowledged, from the first on.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
     fn next_resend(&mut self, elements: u64) -> Next {
@@ -307,10 +336,9 @@ impl SendHalf {
             return Next::Nothing;
         }
         let count = waiting.pack.fitting(elements as usize, self.element_bytes);
-        if count == 0 {
-            let bytes = waiting.pack.lens().next().unwrap_or_default();
-            return self.announce(bytes).map_or(Next::Nothing, Next::Tell);
-        }
+        // Each of them was once worth a credit, and the worth of credits never shrinks.
+        debug_assert!(count > 0, "an element grew while it was kept");
+        let count = count.max(1);
         let first = waiting.first;
         let pack = waiting.pack.split_to(count);
         let out = TaskPack {
@@ -326,6 +354,7 @@ impl SendHalf {
         }
         self.resent += 1;
         self.credit.spend(count as u64);
+        self.check_invariants();
         Next::Resend(out)
     }
 
@@ -348,11 +377,13 @@ impl SendHalf {
             let end = oldest.first + oldest.pack.len() as u64;
             if end > received {
                 if oldest.first < received {
-                    let _known = oldest.pack.split_to((received - oldest.first) as usize);
+                    let known = oldest.pack.split_to((received - oldest.first) as usize);
                     oldest.first = received;
+                    self.kept_bytes -= strides_bytes(&known);
                 }
                 return;
             }
+            self.kept_bytes -= strides_bytes(&oldest.pack);
             self.kept.pop_front();
             self.resent = self.resent.saturating_sub(1);
         }
@@ -364,6 +395,37 @@ impl SendHalf {
             self.splits_told = self.splits_told.saturating_sub(1);
         }
     }
+
+    /// Debug builds stop at a queue that contradicts its counts; this crate's tests also walk it.
+    pub(super) fn check_invariants(&self) {
+        self.credit.check_invariants();
+        debug_assert!(self.resent <= self.kept.len() && self.splits_told <= self.splits.len());
+        debug_assert!(self.splits.len() <= SPLITS_MAX);
+        let first = self.kept.front().map_or(self.sent(), |oldest| oldest.first);
+        debug_assert_eq!(first, self.acknowledged);
+        if cfg!(test) {
+            let mut next = self.acknowledged;
+            for pack in &self.kept {
+                assert!(pack.first == next && !pack.pack.is_empty(), "a gap at {next}");
+                next += pack.pack.len() as u64;
+            }
+            assert_eq!(next, self.sent());
+            let bytes: u64 = self.kept.iter().map(|kept| strides_bytes(&kept.pack)).sum();
+            assert_eq!(bytes, self.kept_bytes);
+            let told: u64 = self
+                .kept
+                .iter()
+                .take(self.resent)
+                .map(|kept| kept.pack.len() as u64)
+                .sum();
+            assert_eq!(self.acknowledged + told, self.credit.sent());
+        }
+    }
+}
+
+/// Bytes of a pack, the gap behind its last element included: so that the parts of a pack add up to it.
+fn strides_bytes(pack: &Pack) -> u64 {
+    pack.region().len().next_multiple_of(64) as u64
 }
 
 #[cfg(test)]
@@ -377,7 +439,11 @@ mod tests {
     )]
     fn nothing_is_given_back_behind_the_end() {
         let (task, start) = (TaskId(1), Instant::now());
-        let mut half = SendHalf::new(task, Duration::from_millis(50));
+        let limits = SendLimits {
+            patience: Duration::from_millis(50),
+            unacknowledged_bytes: u64::MAX,
+        };
+        let mut half = SendHalf::new(task, limits);
         half.handle_grant(&Grant {
             task,
             limit: 8,

@@ -9,23 +9,29 @@ use proptest::prelude::*;
 
 use super::message::{TaskId, ToClient};
 use super::receive::{Arrival, ReceiveHalf};
-use super::send::{Ending, Next, SendHalf, Shortage, TaskPack};
+use super::send::{Ending, Next, SendHalf, SendLimits, Shortage, TaskPack};
 
 const TASK: TaskId = TaskId(7);
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Elements of 64 bytes that begin with their number.
-fn pack(first: u64, elements: u64) -> Pack {
-    let mut slot = HeapAlloc.alloc(64 * elements as usize).unwrap();
-    for (index, element) in slot.chunks_exact_mut(64).enumerate() {
-        element[..8].copy_from_slice(&(first + index as u64).to_le_bytes());
+/// Elements of these sizes that begin with their number.
+fn pack(first: u64, sizes: &[u64]) -> Pack {
+    let strides: Vec<usize> = sizes
+        .iter()
+        .map(|size| size.next_multiple_of(64) as usize)
+        .collect();
+    let padding = strides[sizes.len() - 1] - sizes[sizes.len() - 1] as usize;
+    let mut slot = HeapAlloc.alloc(strides.iter().sum::<usize>() - padding).unwrap();
+    let mut start = 0;
+    for (index, stride) in strides.iter().enumerate() {
+        slot[start..start + 8].copy_from_slice(&(first + index as u64).to_le_bytes());
+        start += stride;
     }
-    Pack::from_parts(slot.freeze(), &vec![64; elements as usize]).unwrap()
+    Pack::from_parts(slot.freeze(), sizes).unwrap()
 }
 
 fn numbers(pack: &Pack) -> Vec<u64> {
-    pack.region()
-        .chunks_exact(64)
+    pack.slots()
         .map(|element| u64::from_le_bytes(element[..8].try_into().unwrap()))
         .collect()
 }
@@ -34,14 +40,16 @@ fn numbers(pack: &Pack) -> Vec<u64> {
 enum Step {
     /// The reader grants up to its bound.
     Grant,
+    /// The reader says what it has.
+    Acknowledge,
     /// The worker sends packs of at most so many elements.
     Send(u64),
     /// Some frame in flight arrives.
     Deliver(prop::sample::Index),
     /// The oldest grant in flight arrives.
     DeliverGrant,
-    /// The producer makes elements.
-    Produce(u64),
+    /// The producer makes elements, each of so many bytes.
+    Produce(u64, u64),
     /// The producer ends a split here.
     EndSplit,
     /// The producer ends.
@@ -57,10 +65,11 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => Just(Step::Grant),
+        1 => Just(Step::Acknowledge),
         4 => (1u64..9).prop_map(Step::Send),
         6 => any::<prop::sample::Index>().prop_map(Step::Deliver),
         4 => Just(Step::DeliverGrant),
-        3 => (1u64..20).prop_map(Step::Produce),
+        3 => (1u64..20, 8u64..300).prop_map(|(elements, bytes)| Step::Produce(elements, bytes)),
         1 => Just(Step::EndSplit),
         1 => Just(Step::End),
         1 => Just(Step::Wait),
@@ -77,10 +86,11 @@ struct World {
     grants: VecDeque<super::message::Grant>,
     packs: Vec<TaskPack>,
     messages: VecDeque<ToClient>,
-    produced: u64,
-    taken: u64,
+    /// The sizes of the elements produced.
+    produced: Vec<u64>,
+    taken: usize,
     /// Where splits end, not yet told to the worker's half.
-    marks: VecDeque<u64>,
+    marks: VecDeque<usize>,
     splits: u64,
     splits_seen: u64,
     is_over: bool,
@@ -91,15 +101,19 @@ struct World {
 
 impl World {
     #[expect(clippy::disallowed_methods, reason = "any instant will do to count from")]
-    fn new(bound: u64) -> Self {
+    fn new(bound: u64, unacknowledged_bytes: u64) -> Self {
+        let limits = SendLimits {
+            patience: PATIENCE,
+            unacknowledged_bytes,
+        };
         Self {
             now: Instant::now(),
-            worker: SendHalf::new(TASK, PATIENCE),
+            worker: SendHalf::new(TASK, limits),
             client: ReceiveHalf::new(TASK),
             grants: VecDeque::new(),
             packs: Vec::new(),
             messages: VecDeque::new(),
-            produced: 0,
+            produced: Vec::new(),
             taken: 0,
             marks: VecDeque::new(),
             splits: 0,
@@ -114,6 +128,7 @@ impl World {
     fn step(&mut self, step: &Step) {
         match step {
             Step::Grant => self.grant(),
+            Step::Acknowledge => self.grants.push_back(self.client.acknowledge()),
             Step::Send(most) => self.send(*most),
             Step::Deliver(which) => self.deliver(*which),
             Step::DeliverGrant => {
@@ -121,12 +136,14 @@ impl World {
                     self.worker.handle_grant(&grant).unwrap();
                 }
             }
-            Step::Produce(elements) if !self.is_over => self.produced += elements,
+            Step::Produce(elements, bytes) if !self.is_over => {
+                self.produced.extend((0..*elements).map(|_| bytes));
+            }
             Step::EndSplit if !self.is_over => {
-                self.marks.push_back(self.produced);
+                self.marks.push_back(self.produced.len());
                 self.splits += 1;
             }
-            Step::Produce(_) | Step::EndSplit => {}
+            Step::Produce(..) | Step::EndSplit => {}
             Step::End => self.is_over = true,
             Step::Wait => {
                 self.now += PATIENCE;
@@ -142,15 +159,17 @@ impl World {
             self.bound
         );
         assert!(
-            self.taken <= self.read.len() as u64 + self.bound,
+            self.taken as u64 <= self.read.len() as u64 + self.bound,
             "more left the task than was granted"
         );
+        self.worker.check_invariants();
+        self.client.check_invariants();
     }
 
     fn grant(&mut self) {
         let free = self.bound - self.client.outstanding() - self.client.held();
         if free > 0 && !self.client.is_parked() && !self.client.is_ended() {
-            let grant = self.client.grant(free, 64);
+            let grant = self.client.grant(free, self.client.element_bytes().max(64));
             self.grants.push_back(grant);
         }
     }
@@ -161,15 +180,19 @@ impl World {
                 Next::Tell(message) => self.messages.push_back(message),
                 Next::Resend(pack) => self.packs.push(pack),
                 Next::Nothing => return,
-                Next::Fresh { elements, .. } => {
-                    let ready = self.produced - self.taken;
-                    let count = elements.min(ready).min(most);
+                Next::Fresh {
+                    elements,
+                    element_bytes,
+                } => {
+                    let ready = &self.produced[self.taken..];
+                    let fitting = ready.iter().take_while(|bytes| **bytes <= element_bytes);
+                    let count = fitting.count().min(elements.min(most) as usize);
                     if count > 0 {
-                        let out = self.worker.spend(pack(self.taken, count));
+                        let out = self.worker.spend(pack(self.taken as u64, &ready[..count]));
                         self.taken += count;
                         self.packs.push(out);
-                    } else if ready > 0 {
-                        let told = self.worker.starve(Shortage::NoCredit { bytes: 64 }, self.now);
+                    } else if let Some(bytes) = ready.first() {
+                        let told = self.worker.starve(Shortage::NoCredit { bytes: *bytes }, self.now);
                         self.messages.extend(told);
                     } else if self.is_over && self.marks.is_empty() {
                         self.worker.handle_ending(Ending::Exhausted);
@@ -231,6 +254,9 @@ impl World {
         self.is_over = true;
         for _ in 0..10_000 {
             self.grant();
+            if self.client.is_unacknowledged() {
+                self.grants.push_back(self.client.acknowledge());
+            }
             while let Some(grant) = self.grants.pop_front() {
                 self.worker.handle_grant(&grant).unwrap();
             }
@@ -265,15 +291,19 @@ impl First for prop::sample::Index {
 }
 
 proptest! {
-    /// D2.4, D4.2, D4.3, D4.4, D5.1, D5.2, D5.4, D6.1, D6.2, D6.3.
+    /// D2.4, D4.2, D4.3, D4.4, D5.1, D5.2, D5.4, D6.1, D6.2, D6.3, D6.5.
     #[test]
-    fn every_element_arrives_once_and_in_order_whatever_the_network_does(bound in 1u64..40, steps in steps()) {
-        let mut world = World::new(bound);
+    fn every_element_arrives_once_and_in_order_whatever_the_network_does(
+        bound in 1u64..40,
+        kept in prop_oneof![Just(u64::MAX), 1u64..2000],
+        steps in steps(),
+    ) {
+        let mut world = World::new(bound, kept);
         for step in &steps {
             world.step(step);
         }
         world.run_out();
-        prop_assert_eq!(&world.read, &(0..world.produced).collect::<Vec<_>>());
+        prop_assert_eq!(&world.read, &(0..world.produced.len() as u64).collect::<Vec<_>>());
         prop_assert_eq!(world.splits_seen, world.splits);
     }
 }
@@ -281,8 +311,13 @@ proptest! {
 /// D6.4.
 #[test]
 fn what_was_acknowledged_cannot_be_asked_for_again() {
-    let mut world = World::new(8);
-    for step in [Step::Produce(8), Step::Grant, Step::DeliverGrant, Step::Send(8)] {
+    let mut world = World::new(8, u64::MAX);
+    for step in [
+        Step::Produce(8, 64),
+        Step::Grant,
+        Step::DeliverGrant,
+        Step::Send(8),
+    ] {
         world.step(&step);
     }
     world.run_out();

@@ -6,14 +6,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use millstream_element::{OpenPack, Pack};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::owed::Owed;
 use super::session::Bell;
 use crate::proto::send::Ending;
 
-/// Splits that ended and were not yet told to a client; a producer that is this far ahead waits.
+/// Splits that ended and were not yet told to a client; a producer that ends one more waits.
 const MARKS_MAX: usize = 4096;
 
 /// How much a task may hold ready.
@@ -57,7 +59,7 @@ pub enum Take {
         /// Its size, in bytes.
         bytes: u64,
     },
-    /// Everything was taken and nothing follows.
+    /// Everything was taken, all splits' ends were told, and nothing follows.
     Ended(Ending),
 }
 
@@ -78,6 +80,8 @@ pub struct TaskBuffer {
 struct Shared {
     packs: VecDeque<Arc<OpenPack>>,
     marks: VecDeque<Mark>,
+    owed: Owed,
+    /// How the producer ended. One that was stopped before has no ending: nobody is to take that for the end of the data.
     ending: Option<Ending>,
     is_started: bool,
     is_stopped: bool,
@@ -98,8 +102,9 @@ impl TaskBuffer {
         }
     }
 
-    /// Takes up to `elements` that wait, in order, none larger than `element_bytes`, all from one slot.
-    pub fn take(&self, elements: u64, element_bytes: u64) -> Take {
+    /// Takes up to `elements` that wait, in order, none larger than `element_bytes`, all from one slot. `client` owes them
+    /// until it acknowledges them.
+    pub fn take(&self, client: u64, elements: u64, element_bytes: u64) -> Take {
         let mut shared = self.shared.lock();
         if elements > 0 && !shared.is_started {
             shared.is_started = true;
@@ -107,7 +112,7 @@ impl TaskBuffer {
         }
         while let Some(front) = shared.packs.front() {
             if let Some(pack) = front.take(elements as usize, element_bytes) {
-                self.count_taken(&pack, shared);
+                self.count_taken(client, &pack, shared);
                 return Take::Elements(pack);
             }
             if let Some(bytes) = front.next_len() {
@@ -125,22 +130,48 @@ impl TaskBuffer {
         }
     }
 
-    /// The splits that ended within what was taken.
-    pub fn take_marks(&self) -> Vec<Mark> {
+    /// At most `most` of the splits that ended within what was taken and of which no client but `client` owes elements:
+    /// what one client is told must not stand for elements on their way to another (D5.2).
+    pub fn take_marks(&self, client: u64, most: usize) -> Vec<Mark> {
         let mut shared = self.shared.lock();
         let taken = self.taken_elements.load(Ordering::Relaxed);
-        let due = shared
-            .marks
-            .iter()
-            .take_while(|mark| mark.position <= taken)
-            .count();
+        if shared.marks.front().is_none_or(|mark| mark.position > taken) {
+            return Vec::new();
+        }
+        let reach = taken.min(shared.owed.first_of_others(client));
+        let is_due = |mark: &&Mark| mark.position <= reach;
+        let due = shared.marks.iter().take(most).take_while(is_due).count();
+        let marks = shared.marks.drain(..due).collect();
         if due > 0 {
             self.wake_producer();
-            if shared.ending.is_some() {
+            if shared.ending.is_some() && shared.marks.is_empty() {
                 ring(&shared);
             }
         }
-        shared.marks.drain(..due).collect()
+        marks
+    }
+
+    /// Books that a client has the first `received` elements of its subscription.
+    pub(crate) fn acknowledge(&self, client: u64, received: u64) {
+        let mut shared = self.shared.lock();
+        let passed = shared.owed.acknowledge(client, received);
+        // Others may now be told of a split that this client owed elements of.
+        if shared
+            .marks
+            .front()
+            .is_some_and(|mark| passed.start < mark.position && !passed.is_empty())
+        {
+            ring(&shared);
+        }
+    }
+
+    /// Forgets a client: what it did not acknowledge never will be.
+    pub(crate) fn forget(&self, client: u64) {
+        let mut shared = self.shared.lock();
+        shared.owed.forget(client);
+        if !shared.marks.is_empty() {
+            ring(&shared);
+        }
     }
 
     /// Asks to be rung when something is ready. Call, then take once more before waiting.
@@ -159,13 +190,11 @@ impl TaskBuffer {
         self.shared.lock().bells.retain(|other| !Arc::ptr_eq(other, bell));
     }
 
-    /// Stops the producer; what waits can still be taken.
+    /// Stops the producer; what waits can still be taken. A task that had not ended never does (D5.5).
     pub fn stop(&self) {
         let mut shared = self.shared.lock();
         shared.is_stopped = true;
-        shared.ending.get_or_insert(Ending::Exhausted);
         self.room.notify_all();
-        ring(&shared);
     }
 
     /// Elements that left the buffer so far.
@@ -179,23 +208,30 @@ impl TaskBuffer {
         shared.ending.is_some() && shared.packs.iter().all(|pack| pack.next_len().is_none())
     }
 
-    /// The producer's side: opens a further pack, which closes the one before.
+    /// The producer's side: opens a further pack, which closes the one before. Has no effect once the task was stopped.
     pub(super) fn push_pack(&self, pack: Arc<OpenPack>) {
-        self.shared.lock().packs.push_back(pack);
+        let mut shared = self.shared.lock();
+        if !shared.is_stopped {
+            shared.packs.push_back(pack);
+        }
     }
 
-    /// The producer's side: a split ended.
+    /// The producer's side: a split ended. Waits while very many ends are untold; has no effect once the task was stopped.
     pub(super) fn push_mark(&self, mark: Mark) {
         let mut shared = self.shared.lock();
-        shared.marks.push_back(mark);
-        ring(&shared);
+        if self.wait(&mut shared, |shared| shared.marks.len() < MARKS_MAX) {
+            shared.marks.push_back(mark);
+            ring(&shared);
+        }
     }
 
-    /// The producer's side: nothing follows.
+    /// The producer's side: nothing follows. Has no effect once the task was stopped.
     pub(super) fn end(&self, ending: Ending) {
         let mut shared = self.shared.lock();
-        shared.ending.get_or_insert(ending);
-        ring(&shared);
+        if !shared.is_stopped {
+            shared.ending.get_or_insert(ending);
+            ring(&shared);
+        }
     }
 
     /// The producer's side: something was committed.
@@ -209,7 +245,7 @@ impl TaskBuffer {
 
     /// The producer's side: waits until a client wants elements. False once the task was stopped.
     pub(super) fn wait_started(&self) -> bool {
-        self.wait(|shared| shared.is_started)
+        self.wait(&mut self.shared.lock(), |shared| shared.is_started)
     }
 
     /// The producer's side: whether `written` elements and bytes leave room for more, without waiting.
@@ -220,7 +256,34 @@ impl TaskBuffer {
 
     /// The producer's side: waits until there is room. False once the task was stopped.
     pub(super) fn wait_room(&self, written_elements: u64, written_bytes: u64) -> bool {
-        self.wait(|shared| shared.marks.len() < MARKS_MAX && self.has_room(written_elements, written_bytes))
+        self.wait(&mut self.shared.lock(), |_| {
+            self.has_room(written_elements, written_bytes)
+        })
+    }
+
+    /// The producer's side: waits for something that nobody announces. False once the task was stopped.
+    pub(super) fn wait_a_moment(&self, moment: Duration) -> bool {
+        let mut shared = self.shared.lock();
+        self.is_producer_waiting.store(true, Ordering::Relaxed);
+        if !shared.is_stopped {
+            self.room.wait_for(&mut shared, moment);
+        }
+        self.is_producer_waiting.store(false, Ordering::Relaxed);
+        !shared.is_stopped
+    }
+
+    /// Whether a client asked for a first element.
+    #[cfg(test)]
+    pub(super) fn is_started(&self) -> bool {
+        self.shared.lock().is_started
+    }
+
+    /// Whether the producer waits for a client to begin, for room or for memory.
+    #[cfg(test)]
+    pub(super) fn is_producer_waiting(&self) -> bool {
+        // The producer sleeps once the lock it took before is free.
+        let _asleep = self.shared.lock();
+        self.is_producer_waiting.load(Ordering::Relaxed)
     }
 
     /// Whether the task was stopped from outside.
@@ -228,22 +291,22 @@ impl TaskBuffer {
         self.shared.lock().is_stopped
     }
 
-    fn wait(&self, is_due: impl Fn(&Shared) -> bool) -> bool {
-        let mut shared = self.shared.lock();
+    fn wait(&self, shared: &mut MutexGuard<'_, Shared>, is_due: impl Fn(&Shared) -> bool) -> bool {
         self.is_producer_waiting.store(true, Ordering::Relaxed);
-        while !shared.is_stopped && !is_due(&shared) {
-            self.room.wait(&mut shared);
+        while !shared.is_stopped && !is_due(shared) {
+            self.room.wait(shared);
         }
         self.is_producer_waiting.store(false, Ordering::Relaxed);
         !shared.is_stopped
     }
 
-    fn count_taken(&self, pack: &Pack, shared: MutexGuard<'_, Shared>) {
+    fn count_taken(&self, client: u64, pack: &Pack, mut shared: MutexGuard<'_, Shared>) {
         // With the gap behind the last element, as the producer counts: what is left must come to nothing in the end.
         let bytes = pack.region().len().next_multiple_of(64) as u64;
         self.taken_bytes.fetch_add(bytes, Ordering::Release);
-        self.taken_elements
-            .fetch_add(pack.len() as u64, Ordering::Release);
+        let elements = pack.len() as u64;
+        let first = self.taken_elements.fetch_add(elements, Ordering::Release);
+        shared.owed.take(client, first..first + elements);
         if shared.ending.is_some() {
             // Whoever has no credit could not see the end; this may have been the last element before it.
             ring(&shared);

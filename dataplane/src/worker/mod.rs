@@ -2,6 +2,7 @@
 //!
 //! - [`buffer`]: the elements of one task that wait for a credit
 //! - [`producer`]: the end of it that a pipeline writes to
+//! - `owed`: who took which elements and has not acknowledged them
 //! - `task`: a task and its subscriptions
 //! - [`server`]: all tasks of a worker, and who may read them
 //! - `session`: one link, served
@@ -11,6 +12,7 @@
 
 pub mod buffer;
 mod compress;
+mod owed;
 pub mod producer;
 pub mod server;
 mod session;

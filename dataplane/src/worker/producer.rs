@@ -3,6 +3,7 @@
 //! Owns the packs in the making and the wait for room. Refuses to know what is computed.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millstream_element::{AllocError, Layout, PackWriter, SlotAlloc};
 use thiserror::Error;
@@ -16,6 +17,12 @@ pub const PACK_BYTES: usize = 256 * 1024;
 
 /// Elements of a pack at most.
 pub const PACK_ELEMENTS: usize = 8192;
+
+/// How long memory that is used up is waited for: longer than clients that lost their link may keep theirs.
+const MEMORY_WAIT: Duration = Duration::from_secs(120);
+
+/// How often it is asked for meanwhile; nobody announces a slot that comes back.
+const MEMORY_LOOK: Duration = Duration::from_millis(2);
 
 /// The task was stopped, by its dispatcher or with its worker.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +41,7 @@ pub enum ProduceError<E> {
     /// The task was stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// There is no memory for a pack.
+    /// There is no memory for a pack, nor was there any for two minutes.
     #[error(transparent)]
     Alloc(#[from] AllocError),
     /// The element could not be computed.
@@ -104,7 +111,7 @@ impl Producer {
     }
 
     /// Runs `write` on the pack in the making, and again on a new one if the element does not fit. What `write`
-    /// commits can leave at once.
+    /// commits can leave at once. Blocks the thread while the allocator is used up.
     pub fn write<E>(
         &mut self,
         mut write: impl FnMut(&mut PackWriter, &Layout) -> Result<(), ProduceError<E>>,
@@ -145,7 +152,7 @@ impl Producer {
         }
     }
 
-    /// Says that a split has no further elements.
+    /// Says that a split has no further elements. Blocks the thread while 4096 such ends wait to be told.
     pub fn split_done(&self, lease: u64, attempt: u32) {
         self.buffer.push_mark(Mark {
             position: self.written_elements,
@@ -165,7 +172,7 @@ impl Producer {
     }
 
     /// Opens the next pack, large enough for the element that did not fit the last one.
-    fn open(&mut self) -> Result<(), AllocError> {
+    fn open<E>(&mut self) -> Result<(), ProduceError<E>> {
         let element_bytes = self.typical_bytes.max(std::mem::take(&mut self.needed_bytes));
         // An element that fills most of a pack gets one of its own: its slot is freed as soon as it was read.
         let capacity = if element_bytes * 2 > PACK_BYTES {
@@ -174,7 +181,26 @@ impl Producer {
             PACK_BYTES
         };
         let elements_max = (capacity / element_bytes.max(64)).clamp(1, PACK_ELEMENTS);
-        let (writer, open) = PackWriter::open(&*self.alloc, capacity, elements_max)?;
+        // The pack before is complete; its slot is free as soon as its readers are done.
+        self.writer = None;
+        let mut waiting_since = None;
+        let (writer, open) = loop {
+            match PackWriter::open(&*self.alloc, capacity, elements_max) {
+                Err(error @ AllocError::Exhausted { .. }) => {
+                    let since = *waiting_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > MEMORY_WAIT {
+                        return Err(error.into());
+                    }
+                    if !self.buffer.wait_a_moment(MEMORY_LOOK) {
+                        return Err(Stopped.into());
+                    }
+                }
+                Err(error @ (AllocError::TooLarge { .. } | AllocError::OutOfMemory { .. })) => {
+                    return Err(error.into());
+                }
+                Ok(opened) => break opened,
+            }
+        };
         self.buffer.push_pack(open);
         self.writer = Some(writer);
         Ok(())

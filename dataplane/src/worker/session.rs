@@ -19,7 +19,7 @@ use super::buffer::Take;
 use super::compress::Job;
 use super::server::Inner;
 use super::task::{Attached, Subscription, Task};
-use crate::proto::message::{Accepted, Hello, Refused, Subscribe, TaskId, ToClient, ToWorker};
+use crate::proto::message::{Accepted, Grant, Hello, Refused, Subscribe, TaskId, ToClient, ToWorker};
 use crate::proto::send::{Next, Shortage, TaskPack};
 use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
 
@@ -167,22 +167,35 @@ impl Session {
                 self.is_greeted = true;
             }
             ToWorker::Subscribe(subscribe) => self.subscribe(&subscribe, now)?,
-            ToWorker::Grant(grant) => {
-                // A grant may cross the end of its subscription.
-                if let Some(subscribed) = self.subscribed.get(&grant.task) {
-                    let mut state = subscribed.state.lock();
-                    state
-                        .half
-                        .handle_grant(&grant)
-                        .map_err(|error| LinkLost::Misbehaved(error.to_string()))?;
-                }
-            }
+            ToWorker::Grant(grant) => self.grant(&grant)?,
             ToWorker::Cancel(cancel) => {
                 if let Some(subscribed) = self.subscribed.remove(&cancel.task) {
                     subscribed.task.buffer.remove_bell(&self.bell);
-                    subscribed.task.forget(subscribed.client);
+                    subscribed.task.forget(subscribed.client, self.number);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Books a grant. It may cross the end of its subscription; on a link that was superseded it counts from a beginning
+    /// that is past, and has no effect (D3.4).
+    fn grant(&self, grant: &Grant) -> Result<(), LinkLost> {
+        let Some(subscribed) = self.subscribed.get(&grant.task) else {
+            return Ok(());
+        };
+        let mut state = subscribed.state.lock();
+        if state.session != Some(self.number) {
+            return Ok(());
+        }
+        let acknowledged = state.half.acknowledged();
+        state
+            .half
+            .handle_grant(grant)
+            .map_err(|error| LinkLost::Misbehaved(error.to_string()))?;
+        if grant.received > acknowledged {
+            let buffer = &subscribed.task.buffer;
+            buffer.acknowledge(subscribed.client, grant.received);
         }
         Ok(())
     }
@@ -241,7 +254,11 @@ impl Session {
         let Some(subscribed) = self.subscribed.get(&task) else {
             return;
         };
-        let (task, state) = (subscribed.task.clone(), subscribed.state.clone());
+        let (task, state, client) = (
+            subscribed.task.clone(),
+            subscribed.state.clone(),
+            subscribed.client,
+        );
         let mut state = state.lock();
         if state.session != Some(self.number) {
             // The client came back on another link.
@@ -258,15 +275,15 @@ impl Session {
                 Next::Fresh {
                     elements,
                     element_bytes,
-                } => match self.take(&task, elements, element_bytes) {
+                } => match self.take(&task, client, elements, element_bytes) {
                     Take::Elements(pack) => {
                         let out = state.half.spend(pack);
-                        self.book_marks(&task, &mut state);
+                        book_marks(&task, client, &mut state);
                         return self.dispatch(out);
                     }
                     Take::Ended(ending) => state.half.handle_ending(ending),
                     shortage @ (Take::Empty | Take::NoCredit { .. }) => {
-                        if !self.book_marks(&task, &mut state) {
+                        if !book_marks(&task, client, &mut state) {
                             let shortage = match shortage {
                                 Take::NoCredit { bytes } => Shortage::NoCredit { bytes },
                                 Take::Empty | Take::Elements(_) | Take::Ended(_) => Shortage::Empty,
@@ -281,11 +298,11 @@ impl Session {
     }
 
     /// Takes from the buffer; when it is empty, asks to be rung and looks again, so that nothing is missed.
-    fn take(&self, task: &Task, elements: u64, element_bytes: u64) -> Take {
-        let mut taken = task.buffer.take(elements, element_bytes);
+    fn take(&self, task: &Task, client: u64, elements: u64, element_bytes: u64) -> Take {
+        let mut taken = task.buffer.take(client, elements, element_bytes);
         if matches!(taken, Take::Empty) {
             task.buffer.ask_to_ring();
-            taken = task.buffer.take(elements, element_bytes);
+            taken = task.buffer.take(client, elements, element_bytes);
         }
         if let Take::Elements(pack) = &taken {
             let counters = &self.server.counters;
@@ -299,14 +316,6 @@ impl Session {
             }
         }
         taken
-    }
-
-    fn book_marks(&self, task: &Task, state: &mut Subscription) -> bool {
-        let marks = task.buffer.take_marks();
-        for mark in &marks {
-            state.half.handle_split_done(mark.lease, mark.attempt);
-        }
-        !marks.is_empty()
     }
 
     fn dispatch(&mut self, elements: TaskPack) {
@@ -346,6 +355,15 @@ impl Session {
             self.outbox.extend(told.map(Downstream::Message));
         }
     }
+}
+
+/// Moves ends of splits that this client is to be told of to its half. False when there are none.
+fn book_marks(task: &Task, client: u64, state: &mut Subscription) -> bool {
+    let marks = task.buffer.take_marks(client, state.half.split_room());
+    for mark in &marks {
+        state.half.handle_split_done(mark.lease, mark.attempt);
+    }
+    !marks.is_empty()
 }
 
 impl Drop for Session {

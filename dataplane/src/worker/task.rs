@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::buffer::TaskBuffer;
 use crate::proto::message::{RefusalCode, TaskId};
-use crate::proto::send::SendHalf;
+use crate::proto::send::{SendHalf, SendLimits};
 
 /// Clients of one task at most, those that lost their link included.
 const SUBSCRIPTIONS_MAX: usize = 1024;
@@ -50,6 +50,14 @@ pub(super) struct Denied {
     pub(super) message: String,
 }
 
+/// What each subscription of a task is held to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SubscriptionLimits {
+    pub(super) send: SendLimits,
+    /// How long a client that lost its link may stay away and still resume.
+    pub(super) resume_within: Duration,
+}
+
 /// What a client asks to subscribe with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attach {
@@ -70,66 +78,78 @@ impl Task {
         }
     }
 
-    /// Attaches a session to the client's subscription, new or resumed.
+    /// Attaches a session to the client's subscription, new or resumed. A client that is refused leaves nothing behind.
     pub(super) fn attach(
         &self,
         attach: Attach,
-        patience: Duration,
-        resume_within: Duration,
+        limits: SubscriptionLimits,
         now: Instant,
     ) -> Result<Arc<Mutex<Subscription>>, Denied> {
+        self.forget_absent(limits.resume_within, now);
         let mut subscriptions = self.subscriptions.lock();
-        subscriptions.retain(|_, subscription| {
-            subscription
-                .lock()
-                .detached_at
-                .is_none_or(|at| now.duration_since(at) < resume_within)
-        });
-        if subscriptions.len() >= SUBSCRIPTIONS_MAX && !subscriptions.contains_key(&attach.client) {
+        let known = subscriptions.get(&attach.client).cloned();
+        if known.is_none() && subscriptions.len() >= SUBSCRIPTIONS_MAX {
             let message = format!("task {} has {SUBSCRIPTIONS_MAX} clients already", self.id);
             return Err(Denied {
                 code: RefusalCode::TooMany,
                 message,
             });
         }
-        let subscription = subscriptions.entry(attach.client).or_insert_with(|| {
-            let half = SendHalf::new(self.id, patience);
+        let is_new = known.is_none();
+        let subscription = known.unwrap_or_else(|| {
             Arc::new(Mutex::new(Subscription {
-                half,
+                half: SendHalf::new(self.id, limits.send),
                 session: None,
                 detached_at: None,
             }))
         });
         let mut state = subscription.lock();
-        state
-            .half
-            .resume(attach.resume_from, attach.splits_from)
-            .map_err(|error| Denied {
+        let resumed = state.half.resume(attach.resume_from, attach.splits_from);
+        resumed.map_err(|error| {
+            let mut message = format!("task {}: {error}", self.id);
+            if is_new {
+                let within = limits.resume_within;
+                message += &format!("; a client that stays away longer than {within:?} is forgotten");
+            }
+            Denied {
                 code: RefusalCode::CannotResume,
-                message: format!(
-                    "task {}: {error}; it stayed away longer than {resume_within:?}",
-                    self.id
-                ),
-            })?;
+                message,
+            }
+        })?;
         state.session = Some(attach.session);
         state.detached_at = None;
+        self.buffer.acknowledge(attach.client, attach.resume_from);
         drop(state);
-        Ok(subscription.clone())
+        subscriptions.insert(attach.client, subscription.clone());
+        Ok(subscription)
     }
 
-    /// Whether everything was produced, taken and acknowledged.
+    /// Whether everything was produced and taken, and each client has said that it wants no more: it does so when the end
+    /// has reached it.
     pub(super) fn is_settled(&self) -> bool {
-        self.buffer.is_drained()
-            && self
-                .subscriptions
-                .lock()
-                .values()
-                .all(|each| each.lock().half.is_settled())
+        self.buffer.is_drained() && self.subscriptions.lock().is_empty()
     }
 
-    /// Forgets a client that wants no more.
-    pub(super) fn forget(&self, client: u64) {
-        self.subscriptions.lock().remove(&client);
+    /// Forgets a client that wants no more, unless a later link than that of `session` has taken it over (D3.4).
+    pub(super) fn forget(&self, client: u64, session: u64) {
+        let mut subscriptions = self.subscriptions.lock();
+        let state = subscriptions.get(&client);
+        if state.is_some_and(|state| state.lock().session == Some(session)) {
+            subscriptions.remove(&client);
+            self.buffer.forget(client);
+        }
+    }
+
+    /// Forgets the clients that lost their link longer than `resume_within` ago, and frees what was kept for them.
+    pub(super) fn forget_absent(&self, resume_within: Duration, now: Instant) {
+        self.subscriptions.lock().retain(|client, subscription| {
+            let detached_at = subscription.lock().detached_at;
+            let stays = detached_at.is_none_or(|at| now.saturating_duration_since(at) < resume_within);
+            if !stays {
+                self.buffer.forget(*client);
+            }
+            stays
+        });
     }
 }
 

@@ -1,12 +1,13 @@
 //! A task's buffer and its producer: bounded, in order, everything once, whoever takes and whenever.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use millstream_element::{
-    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Pack, Shape, TensorSpec, WriteError,
+    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Pack, Pool, Shape, SlotAlloc, TensorSpec,
+    WriteError,
 };
 use proptest::prelude::*;
 
@@ -49,17 +50,41 @@ fn sequences(pack: &Pack, layout: &Arc<Layout>) -> Vec<u64> {
 
 fn take_all(buffer: &TaskBuffer) -> u64 {
     let mut taken = 0;
-    while let Take::Elements(pack) = buffer.take(u64::MAX, u64::MAX) {
+    while let Take::Elements(pack) = buffer.take(0, u64::MAX, u64::MAX) {
         taken += pack.len() as u64;
     }
     taken
 }
 
+/// Lets the producer's thread come to the point where it waits.
+fn wait_until_it_waits(buffer: &TaskBuffer, producing: &std::thread::JoinHandle<()>) {
+    while !buffer.is_producer_waiting() {
+        assert!(!producing.is_finished(), "there was nothing to go on for");
+        std::thread::yield_now();
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
-    Write { items: u64 },
+    Write {
+        items: u64,
+    },
     Mark,
-    Take { elements: u64, element_bytes: u64 },
+    Take {
+        client: u64,
+        elements: u64,
+        element_bytes: u64,
+    },
+    Acknowledge {
+        client: u64,
+    },
+    TakeMarks {
+        client: u64,
+        most: usize,
+    },
+    Forget {
+        client: u64,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -68,13 +93,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         5 => items.prop_map(|items| Step::Write { items }),
         1 => Just(Step::Mark),
-        3 => (0u64..12, bytes).prop_map(|(elements, element_bytes)| Step::Take { elements, element_bytes }),
+        3 => (0u64..3, 0u64..12, bytes)
+            .prop_map(|(client, elements, element_bytes)| Step::Take { client, elements, element_bytes }),
+        2 => (0u64..3).prop_map(|client| Step::Acknowledge { client }),
+        2 => (0u64..3, 0usize..3).prop_map(|(client, most)| Step::TakeMarks { client, most }),
+        1 => (0u64..3).prop_map(|client| Step::Forget { client }),
     ];
     prop::collection::vec(step, 0..120)
 }
 
 proptest! {
-    /// The model is a list of lengths. D4.4: nothing larger than a credit is worth leaves.
+    /// The model is a list of lengths and one of owners. D4.4: nothing larger than a credit is worth leaves. D5.2: no
+    /// client is told of a split of which another owes elements.
     #[test]
     fn a_buffer_gives_what_a_list_would(steps in steps()) {
         let (buffer, mut producer) = pair(BufferLimits { elements: u64::MAX, bytes: u64::MAX });
@@ -82,6 +112,8 @@ proptest! {
         let (mut written, mut taken) = (0, 0);
         let (mut marks, mut marks_taken) = (Vec::new(), Vec::new());
         let mut sizes = Vec::new();
+        let mut owners: Vec<Option<u64>> = Vec::new();
+        let mut received = BTreeMap::<u64, u64>::new();
         for step in steps {
             match step {
                 Step::Write { items } => {
@@ -93,13 +125,15 @@ proptest! {
                     producer.split_done(marks.len() as u64, 0);
                     marks.push(Mark { position: written, lease: marks.len() as u64, attempt: 0 });
                 }
-                Step::Take { elements, element_bytes } => match buffer.take(elements, element_bytes) {
+                Step::Take { client, elements, element_bytes } => match buffer.take(client, elements, element_bytes) {
                     Take::Elements(pack) => {
                         prop_assert!(pack.len() as u64 <= elements);
                         prop_assert!(pack.lens().all(|len| len <= element_bytes));
                         let expected: Vec<u64> = (taken..taken + pack.len() as u64).collect();
                         prop_assert_eq!(sequences(&pack, &layout), expected);
                         taken += pack.len() as u64;
+                        owners.resize(taken as usize, Some(client));
+                        *received.entry(client).or_default() += pack.len() as u64;
                     }
                     Take::Empty => prop_assert_eq!(taken, written),
                     Take::NoCredit { bytes } => {
@@ -108,18 +142,35 @@ proptest! {
                     }
                     Take::Ended(_) => prop_assert!(false, "it did not end"),
                 },
+                Step::Acknowledge { client } => {
+                    buffer.acknowledge(client, received.get(&client).copied().unwrap_or_default());
+                    owners.iter_mut().filter(|owner| **owner == Some(client)).for_each(|owner| *owner = None);
+                }
+                Step::Forget { client } => {
+                    buffer.forget(client);
+                    received.remove(&client);
+                    owners.iter_mut().filter(|owner| **owner == Some(client)).for_each(|owner| *owner = None);
+                }
+                Step::TakeMarks { client, most } => {
+                    let is_others = |owner: &Option<u64>| owner.is_some_and(|owner| owner != client);
+                    let reach = owners.iter().position(is_others).map_or(taken, |at| at as u64);
+                    let due = marks.iter().skip(marks_taken.len()).take_while(|mark: &&Mark| mark.position <= reach);
+                    let due: Vec<Mark> = due.take(most).copied().collect();
+                    prop_assert_eq!(buffer.take_marks(client, most), due.clone());
+                    marks_taken.extend(due);
+                }
             }
-            marks_taken.extend(buffer.take_marks());
-            let due: Vec<Mark> = marks.iter().filter(|mark| mark.position <= taken).copied().collect();
-            prop_assert_eq!(&marks_taken, &due);
             prop_assert_eq!(buffer.taken_elements(), taken);
         }
         prop_assert!(!buffer.is_drained());
         producer.finish(Ending::Exhausted);
         prop_assert_eq!(take_all(&buffer), written - taken);
-        marks_taken.extend(buffer.take_marks());
+        for client in 0..3 {
+            buffer.forget(client);
+        }
+        marks_taken.extend(buffer.take_marks(0, usize::MAX));
         prop_assert_eq!(marks_taken, marks);
-        prop_assert!(matches!(buffer.take(0, 0), Take::Ended(Ending::Exhausted)));
+        prop_assert!(matches!(buffer.take(0, 0, 0), Take::Ended(Ending::Exhausted)));
         prop_assert!(buffer.is_drained());
     }
 
@@ -137,7 +188,7 @@ proptest! {
                 strides += bytes.next_multiple_of(64) as u64;
             }
             let mut left = items.len() as u64;
-            while let Take::Elements(pack) = buffer.take(batch, u64::MAX) {
+            while let Take::Elements(pack) = buffer.take(0, batch, u64::MAX) {
                 left -= pack.len() as u64;
                 // With one byte or one element allowed there is room only when nothing at all is left.
                 prop_assert_eq!(buffer.has_room(written, strides), left == 0);
@@ -162,12 +213,15 @@ fn several_takers_get_each_element_once_and_the_bound_holds() {
             std::thread::spawn(move || {
                 let (layout, mut mine, mut marks) = (layout(), Vec::new(), 0);
                 loop {
-                    match buffer.take(1 + taker * 5, u64::MAX) {
-                        Take::Elements(pack) => mine.extend(sequences(&pack, &layout)),
+                    match buffer.take(taker, 1 + taker * 5, u64::MAX) {
+                        Take::Elements(pack) => {
+                            mine.extend(sequences(&pack, &layout));
+                            buffer.acknowledge(taker, mine.len() as u64);
+                        }
                         Take::Ended(_) => return (mine, marks),
                         Take::Empty | Take::NoCredit { .. } => std::thread::yield_now(),
                     }
-                    marks += buffer.take_marks().len();
+                    marks += buffer.take_marks(taker, usize::MAX).len();
                 }
             })
         })
@@ -196,35 +250,109 @@ fn several_takers_get_each_element_once_and_the_bound_holds() {
     assert_eq!((all.len() as u64, marks as u64), (COUNT, COUNT / 100));
 }
 
+/// D5.5: what waits can still be taken, and then it never ends, whatever its producer does.
 #[test]
-fn stopping_wakes_a_producer_that_waits() {
+fn stopping_wakes_a_producer_that_waits_and_is_no_end() {
     for waits_for_room in [false, true] {
         let (buffer, mut producer) = pair(BufferLimits {
             elements: 1,
             bytes: 1,
         });
         write(&mut producer, 0, 1);
-        let (done, outcome) = mpsc::channel();
         let waiting = std::thread::spawn(move || {
             let stopped = if waits_for_room {
                 producer.wait_room()
             } else {
                 producer.wait_started()
             };
-            done.send((stopped, producer.is_stopped())).unwrap();
+            assert!(stopped.is_err() && producer.is_stopped());
+            write(&mut producer, 1, 1);
+            producer.split_done(7, 0);
         });
-        assert!(
-            outcome.recv_timeout(Duration::from_millis(20)).is_err(),
-            "there was nothing to go on for"
-        );
+        wait_until_it_waits(&buffer, &waiting);
         buffer.stop();
-        let (stopped, is_stopped) = outcome.recv_timeout(WATCHDOG).unwrap();
-        assert!(stopped.is_err() && is_stopped);
         waiting.join().unwrap();
-        // What waits can still be taken, and then it ended.
-        assert_eq!(take_all(&buffer), 1);
-        assert!(matches!(buffer.take(1, u64::MAX), Take::Ended(Ending::Exhausted)));
+        assert_eq!(take_all(&buffer), 2);
+        assert_eq!(buffer.take_marks(0, usize::MAX), []);
+        assert!(matches!(buffer.take(0, 1, u64::MAX), Take::Empty));
+        assert!(!buffer.is_drained());
     }
+}
+
+/// An end that was reached before the stop stays one.
+#[test]
+fn stopping_an_ended_task_leaves_its_end() {
+    let (buffer, mut producer) = pair(BufferLimits::default());
+    write(&mut producer, 0, 1);
+    producer.split_done(7, 0);
+    producer.finish(Ending::Exhausted);
+    buffer.stop();
+    assert_eq!(take_all(&buffer), 1);
+    assert_eq!(buffer.take_marks(0, usize::MAX).len(), 1);
+    assert!(matches!(
+        buffer.take(0, 1, u64::MAX),
+        Take::Ended(Ending::Exhausted)
+    ));
+}
+
+#[test]
+fn a_producer_waits_for_memory_that_is_used_up() {
+    const COUNT: u64 = 500;
+    let buffer = Arc::new(TaskBuffer::new(BufferLimits::default()));
+    let pool = Arc::new(Pool::new(512 * 1024));
+    let mut producer = Producer::new(buffer.clone(), pool, layout());
+    let producing = std::thread::spawn(move || {
+        for index in 0..COUNT {
+            write(&mut producer, index, 1000);
+        }
+        producer.finish(Ending::Exhausted);
+    });
+    wait_until_it_waits(&buffer, &producing);
+    assert_eq!(buffer.taken_elements(), 0);
+    while buffer.taken_elements() < COUNT {
+        take_all(&buffer);
+    }
+    producing.join().unwrap();
+}
+
+#[test]
+fn stopping_wakes_a_producer_that_waits_for_memory() {
+    let buffer = Arc::new(TaskBuffer::new(BufferLimits::default()));
+    let pool = Arc::new(Pool::new(512 * 1024));
+    // Somebody else holds it all.
+    let held: Vec<_> = std::iter::from_fn(|| pool.alloc(256 * 1024).ok()).collect();
+    let mut producer = Producer::new(buffer.clone(), pool, layout());
+    let producing = std::thread::spawn(move || {
+        let outcome = producer.write::<()>(|_, _| Ok(()));
+        assert!(matches!(outcome, Err(ProduceError::Stopped(_))), "{outcome:?}");
+    });
+    wait_until_it_waits(&buffer, &producing);
+    buffer.stop();
+    producing.join().unwrap();
+    drop(held);
+}
+
+/// A pipeline that rejects every element makes ends of splits only.
+#[test]
+fn a_producer_of_ends_of_splits_alone_waits_until_they_are_told() {
+    const ENDS: u64 = 10_000;
+    let (buffer, producer) = pair(BufferLimits::default());
+    let producing = std::thread::spawn(move || {
+        for lease in 0..ENDS {
+            producer.split_done(lease, 0);
+        }
+        producer.finish(Ending::Exhausted);
+    });
+    wait_until_it_waits(&buffer, &producing);
+    let mut told = buffer.take_marks(0, 100).len() as u64;
+    assert_eq!(told, 100);
+    while told < ENDS {
+        let marks = buffer.take_marks(0, usize::MAX);
+        assert!(marks.len() <= 4096);
+        told += marks.len() as u64;
+    }
+    producing.join().unwrap();
+    assert!(matches!(buffer.take(0, 0, 0), Take::Ended(Ending::Exhausted)));
 }
 
 #[test]
@@ -233,7 +361,7 @@ fn a_producer_that_goes_away_is_a_failure_behind_what_it_wrote() {
     write(&mut producer, 0, 1);
     drop(producer);
     assert_eq!(take_all(&buffer), 1);
-    let Take::Ended(Ending::Failed(failure)) = buffer.take(1, u64::MAX) else {
+    let Take::Ended(Ending::Failed(failure)) = buffer.take(0, 1, u64::MAX) else {
         panic!("it did not fail")
     };
     assert_eq!(failure.code, "internal");
@@ -245,12 +373,10 @@ fn asking_without_a_credit_starts_nothing() {
     let (buffer, producer) = pair(BufferLimits::default());
     let (done, outcome) = mpsc::channel();
     let waiting = std::thread::spawn(move || done.send(producer.wait_started().is_ok()).unwrap());
-    assert!(matches!(buffer.take(0, u64::MAX), Take::Empty));
-    assert!(
-        outcome.recv_timeout(Duration::from_millis(20)).is_err(),
-        "started without a credit"
-    );
-    assert!(matches!(buffer.take(1, 0), Take::Empty));
+    wait_until_it_waits(&buffer, &waiting);
+    assert!(matches!(buffer.take(0, 0, u64::MAX), Take::Empty));
+    assert!(!buffer.is_started());
+    assert!(matches!(buffer.take(0, 1, 0), Take::Empty));
     assert!(outcome.recv_timeout(WATCHDOG).unwrap());
     waiting.join().unwrap();
 }
