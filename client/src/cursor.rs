@@ -21,6 +21,8 @@ pub type OnHanded = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct Cursor {
     intake: Arc<Intake>,
     pack: Option<AtHand>,
+    /// What could not be read; nothing behind it is handed over.
+    failed: Option<ReadError>,
     settle_every: u64,
     /// Leases met since the intake was told.
     leases: Vec<(TaskId, u64)>,
@@ -52,6 +54,7 @@ impl Cursor {
         Self {
             intake,
             pack: None,
+            failed: None,
             settle_every: 1,
             leases: Vec::new(),
             on_handed,
@@ -81,7 +84,7 @@ impl Cursor {
             Ok(element) => element,
             Err(error) => {
                 let (worker, reason) = (at_hand.worker.to_string(), error.to_string());
-                return Some(Err(ReadError::Element { worker, reason }));
+                return Some(Err(self.fail(ReadError::Element { worker, reason })));
             }
         };
         for provenance in element.provenance() {
@@ -99,6 +102,9 @@ impl Cursor {
             if let Some(handover) = self.next_at_hand() {
                 return Poll::Ready(handover);
             }
+            if let Some(error) = &self.failed {
+                return Poll::Ready(Err(error.clone()));
+            }
             match std::task::ready!(self.intake.poll_next(cx)) {
                 Ok(Some(delivery)) => self.open(delivery)?,
                 Ok(None) => return Poll::Ready(Ok(None)),
@@ -113,12 +119,22 @@ impl Cursor {
             if let Some(handover) = self.next_at_hand() {
                 return Poll::Ready(handover);
             }
+            if let Some(error) = &self.failed {
+                return Poll::Ready(Err(error.clone()));
+            }
             match std::task::ready!(self.intake.wait_next(timeout)) {
                 Ok(Some(delivery)) => self.open(delivery)?,
                 Ok(None) => return Poll::Ready(Ok(None)),
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+
+    /// Ends reading here: what waits behind would be handed over as if nothing were missing.
+    fn fail(&mut self, error: ReadError) -> ReadError {
+        self.pack = None;
+        self.intake.fail(error.clone());
+        self.failed.insert(error).clone()
     }
 
     fn open(&mut self, delivery: Delivery) -> Result<(), ReadError> {
@@ -128,12 +144,13 @@ impl Cursor {
             layout,
             body,
         } = delivery;
-        let pack = body
-            .open(self.intake.alloc())
-            .map_err(|error| ReadError::Element {
-                worker: worker.to_string(),
-                reason: error.to_string(),
-            })?;
+        let pack = match body.open(&**self.intake.alloc()) {
+            Ok(pack) => pack,
+            Err(error) => {
+                let (worker, reason) = (worker.to_string(), error.to_string());
+                return Err(self.fail(ReadError::Element { worker, reason }));
+            }
+        };
         self.settle_every = self.intake.settle_every();
         self.intake.note_at_hand(task, &pack, &mut self.leases);
         self.pack = Some(AtHand {

@@ -2,42 +2,61 @@
 //!
 //! The only place in this crate that speaks with the control plane.
 
-use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use millstream_control::rpc::{IterationHandle, IterationReporter};
-use millstream_control::{ClientPush, LeaseRange, Seen};
+use millstream_control::{ClientPush, Code, Error, LeaseRange, Seen};
 use millstream_dataplane::TaskId;
 use tokio::sync::mpsc;
 
 use crate::follow::{Feed, LostSplits, Report, TaskEvent};
-use crate::intake::{DoneSplit, TaskSource};
+use crate::intake::TaskSource;
 
 /// Events that wait for the reader's lane, which never waits for a consumer.
 const EVENTS_MAX: usize = 1024;
 
-/// Reports that wait for the dispatcher.
-const REPORTS_MAX: usize = 1024;
+/// Reports that wait for the dispatcher: few, since the reader joins those that find no room here.
+const REPORTS_MAX: usize = 16;
+
+/// First wait after a report that did not arrive; doubled each time.
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+
+/// Longest wait between two attempts at a report.
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+
+/// How long the last reports of a reader that is gone may take, before the dispatcher is told that it is.
+const LAST_REPORTS_MAX: Duration = Duration::from_secs(2);
 
 /// The feed of an iteration. Must be called within a tokio runtime, which then carries it; it ends with the reader.
-/// `held` is dropped when the dispatcher knows that the reader is gone, or cannot be told.
-pub fn discover(handle: IterationHandle, held: impl Send + 'static) -> Feed {
+pub fn discover(handle: IterationHandle) -> Feed {
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
     let (reports, reports_queue) = mpsc::channel(REPORTS_MAX);
-    let reporter = handle.reporter();
-    tokio::spawn(async move {
-        pass_events(handle, events_sender).await;
-        drop(held);
-    });
-    tokio::spawn(pass_reports(reporter, reports_queue));
+    tokio::spawn(pass(handle, events_sender, reports_queue));
     Feed { events, reports }
 }
 
-/// Ends when the reader is dropped, which releases the client.
-async fn pass_events(mut handle: IterationHandle, events: mpsc::Sender<TaskEvent>) {
+/// Ends when the reader is dropped: passes on its last reports, then releases the client, which is unknown from then on.
+async fn pass(mut handle: IterationHandle, events: mpsc::Sender<TaskEvent>, reports: mpsc::Receiver<Report>) {
+    let reporter = handle.reporter();
+    let mut reporting = tokio::spawn(async move { pass_reports(&reporter, reports).await });
+    pass_events(&mut handle, &events).await;
+    if tokio::time::timeout(LAST_REPORTS_MAX, &mut reporting)
+        .await
+        .is_err()
+    {
+        reporting.abort();
+    }
+    if let Err(error) = handle.release().await {
+        tracing::debug!(%error, "the client was not released; the dispatcher will notice its silence");
+    }
+}
+
+async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEvent>) {
     loop {
         let push = tokio::select! {
             push = handle.next_push() => push,
-            () = events.closed() => break,
+            () = events.closed() => return,
         };
         let (event, is_last) = match push {
             Ok(push) => (translate(push), false),
@@ -46,14 +65,11 @@ async fn pass_events(mut handle: IterationHandle, events: mpsc::Sender<TaskEvent
         if let Some(event) = event
             && events.send(event).await.is_err()
         {
-            break;
+            return;
         }
         if is_last {
             return events.closed().await;
         }
-    }
-    if let Err(error) = handle.release().await {
-        tracing::debug!(%error, "the client was not released; the dispatcher will notice its silence");
     }
 }
 
@@ -94,45 +110,148 @@ fn translate(push: ClientPush) -> Option<TaskEvent> {
             worker: worker_address,
             message,
         }),
+        ClientPush::TaskEnded { task } => Some(TaskEvent::Ended { task: TaskId(task.0) }),
         // Only told apart on the wire: the handle turns it into the others.
-        ClientPush::TaskEnded { .. } | ClientPush::Snapshot(_) => None,
+        ClientPush::Snapshot(_) => None,
     }
 }
 
-async fn pass_reports(reporter: IterationReporter, mut reports: mpsc::Receiver<Report>) {
-    while let Some(report) = reports.recv().await {
-        let outcome = match report {
-            Report::Done(done) => report_done(&reporter, &done).await,
-            Report::Drained { task } => reporter.task_drained(millstream_control::TaskId(task.0)).await,
+/// Whoever takes reports. Repeating one changes nothing.
+trait ReportTo {
+    fn report(&self, report: &Report) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+impl ReportTo for IterationReporter {
+    async fn report(&self, report: &Report) -> Result<(), Error> {
+        match report {
+            Report::Done { task, leases } => self.splits_done(control_id(*task), &lease_ranges(leases)).await,
+            Report::Drained { task } => self.task_drained(control_id(*task)).await,
             Report::Removed { task, seen } => {
-                let partial = LeaseRange::collect(seen.partial);
                 let seen = Seen {
                     complete: Vec::new(),
-                    partial,
+                    partial: lease_ranges(&seen.partial),
                 };
-                reporter
-                    .acknowledge_removal(millstream_control::TaskId(task.0), seen)
-                    .await
+                self.acknowledge_removal(control_id(*task), seen).await
             }
-        };
-        if let Err(error) = outcome {
-            tracing::warn!(%error, "a report did not reach the dispatcher");
         }
     }
 }
 
-async fn report_done(
-    reporter: &IterationReporter,
-    done: &[DoneSplit],
-) -> Result<(), millstream_control::Error> {
-    let mut by_task: BTreeMap<TaskId, Vec<u64>> = BTreeMap::new();
-    for split in done {
-        by_task.entry(split.task).or_default().push(split.lease);
+/// One at a time, each until it was answered: the dispatcher takes splits that a removal does not name for splits that
+/// nobody has seen, unless it heard of them before (C6.1, C6.4).
+async fn pass_reports(to: &impl ReportTo, mut reports: mpsc::Receiver<Report>) {
+    while let Some(report) = reports.recv().await {
+        let mut backoff = BACKOFF_MIN;
+        while let Err(error) = to.report(&report).await {
+            if is_final(error.code) {
+                tracing::debug!(%error, ?report, "a report was refused");
+                break;
+            }
+            tracing::debug!(%error, "a report did not reach the dispatcher, trying again");
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+        }
     }
-    for (task, leases) in by_task {
-        reporter
-            .splits_done(millstream_control::TaskId(task.0), &LeaseRange::collect(leases))
-            .await?;
+}
+
+/// Whether asking again would end the same way. Of a session that failed the reader hears as an event.
+fn is_final(code: Code) -> bool {
+    match code {
+        Code::Unavailable | Code::DeadlineExceeded | Code::ResourceExhausted => false,
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::FailedPrecondition
+        | Code::PermissionDenied
+        | Code::Unimplemented
+        | Code::Aborted
+        | Code::Internal => true,
     }
-    Ok(())
+}
+
+fn control_id(task: TaskId) -> millstream_control::TaskId {
+    millstream_control::TaskId(task.0)
+}
+
+fn lease_ranges(leases: &[RangeInclusive<u64>]) -> Vec<LeaseRange> {
+    let ranges = leases.iter().map(|range| LeaseRange {
+        first: *range.start(),
+        count: (range.end() - range.start()).saturating_add(1),
+    });
+    ranges.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::intake::SeenSplits;
+
+    /// A dispatcher that is out of reach for a while.
+    #[derive(Default)]
+    struct Flaky {
+        failures: Mutex<Vec<Error>>,
+        heard: Mutex<Vec<Report>>,
+    }
+
+    impl ReportTo for Flaky {
+        async fn report(&self, report: &Report) -> Result<(), Error> {
+            if let Some(error) = self.failures.lock().pop() {
+                return Err(error);
+            }
+            self.heard.lock().push(report.clone());
+            Ok(())
+        }
+    }
+
+    fn error(code: Code) -> Error {
+        let message = "the test says so".to_owned();
+        Error { code, message }
+    }
+
+    fn reports() -> Vec<Report> {
+        let task = TaskId(1);
+        let seen = SeenSplits { partial: vec![4..=4] };
+        vec![
+            Report::Done {
+                task,
+                leases: vec![1..=3],
+            },
+            Report::Removed { task, seen },
+        ]
+    }
+
+    async fn heard_after(failures: Vec<Error>) -> Vec<Report> {
+        let (sender, queue) = mpsc::channel(REPORTS_MAX);
+        for report in reports() {
+            sender.send(report).await.unwrap();
+        }
+        drop(sender);
+        let flaky = Flaky {
+            failures: Mutex::new(failures),
+            ..Flaky::default()
+        };
+        pass_reports(&flaky, queue).await;
+        flaky.heard.into_inner()
+    }
+
+    /// C6.1, C6.4: a removal that is acknowledged before the splits that ended would have them read again.
+    #[tokio::test]
+    async fn a_report_that_does_not_arrive_goes_out_again_before_the_next() {
+        let failures = vec![error(Code::DeadlineExceeded), error(Code::Unavailable)];
+        assert_eq!(heard_after(failures).await, reports());
+    }
+
+    #[tokio::test]
+    async fn a_report_that_is_refused_holds_up_no_other() {
+        let heard = heard_after(vec![error(Code::NotFound)]).await;
+        assert_eq!(heard, reports()[1..]);
+    }
+
+    #[test]
+    fn all_leases_are_one_range() {
+        let everything = lease_ranges(&SeenSplits::everything().partial);
+        let count = u64::MAX;
+        assert_eq!(everything, [LeaseRange { first: 0, count }]);
+    }
 }

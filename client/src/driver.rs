@@ -79,11 +79,12 @@ pub(crate) async fn drive(
         let since = *failing_since.get_or_insert_with(Instant::now);
         if since.elapsed() > give_up {
             let after_s = since.elapsed().as_secs();
-            return intake.fail(ReadError::WorkerUnreachable {
-                worker,
+            let error = ReadError::WorkerUnreachable {
+                worker: worker.clone(),
                 reason,
                 after_s,
-            });
+            };
+            return intake.give_up(&worker, error);
         }
         tracing::debug!(%worker, %reason, ?backoff, "worker cannot be reached, trying again");
         tokio::time::sleep(backoff).await;

@@ -8,12 +8,13 @@ use std::time::Instant;
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
-use millstream_dataplane::proto::message::{ToClient, ToWorker};
+use millstream_dataplane::proto::message::{Grant, Subscribe, ToClient, ToWorker};
 use millstream_dataplane::proto::receive::{ReceiveError, ReceiveHalf};
 use millstream_dataplane::transport::Body;
 use millstream_element::Layout;
 
 use crate::credit::{CREDIT_BYTES_UNKNOWN, Standing};
+use crate::error::ReadError;
 use crate::intake::TaskSource;
 
 #[derive(Debug)]
@@ -31,6 +32,10 @@ pub(crate) struct Entry {
     /// Credits of a removed task whose elements may still be on their way.
     pub(crate) written_off: u64,
     pub(crate) is_finished: bool,
+    /// What the dispatcher says that it failed of, until the worker says it behind the elements before.
+    pub(crate) failure: Option<String>,
+    /// Elements and splits that the worker was last told of as received.
+    pub(crate) acknowledged: (u64, u64),
     /// The worker does not know the task: since when, and what it said last.
     pub(crate) unknown: Option<Unknown>,
     pub(crate) granted_at: u64,
@@ -70,6 +75,8 @@ impl Entry {
             is_removed: false,
             written_off: 0,
             is_finished: false,
+            failure: None,
+            acknowledged: (0, 0),
             unknown: None,
             granted_at: 0,
             has_yielded: false,
@@ -85,7 +92,7 @@ impl Entry {
         }
         let worth = self
             .half
-            .element_bytes()
+            .granted_bytes()
             .next_multiple_of(64)
             .saturating_mul(elements);
         if elements > self.written_off || region_bytes > worth {
@@ -100,6 +107,35 @@ impl Entry {
         self.is_removed = true;
         self.written_off = self.half.outstanding();
         self.half.handle_link_lost();
+    }
+
+    /// The message that opens or resumes the subscription; it says what is here, too.
+    pub(crate) fn subscribe(&mut self) -> Subscribe {
+        let subscribe = self.half.subscribe(self.source.ticket.clone());
+        self.acknowledged = (subscribe.resume_from, subscribe.splits_from);
+        subscribe
+    }
+
+    /// What arrived since the worker was last told of any. It keeps all that until it hears of it, and the ends of
+    /// splits from others (D6.2).
+    pub(crate) fn acknowledgement(&mut self) -> Option<Grant> {
+        if !self.is_subscribed || !self.is_wanted() {
+            return None;
+        }
+        let grant = self.half.acknowledge();
+        ((grant.received, grant.splits) != self.acknowledged).then_some(grant)
+    }
+
+    /// Whether the worker may still say itself that the task failed, behind what it sent before.
+    pub(crate) fn may_hear_of_failure(&self) -> bool {
+        self.layout.is_some() && self.unknown.is_none()
+    }
+
+    /// The error that the task failed with, if the dispatcher said so.
+    pub(crate) fn told_failure(&self) -> Option<ReadError> {
+        self.failure
+            .as_deref()
+            .map(|message| ReadError::task(&self.worker, message))
     }
 
     /// The link to the worker broke.

@@ -85,7 +85,27 @@ pub enum ReadError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A part of the reader panicked.
+    #[error(
+        "a defect of the reader: {what} panicked: {message}. Please report it with what stands in the log"
+    )]
+    Internal {
+        /// Which part.
+        what: String,
+        /// The panic's message.
+        message: String,
+    },
     /// The reader was cancelled.
     #[error("the reader was cancelled")]
     Cancelled,
+}
+
+impl ReadError {
+    /// A task failed, by the dispatcher's account.
+    pub(crate) fn task(worker: &str, message: &str) -> Self {
+        Self::Task {
+            worker: worker.to_owned(),
+            failure: Failure::new("task", message, "", ""),
+        }
+    }
 }

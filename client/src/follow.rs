@@ -1,8 +1,9 @@
 //! Follows an iteration: starts a driver for each worker that has a task of it, and tells the dispatcher what was seen.
 //!
-//! Refuses to know how events come in and reports go out: they are channels, which the control plane's client fills and
-//! drains, or a test.
+//! Never waits for one thing alone: what cannot be reported yet stays with the intake. Refuses to know how events come in
+//! and reports go out: they are channels, which the control plane's client fills and drains, or a test.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +13,12 @@ use tokio::task::JoinSet;
 
 use crate::driver::{Connector, drive};
 use crate::error::ReadError;
-use crate::intake::{DoneSplit, Intake, SeenSplits, TaskSource};
+use crate::guard::guard;
+use crate::intake::{Intake, SeenSplits, TaskSource};
 
-/// How often hand-overs are booked that the consumer has not settled itself.
-const SETTLE_EVERY: Duration = Duration::from_millis(5);
+/// How often hand-overs are booked that the consumer has not settled itself, and reports are made: often enough for the
+/// dispatcher, seldom enough that many splits go into one.
+const TICK: Duration = Duration::from_millis(5);
 
 /// How often a worker is asked again for a task that it did not know: about as long as the dispatcher takes to tell it.
 const ASK_AGAIN_EVERY: Duration = Duration::from_millis(20);
@@ -32,12 +35,17 @@ pub enum TaskEvent {
         /// Why, for people.
         reason: String,
     },
-    /// Elements of these splits are lost.
+    /// Nothing more comes of a task: what it produced was delivered. Its worker may not be there to say so.
+    Ended {
+        /// The task.
+        task: TaskId,
+    },
+    /// Elements of these splits are lost. Those named before may be among them.
     SplitsLost {
         /// Which.
         splits: Vec<LostSplits>,
     },
-    /// A worker reported that a task failed.
+    /// A worker reported that a task failed. Comes before the end of the iteration, also for who joins late.
     TaskFailed {
         /// The task.
         task: TaskId,
@@ -81,7 +89,12 @@ pub enum Report {
         seen: SeenSplits,
     },
     /// These splits were received to their ends.
-    Done(Vec<DoneSplit>),
+    Done {
+        /// The task they were leased to.
+        task: TaskId,
+        /// Their leases, ascending, apart from each other.
+        leases: Vec<RangeInclusive<u64>>,
+    },
     /// The end of a task arrived, and everything before it.
     Drained {
         /// The task.
@@ -94,39 +107,45 @@ pub enum Report {
 pub struct Feed {
     /// Events of the iteration, in order.
     pub events: mpsc::Receiver<TaskEvent>,
-    /// Reports to the dispatcher; lost reports are repeated work for it, never wrong.
+    /// Reports to the dispatcher, each to be delivered before the next: what a task's removal leaves out was reported
+    /// before. What finds no room here is joined with what follows.
     pub reports: mpsc::Sender<Report>,
 }
 
-/// Follows until the feed ends or the reader is dropped, which drops this future and the drivers with it.
+/// Follows until the reader is dropped, which drops this future and the drivers with it.
 pub(crate) async fn follow(
     intake: Arc<Intake>,
     connector: Arc<dyn Connector>,
-    mut feed: Feed,
+    feed: Feed,
     give_up: Duration,
 ) {
+    let Feed { mut events, reports } = feed;
     let mut drivers = JoinSet::new();
-    let mut settle = tokio::time::interval(SETTLE_EVERY);
-    settle.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut removals = JoinSet::new();
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ask_again = tokio::time::interval(ASK_AGAIN_EVERY);
     ask_again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut is_open = true;
     loop {
         tokio::select! {
-            event = feed.events.recv(), if is_open => match event {
+            event = events.recv(), if is_open => match event {
                 Some(TaskEvent::Added(source)) => {
                     let worker = source.worker.clone();
                     if intake.add_task(source) {
-                        drivers.spawn(drive(intake.clone(), connector.clone(), worker, give_up));
+                        let what = format!("the driver of the link to worker {worker}");
+                        let driver = drive(intake.clone(), connector.clone(), worker, give_up);
+                        drivers.spawn(guard(intake.clone(), what, driver));
                     }
                 }
                 Some(TaskEvent::Removed { task, reason }) => {
                     tracing::info!(%task, %reason, "task removed");
-                    let seen = intake.remove_task(task);
-                    // What ended must be known as ended before what was only begun is written off.
-                    report_done(&intake, &feed).await;
-                    let _ = feed.reports.send(Report::Removed { task, seen }).await;
+                    let remains = intake.remove_task(task);
+                    let alloc = intake.alloc().clone();
+                    // May decompress what waits, which would hold up the lane's sockets.
+                    removals.spawn_blocking(move || (task, remains.look_through(&*alloc)));
                 }
+                Some(TaskEvent::Ended { task }) => intake.end_task(task),
                 Some(TaskEvent::SplitsLost { splits }) => intake.note_lost_splits(&splits),
                 Some(TaskEvent::TaskFailed { task, worker, message }) => intake.note_failure(task, &worker, &message),
                 Some(TaskEvent::IterationFinished) => intake.finish_iteration(),
@@ -134,9 +153,17 @@ pub(crate) async fn follow(
                 Some(TaskEvent::Failed(reason)) => intake.fail(ReadError::Dispatcher(reason)),
                 None => is_open = false,
             },
-            _ = settle.tick() => {
-                intake.settle();
-                report_done(&intake, &feed).await;
+            Some(removal) = removals.join_next(), if !removals.is_empty() => {
+                match removal {
+                    Ok((task, seen)) => intake.note_removed(task, seen),
+                    // The dispatcher goes on without an answer after a while, taking all for seen (C6.3).
+                    Err(error) => tracing::error!(%error, "what is left of a removed task could not be looked through"),
+                }
+                pass_reports(&intake, &reports);
+            }
+            _ = tick.tick() => {
+                intake.tick();
+                pass_reports(&intake, &reports);
             }
             _ = ask_again.tick() => intake.ask_again(give_up),
             Some(_) = drivers.join_next(), if !drivers.is_empty() => {}
@@ -144,13 +171,12 @@ pub(crate) async fn follow(
     }
 }
 
-/// A full queue of reports is waited for: they are small, and the dispatcher takes thousands a second.
-async fn report_done(intake: &Intake, feed: &Feed) {
-    let done = intake.take_done_splits();
-    if !done.is_empty() {
-        let _ = feed.reports.send(Report::Done(done)).await;
-    }
-    for task in intake.take_drained() {
-        let _ = feed.reports.send(Report::Drained { task }).await;
+/// Passes on what there is room for.
+fn pass_reports(intake: &Intake, reports: &mpsc::Sender<Report>) {
+    while let Ok(room) = reports.try_reserve() {
+        let Some(report) = intake.next_report() else {
+            break;
+        };
+        room.send(report);
     }
 }

@@ -4,6 +4,7 @@
 //! The lane steps it once a pack, the consumer once a pack and once every few elements. Refuses to know sockets.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
-use millstream_dataplane::proto::message::{Cancel, Failure, Hello, ToWorker};
+use millstream_dataplane::proto::message::{Cancel, Hello, ToWorker};
 use millstream_dataplane::proto::receive::ReceiveError;
 use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost, LinkReport};
 use millstream_element::{Layout, Pack, SlotAlloc};
@@ -20,8 +21,10 @@ use parking_lot::{Condvar, Mutex};
 use crate::credit::Bounds;
 use crate::entry::Entry;
 use crate::error::ReadError;
-use crate::follow::LostSplits;
+use crate::follow::{LostSplits, Report};
+use crate::remains::Remains;
 use crate::state::State;
+use crate::unreported::Unreported;
 
 /// A task that the reader is to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,19 +49,18 @@ pub(crate) struct Delivery {
 /// Which splits of a removed task this reader has elements of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenSplits {
-    /// Leases of splits that it has elements of, but not all.
-    pub partial: Vec<u64>,
+    /// Leases of splits that it has elements of, but not all: ascending, apart from each other. More than the task ever
+    /// held counts as all of those.
+    pub partial: Vec<RangeInclusive<u64>>,
 }
 
-/// A split that was received to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DoneSplit {
-    /// The task it was leased to.
-    pub task: TaskId,
-    /// Its lease.
-    pub lease: u64,
-    /// Which attempt at the split it was.
-    pub attempt: u32,
+impl SeenSplits {
+    /// Something is here that cannot be read, so it may be of any split.
+    pub(crate) fn everything() -> Self {
+        Self {
+            partial: vec![0..=u64::MAX],
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -68,8 +70,6 @@ pub(crate) struct Intake {
     handed: AtomicU64,
     arrived: Condvar,
     consumer: AtomicWaker,
-    /// Wakes whoever tells the dispatcher.
-    pub(crate) reporter: AtomicWaker,
     alloc: Arc<dyn SlotAlloc>,
 }
 
@@ -84,11 +84,10 @@ impl Intake {
             at_hand_settled: 0,
             at_hand_pack: None,
             given: None,
-            lost_splits: Vec::new(),
+            lost_splits: BTreeMap::new(),
             reports: BTreeMap::new(),
-            drained: Vec::new(),
             workers_starve: false,
-            done_splits: Vec::new(),
+            unreported: Unreported::default(),
             grants: 0,
             is_open: false,
             is_iteration_over: false,
@@ -100,7 +99,6 @@ impl Intake {
             handed,
             arrived,
             consumer: AtomicWaker::new(),
-            reporter: AtomicWaker::new(),
             alloc,
         }
     }
@@ -116,31 +114,41 @@ impl Intake {
         let worker: Arc<str> = source.worker.as_str().into();
         let is_new = !state.links.contains_key(&worker);
         let outbox = state.links.entry(worker.clone()).or_default();
-        let entry = Entry::new(source, worker);
+        let mut entry = Entry::new(source, worker);
         if outbox.is_up {
-            outbox.push(ToWorker::Subscribe(
-                entry.half.subscribe(entry.source.ticket.clone()),
-            ));
+            outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
         state.tasks.insert(entry.source.task, entry);
         is_new
     }
 
-    /// Drops a task that the dispatcher removed; what arrived from it is still handed over. Says which splits that is of.
-    pub(crate) fn remove_task(&self, task: TaskId) -> SeenSplits {
+    /// Drops a task that the dispatcher removed; what arrived from it is still handed over, and is what remains.
+    pub(crate) fn remove_task(&self, task: TaskId) -> Remains {
         let mut state = self.state.lock();
-        let mut seen = SeenSplits::default();
+        let state = &mut *state;
         if let Some(entry) = state.tasks.get_mut(&task) {
             entry.remove();
-            let worker = entry.worker.clone();
-            if let Some(outbox) = state.links.get_mut(&worker).filter(|outbox| outbox.is_up) {
+            if let Some(outbox) = state.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
                 outbox.push(ToWorker::Cancel(Cancel { task }));
             }
-            seen.partial = state.seen_splits(task, &*self.alloc);
         }
+        let remains = state.remains(task);
+        state.distribute();
+        self.wake(state);
+        remains
+    }
+
+    /// Notes what was seen of a removed task, for the dispatcher.
+    pub(crate) fn note_removed(&self, task: TaskId, seen: SeenSplits) {
+        self.state.lock().unreported.note_removed(task, seen);
+    }
+
+    /// The dispatcher said that nothing more comes of a task: whoever waits for its end need not.
+    pub(crate) fn end_task(&self, task: TaskId) {
+        let mut state = self.state.lock();
+        state.end_task(task);
         state.distribute();
         self.wake(&state);
-        seen
     }
 
     /// Notes what a link is like.
@@ -155,35 +163,42 @@ impl Intake {
 
     /// Notes splits of which elements were lost with their worker.
     pub(crate) fn note_lost_splits(&self, splits: &[LostSplits]) {
-        self.state.lock().lost_splits.extend(splits);
+        let mut state = self.state.lock();
+        for lost in splits.iter().filter(|lost| lost.count > 0) {
+            let last = lost.first.saturating_add(lost.count - 1);
+            let of_pass = state.lost_splits.entry((lost.source, lost.repetition));
+            of_pass.or_default().insert(lost.first..=last);
+        }
     }
 
-    /// A task that cannot even tell its own readers has failed.
+    /// The dispatcher said that a task failed. Its worker says so too, behind the elements before, unless it cannot.
     pub(crate) fn note_failure(&self, task: TaskId, worker: &str, message: &str) {
         let mut state = self.state.lock();
-        let is_heard = state
-            .tasks
-            .get(&task)
-            .is_some_and(|entry| entry.is_subscribed || !entry.is_wanted());
-        if !is_heard {
-            let failure = Failure::new("task", message, "", "");
-            state.failure.get_or_insert(ReadError::Task {
-                worker: worker.to_owned(),
-                failure,
-            });
+        match state.tasks.get_mut(&task) {
+            Some(entry) if !entry.is_wanted() => {}
+            Some(entry) if entry.may_hear_of_failure() => entry.failure = Some(message.to_owned()),
+            Some(_) | None => {
+                state.failure.get_or_insert(ReadError::task(worker, message));
+            }
         }
         self.wake(&state);
     }
 
-    /// The tasks whose end arrived since the last call.
-    pub(crate) fn take_drained(&self) -> Vec<TaskId> {
-        std::mem::take(&mut self.state.lock().drained)
-    }
-
-    /// The splits noted so far, and whether workers last said that they had nothing ready.
+    /// The splits noted so far, each once, and whether workers last said that they had nothing ready.
     pub(crate) fn lost_splits(&self) -> (Vec<LostSplits>, bool) {
         let state = self.state.lock();
-        (state.lost_splits.clone(), state.workers_starve)
+        let lost = state
+            .lost_splits
+            .iter()
+            .flat_map(|((source, repetition), indices)| {
+                indices.iter().map(|range| LostSplits {
+                    source: *source,
+                    repetition: *repetition,
+                    first: *range.start(),
+                    count: (range.end() - range.start()).saturating_add(1),
+                })
+            });
+        (lost.collect(), state.workers_starve)
     }
 
     /// Notes the pack that the consumer takes in hand, and the leases that it met in the one before.
@@ -209,6 +224,9 @@ impl Intake {
     pub(crate) fn finish_iteration(&self) {
         let mut state = self.state.lock();
         state.is_iteration_over = true;
+        for task in state.tasks.keys().copied().collect::<Vec<_>>() {
+            state.judge_unknown(task);
+        }
         self.wake(&state);
     }
 
@@ -229,13 +247,9 @@ impl Intake {
         outbox.is_up = true;
         outbox.messages.clear();
         outbox.push(ToWorker::Hello(Hello::current()));
-        for entry in tasks
-            .values()
-            .filter(|entry| &*entry.worker == worker && entry.is_wanted())
-        {
-            outbox.push(ToWorker::Subscribe(
-                entry.half.subscribe(entry.source.ticket.clone()),
-            ));
+        let of_worker = |entry: &&mut Entry| &*entry.worker == worker && entry.is_wanted();
+        for entry in tasks.values_mut().filter(of_worker) {
+            outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
     }
 
@@ -250,6 +264,18 @@ impl Intake {
             entry.handle_link_lost();
         }
         state.distribute();
+        self.wake(&state);
+    }
+
+    /// A worker was out of reach for too long. If it ran a task that is known to have failed, that is the error.
+    pub(crate) fn give_up(&self, worker: &str, error: ReadError) {
+        let mut state = self.state.lock();
+        let mut of_worker = state
+            .tasks
+            .values()
+            .filter(|entry| &*entry.worker == worker && entry.is_wanted());
+        let error = of_worker.find_map(Entry::told_failure).unwrap_or(error);
+        state.failure.get_or_insert(error);
         self.wake(&state);
     }
 
@@ -307,7 +333,6 @@ impl Intake {
             ..
         } = &mut *state;
         for entry in tasks.values_mut().filter(|entry| entry.is_wanted()) {
-            let subscribe = entry.half.subscribe(entry.source.ticket.clone());
             let Some(unknown) = entry.unknown.as_mut().filter(|unknown| !unknown.is_asked) else {
                 continue;
             };
@@ -320,13 +345,13 @@ impl Intake {
                 });
             } else if let Some(outbox) = links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
                 unknown.is_asked = true;
-                outbox.push(ToWorker::Subscribe(subscribe));
+                outbox.push(ToWorker::Subscribe(entry.subscribe()));
             }
         }
         self.wake(&state);
     }
 
-    /// Books what the consumer handed over, also when it has fallen silent in the middle of a pack.
+    /// Books what the consumer handed over.
     pub(crate) fn settle(&self) {
         let mut state = self.state.lock();
         if state.settle(&self.handed) {
@@ -334,9 +359,18 @@ impl Intake {
         }
     }
 
-    /// The splits that were received to their ends since the last call.
-    pub(crate) fn take_done_splits(&self) -> Vec<DoneSplit> {
-        std::mem::take(&mut self.state.lock().done_splits)
+    /// The same when the consumer may have fallen silent in the middle of a pack; tells workers what arrived, too.
+    pub(crate) fn tick(&self) {
+        let mut state = self.state.lock();
+        if state.settle(&self.handed) {
+            state.distribute();
+        }
+        state.acknowledge();
+    }
+
+    /// What the dispatcher is to be told next.
+    pub(crate) fn next_report(&self) -> Option<Report> {
+        self.state.lock().unreported.next()
     }
 
     // What the consumer asks.
@@ -394,17 +428,14 @@ impl Intake {
     }
 
     /// Where decompressed elements go.
-    pub(crate) fn alloc(&self) -> &dyn SlotAlloc {
-        &*self.alloc
+    pub(crate) fn alloc(&self) -> &Arc<dyn SlotAlloc> {
+        &self.alloc
     }
 
     fn wake(&self, state: &State) {
         if !state.ready.is_empty() || state.failure.is_some() || state.is_over() {
             self.arrived.notify_all();
             self.consumer.wake();
-        }
-        if !state.done_splits.is_empty() {
-            self.reporter.wake();
         }
     }
 }

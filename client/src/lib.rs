@@ -4,8 +4,9 @@
 //! - [`MaxOutstanding`] and `credit`: how many elements may be outstanding, and which task gets the next credit
 //! - `intake`, `state`: what arrived and is owed, shared between the reader's lane and its consumer
 //! - `entry`: one task within it
-//! - `cursor`: the consumer's place in it
-//! - `driver`, `follow`: the links to workers, and the iteration's events
+//! - `remains`, `unreported`: what is left of a removed task, and what the dispatcher is still to be told
+//! - `cursor`: the consumer's place in what arrived
+//! - `driver`, `follow`: the links to workers, and the iteration's events; `guard`: what becomes of their panics
 //! - `discovery`: those events from the dispatcher, and reports to it
 //! - [`ReaderStats`]: what was measured
 
@@ -17,10 +18,14 @@ mod driver;
 mod entry;
 mod error;
 mod follow;
+mod guard;
 mod intake;
+mod ranges;
 mod reader;
+mod remains;
 mod state;
 mod stats;
+mod unreported;
 
 pub use credit::MaxOutstanding;
 pub use cursor::OnHanded;
@@ -28,6 +33,6 @@ pub use discovery::discover;
 pub use driver::{Connecting, Connector};
 pub use error::ReadError;
 pub use follow::{Feed, LostSplits, Report, TaskEvent};
-pub use intake::{DoneSplit, SeenSplits, TaskSource};
+pub use intake::{SeenSplits, TaskSource};
 pub use reader::{Canceller, Reader, ReaderConfig};
 pub use stats::{Bottleneck, ReaderStats};

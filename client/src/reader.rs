@@ -19,11 +19,9 @@ use crate::cursor::{Cursor, OnHanded};
 use crate::driver::Connector;
 use crate::error::ReadError;
 use crate::follow::{Feed, follow};
+use crate::guard::guard;
 use crate::intake::Intake;
 use crate::stats::{ReaderStats, Stopwatch};
-
-/// How often a blocked thread looks up, so that nothing can keep it for ever.
-const LOOK_UP_EVERY: Duration = Duration::from_millis(500);
 
 /// How a reader behaves.
 #[derive(Clone)]
@@ -34,6 +32,8 @@ pub struct ReaderConfig {
     pub max_outstanding_bytes: u64,
     /// How long a worker that the dispatcher holds to be alive may be out of reach; default 30 s.
     pub worker_give_up: Duration,
+    /// How often a blocked thread looks up by itself, so that nothing can keep it for ever; default 500 ms.
+    pub look_up_every: Duration,
     /// Is called for each element that is handed over, before its credit is free; for gauges.
     pub on_handed: Option<OnHanded>,
 }
@@ -44,6 +44,7 @@ impl std::fmt::Debug for ReaderConfig {
             .field("max_outstanding", &self.max_outstanding)
             .field("max_outstanding_bytes", &self.max_outstanding_bytes)
             .field("worker_give_up", &self.worker_give_up)
+            .field("look_up_every", &self.look_up_every)
             .finish_non_exhaustive()
     }
 }
@@ -54,6 +55,7 @@ impl Default for ReaderConfig {
             max_outstanding: MaxOutstanding::Auto,
             max_outstanding_bytes: 256 << 20,
             worker_give_up: Duration::from_secs(30),
+            look_up_every: Duration::from_millis(500),
             on_handed: None,
         }
     }
@@ -67,6 +69,7 @@ pub struct Reader {
     stopwatch: Stopwatch,
     waiting_since: Option<Instant>,
     is_done: bool,
+    look_up_every: Duration,
     // Dropped in this order: the tasks on the lane, then the lane.
     _following: LaneTask<()>,
     _lane: Arc<Lane>,
@@ -93,17 +96,20 @@ impl Reader {
             max_outstanding_bytes: config.max_outstanding_bytes,
         };
         // Twice the bound: what the consumer still holds is no longer outstanding but still here.
-        let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(
-            2 * config.max_outstanding_bytes as usize,
-        )));
+        let pool_bytes =
+            usize::try_from(config.max_outstanding_bytes.saturating_mul(2)).unwrap_or(usize::MAX);
+        let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(pool_bytes)));
         let intake = Arc::new(Intake::new(bounds, alloc));
-        let following = lane.spawn(follow(intake.clone(), connector, feed, config.worker_give_up));
+        let following = follow(intake.clone(), connector, feed, config.worker_give_up);
+        let what = "what follows the iteration".to_owned();
+        let following = lane.spawn(guard(intake.clone(), what, following));
         Self {
             cursor: Cursor::new(intake.clone(), config.on_handed.clone()),
             intake,
             stopwatch: Stopwatch::new(),
             waiting_since: None,
             is_done: false,
+            look_up_every: config.look_up_every,
             _following: following,
             _lane: lane,
         }
@@ -120,7 +126,7 @@ impl Reader {
         let since = Instant::now();
         self.stopwatch.waiting_since(since);
         loop {
-            if let Poll::Ready(handover) = self.cursor.wait_next(LOOK_UP_EVERY) {
+            if let Poll::Ready(handover) = self.cursor.wait_next(self.look_up_every) {
                 self.stopwatch.waited(since.elapsed());
                 return self.hand_over(handover);
             }

@@ -11,14 +11,15 @@ use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::{Cancel, Grant, RefusalCode, Refused, ToClient, ToWorker};
 use millstream_dataplane::proto::receive::Arrival;
 use millstream_dataplane::transport::{Body, LinkLost, LinkReport};
-use millstream_element::{Element, ElementSpec, Layout, Origin, Pack, SlotAlloc};
+use millstream_element::{ElementSpec, Layout, Pack};
 
 use crate::credit::{Bounds, Standing, distribute};
 use crate::entry::{Entry, Outbox, task_of};
 use crate::error::ReadError;
-use crate::follow::LostSplits;
-
-use crate::intake::{Delivery, DoneSplit};
+use crate::intake::Delivery;
+use crate::ranges::Ranges;
+use crate::remains::Remains;
+use crate::unreported::Unreported;
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -32,12 +33,12 @@ pub(crate) struct State {
     pub(crate) at_hand_pack: Option<(TaskId, Pack)>,
     /// What the consumer was given and has not yet taken in hand: counts as seen as well.
     pub(crate) given: Option<(TaskId, Body)>,
-    pub(crate) lost_splits: Vec<LostSplits>,
+    /// Indices of lost splits, by source and pass.
+    pub(crate) lost_splits: BTreeMap<(u32, u64), Ranges>,
     /// What each link was last said to be like.
     pub(crate) reports: BTreeMap<String, LinkReport>,
-    pub(crate) drained: Vec<TaskId>,
     pub(crate) workers_starve: bool,
-    pub(crate) done_splits: Vec<DoneSplit>,
+    pub(crate) unreported: Unreported,
     pub(crate) grants: u64,
     pub(crate) is_open: bool,
     pub(crate) is_iteration_over: bool,
@@ -115,6 +116,7 @@ impl State {
                 ..
             }) => {
                 entry.note_unknown(message);
+                self.judge_unknown(task);
                 return Ok(());
             }
             ToClient::Refused(refused) => {
@@ -173,13 +175,14 @@ impl State {
                         body,
                     });
                 }
-                Arrival::SplitDone { lease, attempt } => {
+                // A lease is of one attempt, so it says enough.
+                Arrival::SplitDone { lease, attempt: _ } => {
                     entry.note_done(lease);
-                    self.done_splits.push(DoneSplit { task, lease, attempt });
+                    self.unreported.note_done(task, lease);
                 }
                 Arrival::End => {
                     entry.finish();
-                    self.drained.push(task);
+                    self.unreported.note_drained(task);
                     // Tells the worker that it may forget this reader.
                     if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
                         outbox.push(ToWorker::Cancel(Cancel { task }));
@@ -218,9 +221,10 @@ impl State {
     }
 
     pub(crate) fn tell(&mut self, task: TaskId, grant: Grant) {
-        let Some(entry) = self.tasks.get(&task) else {
+        let Some(entry) = self.tasks.get_mut(&task) else {
             return;
         };
+        entry.acknowledged = (grant.received, grant.splits);
         if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
             // The latest grant says all that earlier ones did.
             match outbox.messages.back_mut() {
@@ -231,36 +235,64 @@ impl State {
         }
     }
 
-    /// Leases of splits of which there are elements here, but not all.
-    pub(crate) fn seen_splits(&self, task: TaskId, alloc: &dyn SlotAlloc) -> Vec<u64> {
-        let Some(entry) = self.tasks.get(&task) else {
-            return Vec::new();
-        };
-        let mut seen = entry.seen.clone();
-        let waiting = self.ready.iter().map(|delivery| (delivery.task, &delivery.body));
-        let waiting = waiting
-            .chain(self.given.iter().map(|(of, body)| (*of, body)))
-            .filter(|(of, _)| *of == task);
-        let mut packs: Vec<Pack> = waiting
-            .filter_map(|(_, body)| body.clone().open(alloc).ok())
+    /// Tells workers what arrived without anything being granted since.
+    pub(crate) fn acknowledge(&mut self) {
+        let owed = self.tasks.iter_mut();
+        let owed: Vec<_> = owed
+            .filter_map(|(task, entry)| Some((*task, entry.acknowledgement()?)))
             .collect();
-        packs.extend(
-            self.at_hand_pack
-                .iter()
-                .filter(|(of, _)| *of == task)
-                .map(|(_, pack)| pack.clone()),
-        );
-        for slot in packs.iter().flat_map(Pack::slots) {
-            let Some(layout) = &entry.layout else { break };
-            // One that cannot be read is reported when its turn comes.
-            let Ok(element) = Element::open(slot, layout, Origin::Ours) else {
-                continue;
-            };
-            seen.extend(element.provenance().iter().map(|provenance| provenance.lease));
+        for (task, grant) in owed {
+            self.tell(task, grant);
         }
-        seen.into_iter()
-            .filter(|lease| !entry.done.contains_key(lease))
-            .collect()
+    }
+
+    /// The worker does not know the task: says whether it never will, going by what the dispatcher said.
+    pub(crate) fn judge_unknown(&mut self, task: TaskId) {
+        let Some(entry) = self.tasks.get_mut(&task).filter(|entry| entry.unknown.is_some()) else {
+            return;
+        };
+        if let Some(failure) = entry.told_failure() {
+            self.failure.get_or_insert(failure);
+        } else if self.is_iteration_over {
+            // Everything was delivered or named as lost before the dispatcher said so (C3.3, C3.4).
+            entry.finish();
+        }
+    }
+
+    /// The dispatcher says that nothing more comes of a task.
+    pub(crate) fn end_task(&mut self, task: TaskId) {
+        let Some(entry) = self.tasks.get_mut(&task).filter(|entry| entry.is_wanted()) else {
+            return;
+        };
+        if let Some(failure) = entry.told_failure() {
+            self.failure.get_or_insert(failure);
+            return;
+        }
+        entry.remove();
+        let worker = entry.worker.clone();
+        if let Some(outbox) = self.links.get_mut(&worker).filter(|outbox| outbox.is_up) {
+            outbox.push(ToWorker::Cancel(Cancel { task }));
+        }
+    }
+
+    /// What is here of a task, to be looked through away from the lock.
+    pub(crate) fn remains(&self, task: TaskId) -> Remains {
+        let Some(entry) = self.tasks.get(&task) else {
+            return Remains::default();
+        };
+        let waiting = self.ready.iter().map(|delivery| (delivery.task, &delivery.body));
+        let waiting = waiting.chain(self.given.iter().map(|(of, body)| (*of, body)));
+        let at_hand = self.at_hand_pack.as_ref().filter(|(of, _)| *of == task);
+        Remains {
+            seen: entry.seen.clone(),
+            done: entry.done.keys().copied().collect(),
+            layout: entry.layout.clone(),
+            waiting: waiting
+                .filter(|(of, _)| *of == task)
+                .map(|(_, body)| body.clone())
+                .collect(),
+            at_hand: at_hand.map(|(_, pack)| pack.clone()),
+        }
     }
 
     pub(crate) fn standings(&self) -> Vec<Standing> {

@@ -1,17 +1,23 @@
 //! Workers in this process for a reader to read from: links that break on purpose, tasks that count, a gauge.
 
+mod tap;
+
 use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc as std_mpsc;
+use std::task::Poll;
 use std::time::Duration;
 
 use millstream_client::{
     Connecting, Connector, Feed, MaxOutstanding, Reader, ReaderConfig, Report, TaskEvent, TaskSource,
 };
 use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::{Hello, PROTOCOL_VERSION, ToClient};
 use millstream_dataplane::proto::send::Ending;
-use millstream_dataplane::transport::Admission;
 use millstream_dataplane::transport::memory::{self, Knobs};
+use millstream_dataplane::transport::{Admission, ClientLink, Downstream, LinkLost, WorkerLink};
 use millstream_dataplane::worker::{ProduceError, Producer, Server, ServerConfig};
 use millstream_element::{Dtype, Element, ElementSpec, HeapAlloc, Provenance, Shape, TensorSpec};
 use millstream_link::Lane;
@@ -19,8 +25,14 @@ use millstream_link::ticket::{Claims, TicketKey};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use tap::Tap;
+pub(crate) use tap::{Log, Spoil};
+
 /// Ten times what the slowest test takes on a busy machine: one that runs longer hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// An address at which whoever connects panics.
+pub(crate) const TRAP: &str = "trap";
 
 /// Elements of one split.
 pub(crate) const SPLIT: u64 = 10;
@@ -53,6 +65,8 @@ pub(crate) struct Workers {
     servers: Mutex<BTreeMap<String, Server>>,
     knobs: Mutex<BTreeMap<String, VecDeque<Knobs>>>,
     links: Mutex<BTreeMap<String, Vec<tokio::task::AbortHandle>>>,
+    logs: Mutex<BTreeMap<String, Arc<Log>>>,
+    strangers: Mutex<BTreeMap<String, std_mpsc::Sender<LinkLost>>>,
 }
 
 impl Workers {
@@ -78,6 +92,8 @@ impl Workers {
             servers: Mutex::default(),
             knobs: Mutex::default(),
             links: Mutex::default(),
+            logs: Mutex::default(),
+            strangers: Mutex::default(),
         });
         for name in names {
             workers.start(name);
@@ -104,6 +120,24 @@ impl Workers {
         for link in self.links.lock().remove(name).unwrap_or_default() {
             link.abort();
         }
+    }
+
+    /// Takes a worker away, with its links.
+    pub(crate) fn stop(&self, name: &str) {
+        self.servers.lock().remove(name);
+        self.cut(name);
+    }
+
+    /// What crosses the links of a worker.
+    pub(crate) fn log(&self, name: &str) -> Arc<Log> {
+        self.logs.lock().entry(name.to_owned()).or_default().clone()
+    }
+
+    /// Puts someone at an address who speaks the next version. Says how the first link to it ended.
+    pub(crate) fn add_stranger(&self, name: &str) -> std_mpsc::Receiver<LinkLost> {
+        let (ends, end) = std_mpsc::channel();
+        self.strangers.lock().insert(name.to_owned(), ends);
+        end
     }
 
     /// How the next links to a worker behave; those after them are sound.
@@ -157,6 +191,12 @@ impl Workers {
 
 impl Connector for Workers {
     fn connect<'a>(&'a self, worker: &'a str, admission: Arc<dyn Admission>) -> Connecting<'a> {
+        assert_ne!(worker, TRAP, "somebody stepped into the trap");
+        if let Some(ends) = self.strangers.lock().get(worker).cloned() {
+            let (far, near) = memory::pair(admission, Arc::new(HeapAlloc), Knobs::default());
+            self.runtime.spawn(greet_in_next_version(far, ends));
+            return Box::pin(async { Ok(near) });
+        }
         let Some(server) = self.servers.lock().get(worker).cloned() else {
             return Box::pin(async { Err("nobody lives there".to_owned()) });
         };
@@ -173,8 +213,32 @@ impl Connector for Workers {
             .entry(worker.to_owned())
             .or_default()
             .push(serving.abort_handle());
+        let near: Box<ClientLink> = Box::new(Tap::new(near, self.log(worker)));
         Box::pin(async { Ok(near) })
     }
+}
+
+async fn greet_in_next_version(mut link: Box<WorkerLink>, ends: std_mpsc::Sender<LinkLost>) {
+    let lost = poll_fn(|cx| {
+        if link.poll_ready(cx).is_ready() {
+            let hello = Hello {
+                version: PROTOCOL_VERSION + 1,
+                ..Hello::current()
+            };
+            let _ = link.try_send(Downstream::Message(ToClient::Hello(hello)));
+        }
+        Poll::Ready(())
+    });
+    lost.await;
+    let lost = poll_fn(|cx| {
+        while let Poll::Ready(frame) = link.poll_recv(cx) {
+            if let Err(lost) = frame {
+                return Poll::Ready(lost);
+            }
+        }
+        Poll::Pending
+    });
+    let _ = ends.send(lost.await);
 }
 
 /// The number that element `index` of a task begins with.
@@ -251,10 +315,13 @@ pub(crate) fn read(workers: &Arc<Workers>, max_outstanding: u64) -> Read {
 
 pub(crate) fn read_with(workers: &Arc<Workers>, config: ReaderConfig) -> Read {
     let (events, events_queue) = mpsc::channel(1024);
-    let (reports_queue, reports) = mpsc::channel(1024);
+    // A dispatcher that is slow to take reports.
+    let (reports_queue, reports) = mpsc::channel(1);
     let gauge = workers.gauge.clone();
     let config = ReaderConfig {
         on_handed: Some(Arc::new(move || gauge.add(-1))),
+        // A lost wake-up is a hang.
+        look_up_every: 2 * WATCHDOG,
         ..config
     };
     let lane = Arc::new(Lane::start("reader").expect("a lane"));
@@ -301,5 +368,13 @@ pub(crate) fn watched<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'stat
         Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
             std::panic::resume_unwind(thread.join().expect_err("it panicked"))
         }
+    }
+}
+
+/// Reads so many elements of one task.
+pub(crate) fn expect(read: &mut Read, task: u64, indices: std::ops::Range<u64>) {
+    for index in indices {
+        let element = read.reader.next_element().expect("no failure yet");
+        assert_eq!(identity(&element.expect("an element")), (task, index));
     }
 }

@@ -1,0 +1,71 @@
+//! A set of numbers that mostly follow each other, kept as the fewest ranges.
+//!
+//! Pure. Its size is the number of gaps, whatever it holds.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// Numbers, each once. Ranges neither overlap nor touch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ranges {
+    /// The last of each range by its first.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl Ranges {
+    /// Adds all numbers of a range; those that are there already change nothing.
+    pub(crate) fn insert(&mut self, range: RangeInclusive<u64>) {
+        let (mut first, mut last) = range.into_inner();
+        if first > last {
+            return;
+        }
+        // A range that begins at `last + 1` or before, seen from the back, may be joined.
+        while let Some((&near, &end)) = self.ranges.range(..=last.saturating_add(1)).next_back() {
+            if end.saturating_add(1) < first {
+                break;
+            }
+            self.ranges.remove(&near);
+            (first, last) = (first.min(near), last.max(end));
+        }
+        self.ranges.insert(first, last);
+    }
+
+    /// The ranges, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
+        self.ranges.iter().map(|(first, last)| *first..=*last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_ends_of_all_numbers_can_be_held() {
+        let mut ranges = Ranges::default();
+        for range in [u64::MAX..=u64::MAX, 0..=0, 1..=u64::MAX - 1] {
+            ranges.insert(range);
+        }
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [0..=u64::MAX]);
+    }
+
+    proptest! {
+        #[test]
+        fn each_number_is_held_once_in_the_fewest_ranges(inserted in prop::collection::vec((0u64..60, 0u64..9), 0..30)) {
+            let (mut ranges, mut model) = (Ranges::default(), BTreeSet::new());
+            for (first, more) in inserted {
+                ranges.insert(first..=first + more);
+                model.extend(first..=first + more);
+            }
+            let held: Vec<u64> = ranges.iter().flatten().collect();
+            prop_assert_eq!(held, model.iter().copied().collect::<Vec<_>>());
+            let gaps = model.iter().filter(|number| !model.contains(&(*number + 1))).count();
+            prop_assert_eq!(ranges.iter().count(), gaps);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What a reader has of a task that was removed, to be looked through.
+//!
+//! Taken under the intake's lock, looked through away from it and from the lane: bodies may have to be decompressed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millstream_dataplane::transport::Body;
+use millstream_element::{Element, Layout, Origin, Pack, SlotAlloc};
+
+use crate::intake::SeenSplits;
+use crate::ranges::Ranges;
+
+/// Elements that were not all handed over, and the leases noted of those that were.
+#[derive(Debug, Default)]
+pub(crate) struct Remains {
+    /// Leases met so far.
+    pub(crate) seen: BTreeSet<u64>,
+    /// Leases that ended; of these everything is here.
+    pub(crate) done: BTreeSet<u64>,
+    pub(crate) layout: Option<Arc<Layout>>,
+    /// What waits for the consumer, or is on its way to it.
+    pub(crate) waiting: Vec<Body>,
+    /// The pack that it has in hand.
+    pub(crate) at_hand: Option<Pack>,
+}
+
+impl Remains {
+    /// The splits of which there are elements here, but not all. Where one cannot be read, that may be any.
+    pub(crate) fn look_through(self, alloc: &dyn SlotAlloc) -> SeenSplits {
+        let Self {
+            mut seen,
+            done,
+            layout,
+            waiting,
+            at_hand,
+        } = self;
+        let packs = waiting.into_iter().map(|body| body.open(alloc).ok());
+        for pack in packs.chain(at_hand.map(Some)) {
+            let is_read = match (&pack, &layout) {
+                (Some(pack), Some(layout)) => note_leases(pack, layout, &mut seen),
+                (None, _) | (_, None) => false,
+            };
+            if !is_read {
+                return SeenSplits::everything();
+            }
+        }
+        let mut partial = Ranges::default();
+        for lease in seen.difference(&done) {
+            partial.insert(*lease..=*lease);
+        }
+        SeenSplits {
+            partial: partial.iter().collect(),
+        }
+    }
+}
+
+/// False if an element cannot be read.
+fn note_leases(pack: &Pack, layout: &Arc<Layout>, seen: &mut BTreeSet<u64>) -> bool {
+    pack.slots().all(|slot| {
+        let Ok(element) = Element::open(slot, layout, Origin::Ours) else {
+            return false;
+        };
+        seen.extend(element.provenance().iter().map(|provenance| provenance.lease));
+        true
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_dataplane::transport::Body;
+    use millstream_element::{HeapAlloc, SlotAlloc};
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_opened_may_be_of_any_split() {
+        let block = HeapAlloc.alloc(64).unwrap().freeze();
+        let remains = Remains {
+            seen: BTreeSet::from([3]),
+            waiting: vec![Body::Lz4 {
+                block,
+                region_bytes: 4096,
+                lens: vec![4096],
+            }],
+            ..Remains::default()
+        };
+        assert_eq!(remains.look_through(&HeapAlloc), SeenSplits::everything());
+    }
+
+    #[test]
+    fn splits_that_ended_are_not_among_those_begun() {
+        let remains = Remains {
+            seen: BTreeSet::from([3, 4, 5, 8]),
+            done: BTreeSet::from([5]),
+            ..Remains::default()
+        };
+        assert_eq!(remains.look_through(&HeapAlloc).partial, [3..=4, 8..=8]);
+    }
+}

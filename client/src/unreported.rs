@@ -1,0 +1,79 @@
+//! What the dispatcher is still to be told, joined while it waits.
+//!
+//! Pure. Bounded by what was leased: the leases of a task join to few ranges, and ends and removals are one for each task.
+//! Refuses to know how reports travel.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use millstream_dataplane::TaskId;
+
+use crate::follow::Report;
+use crate::intake::SeenSplits;
+use crate::ranges::Ranges;
+
+#[derive(Debug, Default)]
+pub(crate) struct Unreported {
+    done: BTreeMap<TaskId, Ranges>,
+    drained: BTreeSet<TaskId>,
+    removed: VecDeque<(TaskId, SeenSplits)>,
+}
+
+impl Unreported {
+    pub(crate) fn note_done(&mut self, task: TaskId, lease: u64) {
+        self.done.entry(task).or_default().insert(lease..=lease);
+    }
+
+    pub(crate) fn note_drained(&mut self, task: TaskId) {
+        self.drained.insert(task);
+    }
+
+    pub(crate) fn note_removed(&mut self, task: TaskId, seen: SeenSplits) {
+        self.removed.push_back((task, seen));
+    }
+
+    /// The next report. What ended goes out before what was only begun is written off, and before its task's end (C6.1).
+    pub(crate) fn next(&mut self) -> Option<Report> {
+        if let Some((task, leases)) = self.done.pop_first() {
+            let leases = leases.iter().collect();
+            return Some(Report::Done { task, leases });
+        }
+        if let Some(task) = self.drained.pop_first() {
+            return Some(Report::Drained { task });
+        }
+        let (task, seen) = self.removed.pop_front()?;
+        Some(Report::Removed { task, seen })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C6.1.
+    #[test]
+    fn what_ended_is_reported_first_and_at_once_however_long_it_waited() {
+        let mut unreported = Unreported::default();
+        let seen = SeenSplits { partial: vec![9..=9] };
+        unreported.note_removed(TaskId(1), seen.clone());
+        unreported.note_drained(TaskId(2));
+        for lease in [4, 2, 3, 7] {
+            unreported.note_done(TaskId(1), lease);
+        }
+        unreported.note_done(TaskId(2), 1);
+        let reports: Vec<Report> = std::iter::from_fn(|| unreported.next()).collect();
+        let done = |task, leases| Report::Done { task, leases };
+        assert_eq!(
+            reports,
+            [
+                done(TaskId(1), vec![2..=4, 7..=7]),
+                done(TaskId(2), vec![1..=1]),
+                Report::Drained { task: TaskId(2) },
+                Report::Removed {
+                    task: TaskId(1),
+                    seen
+                },
+            ]
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! What arrives, and under which bound.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use millstream_client::{MaxOutstanding, ReadError, ReaderConfig, Report, TaskEvent};
+use millstream_dataplane::proto::send::Ending;
+use millstream_dataplane::transport::memory::Knobs;
+use proptest::prelude::*;
+
+use crate::support::{Read, Workers, expect, identity, lease, read, read_with, watched, write};
+
+/// A task: where, how many elements, numbers in each.
+#[derive(Debug, Clone)]
+struct Plan {
+    worker: usize,
+    count: u64,
+    items: u64,
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn plans() -> impl Strategy<Value = Vec<Plan>> {
+    let items = prop_oneof![3 => 1u64..40, 1 => 1000u64..6000];
+    let plan =
+        (0..NAMES.len(), 0u64..400, items).prop_map(|(worker, count, items)| Plan { worker, count, items });
+    proptest::collection::vec(plan, 1..5)
+}
+
+fn begin(workers: &Arc<Workers>, plans: &[Plan], max_outstanding: u64) -> Read {
+    let read = read(workers, max_outstanding);
+    for (task, plan) in plans.iter().enumerate() {
+        let name = NAMES[plan.worker];
+        read.tell(workers.add_task(name, task as u64, plan.count, plan.items, Ending::Exhausted));
+    }
+    read.tell(TaskEvent::IterationFinished);
+    read
+}
+
+/// Reads to the end: every element of each task once, in order; every split and every end reported once.
+fn read_all(mut read: Read, plans: &[Plan]) {
+    let mut next: BTreeMap<u64, u64> = BTreeMap::new();
+    while let Some(element) = read.reader.next_element().expect("no failure") {
+        let (task, index) = identity(&element);
+        let expected = next.entry(task).or_default();
+        assert_eq!(index, *expected, "task {task}");
+        *expected += 1;
+    }
+    for (task, plan) in plans.iter().enumerate() {
+        assert_eq!(
+            next.get(&(task as u64)).copied().unwrap_or_default(),
+            plan.count,
+            "task {task}"
+        );
+    }
+    assert!(
+        matches!(read.reader.next_element(), Ok(None)),
+        "an ended reader stays ended"
+    );
+    let (mut done, mut drained) = (BTreeSet::new(), BTreeSet::new());
+    while drained.len() < plans.len() {
+        match read.reports.blocking_recv().expect("the reader lives") {
+            Report::Done { leases, .. } => {
+                for lease in leases.into_iter().flatten() {
+                    assert!(done.insert(lease), "lease {lease:x} reported twice");
+                }
+            }
+            Report::Drained { task } => assert!(drained.insert(task), "task {task} reported twice"),
+            Report::Removed { .. } => panic!("nothing was removed"),
+        }
+    }
+    let all = plans
+        .iter()
+        .enumerate()
+        .flat_map(|(task, plan)| (0..plan.count).map(move |i| lease(task as u64, i)));
+    assert_eq!(done, all.collect());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// D4.1, D4.2: whoever serves, no more than the bound has left the tasks and not been handed over, at any instant.
+    #[test]
+    fn every_element_arrives_once_within_the_bound(plans in plans(), max_outstanding in 1u64..60, group in 1usize..4) {
+        watched(move || {
+            let workers = Workers::new(&NAMES);
+            for name in NAMES {
+                workers.misbehave(name, [Knobs { cut_after_frames: None, reversed_in_groups_of: group }]);
+            }
+            read_all(begin(&workers, &plans, max_outstanding), &plans);
+            assert!(workers.gauge.most() <= max_outstanding as i64, "{} of {max_outstanding}", workers.gauge.most());
+        });
+    }
+
+    /// D6.1, D6.3: links that break at any frame cost nothing.
+    #[test]
+    fn broken_links_lose_nothing_and_repeat_nothing(
+        plans in plans(),
+        max_outstanding in 1u64..60,
+        cuts in proptest::collection::vec((0..NAMES.len(), 0u64..30, 1usize..4), 1..6),
+    ) {
+        watched(move || {
+            let workers = Workers::new(&NAMES);
+            for (worker, frames, group) in cuts {
+                let knobs = Knobs { cut_after_frames: Some(frames), reversed_in_groups_of: group };
+                workers.misbehave(NAMES[worker], [knobs]);
+            }
+            read_all(begin(&workers, &plans, max_outstanding), &plans);
+        });
+    }
+}
+
+#[test]
+fn a_reader_can_be_moved_to_another_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<millstream_client::Reader>();
+}
+
+/// D4.2, D4.5.
+#[test]
+fn nothing_is_taken_before_the_first_element_is_asked_for() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let read = read(&workers, 8);
+        let log = workers.log("a");
+        let first = workers.add_silent_task("a", 0, 1);
+        read.tell(workers.added("a", 0));
+        log.wait(|traffic| traffic.accepted == 1);
+        // What the reader had to say to the acceptance goes out before this.
+        let second = workers.add_silent_task("a", 1, 1);
+        read.tell(workers.added("a", 1));
+        log.wait(|traffic| traffic.subscribes == 2);
+        assert_eq!(log.grants(), 0, "granted before anybody asked");
+        let producing = std::thread::spawn(move || {
+            for producer in [first, second] {
+                producer.wait_started().expect("not stopped");
+                producer.finish(Ending::Exhausted);
+            }
+        });
+        read.tell(TaskEvent::IterationFinished);
+        let mut reader = read.reader;
+        assert!(matches!(reader.next_element(), Ok(None)));
+        producing.join().expect("no panic");
+    });
+}
+
+#[test]
+fn an_element_beyond_the_bytes_allowed_is_an_error_that_says_so() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let config = ReaderConfig {
+            max_outstanding: MaxOutstanding::Elements(4),
+            max_outstanding_bytes: 10_000,
+            ..ReaderConfig::default()
+        };
+        let mut read = read_with(&workers, config);
+        read.tell(workers.add_task("a", 3, 4, 5000, Ending::Exhausted));
+        let error = read.reader.next_element().expect_err("40 kB are more than 10");
+        let ReadError::ElementTooLarge {
+            task: 3,
+            element_bytes,
+            max_outstanding_bytes: 10_000,
+        } = error
+        else {
+            panic!("{error}")
+        };
+        assert!(element_bytes >= 40_000);
+    });
+}
+
+/// D4.2: a credit of a task of fixed element size is worth just one element, so that small elements are many.
+#[test]
+fn automatic_credit_goes_by_the_size_of_the_elements() {
+    watched(|| {
+        let workers = Workers::patient(&["a"]);
+        let mut read = read_with(&workers, ReaderConfig::default());
+        read.tell(workers.add_task("a", 0, 50_000, 8, Ending::Exhausted));
+        read.reader
+            .next_element()
+            .expect("no failure")
+            .expect("an element");
+        // 64 bytes, a header of 40, and where it comes from, 32.
+        let expected = millstream_client::credit::AUTO_BYTES / 136;
+        let taken = || {
+            workers
+                .server("a")
+                .counters()
+                .elements
+                .load(std::sync::atomic::Ordering::SeqCst)
+        };
+        while taken() < expected {
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// D6.2: what a worker sent it keeps until it hears of it, and the ends of splits it keeps from others.
+#[test]
+fn what_arrived_is_acknowledged_although_the_consumer_pauses() {
+    watched(|| {
+        let workers = Workers::patient(&["a"]);
+        let mut read = read(&workers, 8);
+        let mut producer = workers.add_silent_task("a", 0, 1);
+        read.tell(workers.added("a", 0));
+        for index in 0..9 {
+            write(&mut producer, 0, index).expect("written");
+        }
+        expect(&mut read, 0, 0..1);
+        // The ninth came for the credit of the first, and nothing is granted behind it.
+        workers.log("a").wait(|traffic| traffic.acknowledged == 9);
+        drop(producer);
+    });
+}

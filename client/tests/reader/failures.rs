@@ -1,0 +1,266 @@
+//! Errors: whose they are, what they say, and that they stay.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_client::{ReadError, ReaderConfig, TaskEvent};
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::Failure;
+use millstream_dataplane::proto::send::Ending;
+use millstream_dataplane::transport::LinkLost;
+use millstream_dataplane::worker::Producer;
+
+use crate::support::{Read, Spoil, TRAP, Workers, expect, identity, read, read_with, watched, write};
+
+/// D5.3.
+#[test]
+fn a_task_error_comes_behind_the_elements_before_it() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let mut read = read(&workers, 8);
+        let failure = Failure::new("data", "record 40 is torn", "x.rec", "");
+        read.tell(workers.add_task("a", 0, 40, 1, Ending::Failed(failure.clone())));
+        for index in 0..40 {
+            let element = read
+                .reader
+                .next_element()
+                .expect("no failure yet")
+                .expect("an element");
+            assert_eq!(identity(&element), (0, index));
+        }
+        let expected = ReadError::Task {
+            worker: "a".into(),
+            failure,
+        };
+        for _ in 0..2 {
+            assert_eq!(read.reader.next_element().expect_err("the task failed"), expected);
+        }
+    });
+}
+
+#[test]
+fn an_error_once_returned_stays() {
+    watched(|| {
+        let workers = Workers::patient(&["a", "b"]);
+        let mut read = read(&workers, 64);
+        let mut late = workers.add_silent_task("b", 1, 1);
+        read.tell(workers.added("b", 1));
+        write(&mut late, 1, 0).expect("written");
+        expect(&mut read, 1, 0..1);
+        // All credits stay with the other task; a failure needs none.
+        let failing = workers.add_silent_task("a", 0, 1);
+        failing.finish(Ending::Failed(Failure::new("data", "torn", "", "")));
+        read.tell(workers.added("a", 0));
+        let first = read.reader.next_element().expect_err("the task failed");
+        write(&mut late, 1, 1).expect("written");
+        workers.log("b").wait(|traffic| traffic.packs == 2);
+        assert_eq!(read.reader.next_element().expect_err("the same again"), first);
+    });
+}
+
+#[test]
+fn nothing_is_handed_over_behind_what_cannot_be_read() {
+    for how in [Spoil::Block, Spoil::Elements] {
+        watched(move || {
+            let workers = Workers::patient(&["a"]);
+            workers.log("a").spoil(1, how);
+            let mut read = read(&workers, 64);
+            let mut producer = workers.add_silent_task("a", 0, 1);
+            read.tell(workers.added("a", 0));
+            write(&mut producer, 0, 0).expect("written");
+            expect(&mut read, 0, 0..1);
+            for index in 1..3 {
+                write(&mut producer, 0, index).expect("written");
+                workers.log("a").wait(|traffic| traffic.packs == index + 1);
+            }
+            for _ in 0..2 {
+                let error = read.reader.next_element().expect_err("the second is torn");
+                assert!(
+                    matches!(&error, ReadError::Element { worker, .. } if worker == "a"),
+                    "{error}"
+                );
+            }
+            drop(producer);
+        });
+    }
+}
+
+#[test]
+fn an_unreachable_worker_is_named_after_the_time_to_give_up() {
+    watched(|| {
+        let workers = Workers::new(&[]);
+        let config = ReaderConfig {
+            worker_give_up: Duration::from_millis(100),
+            ..ReaderConfig::default()
+        };
+        let mut read = read_with(&workers, config);
+        read.tell(workers.added("nowhere:1", 0));
+        let error = read.reader.next_element().expect_err("nobody there");
+        let ReadError::WorkerUnreachable { worker, reason, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            (worker.as_str(), reason.as_str()),
+            ("nowhere:1", "nobody lives there")
+        );
+    });
+}
+
+/// D3.2.
+#[test]
+fn a_task_that_stays_unknown_ends_reading_and_is_named() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let config = ReaderConfig {
+            worker_give_up: Duration::from_millis(100),
+            ..ReaderConfig::default()
+        };
+        let mut read = read_with(&workers, config);
+        read.tell(workers.added("a", 44));
+        let error = read.reader.next_element().expect_err("no such task");
+        assert!(
+            matches!(&error, ReadError::Refused { worker, task: 44, .. } if worker == "a"),
+            "{error}"
+        );
+    });
+}
+
+fn told_failure(task: u64) -> TaskEvent {
+    TaskEvent::TaskFailed {
+        task: TaskId(task),
+        worker: "a".into(),
+        message: "record 40 is torn".into(),
+    }
+}
+
+fn assert_told(error: &ReadError) {
+    let ReadError::Task { worker, failure } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (worker.as_str(), failure.message.as_str()),
+        ("a", "record 40 is torn")
+    );
+}
+
+/// C6.6.
+#[test]
+fn who_comes_after_a_failure_gets_it_and_not_an_empty_end() {
+    watched(|| {
+        let workers = Workers::new(&[]);
+        let mut read = read(&workers, 8);
+        read.tell(told_failure(0));
+        read.tell(TaskEvent::IterationFinished);
+        assert_told(&read.reader.next_element().expect_err("the task failed"));
+    });
+}
+
+/// A reader of a task of which it has five elements.
+fn begun(workers: &Arc<Workers>, worker_give_up: Duration) -> (Read, Producer) {
+    let config = ReaderConfig {
+        worker_give_up,
+        ..ReaderConfig::default()
+    };
+    let mut read = read_with(workers, config);
+    let mut producer = workers.add_silent_task("a", 0, 1);
+    read.tell(workers.added("a", 0));
+    for index in 0..5 {
+        write(&mut producer, 0, index).expect("written");
+    }
+    expect(&mut read, 0, 0..5);
+    (read, producer)
+}
+
+#[test]
+fn a_failure_outlives_the_worker_that_was_to_tell_it() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let (mut read, _producer) = begun(&workers, Duration::from_millis(50));
+        read.tell(told_failure(0));
+        workers.stop("a");
+        assert_told(&read.reader.next_element().expect_err("the task failed"));
+    });
+}
+
+#[test]
+fn a_failure_is_told_by_the_dispatcher_where_the_worker_forgot_the_task() {
+    for is_told_before in [false, true] {
+        watched(move || {
+            let workers = Workers::new(&["a"]);
+            let (mut read, _producer) = begun(&workers, Duration::from_secs(3600));
+            if is_told_before {
+                read.tell(told_failure(0));
+            }
+            workers.cut("a");
+            workers.start("a");
+            workers.log("a").wait(|traffic| traffic.refused > 0);
+            if !is_told_before {
+                read.tell(told_failure(0));
+            }
+            // Neither is the task's success.
+            read.tell(TaskEvent::Ended { task: TaskId(0) });
+            read.tell(TaskEvent::IterationFinished);
+            assert_told(&read.reader.next_element().expect_err("the task failed"));
+        });
+    }
+}
+
+/// D5.3: the dispatcher may be the first to say it, and the elements before the failure are still on their way.
+#[test]
+fn a_failure_that_both_tell_comes_behind_the_elements_before_it() {
+    watched(|| {
+        let workers = Workers::patient(&["a"]);
+        let mut read = read(&workers, 8);
+        let mut producer = workers.add_silent_task("a", 0, 1);
+        read.tell(workers.added("a", 0));
+        write(&mut producer, 0, 0).expect("written");
+        expect(&mut read, 0, 0..1);
+        read.tell(told_failure(0));
+        for index in 1..40 {
+            write(&mut producer, 0, index).expect("written");
+        }
+        let failure = Failure::new("data", "record 40 is torn", "x.rec", "");
+        producer.finish(Ending::Failed(failure.clone()));
+        expect(&mut read, 0, 1..40);
+        let error = read.reader.next_element().expect_err("the task failed");
+        let worker = "a".into();
+        assert_eq!(error, ReadError::Task { worker, failure });
+    });
+}
+
+#[test]
+fn a_part_that_panics_is_an_error_and_no_hang() {
+    watched(|| {
+        let workers = Workers::new(&[]);
+        let mut read = read(&workers, 8);
+        read.tell(workers.added(TRAP, 0));
+        let error = read.reader.next_element().expect_err("a driver panicked");
+        let ReadError::Internal { what, message } = &error else {
+            panic!("{error}")
+        };
+        assert!(what.contains(TRAP), "{what}");
+        assert!(message.contains("somebody stepped into the trap"), "{message}");
+    });
+}
+
+/// D1.1, D1.3.
+#[test]
+fn a_worker_of_another_version_is_told_so_and_named() {
+    watched(|| {
+        let workers = Workers::new(&[]);
+        let end = workers.add_stranger("z");
+        let mut read = read(&workers, 8);
+        read.tell(workers.added("z", 0));
+        let error = read.reader.next_element().expect_err("another version");
+        let ReadError::WorkerMisbehaved { worker, reason } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(worker, "z");
+        assert!(
+            reason.contains("version 2") && reason.contains("version 1"),
+            "{reason}"
+        );
+        let heard = end.recv().expect("the link ended");
+        assert_eq!(heard, LinkLost::Blamed(reason.clone()));
+    });
+}

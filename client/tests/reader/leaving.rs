@@ -1,0 +1,243 @@
+//! Tasks and workers that go, and what the dispatcher says and hears of it.
+
+use std::sync::Arc;
+
+use millstream_client::{LostSplits, Report, TaskEvent};
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::send::Ending;
+use millstream_dataplane::worker::Producer;
+
+use crate::support::{Read, SPLIT, Workers, expect, identity, lease, read, watched, write};
+
+#[test]
+fn a_removed_task_is_reported_with_the_splits_begun() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let mut read = read(&workers, 64);
+        let mut producer = workers.add_silent_task("a", 5, 1);
+        read.tell(workers.added("a", 5));
+        // One split whole, a second one begun.
+        for index in 0..SPLIT + 3 {
+            write(&mut producer, 5, index).expect("written");
+        }
+        producer.split_done(lease(5, 0), 1);
+        for index in 0..SPLIT + 2 {
+            let element = read
+                .reader
+                .next_element()
+                .expect("no failure")
+                .expect("an element");
+            assert_eq!(identity(&element), (5, index));
+        }
+        // The end of the first split travels apart from its elements; only once it is here is the split whole.
+        let report = read.reports.blocking_recv().expect("the reader lives");
+        let done = Report::Done {
+            task: TaskId(5),
+            leases: vec![lease(5, 0)..=lease(5, 0)],
+        };
+        assert_eq!(report, done, "before the split's end");
+        read.tell(TaskEvent::Removed {
+            task: TaskId(5),
+            reason: "the test says so".into(),
+        });
+        let report = read.reports.blocking_recv().expect("the reader lives");
+        let Report::Removed { task, seen } = report else {
+            panic!("{report:?} instead of the removal")
+        };
+        assert_eq!(
+            (task, seen.partial),
+            (TaskId(5), vec![lease(5, SPLIT)..=lease(5, SPLIT)])
+        );
+        read.tell(TaskEvent::IterationFinished);
+        // What had arrived is still handed over.
+        let rest = std::iter::from_fn(|| read.reader.next_element().expect("no failure")).count();
+        assert_eq!(rest, 1);
+        drop(producer);
+    });
+}
+
+#[test]
+fn a_split_begun_is_reported_also_when_the_consumer_has_had_all_of_it_that_came() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        // So many that a hand-over is not booked at once.
+        let mut read = read(&workers, 64);
+        let mut producer = workers.add_silent_task("a", 5, 1);
+        read.tell(workers.added("a", 5));
+        // One only: what came before the last pack is on record anyway.
+        write(&mut producer, 5, 0).expect("written");
+        let element = read
+            .reader
+            .next_element()
+            .expect("no failure")
+            .expect("an element");
+        assert_eq!(identity(&element), (5, 0));
+        // Asks for more than there is, and goes on waiting.
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(read.reader.poll_element(&mut cx).is_pending());
+        read.tell(TaskEvent::Removed {
+            task: TaskId(5),
+            reason: "the test says so".into(),
+        });
+        let report = read.reports.blocking_recv().expect("the reader lives");
+        let Report::Removed { seen, .. } = report else {
+            panic!("nothing has ended: {report:?}")
+        };
+        assert_eq!(seen.partial, [lease(5, 0)..=lease(5, 0)]);
+        drop(producer);
+    });
+}
+
+#[test]
+fn removing_a_task_while_it_sends_disturbs_nobody() {
+    watched(|| {
+        for _ in 0..20 {
+            let workers = Workers::new(&["a"]);
+            let mut read = read(&workers, 500);
+            read.tell(workers.add_task("a", 0, 1_000_000, 64, Ending::Exhausted));
+            read.tell(workers.add_task("a", 1, 2000, 64, Ending::Exhausted));
+            let first = read
+                .reader
+                .next_element()
+                .expect("no failure")
+                .expect("an element");
+            identity(&first);
+            read.tell(TaskEvent::Removed {
+                task: TaskId(0),
+                reason: "the test says so".into(),
+            });
+            read.tell(TaskEvent::IterationFinished);
+            let mut of_other = u64::from(identity(&first).0 == 1);
+            while let Some(element) = read.reader.next_element().expect("no failure") {
+                of_other += u64::from(identity(&element).0 == 1);
+            }
+            assert_eq!(of_other, 2000);
+            workers.server("a").remove_task(TaskId(0));
+        }
+    });
+}
+
+#[test]
+fn a_worker_that_comes_back_at_its_address_is_read_again() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let mut read = read(&workers, 8);
+        read.tell(workers.add_task("a", 0, 5, 1, Ending::Exhausted));
+        for _ in 0..5 {
+            assert!(read.reader.next_element().expect("no failure").is_some());
+        }
+        while !matches!(read.reports.blocking_recv(), Some(Report::Drained { .. })) {}
+        workers.cut("a");
+        workers.start("a");
+        // The test and the reader know the workers; so did the driver of the link until it ended.
+        while Arc::strong_count(&workers) > 2 {
+            std::thread::yield_now();
+        }
+        read.tell(workers.add_task("a", 1, 5, 1, Ending::Exhausted));
+        read.tell(TaskEvent::IterationFinished);
+        let rest = std::iter::from_fn(|| read.reader.next_element().expect("no failure")).count();
+        assert_eq!(rest, 5);
+    });
+}
+
+/// D3.1.
+#[test]
+fn a_task_that_the_worker_hears_of_late_is_read() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let mut read = read(&workers, 8);
+        read.tell(workers.added("a", 3));
+        workers.log("a").wait(|traffic| traffic.refused > 0);
+        workers.add_task("a", 3, 20, 1, Ending::Exhausted);
+        expect(&mut read, 3, 0..20);
+    });
+}
+
+/// A reader that had all elements of its task and not its end.
+fn all_but_the_end(workers: &Arc<Workers>) -> (Read, Producer) {
+    let mut read = read(workers, 8);
+    let mut producer = workers.add_silent_task("a", 0, 1);
+    read.tell(workers.added("a", 0));
+    for index in 0..5 {
+        write(&mut producer, 0, index).expect("written");
+    }
+    expect(&mut read, 0, 0..5);
+    (read, producer)
+}
+
+/// C3.4: an iteration is finished when everything was delivered or named as lost.
+#[test]
+fn a_task_that_its_worker_forgot_is_over_once_its_iteration_is() {
+    for is_told_before in [false, true] {
+        watched(move || {
+            let workers = Workers::new(&["a"]);
+            let (mut read, _producer) = all_but_the_end(&workers);
+            if is_told_before {
+                read.tell(TaskEvent::IterationFinished);
+            }
+            workers.cut("a");
+            workers.start("a");
+            workers.log("a").wait(|traffic| traffic.refused > 0);
+            if !is_told_before {
+                read.tell(TaskEvent::IterationFinished);
+            }
+            assert!(matches!(read.reader.next_element(), Ok(None)));
+        });
+    }
+}
+
+/// C3.3.
+#[test]
+fn a_task_that_the_dispatcher_says_has_ended_needs_no_worker_to_say_so() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let (mut read, _producer) = all_but_the_end(&workers);
+        workers.stop("a");
+        read.tell(TaskEvent::Ended { task: TaskId(0) });
+        read.tell(TaskEvent::IterationFinished);
+        assert!(matches!(read.reader.next_element(), Ok(None)));
+    });
+}
+
+/// C4.1.
+#[test]
+fn splits_that_are_named_again_are_lost_once() {
+    watched(|| {
+        let workers = Workers::new(&[]);
+        let mut read = read(&workers, 8);
+        let lost = |first, count| LostSplits {
+            source: 0,
+            repetition: 1,
+            first,
+            count,
+        };
+        for splits in [vec![lost(4, 2)], vec![lost(4, 2), lost(6, 3)], vec![lost(20, 1)]] {
+            read.tell(TaskEvent::SplitsLost { splits });
+        }
+        read.tell(TaskEvent::IterationFinished);
+        assert!(matches!(read.reader.next_element(), Ok(None)));
+        assert_eq!(read.reader.stats().lost_splits, [lost(4, 5), lost(20, 1)]);
+    });
+}
+
+/// However slow the dispatcher is: the support's takes one report and then none until the end.
+#[test]
+fn reports_that_nobody_takes_hold_up_nothing() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let mut read = read(&workers, 8);
+        for task in 0..8 {
+            read.tell(workers.add_task("a", task, 200, 1, Ending::Exhausted));
+            expect(&mut read, task, 0..200);
+        }
+        let (mut done, mut drained) = (0, 0);
+        while drained < 8 {
+            match read.reports.blocking_recv().expect("the reader lives") {
+                Report::Done { leases, .. } => done += leases.into_iter().flatten().count() as u64,
+                Report::Drained { .. } => drained += 1,
+                Report::Removed { .. } => panic!("nothing was removed"),
+            }
+        }
+        assert_eq!(done, 8 * 200 / SPLIT);
+    });
+}

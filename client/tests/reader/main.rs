@@ -1,0 +1,7 @@
+//! A reader over real workers in this process, whatever their links do.
+
+mod delivery;
+mod failures;
+mod leaving;
+mod support;
+mod waking;

@@ -1,0 +1,164 @@
+//! A client's end of a link that is listened to: what was said and heard so far, to wait for, and packs to spoil.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use millstream_dataplane::proto::message::{ToClient, ToWorker};
+use millstream_dataplane::transport::{
+    Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, Transport,
+};
+use millstream_element::{HeapAlloc, Pack, SlotAlloc};
+use parking_lot::{Condvar, Mutex};
+
+/// What crossed the links of one worker. What was heard counts once the reader is done with it.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) subscribes: u64,
+    pub(crate) grants: u64,
+    /// Elements that the latest grant said to have arrived.
+    pub(crate) acknowledged: u64,
+    pub(crate) accepted: u64,
+    pub(crate) refused: u64,
+    pub(crate) packs: u64,
+    /// The pack to spoil, by its number from 0, and how.
+    pub(crate) spoil: Option<(u64, Spoil)>,
+}
+
+/// How a pack arrives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Spoil {
+    /// As a block that nothing can be restored from.
+    Block,
+    /// As elements without headers.
+    Elements,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    traffic: Mutex<Traffic>,
+    changed: Condvar,
+}
+
+impl Log {
+    /// Waits until so much crossed; the watchdog bounds it.
+    pub(crate) fn wait(&self, is_reached: impl Fn(&Traffic) -> bool) {
+        let mut traffic = self.traffic.lock();
+        while !is_reached(&traffic) {
+            self.changed.wait(&mut traffic);
+        }
+    }
+
+    pub(crate) fn grants(&self) -> u64 {
+        self.traffic.lock().grants
+    }
+
+    pub(crate) fn spoil(&self, pack: u64, how: Spoil) {
+        self.traffic.lock().spoil = Some((pack, how));
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Traffic)) {
+        change(&mut self.traffic.lock());
+        self.changed.notify_all();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Tap {
+    link: Box<ClientLink>,
+    log: Arc<Log>,
+    /// Handed to the reader, which is done with it when it comes back.
+    heard: Option<fn(&mut Traffic)>,
+    packs: u64,
+}
+
+impl Tap {
+    pub(crate) fn new(link: Box<ClientLink>, log: Arc<Log>) -> Self {
+        Self {
+            link,
+            log,
+            heard: None,
+            packs: 0,
+        }
+    }
+
+    fn hear(&mut self, frame: &mut Downstream<InPack>) {
+        self.heard = match frame {
+            Downstream::Message(ToClient::Accepted(_)) => Some(|traffic| traffic.accepted += 1),
+            Downstream::Message(ToClient::Refused(_)) => Some(|traffic| traffic.refused += 1),
+            Downstream::Message(_) => None,
+            Downstream::Pack(pack) => {
+                let spoil = self.log.traffic.lock().spoil;
+                if let Some((_, how)) = spoil.filter(|(number, _)| *number == self.packs) {
+                    pack.body = spoiled(&pack.body, how);
+                }
+                self.packs += 1;
+                Some(|traffic| traffic.packs += 1)
+            }
+        };
+    }
+}
+
+impl Transport for Tap {
+    type Out = ToWorker;
+    type In = Downstream<InPack>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
+        self.link.poll_ready(cx)
+    }
+
+    fn try_send(&mut self, frame: ToWorker) -> Result<(), LinkLost> {
+        self.log.note(|traffic| match &frame {
+            ToWorker::Subscribe(_) => traffic.subscribes += 1,
+            ToWorker::Grant(grant) => {
+                traffic.grants += 1;
+                traffic.acknowledged = grant.received;
+            }
+            ToWorker::Hello(_) | ToWorker::Cancel(_) => {}
+        });
+        self.link.try_send(frame)
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
+        if let Some(heard) = self.heard.take() {
+            self.log.note(heard);
+        }
+        let mut frame = std::task::ready!(self.link.poll_recv(cx));
+        if let Ok(frame) = &mut frame {
+            self.hear(frame);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn close(&mut self, why: &LinkLost) {
+        self.link.close(why);
+    }
+
+    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
+        self.link.slot_alloc()
+    }
+
+    fn is_network(&self) -> bool {
+        self.link.is_network()
+    }
+
+    fn report(&self) -> LinkReport {
+        self.link.report()
+    }
+}
+
+fn spoiled(body: &Body, how: Spoil) -> Body {
+    let Body::Plain(pack) = body else {
+        panic!("links within a process do not compress")
+    };
+    let lens: Vec<u64> = pack.lens().collect();
+    let mut region = HeapAlloc.alloc(pack.region().len()).expect("memory");
+    region.fill(0);
+    match how {
+        Spoil::Block => Body::Lz4 {
+            block: region.freeze(),
+            region_bytes: pack.region().len(),
+            lens,
+        },
+        Spoil::Elements => Body::Plain(Pack::from_parts(region.freeze(), &lens).expect("as before")),
+    }
+}
