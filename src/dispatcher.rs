@@ -60,6 +60,7 @@ impl Dispatcher {
         let config = ServerConfig {
             endpoint,
             dispatcher: config,
+            ..ServerConfig::default()
         };
         let planner = Arc::new(GraphPlanner::new(functions));
         let starting = lane.spawn(async move {

@@ -62,6 +62,7 @@ async fn with_its_memory_a_dispatcher_goes_on_where_it_was() {
     let leases = LeaseRange::collect(splits.iter().map(|split| split.lease));
     iteration.splits_done(task, &leases).await.unwrap();
     worker.agent.finish_task(task, true).await.unwrap();
+    assert_eq!(told(&mut iteration).await, ClientPush::TaskEnded { task });
     assert_eq!(
         told(&mut iteration).await,
         ClientPush::IterationFinished { splits_lost: 0 }

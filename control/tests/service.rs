@@ -1,6 +1,7 @@
 //! Workers, splits and clients meet, and find each other again.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use millstream_control::agent::AgentEvent;
 use millstream_control::{
@@ -8,7 +9,7 @@ use millstream_control::{
 };
 use millstream_link::{Claims, Role, Ticket};
 
-use crate::support::{Cluster, open, task_added, told, within};
+use crate::support::{Cluster, open, open_job, task_added, told, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_reaches_worker_and_client_and_its_end_ends_the_iteration() {
@@ -114,6 +115,7 @@ async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered
     drop(feed);
     let mut arrived = lives.read_all(kept).await;
     lives.agent.finish_task(kept, true).await.unwrap();
+    assert_eq!(told(&mut iteration).await, ClientPush::TaskEnded { task: kept });
     let seen = Seen {
         complete: vec![LeaseRange::one(read[0].lease)],
         partial: vec![LeaseRange::one(read[1].lease)],
@@ -154,6 +156,7 @@ async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered
     assert_eq!(indices, (2..10).collect::<Vec<_>>());
     lives.agent.finish_task(again, true).await.unwrap();
     assert_eq!(task_added(&mut iteration).await.task, again);
+    assert_eq!(told(&mut iteration).await, ClientPush::TaskEnded { task: again });
     assert_eq!(
         told(&mut iteration).await,
         ClientPush::IterationFinished { splits_lost: 1 }
@@ -191,4 +194,85 @@ async fn a_worker_that_leaves_is_known_to_be_gone_at_once() {
         panic!("expected a removal, not {push:?}")
     };
     assert_eq!(removed.reason, RemovalReason::WorkerLeft);
+}
+
+/// C6.6, C4.1: the failure is told though nobody listened when it happened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_comes_after_a_failure_is_told_it_before_the_end() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let mut worker = cluster.worker("worker:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let (job, _first) = open_job(&client, "10", Policy::Off).await;
+    let task = worker.started().await.task;
+    worker
+        .agent
+        .fail_task(task, "no such function: resize")
+        .await
+        .unwrap();
+    let mut late = within("opening", client.open_iteration(job, 0)).await.unwrap();
+    let failed = ClientPush::TaskFailed {
+        task,
+        worker_address: "worker:1".to_owned(),
+        message: "no such function: resize".to_owned(),
+    };
+    assert_eq!(told(&mut late).await, failed);
+    assert_eq!(
+        told(&mut late).await,
+        ClientPush::IterationFinished { splits_lost: 0 }
+    );
+}
+
+/// C5.2: it is paused, not failed, and goes on as its reader confirms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_whose_splits_nobody_confirms_waits_for_its_reader() {
+    let cluster = Cluster::new();
+    let server = cluster.configured(|config| config.dispatcher.held_splits_max = 8);
+    let mut worker = cluster.worker("worker:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let iteration = open(&client, "50", Policy::Dynamic).await;
+    let task = worker.started().await.task;
+    let mut feed = worker.agent.splits(task).unwrap();
+    let (sender, mut read) = tokio::sync::mpsc::unbounded_channel();
+    let reading = tokio::task::spawn_blocking(move || {
+        while let Some(split) = feed.next(0, 0).unwrap() {
+            sender.send(split.lease).unwrap();
+        }
+    });
+    let mut unconfirmed = Vec::new();
+    let mut count = 0;
+    while count < 50 {
+        unconfirmed.push(within("a split", read.recv()).await.unwrap());
+        count += 1;
+        if unconfirmed.len() == 8 {
+            let leases = LeaseRange::collect(unconfirmed.drain(..));
+            iteration.splits_done(task, &leases).await.unwrap();
+        }
+    }
+    within("the end", reading).await.unwrap();
+}
+
+/// A pipeline whose own buffers hold everything would wait for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_waits_for_itself_is_told_what_to_change() {
+    let cluster = Cluster::new();
+    let server = cluster.configured(|config| config.dispatcher.held_splits_max = 8);
+    let mut worker = cluster
+        .configured_worker("worker:1", server.local_addr(), |config| {
+            config.hold_deadline = Duration::from_millis(100);
+        })
+        .await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let _iteration = open(&client, "50", Policy::Dynamic).await;
+    let task = worker.started().await.task;
+    let mut feed = worker.agent.splits(task).unwrap();
+    let reading = tokio::task::spawn_blocking(move || {
+        loop {
+            if let Err(error) = feed.next(0, 0) {
+                return error.to_string();
+            }
+        }
+    });
+    let error = within("the refusal", reading).await.unwrap();
+    assert!(error.contains("shuffle smaller"), "{error}");
 }

@@ -14,11 +14,15 @@ pub struct AgentConfig {
     pub registration: WorkerRegistration,
     /// Timeouts of the connection with the dispatcher.
     pub session: SessionConfig,
-    /// A worker that had no answer from the dispatcher for this long stops its tasks. Default 10 s, twice the dispatcher's
-    /// limit: by then its tasks are certainly given away, and a dispatcher that restarts within it costs nothing.
+    /// A worker that had no answer from the dispatcher for this long stops its tasks; never less than twice the dispatcher's
+    /// limit of silence, since only by then its tasks are certainly given away. Default 10 s: a dispatcher that restarts within
+    /// it costs nothing.
     pub lease: Duration,
     /// How long a producer waits for splits while the dispatcher cannot be reached. Default 60 s.
     pub split_deadline: Duration,
+    /// How long a producer waits while its task holds as many splits as it may and no reader confirms any. Default 600 s: a
+    /// trainer may pause, but a pipeline whose buffers hold them all would wait for ever.
+    pub hold_deadline: Duration,
     /// Events that wait for the worker. Default 1024; while it is full no further task starts.
     pub events_max: usize,
 }
@@ -36,6 +40,7 @@ impl AgentConfig {
             session: SessionConfig::default(),
             lease: Duration::from_secs(10),
             split_deadline: Duration::from_secs(60),
+            hold_deadline: Duration::from_secs(600),
             events_max: 1024,
         }
     }

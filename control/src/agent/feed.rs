@@ -9,6 +9,7 @@ use minicbor::bytes::ByteVec;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
+use super::AgentConfig;
 use crate::dispatcher::Run;
 use crate::error::{Code, Error};
 use crate::id::TaskId;
@@ -19,6 +20,9 @@ use crate::split::{LeaseRange, Split};
 
 /// Splits to ask for: as many as the dispatcher finds fair.
 const WANT: u32 = 1024;
+/// A task that holds too many splits asks again after this, doubling to the other.
+const HOLD_PAUSE_MIN: Duration = Duration::from_millis(10);
+const HOLD_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Gives the splits of one task, in the order in which the dispatcher deals them out. Dropping it returns what was not
 /// started.
@@ -31,6 +35,7 @@ pub struct SplitFeed {
     runtime: Handle,
     task: TaskId,
     deadline: Duration,
+    hold_deadline: Duration,
     control: FeedControl,
     sources: BTreeMap<u32, SourceFeed>,
 }
@@ -60,6 +65,8 @@ struct SourceFeed {
     count: u64,
     /// Splits in the latest batch: at half of it the next is fetched.
     batch: u64,
+    /// Its reader was told that the pass is over, and has asked for no other since.
+    at_end: bool,
     /// The latest repetition that is over.
     ended: Option<u64>,
     /// The repetition that the dispatcher dealt out when it last answered.
@@ -86,14 +93,15 @@ impl SplitFeed {
         session: &Arc<Session>,
         runtime: Handle,
         task: TaskId,
-        deadline: Duration,
+        config: &AgentConfig,
         control: FeedControl,
     ) -> SplitFeed {
         SplitFeed {
             session: Arc::downgrade(session),
             runtime,
             task,
-            deadline,
+            deadline: config.split_deadline,
+            hold_deadline: config.hold_deadline,
             control,
             sources: BTreeMap::new(),
         }
@@ -103,10 +111,11 @@ impl SplitFeed {
     /// before the task has its first credit.
     ///
     /// The split may belong to an earlier pass than the one asked for: one that another worker had and lost. Blocks until
-    /// the dispatcher answers, at most the split deadline.
+    /// the dispatcher answers, at most the split deadline; while the task holds as many splits as it may without a reader
+    /// having confirmed any, at most the hold deadline.
     ///
     /// # Errors
-    /// [`FeedError::Cancelled`] at once when the task is stopped.
+    /// [`FeedError::Cancelled`] at once when the task is stopped; [`FeedError::Dispatcher`] at a deadline.
     pub fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, FeedError> {
         loop {
             if *self.control.cancelled.borrow() {
@@ -114,6 +123,7 @@ impl SplitFeed {
             }
             let feed = self.sources.entry(source).or_default();
             if let Some(split) = feed.pop() {
+                feed.at_end = false;
                 // Relaxed: read by the agent when the producer says that it has finished, which orders it.
                 self.control.exhausted.store(false, Ordering::Relaxed);
                 self.fetch_ahead(source, repetition);
@@ -121,7 +131,9 @@ impl SplitFeed {
             }
             if feed.fetching.is_none() {
                 if feed.ended.is_some_and(|ended| repetition <= ended) {
-                    self.control.exhausted.store(true, Ordering::Relaxed);
+                    feed.at_end = true;
+                    let exhausted = self.sources.values().all(SourceFeed::is_read);
+                    self.control.exhausted.store(exhausted, Ordering::Relaxed);
                     return Ok(None);
                 }
                 self.fetch(source, repetition);
@@ -195,7 +207,7 @@ impl SplitFeed {
                 want: WANT,
             };
             let result = tokio::select! {
-                result = session.call(request, deadline) => batch_of(result),
+                result = lease(&session, &request, deadline) => result,
                 _ = cancelled.wait_for(|cancelled| *cancelled) => Err(FeedError::Cancelled),
             };
             // Fails when the feed was dropped at this instant: the dispatcher settles the leases with the task.
@@ -209,7 +221,11 @@ impl SplitFeed {
         let Some((repetition, receiver)) = feed.fetching.take() else {
             return Ok(());
         };
-        let batch = receiver.blocking_recv().map_err(|_| FeedError::Cancelled)??;
+        let received = async { tokio::time::timeout(self.hold_deadline, receiver).await };
+        let Ok(received) = self.runtime.block_on(received) else {
+            return Err(self.holds_too_much());
+        };
+        let batch = received.map_err(|_| FeedError::Cancelled)??;
         if batch.end {
             feed.ended = feed.ended.max(Some(repetition));
         }
@@ -222,6 +238,15 @@ impl SplitFeed {
         }));
         Ok(())
     }
+
+    fn holds_too_much(&self) -> FeedError {
+        let seconds = self.hold_deadline.as_secs_f64();
+        FeedError::Dispatcher(Error::exhausted(format!(
+            "task {} holds as many splits as it may, and no reader has confirmed any for {seconds} s: a buffer of the pipeline \
+             keeps them. Make its shuffle smaller, or shuffle after the service",
+            self.task
+        )))
+    }
 }
 
 impl Drop for SplitFeed {
@@ -231,6 +256,11 @@ impl Drop for SplitFeed {
 }
 
 impl SourceFeed {
+    /// Whether its reader has had all of the pass it reads.
+    fn is_read(&self) -> bool {
+        self.at_end || (self.ready.is_empty() && self.fetching.is_none() && self.ended.is_some())
+    }
+
     fn pop(&mut self) -> Option<Split> {
         let leased = self.ready.front_mut()?;
         let run = &mut leased.run;
@@ -269,6 +299,19 @@ impl FeedControl {
 
     pub(super) fn is_exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
+    }
+}
+
+/// Asks until there are splits, or no more: C5.2 gives neither while the task holds too many.
+async fn lease(session: &Session, request: &WireRequest, deadline: Duration) -> Result<Batch, FeedError> {
+    let mut pause = HOLD_PAUSE_MIN;
+    loop {
+        let batch = batch_of(session.call(request.clone(), deadline).await)?;
+        if batch.end || !batch.runs.is_empty() {
+            return Ok(batch);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(HOLD_PAUSE_MAX);
     }
 }
 

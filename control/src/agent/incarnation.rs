@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -21,10 +22,19 @@ const EVENTS_MAX: usize = 1024;
 
 pub(super) type Registered = watch::Sender<Option<Result<WorkerId, Error>>>;
 
+/// Between incarnations: from this, doubling, to the other. Two workers at one address end each other; this keeps them from
+/// doing so at full speed.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Between attempts to be told something while the lease lasts.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
 /// Why an incarnation ended.
 enum End {
     Lapsed,
     Restarted,
+    /// The dispatcher has no room now.
+    NoRoom(Error),
     Refused(Error),
     /// Nobody listens to the agent any more.
     Unwanted,
@@ -32,12 +42,22 @@ enum End {
 
 /// Lives until the dispatcher refuses the worker or nobody wants to know.
 pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEvent>, registered: Registered) {
+    let mut pause = PAUSE_MIN;
     loop {
-        let end = Incarnation::begin(&shared, &events, &registered).run().await;
+        let begun = Instant::now();
+        let incarnation = Incarnation::begin(&shared, &events, &registered);
+        let session = Arc::clone(&incarnation.session);
+        let end = incarnation.run().await;
+        let lease = lease(&shared, &session);
         shared.end_incarnation();
         let event = match end {
-            End::Lapsed => AgentEvent::LeaseLapsed,
-            End::Restarted => AgentEvent::DispatcherRestarted,
+            End::Lapsed => Some(AgentEvent::LeaseLapsed),
+            End::Restarted => Some(AgentEvent::DispatcherRestarted),
+            End::NoRoom(error) => {
+                tracing::warn!(%error, "the dispatcher does not take this worker now: trying again");
+                *shared.refusal.lock() = Some(error);
+                None
+            }
             End::Refused(error) => {
                 registered.send_replace(Some(Err(error.clone())));
                 // Fails when nobody listens: the error is in `registered` as well.
@@ -46,10 +66,26 @@ pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEve
             }
             End::Unwanted => return,
         };
-        if events.send(event).await.is_err() {
+        if let Some(event) = event
+            && events.send(event).await.is_err()
+        {
             return;
         }
+        // One that outlasted whatever the other's pause was is no sign of a fight.
+        if begun.elapsed() > lease + PAUSE_MAX {
+            pause = PAUSE_MIN;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = events.closed() => return,
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
     }
+}
+
+/// C7.4: never shorter than the dispatcher needs to notice a silence, and twice that so that it certainly has.
+fn lease(shared: &AgentShared, session: &Session) -> Duration {
+    shared.config.lease.max(session.liveness() * 2)
 }
 
 struct Incarnation<'a> {
@@ -112,7 +148,7 @@ impl<'a> Incarnation<'a> {
                     Ok(())
                 }
                 // The session ends by itself only when trying on is pointless.
-                None => Err(match self.session.connected(std::time::Duration::ZERO).await {
+                None => Err(match self.session.connected(Duration::ZERO).await {
                     Ok(_) => End::Lapsed,
                     Err(error) => End::Refused(error),
                 }),
@@ -125,7 +161,8 @@ impl<'a> Incarnation<'a> {
 
     fn lapse(&self) -> Option<Instant> {
         self.begun?;
-        self.session.heard().map(|heard| heard + self.shared.config.lease)
+        let heard = self.session.heard()?;
+        Some(heard + lease(self.shared, &self.session))
     }
 
     async fn register(&mut self, boot: BootId) -> Result<(), End> {
@@ -136,7 +173,7 @@ impl<'a> Incarnation<'a> {
             return Ok(());
         }
         let registration = WireRegistration::from(&self.shared.config.registration);
-        match self.call(WireRequest::RegisterWorker(registration)).await? {
+        match self.ask(WireRequest::RegisterWorker(registration)).await? {
             Ok(WireReply::Worker(id)) => {
                 self.begun.get_or_insert_with(Instant::now);
                 self.registered.send_replace(Some(Ok(id)));
@@ -144,7 +181,7 @@ impl<'a> Incarnation<'a> {
             }
             Ok(_) => Err(End::Refused(unexpected())),
             Err(error) if error.code == Code::Aborted => Err(End::Lapsed),
-            Err(error) if matches!(error.code, Code::Unavailable | Code::DeadlineExceeded) => Ok(()),
+            Err(error) if error.code == Code::ResourceExhausted => Err(End::NoRoom(error)),
             Err(error) => Err(End::Refused(error)),
         }
     }
@@ -173,12 +210,20 @@ impl<'a> Incarnation<'a> {
         if self.shared.tasks.lock().contains_key(&task) {
             return Ok(());
         }
-        let def: TaskDef = match self.call(WireRequest::DescribeTask { task }).await? {
+        let def: TaskDef = match self.ask(WireRequest::DescribeTask { task }).await? {
             Ok(WireReply::Task(def)) => def.into(),
             Ok(_) => return Err(End::Refused(unexpected())),
-            // It ended meanwhile, or the next assignment names it again.
+            Err(error) if matches!(error.code, Code::Aborted | Code::NotFound) => {
+                tracing::debug!(%task, %error, "a task ended before it began");
+                return Ok(());
+            }
             Err(error) => {
-                tracing::debug!(%task, %error, "a task was not described");
+                tracing::warn!(%task, %error, "a task cannot begin");
+                let message = format!("the worker was not told what to do: {error}");
+                let failed = self.ask(WireRequest::FailTask { task, message }).await?;
+                if let Err(error) = failed {
+                    tracing::debug!(%task, %error, "the task ended before its failure");
+                }
                 return Ok(());
             }
         };
@@ -204,15 +249,28 @@ impl<'a> Incarnation<'a> {
         self.events.send(event).await.map_err(|_| End::Unwanted)
     }
 
-    /// Asks the dispatcher, for no longer than the lease lasts.
-    async fn call(&self, request: WireRequest) -> Result<Result<WireReply, Error>, End> {
-        let deadline = match self.lapse() {
-            Some(lapse) => lapse.saturating_duration_since(Instant::now()),
-            None => self.session.config().request_deadline,
-        };
-        tokio::select! {
-            result = self.session.call(request, deadline) => Ok(result),
-            () = self.events.closed() => Err(End::Unwanted),
+    /// Asks the dispatcher until it answers or the lease has lapsed, which signs of life put off meanwhile.
+    async fn ask(&self, request: WireRequest) -> Result<Result<WireReply, Error>, End> {
+        loop {
+            let deadline = match self.lapse() {
+                Some(lapse) => lapse.saturating_duration_since(Instant::now()),
+                None => self.session.config().request_deadline,
+            };
+            let result = tokio::select! {
+                result = self.session.call(request.clone(), deadline) => result,
+                () = self.events.closed() => return Err(End::Unwanted),
+            };
+            let silent = |error: &Error| matches!(error.code, Code::Unavailable | Code::DeadlineExceeded);
+            if !result.as_ref().is_err_and(silent) {
+                return Ok(result);
+            }
+            if self.lapse().is_some_and(|lapse| Instant::now() >= lapse) {
+                return Err(End::Lapsed);
+            }
+            if let Some(error) = self.session.failure() {
+                return Err(End::Refused(error));
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 }

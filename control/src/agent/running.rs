@@ -78,6 +78,8 @@ pub(super) struct AgentShared {
     pub(super) tasks: Mutex<BTreeMap<TaskId, FeedControl>>,
     /// It must not register again.
     pub(super) leaving: AtomicBool,
+    /// Why the dispatcher did not take the worker the last time.
+    pub(super) refusal: Mutex<Option<Error>>,
 }
 
 impl Agent {
@@ -102,6 +104,7 @@ impl Agent {
             session: Mutex::new(None),
             tasks: Mutex::default(),
             leaving: AtomicBool::new(false),
+            refusal: Mutex::default(),
         });
         let driver = tokio::spawn(incarnation::live(Arc::clone(&shared), events, register));
         let first = async { registered.wait_for(Option::is_some).await.ok()?.clone() };
@@ -117,9 +120,11 @@ impl Agent {
             None => {
                 let seconds = deadline.as_secs_f64();
                 let session = agent.shared.session.lock().clone();
-                let why = match session {
-                    Some(session) => session.connected(Duration::ZERO).await.err(),
-                    None => None,
+                let refusal = agent.shared.refusal.lock().clone();
+                let why = match (refusal, session) {
+                    (Some(refusal), _) => Some(refusal),
+                    (None, Some(session)) => session.connected(Duration::ZERO).await.err(),
+                    (None, None) => None,
                 };
                 let why = why.map_or_else(|| "it did not answer".to_owned(), |error| error.message);
                 Err(Error::unavailable(format!(
@@ -175,12 +180,11 @@ impl Agent {
         let gone = || Error::aborted(format!("task {task} is not this worker's, or no longer"));
         let control = self.shared.tasks.lock().get(&task).cloned().ok_or_else(gone)?;
         let session = self.shared.session.lock().clone().ok_or_else(gone)?;
-        let deadline = self.shared.config.split_deadline;
         Ok(SplitFeed::new(
             &session,
             self.shared.runtime.clone(),
             task,
-            deadline,
+            &self.shared.config,
             control,
         ))
     }

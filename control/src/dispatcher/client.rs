@@ -154,6 +154,16 @@ impl Dispatcher {
         if row.phase != TaskPhase::Settled {
             row.drained.insert(client);
         }
+        // C6.1: of what it holds, this client may have a part, and it will not be asked any more.
+        let shared = self
+            .tables
+            .index
+            .clients_of
+            .get(&iteration)
+            .is_some_and(|clients| clients.len() > 1);
+        if shared && let Some(holding) = self.tables.holdings.get_mut(&task) {
+            holding.mark_all_seen();
+        }
         self.review_task(task);
         Ok(())
     }

@@ -24,12 +24,17 @@ pub struct DispatcherConfig {
     pub gc_timeout: Option<Duration>,
     /// Whether iterations under DYNAMIC are given up as well. Default false: a trainer that restarts goes on where it was.
     pub gc_dynamic: bool,
+    /// How long listing a dataset's sources may take, waiting for its turn included. Default 600 s: millions of files on a slow
+    /// file system are listed by then, and one that hangs is given up.
+    pub plan_deadline: Duration,
     /// Time passes for the dispatcher in steps of this. Default 250 ms: how late it may notice a silence.
     pub sweep_interval: Duration,
     /// Splits leased to one task at a time. Default 1024: one request per 10 ms then carries 100 000 splits/s.
     pub lease_batch_max: u32,
-    /// Batches one task may hold of which no client has said that it received them. Default 4096.
-    pub held_runs_max: usize,
+    /// Splits one task may hold of which no client has said that it received them: it waits for more until some are. Default
+    /// 2^20: no shuffle's buffer of elements in memory holds as many, and at about 100 bytes for each, if all are scattered,
+    /// they are 100 MiB here.
+    pub held_splits_max: u64,
     /// Bytes of a dataset's definition. Default 16 MiB.
     pub definition_bytes_max: usize,
     /// Datasets. Default 10 000: with few megabytes each they still fit in memory.
@@ -44,8 +49,6 @@ pub struct DispatcherConfig {
     pub workers_max: usize,
     /// Processes with requests whose replies are kept. Default 16 384.
     pub sessions_max: usize,
-    /// Replies kept for one process, in case it asks again. Default 256: more than it has requests under way.
-    pub replies_max: usize,
     /// Ranges of lost splits that an iteration names; beyond it they are counted only. Default 10 000.
     pub lost_ranges_max: usize,
 }
@@ -61,9 +64,10 @@ impl Default for DispatcherConfig {
             workers_lost_grace: Duration::from_secs(10),
             gc_timeout: Some(Duration::from_secs(300)),
             gc_dynamic: false,
+            plan_deadline: Duration::from_secs(600),
             sweep_interval: Duration::from_millis(250),
             lease_batch_max: 1024,
-            held_runs_max: 4096,
+            held_splits_max: 1 << 20,
             definition_bytes_max: 16 << 20,
             datasets_max: 10_000,
             jobs_max: 100_000,
@@ -71,12 +75,13 @@ impl Default for DispatcherConfig {
             clients_max: 100_000,
             workers_max: 10_000,
             sessions_max: 16_384,
-            replies_max: 256,
             lost_ranges_max: 10_000,
         }
     }
 }
 
+/// A process' numbered requests, from the first that is not answered on (C1.5): as many answers are kept for it.
+pub(crate) const REQUESTS_OPEN_MAX: u64 = 256;
 /// Most bytes of a name: of a job, a worker's address, a tag.
 pub const NAME_BYTES_MAX: usize = 1024;
 /// Most tags of a worker.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::action::{Action, ClientPush, StopReason, WorkerPush};
 use super::machine::Dispatcher;
-use super::record::{Answer, ClientRecord, IterationRecord, Phase, TaskPhase};
+use super::record::{Answer, ClientRecord, IterationRecord, Phase, TaskPhase, TaskRecord};
 use super::request::Outcome;
 use super::splits::{Ledger, Run};
 use crate::error::Error;
-use crate::id::{ClientId, IterationId, JobId, RequestNumber, SessionId};
+use crate::id::{ClientId, IterationId, JobId, RequestNumber, SessionId, TaskId};
 use crate::job::Policy;
 use crate::planner::{PlanError, SplitPlan};
 
@@ -102,7 +102,6 @@ impl Dispatcher {
         if row.phase != Phase::Running || tasks.is_empty() || !self.tables.removals_of(id).is_empty() {
             return;
         }
-        let stopped_early = row.stopped_early;
         let phases = || {
             tasks
                 .iter()
@@ -112,19 +111,67 @@ impl Dispatcher {
         if phases().any(|phase| *phase == TaskPhase::Running) {
             return;
         }
-        let free = self.tables.ledgers.get(&id).map_or(0, Ledger::free_count);
-        if free > 0 && !stopped_early {
-            // C6.5: those who could have read these have finished: others begin where they ended.
-            let workers = self.tables.living_workers();
-            let count = usize::try_from(free).unwrap_or(usize::MAX).min(workers.len());
-            for worker in workers.into_iter().take(count) {
-                self.create_task(id, worker);
-            }
-            return;
+        let wants_no_more = |task| self.wants_no_more(task);
+        let free = self
+            .tables
+            .ledgers
+            .get(&id)
+            .map_or(0, |ledger| ledger.wanted(wants_no_more));
+        if free > 0 && !self.is_round_in_vain(id, &tasks) {
+            return self.begin_round(id, free);
         }
-        if phases().all(|phase| matches!(phase, TaskPhase::Settled | TaskPhase::Failed(_))) {
+        let over = phases().all(|phase| matches!(phase, TaskPhase::Settled | TaskPhase::Failed(_)));
+        if over {
+            self.give_up_free(id);
             self.end_iteration(id, Phase::Finished);
         }
+    }
+
+    /// Whether this task, by itself, left splits unread.
+    fn wants_no_more(&self, task: TaskId) -> bool {
+        self.tables
+            .tasks
+            .get(&task)
+            .is_some_and(|task| task.stopped_early)
+    }
+
+    /// Whether the tasks that were started for free splits have shown that nobody reads them: they ended by themselves, or
+    /// took none.
+    fn is_round_in_vain(&self, id: IterationId, tasks: &[TaskId]) -> bool {
+        let Some(row) = self.tables.iterations.get(&id).filter(|row| row.round > 0) else {
+            return false;
+        };
+        let rows = tasks.iter().filter_map(|task| self.tables.tasks.get(task));
+        let mut of_round = rows.filter(|task| task.round == row.round).peekable();
+        let next_lease = self.tables.ledgers.get(&id).map(Ledger::next_lease);
+        let gave_up = |task: &TaskRecord| task.stopped_early || matches!(task.phase, TaskPhase::Failed(_));
+        of_round.peek().is_some() && (next_lease == Some(row.round_lease) || of_round.all(gave_up))
+    }
+
+    /// C6.5: those who could have read the free splits have finished: others begin where they ended.
+    fn begin_round(&mut self, id: IterationId, free: u64) {
+        let next_lease = self.tables.ledgers.get(&id).map_or(0, Ledger::next_lease);
+        let workers = self.tables.living_workers();
+        if workers.is_empty() {
+            return;
+        }
+        if let Some(row) = self.tables.iterations.get_mut(&id) {
+            row.round = row.round.saturating_add(1);
+            row.round_lease = next_lease;
+        }
+        let count = usize::try_from(free).unwrap_or(usize::MAX).min(workers.len());
+        for worker in workers.into_iter().take(count) {
+            self.create_task(id, worker);
+        }
+    }
+
+    /// C6.5: what new tasks have left is lost, and not silently.
+    fn give_up_free(&mut self, id: IterationId) {
+        let tasks = &self.tables.tasks;
+        let wants_no_more = |task: TaskId| tasks.get(&task).is_some_and(|task| task.stopped_early);
+        let left = self.tables.ledgers.get_mut(&id);
+        let left = left.map_or_else(Vec::new, |ledger| ledger.take_wanted(wants_no_more));
+        self.lose_splits(id, &left, "");
     }
 
     /// Ends an iteration: its tasks, removals and books go, its record and its clients stay.
@@ -217,13 +264,14 @@ impl Dispatcher {
             job,
             repetition,
             phase: Phase::Planning,
-            stopped_early: false,
+            round: 0,
             lost: Vec::new(),
             splits_lost: 0,
             splits_done: 0,
             workers_lost: Vec::new(),
             was_read: false,
             failures: Vec::new(),
+            round_lease: 0,
         };
         self.tables.iterations.insert(id, record);
         self.ask_for_plan(id);

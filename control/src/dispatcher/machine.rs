@@ -113,6 +113,12 @@ impl Dispatcher {
         }
     }
 
+    /// What is to be done since the last call, without the changes: for a store that keeps none.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        self.tables.forget_changes();
+        std::mem::take(&mut self.actions)
+    }
+
     /// Whether there is a batch to take.
     pub fn has_batch(&self) -> bool {
         !self.actions.is_empty() || self.tables.has_changes()

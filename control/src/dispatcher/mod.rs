@@ -45,6 +45,7 @@ pub use action::{
     Action, ClientPush, RemovalReason, Reply, Snapshot, StopReason, TaskDef, TaskFailure, TaskInfo,
     TaskRemoved, WorkerPush,
 };
+pub(crate) use config::REQUESTS_OPEN_MAX;
 pub use config::{DispatcherConfig, ERROR_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
 pub use event::{Event, Incoming, ReplyToken, Request, WorkerRegistration};
 pub use machine::{Batch, Dispatcher, Moment};

@@ -106,9 +106,9 @@ pub struct IterationRecord {
     /// How far it has come.
     #[n(3)]
     pub phase: Phase,
-    /// A task stopped before its splits did: what is free need not be read.
+    /// How often new tasks were started for splits that came free after the others had finished.
     #[n(4)]
-    pub stopped_early: bool,
+    pub round: u32,
     /// Lost splits by name, as many as the limit allows.
     #[n(5)]
     pub lost: Vec<SplitRange>,
@@ -127,6 +127,9 @@ pub struct IterationRecord {
     /// Tasks that failed: the first few, so that whoever joins later is told.
     #[cbor(n(10), default)]
     pub failures: Vec<TaskFailure>,
+    /// The next lease when the current round began.
+    #[cbor(n(11), default)]
+    pub round_lease: u64,
 }
 
 /// A reader's lease on an iteration.
@@ -178,6 +181,12 @@ pub struct TaskRecord {
     /// Clients that have received its end.
     #[n(4)]
     pub drained: BTreeSet<ClientId>,
+    /// Its pipeline ended before its splits did: it wants none of those that it gave back.
+    #[n(5)]
+    pub stopped_early: bool,
+    /// In which round of its iteration it was started.
+    #[n(6)]
+    pub round: u32,
 }
 
 /// One incarnation of a worker.

@@ -95,7 +95,7 @@ impl Dispatcher {
             removal.holding.take_all().into_iter().partition(|run| run.seen);
         if let Some(ledger) = self.tables.ledgers.get_mut(&removal.iteration) {
             for run in &unseen {
-                ledger.free(run, run.attempt.saturating_add(1));
+                ledger.free(run);
             }
         }
         self.lose_splits(removal.iteration, &seen, &removal.worker_address);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::action::{Action, Reply};
+use super::config::REQUESTS_OPEN_MAX;
 use super::event::{Incoming, ReplyToken, Request};
 use super::machine::Dispatcher;
 use super::record::{Answer, SessionRecord};
@@ -88,17 +89,24 @@ impl Dispatcher {
             self.reply(token, result);
             return Ok(None);
         }
-        if number < record.floor {
-            return Err(Error::invalid(format!(
-                "request {number} of this process was answered and its answer forgotten, as the process said it had it"
-            )));
-        }
+        let floor = record.floor;
         if let Some(tokens) = self.under_way.get_mut(&(session, number)) {
             if tokens.len() >= WAITERS_MAX {
                 return Err(Error::exhausted("this request waits too many times over"));
             }
             tokens.push(token);
             return Ok(None);
+        }
+        if number < floor {
+            return Err(Error::invalid(format!(
+                "request {number} of this process was answered and its answer forgotten, as the process said it had it"
+            )));
+        }
+        if number.0 - floor.0 >= REQUESTS_OPEN_MAX {
+            return Err(Error::exhausted(format!(
+                "request {number} of this process comes too early: {floor} is not settled, and {REQUESTS_OPEN_MAX} from there \
+                 on may be open"
+            )));
         }
         Ok(Some(number))
     }
@@ -136,14 +144,14 @@ impl Dispatcher {
     /// Answers a numbered request, to everybody who waits for it, and remembers the answer.
     pub(super) fn answer(&mut self, session: SessionId, number: RequestNumber, answer: Answer) {
         let tokens = self.under_way.remove(&(session, number)).unwrap_or_default();
-        let replies_max = self.config.replies_max;
-        if let Some(record) = self.tables.sessions.get_mut(&session) {
+        // Settled meanwhile: the process does not want the answer any more.
+        let open = self
+            .tables
+            .sessions
+            .get(&session)
+            .is_some_and(|record| number >= record.floor);
+        if open && let Some(record) = self.tables.sessions.get_mut(&session) {
             record.answers.insert(number, answer.clone());
-            while record.answers.len() > replies_max {
-                if let Some((oldest, _)) = record.answers.pop_first() {
-                    record.floor = record.floor.max(RequestNumber(oldest.0.saturating_add(1)));
-                }
-            }
         }
         for token in tokens {
             let result = self.present(&answer);

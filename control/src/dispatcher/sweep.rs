@@ -31,6 +31,15 @@ impl Dispatcher {
             .values_mut()
             .for_each(|stamp| *stamp += silence);
         clocks.removed.values_mut().for_each(|stamp| *stamp += silence);
+        clocks
+            .worker_died
+            .values_mut()
+            .for_each(|stamp| *stamp += silence);
+        clocks.abandoned.values_mut().for_each(|stamp| *stamp += silence);
+        clocks
+            .stranded
+            .values_mut()
+            .for_each(|(since, _)| *since += silence);
     }
 
     pub(super) fn sweep(&mut self) {
@@ -101,14 +110,7 @@ impl Dispatcher {
 
     fn forget_workers(&mut self) {
         for id in overdue(&self.clocks.worker_died, self.now, self.config.worker_forget) {
-            // Settled tasks of iterations that still run name it.
-            if self.tables.index.tasks_on.contains_key(&id) {
-                continue;
-            }
-            self.clocks.worker_died.remove(&id);
-            if let Some(row) = self.tables.workers.remove(&id) {
-                self.tables.index.worker_of_session.remove(&row.session);
-            }
+            self.forget_worker(id);
         }
     }
 

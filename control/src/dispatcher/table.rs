@@ -72,6 +72,10 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.rows.values()
     }
 
+    pub(super) fn forget_changes(&mut self) {
+        self.changed.clear();
+    }
+
     pub(super) fn has_changes(&self) -> bool {
         !self.changed.is_empty()
     }

@@ -258,6 +258,16 @@ impl Tables {
         changes
     }
 
+    /// As [`take_changes`](Tables::take_changes), for nobody.
+    pub(super) fn forget_changes(&mut self) {
+        macro_rules! forget {
+            ($($table:ident)*) => { $(self.$table.forget_changes();)* };
+        }
+        forget! {
+            meta datasets jobs iterations plans ledgers clients tasks holdings removals workers sessions
+        }
+    }
+
     /// The indexes as they must be.
     pub(super) fn computed_index(&self) -> Index {
         let mut index = Index::default();

@@ -29,6 +29,8 @@ impl Dispatcher {
             worker,
             phase: TaskPhase::Running,
             drained: BTreeSet::new(),
+            stopped_early: false,
+            round: self.tables.iterations.get(&iteration).map_or(0, |row| row.round),
         };
         self.tables.insert_task(task.clone());
         if self.is_dynamic(iteration) {
@@ -95,7 +97,8 @@ impl Dispatcher {
         if want == 0 {
             return Err(Error::invalid("a task asks for at least one split"));
         }
-        let sharers = self.tables.tasks_of(iteration).len().max(1) as u64;
+        let tasks = self.tables.index.tasks_of.get(&iteration);
+        let sharers = tasks.map_or(1, |tasks| tasks.len().max(1)) as u64;
         let (Some(ledger), Some(holding)) = (
             self.tables.ledgers.get_mut(&iteration),
             self.tables.holdings.get_mut(&task),
@@ -110,15 +113,19 @@ impl Dispatcher {
             )));
         }
         // C5.2
-        if holding.run_count() >= self.config.held_runs_max {
-            return Err(Error::exhausted(format!(
-                "task {task} holds {} splits that no client has confirmed: it gets no more until some are",
-                holding.split_count()
-            )));
+        let room = self.config.held_splits_max.saturating_sub(holding.split_count());
+        if room == 0 {
+            let current = ledger.current(source);
+            return Ok(Outcome::Answer(Answer::Splits {
+                iteration,
+                runs: Vec::new(),
+                end: false,
+                current,
+            }));
         }
         let batch = u64::from(holding.next_batch(self.config.lease_batch_max));
         let fair = (ledger.available(source, repetition) / (2 * sharers)).max(1);
-        let limit = batch.min(fair).min(u64::from(want));
+        let limit = batch.min(fair).min(u64::from(want)).min(room);
         let runs = ledger.lease(source, repetition, limit);
         for run in &runs {
             holding.insert(*run);
@@ -148,7 +155,7 @@ impl Dispatcher {
             return Ok(());
         };
         for run in leases.iter().flat_map(|range| holding.take(*range)) {
-            ledger.free(&run, run.attempt);
+            ledger.take_back(&run, task);
         }
         self.review_iteration(iteration);
         Ok(())
@@ -161,19 +168,17 @@ impl Dispatcher {
         delivered: bool,
         exhausted: bool,
     ) -> Result<(), Error> {
-        let iteration = match self.own_task(session, id) {
-            Ok(task) => task.iteration,
+        match self.own_task(session, id) {
+            Ok(_) => {}
             // It ended with its iteration: the report came late, or twice.
             Err(_) if !self.tables.tasks.contains(&id) => return Ok(()),
             Err(error) => return Err(error),
-        };
+        }
         if let Some(task) = self.tables.tasks.get_mut(&id)
             && task.phase == TaskPhase::Running
         {
             task.phase = TaskPhase::Finished;
-            if !exhausted && let Some(row) = self.tables.iterations.get_mut(&iteration) {
-                row.stopped_early = true;
-            }
+            task.stopped_early = !exhausted;
         }
         if delivered
             && self
@@ -271,23 +276,18 @@ impl Dispatcher {
         };
         task.phase = TaskPhase::Settled;
         let drained = std::mem::take(&mut task.drained);
-        let (iteration, worker) = (task.iteration, task.worker);
+        let (iteration, worker, stopped_early) = (task.iteration, task.worker, task.stopped_early);
         let held = self
             .tables
             .holdings
             .remove(&id)
             .map(|mut holding| holding.take_all());
-        let stopped_early = self
-            .tables
-            .iterations
-            .get(&iteration)
-            .is_some_and(|row| row.stopped_early);
         if let Some(ledger) = self.tables.ledgers.get_mut(&iteration) {
             let held: Vec<Run> = held.unwrap_or_default();
             for run in &held {
                 // A task that stopped early has not read what it still held; nobody will ask for it.
                 if stopped_early {
-                    ledger.free(run, run.attempt);
+                    ledger.take_back(run, id);
                 } else {
                     ledger.done(run);
                 }

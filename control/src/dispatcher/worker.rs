@@ -20,12 +20,6 @@ impl Dispatcher {
         if let Some(id) = self.tables.index.worker_of_session.get(&session).copied() {
             return self.welcome_back(id, &registration);
         }
-        if self.tables.workers.len() >= self.config.workers_max {
-            let limit = self.config.workers_max;
-            return Err(Error::exhausted(format!(
-                "this dispatcher has {limit} workers and takes no more"
-            )));
-        }
         // C7.2: a new process at a known address means that the old one is dead.
         let previous = self
             .tables
@@ -33,9 +27,17 @@ impl Dispatcher {
             .worker_of_address
             .get(&registration.address)
             .copied();
+        let living = self.tables.index.worker_of_address.len();
+        if previous.is_none() && living >= self.config.workers_max {
+            let limit = self.config.workers_max;
+            return Err(Error::exhausted(format!(
+                "this dispatcher has {limit} workers and takes no more"
+            )));
+        }
         if let Some(previous) = previous {
             self.end_worker(previous, RemovalReason::WorkerRestarted);
         }
+        self.make_room(&registration.address, previous);
         let of_address = |row: &&WorkerRecord| row.address == registration.address;
         let inherited = self.tables.workers.values().find(of_address).map(|row| row.index);
         let next_index = self
@@ -88,10 +90,12 @@ impl Dispatcher {
                 Ok(id) => {
                     self.clocks.worker_seen.insert(id, self.now);
                 }
-                Err(error) => {
+                // C7.4: only if it was given up. One that is not known has not registered yet.
+                Err(error) if self.tables.index.worker_of_session.contains_key(&session) => {
                     let reason = error.message;
                     self.act(Action::Disconnect { session, reason });
                 }
+                Err(_) => {}
             }
         }
         for client in clients {
@@ -180,6 +184,44 @@ impl Dispatcher {
         self.clocks.worker_seen.insert(id, self.now);
         self.assign(id);
         Ok(Outcome::Reply(Reply::Worker(id)))
+    }
+
+    /// Forgets the dead of an address but for the latest, and the longest dead of all where they are too many.
+    fn make_room(&mut self, address: &str, latest: Option<WorkerId>) {
+        let dead = |row: &&WorkerRecord| row.dead.is_some() && Some(row.id) != latest;
+        let workers = self.tables.workers.values();
+        let of_address = workers.filter(dead).filter(|row| row.address == address);
+        let mut older: Vec<WorkerId> = of_address.map(|row| row.id).collect();
+        if latest.is_none() {
+            // The latest went before.
+            older.pop();
+        }
+        let rows = self.tables.workers.len() - older.len();
+        let beyond = (rows + 1).saturating_sub(self.config.workers_max.saturating_mul(2));
+        if beyond > 0 {
+            let mut dead: Vec<_> = self
+                .clocks
+                .worker_died
+                .iter()
+                .map(|(id, at)| (*at, *id))
+                .collect();
+            dead.sort_unstable();
+            older.extend(dead.into_iter().take(beyond).map(|(_, id)| id));
+        }
+        for id in older {
+            self.forget_worker(id);
+        }
+    }
+
+    /// Forgets a dead worker, unless settled tasks of iterations that still run name it.
+    pub(super) fn forget_worker(&mut self, id: WorkerId) {
+        if self.tables.index.tasks_on.contains_key(&id) {
+            return;
+        }
+        self.clocks.worker_died.remove(&id);
+        if let Some(row) = self.tables.workers.remove(&id) {
+            self.tables.index.worker_of_session.remove(&row.session);
+        }
     }
 
     /// C7.3: tells a worker all of its tasks.

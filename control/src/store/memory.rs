@@ -30,6 +30,10 @@ impl Store for MemoryStore {
         Ok(self.kept.iter().flat_map(BTreeMap::values).cloned().collect())
     }
 
+    fn is_volatile(&self) -> bool {
+        self.kept.is_none()
+    }
+
     fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError> {
         let Some(kept) = &mut self.kept else {
             return Ok(());

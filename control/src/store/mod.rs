@@ -19,6 +19,11 @@ pub trait Store: Send {
     /// # Errors
     /// They are not kept. The dispatcher then stops: what it has decided must not become known.
     fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError>;
+
+    /// Whether it keeps nothing, so that changes need not be given to it.
+    fn is_volatile(&self) -> bool {
+        false
+    }
 }
 
 /// A store failed. The machine's fault, not the caller's.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents, SplitFeed};
 use millstream_control::rpc::{Client, IterationHandle, Server, ServerConfig, SessionConfig};
 use millstream_control::{
-    Cardinality, Change, ClientPush, DatasetFacts, DispatcherConfig, Error, JobParameters, MemoryStore,
-    PlanError, Planner, Policy, Record, SourcePlan, Split, SplitPlan, Store, StoreError, TaskDef, TaskId,
-    TaskInfo,
+    Cardinality, Change, ClientPush, DatasetFacts, DispatcherConfig, Error, JobId, JobParameters,
+    MemoryStore, PlanError, Planner, Policy, Record, SourcePlan, Split, SplitPlan, Store, StoreError,
+    TaskDef, TaskId, TaskInfo,
 };
 use millstream_link::{ClusterKey, Credentials, Endpoint, EndpointConfig, HostPort, Role, TicketKey};
 
@@ -91,7 +91,21 @@ impl Cluster {
 
     /// A dispatcher with short limits.
     pub(crate) fn dispatcher(&self, bind: Option<SocketAddr>, store: Box<dyn Store>) -> Server {
-        let config = ServerConfig {
+        self.start(bind, store, |_| {})
+    }
+
+    /// A dispatcher with short limits, and these.
+    pub(crate) fn configured(&self, configure: impl FnOnce(&mut ServerConfig)) -> Server {
+        self.start(None, Box::new(MemoryStore::new()), configure)
+    }
+
+    fn start(
+        &self,
+        bind: Option<SocketAddr>,
+        store: Box<dyn Store>,
+        configure: impl FnOnce(&mut ServerConfig),
+    ) -> Server {
+        let mut config = ServerConfig {
             endpoint: EndpointConfig {
                 bind,
                 ..EndpointConfig::default()
@@ -103,7 +117,9 @@ impl Cluster {
                 workers_lost_grace: Duration::from_millis(100),
                 ..DispatcherConfig::default()
             },
+            ..ServerConfig::default()
         };
+        configure(&mut config);
         Server::start(
             self.credentials(Role::Dispatcher),
             config,
@@ -131,13 +147,23 @@ impl Cluster {
 
     /// A worker that runs what it is told, in the test's hands.
     pub(crate) async fn worker(&self, name: &str, address: SocketAddr) -> Worker {
+        self.configured_worker(name, address, |_| {}).await
+    }
+
+    pub(crate) async fn configured_worker(
+        &self,
+        name: &str,
+        address: SocketAddr,
+        configure: impl FnOnce(&mut AgentConfig),
+    ) -> Worker {
         let endpoint = self.endpoint(Role::Worker);
         let key = TicketKey::generate().unwrap();
-        let config = AgentConfig {
+        let mut config = AgentConfig {
             session: session(),
             lease: Duration::from_millis(1500),
             ..AgentConfig::new(name, key.clone())
         };
+        configure(&mut config);
         let started = Agent::start(endpoint.clone(), HostPort::from(address), config);
         let (agent, events) = within("registering", started).await.unwrap();
         Worker {
@@ -214,6 +240,10 @@ fn take(mut feed: SplitFeed, count: usize) -> (SplitFeed, Vec<Split>) {
 
 /// Registers a dataset, makes a job of it and opens it.
 pub(crate) async fn open(client: &Client, definition: &str, policy: Policy) -> IterationHandle {
+    open_job(client, definition, policy).await.1
+}
+
+pub(crate) async fn open_job(client: &Client, definition: &str, policy: Policy) -> (JobId, IterationHandle) {
     let dataset = client
         .register_dataset(None, definition.as_bytes().to_vec())
         .await
@@ -222,7 +252,10 @@ pub(crate) async fn open(client: &Client, definition: &str, policy: Policy) -> I
         .find_or_create_job(None, &JobParameters::new(dataset, policy))
         .await
         .unwrap();
-    within("opening", client.open_iteration(job, 0)).await.unwrap()
+    (
+        job,
+        within("opening", client.open_iteration(job, 0)).await.unwrap(),
+    )
 }
 
 pub(crate) async fn told(iteration: &mut IterationHandle) -> ClientPush {

@@ -17,6 +17,9 @@ pub struct Holding {
     /// By first lease; they do not overlap.
     #[n(1)]
     runs: BTreeMap<u64, Run>,
+    /// Splits in `runs`.
+    #[n(2)]
+    splits: u64,
 }
 
 impl Default for Holding {
@@ -24,6 +27,7 @@ impl Default for Holding {
         Holding {
             batch: 1,
             runs: BTreeMap::new(),
+            splits: 0,
         }
     }
 }
@@ -38,6 +42,7 @@ impl Holding {
 
     /// Takes a run over.
     pub(crate) fn insert(&mut self, run: Run) {
+        self.splits += run.count;
         if let Some((_, before)) = self.runs.range_mut(..run.first_lease).next_back() {
             let follows = before.first_lease + before.count == run.first_lease
                 && before.first_index + before.count == run.first_index
@@ -59,6 +64,7 @@ impl Holding {
                 continue;
             };
             let (part, rest) = run.cut(range);
+            self.splits -= part.map_or(0, |part| part.count);
             taken.extend(part);
             for run in rest.into_iter().flatten() {
                 self.runs.insert(run.first_lease, run);
@@ -69,12 +75,14 @@ impl Holding {
 
     /// Removes everything.
     pub(crate) fn take_all(&mut self) -> Vec<Run> {
+        self.splits = 0;
         std::mem::take(&mut self.runs).into_values().collect()
     }
 
     /// Notes that a client may have seen elements of these leases.
     pub(crate) fn mark_seen(&mut self, range: LeaseRange) {
         for run in self.take(range) {
+            self.splits += run.count;
             self.runs.insert(run.first_lease, Run { seen: true, ..run });
         }
     }
@@ -87,18 +95,14 @@ impl Holding {
     }
 
     /// What it holds, in the order of the leases.
+    #[cfg(debug_assertions)]
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
         self.runs.values()
     }
 
-    /// How many runs it holds.
-    pub(crate) fn run_count(&self) -> usize {
-        self.runs.len()
-    }
-
     /// How many splits it holds.
     pub(crate) fn split_count(&self) -> u64 {
-        self.runs.values().map(|run| run.count).sum()
+        self.splits
     }
 
     /// Whether it holds nothing.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use minicbor::{Decode, Encode};
 
 use super::Run;
+use crate::id::TaskId;
 use crate::planner::SplitPlan;
 
 /// The splits of one iteration. For every source and repetition reached: each split is either not yet dealt out, free
@@ -50,6 +51,9 @@ struct Free {
     count: u64,
     #[n(1)]
     attempt: u32,
+    /// The task that gave them back itself, unstarted.
+    #[n(2)]
+    returned_by: Option<TaskId>,
 }
 
 /// The numbers of one source, for people and for checks.
@@ -155,15 +159,14 @@ impl Ledger {
         runs
     }
 
-    /// These are to be dealt out again, under this attempt.
-    pub(crate) fn free(&mut self, run: &Run, attempt: u32) {
-        if let Some(source) = self.source_mut(run.source) {
-            let free = Free {
-                count: run.count,
-                attempt,
-            };
-            source.free.insert((run.repetition, run.first_index), free);
-        }
+    /// These are to be dealt out again, under the next attempt.
+    pub(crate) fn free(&mut self, run: &Run) {
+        self.insert_free(run, run.attempt.saturating_add(1), None);
+    }
+
+    /// A task gives these back, unstarted: they are dealt out again under the same attempt.
+    pub(crate) fn take_back(&mut self, run: &Run, from: TaskId) {
+        self.insert_free(run, run.attempt, Some(from));
     }
 
     /// These are delivered.
@@ -180,13 +183,40 @@ impl Ledger {
         }
     }
 
-    /// How many splits are to be dealt out again.
-    pub(crate) fn free_count(&self) -> u64 {
-        self.sources
-            .iter()
-            .flat_map(|source| source.free.values())
+    /// How many splits are to be dealt out again, but for those that came back from a task of which `wants_no_more` holds.
+    pub(crate) fn wanted(&self, wants_no_more: impl Fn(TaskId) -> bool) -> u64 {
+        let free = self.sources.iter().flat_map(|source| source.free.values());
+        free.filter(|free| free.is_wanted(&wants_no_more))
             .map(|free| free.count)
             .sum()
+    }
+
+    /// Takes out what [`wanted`](Ledger::wanted) counts.
+    pub(crate) fn take_wanted(&mut self, wants_no_more: impl Fn(TaskId) -> bool) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for (number, source) in (0_u32..).zip(&mut self.sources) {
+            source.free.retain(|(repetition, first_index), free| {
+                let wanted = free.is_wanted(&wants_no_more);
+                if wanted {
+                    runs.push(Run {
+                        source: number,
+                        repetition: *repetition,
+                        first_index: *first_index,
+                        count: free.count,
+                        first_lease: 0,
+                        attempt: free.attempt,
+                        seen: false,
+                    });
+                }
+                !wanted
+            });
+        }
+        runs
+    }
+
+    /// The next lease: how many were given, all in all.
+    pub(crate) fn next_lease(&self) -> u64 {
+        self.next_lease
     }
 
     /// The numbers, source by source.
@@ -225,6 +255,17 @@ impl Ledger {
         }
     }
 
+    fn insert_free(&mut self, run: &Run, attempt: u32, returned_by: Option<TaskId>) {
+        if let Some(source) = self.source_mut(run.source) {
+            let free = Free {
+                count: run.count,
+                attempt,
+                returned_by,
+            };
+            source.free.insert((run.repetition, run.first_index), free);
+        }
+    }
+
     fn source(&self, source: u32) -> Option<&Source> {
         usize::try_from(source)
             .ok()
@@ -235,6 +276,12 @@ impl Ledger {
         usize::try_from(source)
             .ok()
             .and_then(|source| self.sources.get_mut(source))
+    }
+}
+
+impl Free {
+    fn is_wanted(&self, wants_no_more: impl Fn(TaskId) -> bool) -> bool {
+        !self.returned_by.is_some_and(wants_no_more)
     }
 }
 
@@ -290,11 +337,11 @@ mod tests {
     fn freed_splits_come_first_and_carry_their_attempt() {
         let mut ledger = ledger(10);
         let runs = ledger.lease(0, 0, 8);
-        ledger.free(&Run { count: 3, ..runs[0] }, 1);
-        assert_eq!(ledger.free_count(), 3);
+        ledger.free(&Run { count: 3, ..runs[0] });
+        assert_eq!(ledger.wanted(|_| true), 3);
         assert_eq!(dealt(&ledger.lease(0, 0, 2)), [(0, 0, 2, 1)]);
         assert_eq!(dealt(&ledger.lease(0, 0, 9)), [(0, 2, 1, 1), (0, 8, 2, 0)]);
-        assert_eq!(ledger.free_count(), 0);
+        assert_eq!(ledger.wanted(|_| true), 0);
     }
 
     #[test]
@@ -302,17 +349,31 @@ mod tests {
         let mut ledger = ledger(4);
         let first = ledger.lease(0, 0, 4);
         let second = ledger.lease(0, 1, 4);
-        ledger.free(&second[0], 1);
+        ledger.free(&second[0]);
         assert!(ledger.lease(0, 0, 4).is_empty(), "a pass does not read ahead");
-        ledger.free(&first[0], 1);
+        ledger.free(&first[0]);
         assert_eq!(dealt(&ledger.lease(0, 1, 8)), [(0, 0, 4, 1), (1, 0, 4, 1)]);
+    }
+
+    /// C5.5
+    #[test]
+    fn what_a_task_gives_back_and_no_more_wants_is_told_apart() {
+        let mut ledger = ledger(10);
+        let runs = [ledger.lease(0, 0, 2), ledger.lease(0, 0, 3)].concat();
+        ledger.take_back(&runs[0], TaskId(7));
+        ledger.free(&runs[1]);
+        assert_eq!(ledger.wanted(|_| false), 5);
+        assert_eq!(ledger.wanted(|task| task == TaskId(7)), 3);
+        let wanted = ledger.take_wanted(|task| task == TaskId(7));
+        assert_eq!(dealt(&wanted), [(0, 2, 3, 1)]);
+        assert_eq!(dealt(&ledger.lease(0, 0, 2)), [(0, 0, 2, 0)], "the same attempt");
     }
 
     #[test]
     fn leases_are_never_given_twice() {
         let mut ledger = ledger(6);
         let first = ledger.lease(0, 0, 3);
-        ledger.free(&first[0], 1);
+        ledger.free(&first[0]);
         let again = ledger.lease(0, 0, 6);
         let leases: Vec<u64> = again.iter().map(|run| run.first_lease).collect();
         assert_eq!(leases, [3, 6]);

@@ -2,4 +2,6 @@
 
 mod naming;
 mod people;
+mod requests;
 mod rig;
+mod splits;

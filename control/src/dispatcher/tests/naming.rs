@@ -5,7 +5,7 @@ use millstream_link::Role;
 use super::rig::{READER, Rig, facts, open};
 use crate::dispatcher::{Reply, Request};
 use crate::error::Code;
-use crate::id::{DatasetId, JobId, SessionId};
+use crate::id::{DatasetId, JobId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{Cardinality, PlanError, SplitPlan};
 
@@ -123,31 +123,6 @@ fn a_role_does_what_it_may_and_nothing_else() {
         rig.ask(READER, Role::Worker, Request::Status),
         Ok(Reply::Status(_))
     ));
-}
-
-/// C1.5, C3.1
-#[test]
-fn a_retry_while_the_plan_is_made_gets_the_same_client() {
-    let mut rig = Rig::new();
-    let job = rig.any_job(Policy::Dynamic);
-    rig.plans_itself = false;
-    rig.send_numbered(READER, Role::Read, open(job), 77);
-    rig.send_numbered(READER, Role::Read, open(job), 77);
-    let other = rig.send(SessionId(11), Role::Read, open(job));
-    assert!(
-        rig.replies.is_empty(),
-        "nobody is answered before there is a plan"
-    );
-    assert_eq!(rig.planning.len(), 1, "it is planned once");
-    let iteration = rig.planning.remove(0);
-    let result = rig.plan.clone();
-    rig.event(crate::dispatcher::Event::SplitsPlanned { iteration, result });
-    let ids = [77, 77, other].map(|token| match rig.reply(token) {
-        Some(Ok(Reply::Client(id))) => id,
-        other => panic!("{other:?}"),
-    });
-    assert_eq!(ids[0], ids[1]);
-    assert_ne!(ids[0], ids[2]);
 }
 
 /// C3.1

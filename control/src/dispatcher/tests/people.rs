@@ -9,7 +9,7 @@ use crate::dispatcher::{
     ClientPush, Phase, RemovalReason, Request, Snapshot, StopReason, TaskRemoved, WorkerPush,
 };
 use crate::error::Code;
-use crate::id::{ClientId, TaskId};
+use crate::id::{ClientId, SessionId, TaskId};
 use crate::job::Policy;
 use crate::split::{LeaseRange, Seen};
 
@@ -276,6 +276,61 @@ fn a_dispatcher_that_was_suspended_does_not_blame_its_workers() {
     assert_eq!(rig.machine.status().counts.workers, 0, "its own silence counts");
 }
 
+/// C7.6, C7.5, C3.6
+#[test]
+fn a_suspended_dispatcher_gives_everybody_the_grace_they_had_left() {
+    let mut rig = Rig::new();
+    let (read, unread) = (rig.any_job(Policy::Off), rig.any_job(Policy::Off));
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(read);
+    let gone = rig.client(unread);
+    rig.ask(READER, Role::Read, Request::Release { client: gone })
+        .unwrap();
+    rig.ask(worker, Role::Worker, Request::LeaveWorker).unwrap();
+    rig.pass(1, &[], &[client]);
+    rig.now += Duration::from_secs(700);
+    rig.pass(1, &[], &[client]);
+    let status = rig.machine.status();
+    assert!(status.iterations.iter().all(|row| row.phase == Phase::Running));
+    assert_eq!(status.workers.len(), 1, "it is still shown");
+    let lost = ClientPush::WorkersLost {
+        workers: vec!["one:1".to_owned()],
+    };
+    assert_eq!(rig.told(&lost), 0);
+    rig.pass(12, &[], &[client]);
+    assert_eq!(rig.told(&lost), 1, "its own grace counts");
+}
+
+/// C7.4
+#[test]
+fn a_sign_of_life_before_the_registration_is_no_reason_to_disconnect() {
+    let mut rig = Rig::new();
+    rig.pass(1, &[SessionId(1)], &[]);
+    let worker = rig.worker(1, "one:1");
+    rig.pass(1, &[worker], &[]);
+    assert!(rig.disconnected.is_empty());
+    rig.pass(6, &[], &[]);
+    rig.pass(1, &[worker], &[]);
+    assert_eq!(rig.disconnected.first(), Some(&worker), "this one was given up");
+}
+
+/// C7.2
+#[test]
+fn incarnations_at_one_address_leave_one_row_and_take_no_room() {
+    let mut rig = Rig::new();
+    rig.machine.config.workers_max = 2;
+    let job = rig.any_job(Policy::Off);
+    rig.client(job);
+    for number in 1..=20 {
+        rig.worker(number, "one:1");
+    }
+    rig.worker(100, "two:2");
+    let status = rig.machine.status();
+    assert_eq!((status.counts.workers, status.workers.len()), (2, 3));
+    let third = rig.register_worker(101, "three:3").unwrap_err();
+    assert_eq!(third.code, Code::ResourceExhausted, "these two live");
+}
+
 /// C4.3
 #[test]
 fn a_silent_client_is_released_and_told_when_it_comes_back() {
@@ -310,75 +365,6 @@ fn an_iteration_that_nobody_reads_is_given_up_and_begins_anew() {
     assert_eq!(rig.tasks(worker).len(), 2);
 }
 
-/// C5.5
-#[test]
-fn a_pipeline_that_stops_early_is_not_made_to_read_the_rest() {
-    let mut rig = Rig::new();
-    let job = rig.any_job(Policy::Dynamic);
-    let worker = rig.worker(1, "one:1");
-    rig.client(job);
-    let task = rig.tasks(worker)[0];
-    rig.lease(worker, task).unwrap();
-    rig.lease(worker, task).unwrap();
-    let leases = vec![LeaseRange { first: 1, count: 2 }];
-    rig.ask(worker, Role::Worker, Request::ReturnSplits { task, leases })
-        .unwrap();
-    let request = Request::FinishTask {
-        task,
-        delivered: true,
-        exhausted: false,
-    };
-    rig.ask(worker, Role::Worker, request).unwrap();
-    assert_eq!(rig.machine.status().iterations[0].phase, Phase::Finished);
-    assert_eq!(rig.tasks(worker).len(), 1);
-}
-
-/// C5.1
-#[test]
-fn splits_are_dealt_out_fairly() {
-    let mut rig = Rig::new();
-    let job = rig.any_job(Policy::Dynamic);
-    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
-    rig.client(job);
-    let task = rig.tasks(workers[0])[0];
-    let mut batches = vec![];
-    while let Ok((count, false)) = rig.lease(workers[0], task) {
-        batches.push(count);
-    }
-    assert_eq!(
-        batches[..6],
-        [1, 2, 4, 8, 16, 17],
-        "doubling, up to a quarter of what remains"
-    );
-    assert_eq!(batches.iter().sum::<u64>(), 100);
-    assert_eq!(batches.last(), Some(&1));
-}
-
-/// C5.2
-#[test]
-fn a_task_of_which_nothing_is_confirmed_gets_no_more_for_a_while() {
-    let mut rig = Rig::new();
-    rig.machine.config.held_runs_max = 2;
-    let job = rig.any_job(Policy::Dynamic);
-    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
-    let client = rig.client(job);
-    let tasks = workers.map(|worker| rig.tasks(worker)[0]);
-    // In turns, so that their runs do not join.
-    for _ in 0..2 {
-        rig.lease(workers[0], tasks[0]).unwrap();
-        rig.lease(workers[1], tasks[1]).unwrap();
-    }
-    let error = rig.lease(workers[0], tasks[0]).unwrap_err();
-    assert_eq!(error.code, Code::ResourceExhausted);
-    let request = Request::SplitsDone {
-        client,
-        task: tasks[0],
-        leases: vec![LeaseRange::one(0)],
-    };
-    rig.ask(READER, Role::Read, request).unwrap();
-    rig.lease(workers[0], tasks[0]).unwrap();
-}
-
 /// C6.2
 #[test]
 fn what_was_held_when_a_client_went_is_not_shown_to_another() {
@@ -398,7 +384,7 @@ fn what_was_held_when_a_client_went_is_not_shown_to_another() {
     assert_eq!((iteration.splits_lost, iteration.sources[0].remaining), (1, 99));
 }
 
-fn acknowledge(rig: &mut Rig, client: crate::id::ClientId, task: TaskId, seen: Seen) {
+pub(super) fn acknowledge(rig: &mut Rig, client: ClientId, task: TaskId, seen: Seen) {
     let request = Request::Acknowledge { client, task, seen };
     rig.ask(READER, Role::Read, request).unwrap();
 }

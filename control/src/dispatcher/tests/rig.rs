@@ -55,17 +55,25 @@ impl Rig {
     pub(super) fn send(&mut self, session: SessionId, role: Role, request: Request) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.send_numbered(session, role, request, number);
+        self.send_numbered(session, role, request, number, number);
         number
     }
 
-    pub(super) fn send_numbered(&mut self, session: SessionId, role: Role, request: Request, number: u64) {
+    /// Sends a request of this number, those below `settled_below` being answered. The token is the number.
+    pub(super) fn send_numbered(
+        &mut self,
+        session: SessionId,
+        role: Role,
+        request: Request,
+        number: u64,
+        settled_below: u64,
+    ) {
         let incoming = Incoming {
             token: ReplyToken(number),
             session,
             role,
             number: Some(RequestNumber(number)),
-            settled_below: RequestNumber(1),
+            settled_below: RequestNumber(settled_below),
             request,
         };
         self.event(Event::Asked(incoming));
@@ -159,6 +167,11 @@ impl Rig {
     }
 
     pub(super) fn worker(&mut self, session: u64, address: &str) -> SessionId {
+        self.register_worker(session, address).unwrap();
+        SessionId(session)
+    }
+
+    pub(super) fn register_worker(&mut self, session: u64, address: &str) -> Result<Reply, Error> {
         let session = SessionId(session);
         let registration = WorkerRegistration {
             address: address.to_owned(),
@@ -167,8 +180,6 @@ impl Rig {
             version: "1".to_owned(),
         };
         self.ask(session, Role::Worker, Request::RegisterWorker(registration))
-            .unwrap();
-        session
     }
 
     /// The tasks that this worker was told to start, ever.

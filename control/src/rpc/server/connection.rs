@@ -13,7 +13,9 @@ use crate::dispatcher::DispatcherConfig;
 use crate::error::Error;
 use crate::id::{BootId, SessionId};
 use crate::planner::{DatasetFacts, Planner};
-use crate::rpc::frame::{self, FrameError, LARGE_EXTRA_BYTES_MAX, SMALL_BYTES_MAX, SizeClass};
+use crate::rpc::frame::{
+    self, ANSWER_BYTES_MAX, FrameError, LARGE_EXTRA_BYTES_MAX, SMALL_BYTES_MAX, SizeClass,
+};
 use crate::rpc::wire::{
     Beat, Envelope, Hello, PROTOCOL_VERSION, Welcome, WirePush, WireRequest, WireResponse,
 };
@@ -24,8 +26,6 @@ const HELLO_DEADLINE: Duration = Duration::from_secs(3);
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Requests of one process that are worked on at a time; the next wait in its streams.
 const REQUESTS_MAX: usize = 64;
-/// Messages that wait to be pushed to one process.
-const PUSHES_MAX: usize = 4096;
 /// Close code: the peer broke the protocol.
 const CLOSE_PROTOCOL: VarInt = VarInt::from_u32(4);
 
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) analyses: Semaphore,
     pub(super) config: DispatcherConfig,
     pub(super) boot: BootId,
+    /// Messages that wait to be pushed to one process.
+    pub(super) pushes_max: usize,
 }
 
 /// Serves one connection until it ends.
@@ -46,7 +48,7 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
         permit: _permit,
     } = accepted;
     let peer = connection.remote_address();
-    let greeted = tokio::time::timeout(HELLO_DEADLINE, greet(&connection, &shared)).await;
+    let greeted = tokio::time::timeout(HELLO_DEADLINE, hear_hello(&connection)).await;
     let (session, send, recv) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => {
@@ -59,22 +61,10 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
             return;
         }
     };
-    let (pushes, queue) = mpsc::channel(PUSHES_MAX);
-    let connected = Input::Connected {
-        session,
-        peer: Peer {
-            connection: connection.clone(),
-            pushes: pushes.clone(),
-        },
-    };
-    if shared.inputs.send(connected).await.is_err() {
-        return;
-    }
-    let worker = role == Role::Worker;
     let ended = tokio::select! {
-        ended = hear(recv, session, worker, &pushes, &shared) => ended,
-        ended = push(send, queue) => ended,
-        ended = answer_all(&connection, session, role, &shared) => ended,
+        ended = attend(&connection, session, role, send, recv, &shared) => ended,
+        // Also while the loop does not take anything.
+        _ = connection.closed() => Ok(()),
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %session, %error, "a process is disconnected");
@@ -89,12 +79,9 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
     shared.inputs.send(gone).await.ok();
 }
 
-async fn greet(
-    connection: &Connection,
-    shared: &Shared,
-) -> Result<(SessionId, SendStream, RecvStream), FrameError> {
+async fn hear_hello(connection: &Connection) -> Result<(SessionId, SendStream, RecvStream), FrameError> {
     let streams = connection.accept_bi().await;
-    let (mut send, mut recv) = streams.map_err(|error| FrameError::Lost(error.to_string()))?;
+    let (send, mut recv) = streams.map_err(|error| FrameError::Lost(error.to_string()))?;
     let hello: Hello = frame::read(&mut recv, SMALL_BYTES_MAX).await?;
     if hello.version != PROTOCOL_VERSION {
         return Err(FrameError::Malformed(format!(
@@ -102,6 +89,32 @@ async fn greet(
             hello.version
         )));
     }
+    Ok((hello.session, send, recv))
+}
+
+/// Serves a process that has said who it is.
+async fn attend(
+    connection: &Connection,
+    session: SessionId,
+    role: Role,
+    mut send: SendStream,
+    recv: RecvStream,
+    shared: &Arc<Shared>,
+) -> Result<(), FrameError> {
+    let (pushes, queue) = mpsc::channel(shared.pushes_max);
+    let (admitted, admission) = oneshot::channel();
+    let connected = Input::Connected {
+        session,
+        peer: Peer {
+            connection: connection.clone(),
+            pushes: pushes.clone(),
+        },
+        admitted,
+    };
+    let stopping = || FrameError::Lost("the dispatcher is shutting down".to_owned());
+    shared.inputs.send(connected).await.map_err(|_| stopping())?;
+    // C1.9: a loop that hangs welcomes nobody.
+    admission.await.map_err(|_| stopping())?;
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let welcome = Welcome {
         version: PROTOCOL_VERSION,
@@ -110,7 +123,12 @@ async fn greet(
         liveness_ms: millis(shared.config.liveness),
     };
     frame::write(&mut send, &welcome).await?;
-    Ok((hello.session, send, recv))
+    let worker = role == Role::Worker;
+    tokio::select! {
+        ended = hear(recv, session, worker, &pushes, shared) => ended,
+        ended = push(send, queue) => ended,
+        ended = answer_all(connection, session, role, shared) => ended,
+    }
 }
 
 /// Signs of life come in.
@@ -127,12 +145,12 @@ async fn hear(
             session,
             worker,
             clients: beat.clients,
+            sequence: beat.sequence,
+            answers: pushes.clone(),
         };
         if shared.inputs.send(input).await.is_err() {
             return Ok(());
         }
-        // A full queue means that the process does not listen; it then hears no answer to its signs of life either.
-        pushes.try_send(WirePush::Beat(beat.sequence)).ok();
     }
 }
 
@@ -179,14 +197,25 @@ async fn answer(
         Err(_) => Err(Error::deadline("the request did not arrive completely in time")),
     };
     let result = match envelope {
-        Ok(envelope) => ask(envelope, session, role, &shared).await,
+        Ok(envelope) => tokio::select! {
+            result = ask(envelope, session, role, &shared) => result,
+            // Nobody waits for the answer on this stream any more.
+            _ = send.stopped() => return,
+        },
         Err(error) => Err(error),
     };
     let response = WireResponse {
         result: result.map(Into::into),
     };
     // Encoded here, beside the loop: splits may carry thousands of names.
-    let bytes = frame::encode(&response);
+    let mut bytes = frame::encode(&response);
+    if bytes.len() > ANSWER_BYTES_MAX {
+        let error = Error::exhausted(format!(
+            "the answer has {} bytes, more than the {ANSWER_BYTES_MAX} that may be sent: the dataset lists too many files",
+            bytes.len()
+        ));
+        bytes = frame::encode(&WireResponse { result: Err(error) });
+    }
     // A peer that is gone asks again.
     if send.write_chunk(bytes.into()).await.is_ok() {
         send.finish().ok();

@@ -6,14 +6,13 @@ use std::time::Instant;
 
 use millstream_link::Endpoint;
 use quinn::{Connection, VarInt};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::dispatcher::{
-    Action, DatasetRecord, Dispatcher, Event, Incoming, Moment, Reply, ReplyToken, Request,
-};
+use super::listings::Listings;
+use crate::dispatcher::{Action, Dispatcher, Event, Incoming, Moment, Reply, ReplyToken, Request};
 use crate::error::Error;
-use crate::id::{ClientId, IterationId, RequestNumber, SessionId};
-use crate::planner::{PlanError, Planner, SplitPlan};
+use crate::id::{ClientId, RequestNumber, SessionId};
+use crate::planner::Planner;
 use crate::rpc::wire::WirePush;
 use crate::store::{Store, StoreError};
 
@@ -21,14 +20,12 @@ use crate::store::{Store, StoreError};
 pub(super) const INPUTS_MAX: usize = 4096;
 /// Events of one group commit.
 const GROUP_MAX: usize = 1024;
-/// Listings at a time: they wait for file systems.
-const PLANS_MAX: usize = 4;
 /// Close code: this worker was given up.
 const CLOSE_GIVEN_UP: VarInt = VarInt::from_u32(2);
 /// Close code: the peer does not take what is pushed to it, or has come back on another connection.
 const CLOSE_RECONNECT: VarInt = VarInt::from_u32(3);
 
-/// What connections and helpers tell the loop.
+/// What connections tell the loop.
 pub(super) enum Input {
     Asked {
         session: SessionId,
@@ -42,14 +39,15 @@ pub(super) enum Input {
         session: SessionId,
         worker: bool,
         clients: Vec<ClientId>,
-    },
-    Planned {
-        iteration: IterationId,
-        result: Result<SplitPlan, PlanError>,
+        sequence: u64,
+        /// Where the answer goes: it says that this loop goes round, so it comes from here (C1.9).
+        answers: mpsc::Sender<WirePush>,
     },
     Connected {
         session: SessionId,
         peer: Peer,
+        /// Told once the loop knows the process.
+        admitted: oneshot::Sender<()>,
     },
     Disconnected {
         session: SessionId,
@@ -67,15 +65,15 @@ pub(super) struct Peer {
 pub(super) struct EventLoop {
     dispatcher: Dispatcher,
     store: Option<Box<dyn Store>>,
-    planner: Arc<dyn Planner>,
-    plans: Arc<Semaphore>,
-    /// For what helpers answer.
-    inputs: mpsc::Sender<Input>,
+    listings: Listings,
     endpoint: Endpoint,
     started: Instant,
     peers: BTreeMap<SessionId, Peer>,
     waiting: BTreeMap<ReplyToken, oneshot::Sender<Result<Reply, Error>>>,
     next_token: u64,
+    /// Answers to signs of life and to hellos, for when what came before them is stored.
+    beats: Vec<(mpsc::Sender<WirePush>, u64)>,
+    hellos: Vec<oneshot::Sender<()>>,
 }
 
 impl EventLoop {
@@ -83,20 +81,20 @@ impl EventLoop {
         dispatcher: Dispatcher,
         store: Box<dyn Store>,
         planner: Arc<dyn Planner>,
-        inputs: mpsc::Sender<Input>,
         endpoint: Endpoint,
     ) -> EventLoop {
+        let listings = Listings::new(planner, dispatcher.config().plan_deadline);
         EventLoop {
             dispatcher,
             store: Some(store),
-            planner,
-            plans: Arc::new(Semaphore::new(PLANS_MAX)),
-            inputs,
+            listings,
             endpoint,
             started: Instant::now(),
             peers: BTreeMap::new(),
             waiting: BTreeMap::new(),
             next_token: 0,
+            beats: Vec::new(),
+            hellos: Vec::new(),
         }
     }
 
@@ -121,6 +119,10 @@ impl EventLoop {
                     }
                     None => return Ok(()),
                 },
+                (iteration, result) = self.listings.next() => {
+                    let now = self.now();
+                    self.dispatcher.handle(Event::SplitsPlanned { iteration, result }, now);
+                }
                 () = sleep_until(wake) => {
                     let now = self.now();
                     self.dispatcher.handle(Event::Woken, now);
@@ -161,13 +163,22 @@ impl EventLoop {
                 session,
                 worker,
                 clients,
-            } => Event::Heartbeat {
+                sequence,
+                answers,
+            } => {
+                self.beats.push((answers, sequence));
+                Event::Heartbeat {
+                    session,
+                    worker,
+                    clients,
+                }
+            }
+            Input::Connected {
                 session,
-                worker,
-                clients,
-            },
-            Input::Planned { iteration, result } => Event::SplitsPlanned { iteration, result },
-            Input::Connected { session, peer } => {
+                peer,
+                admitted,
+            } => {
+                self.hellos.push(admitted);
                 if let Some(old) = self.peers.insert(session, peer) {
                     old.connection
                         .close(CLOSE_RECONNECT, b"this process came back on another connection");
@@ -191,25 +202,43 @@ impl EventLoop {
 
     /// Stores what changed, then carries out what was decided.
     async fn finish_group(&mut self) -> Result<(), StoreError> {
-        if !self.dispatcher.has_batch() {
-            return Ok(());
+        if self.dispatcher.has_batch() {
+            let actions = self.store_batch().await?;
+            for action in actions {
+                self.perform(action);
+            }
         }
-        let batch = self.dispatcher.take_batch();
-        if !batch.changes.is_empty() {
-            let lost = || StoreError("it died while storing".to_owned());
-            let mut store = self.store.take().ok_or_else(lost)?;
-            let commit = tokio::task::spawn_blocking(move || {
-                let result = store.commit(batch.changes);
-                (store, result)
-            });
-            let (store, result) = commit.await.map_err(|_| lost())?;
-            self.store = Some(store);
-            result?;
+        for admitted in self.hellos.drain(..) {
+            // Fails when the process is gone already.
+            admitted.send(()).ok();
         }
-        for action in batch.actions {
-            self.perform(action);
+        for (answers, sequence) in self.beats.drain(..) {
+            // A full queue means that the process does not listen; it then hears no answer to its signs of life either.
+            answers.try_send(WirePush::Beat(sequence)).ok();
         }
         Ok(())
+    }
+
+    async fn store_batch(&mut self) -> Result<Vec<Action>, StoreError> {
+        let lost = || StoreError("it died while storing".to_owned());
+        let mut store = self.store.take().ok_or_else(lost)?;
+        if store.is_volatile() {
+            self.store = Some(store);
+            return Ok(self.dispatcher.take_actions());
+        }
+        let batch = self.dispatcher.take_batch();
+        if batch.changes.is_empty() {
+            self.store = Some(store);
+            return Ok(batch.actions);
+        }
+        let commit = tokio::task::spawn_blocking(move || {
+            let result = store.commit(batch.changes);
+            (store, result)
+        });
+        let (store, result) = commit.await.map_err(|_| lost())?;
+        self.store = Some(store);
+        result?;
+        Ok(batch.actions)
     }
 
     fn perform(&mut self, action: Action) {
@@ -228,8 +257,9 @@ impl EventLoop {
                 self.push(session, WirePush::Client(client, push.into()));
             }
             Action::PushWorker { session, push } => self.push(session, WirePush::Worker(push.into())),
-            Action::PlanSplits { iteration, dataset } => self.plan(iteration, dataset),
+            Action::PlanSplits { iteration, dataset } => self.listings.begin(iteration, dataset),
             Action::Disconnect { session, reason } => {
+                tracing::warn!(%session, reason, "a worker was given up");
                 if let Some(peer) = self.peers.remove(&session) {
                     peer.connection.close(CLOSE_GIVEN_UP, reason.as_bytes());
                 }
@@ -248,22 +278,6 @@ impl EventLoop {
                 .close(CLOSE_RECONNECT, b"pushes were not taken in time");
             self.peers.remove(&session);
         }
-    }
-
-    fn plan(&self, iteration: IterationId, dataset: Arc<DatasetRecord>) {
-        let planner = Arc::clone(&self.planner);
-        let plans = Arc::clone(&self.plans);
-        let inputs = self.inputs.clone();
-        tokio::spawn(async move {
-            let Ok(_permit) = plans.acquire_owned().await else {
-                return;
-            };
-            let listing = tokio::task::spawn_blocking(move || planner.plan_splits(&dataset.definition));
-            let died = || PlanError::Source("the listing died: see the dispatcher's log".to_owned());
-            let result = listing.await.unwrap_or_else(|_| Err(died()));
-            // Fails when the dispatcher stops: nobody needs the plan then.
-            inputs.send(Input::Planned { iteration, result }).await.ok();
-        });
     }
 
     fn now(&self) -> Moment {

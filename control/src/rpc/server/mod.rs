@@ -3,11 +3,13 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `event_loop` | the one task that owns the machine: events in a line, group commit, actions |
+//! | `listings` | sources being listed, off the loop |
 //! | `connection` | one process: its hello, its signs of life, its requests, what is pushed to it |
 //! | `running` | starting and stopping |
 
 mod connection;
 mod event_loop;
+mod listings;
 mod running;
 
 pub use running::{Server, ServerConfig, StartError};

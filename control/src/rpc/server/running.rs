@@ -20,12 +20,25 @@ use crate::store::{Store, StoreError};
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How a dispatcher serves.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The endpoint; by default 127.0.0.1 and any free port.
     pub endpoint: EndpointConfig,
     /// The machine's limits and timeouts.
     pub dispatcher: DispatcherConfig,
+    /// Messages that may wait to be pushed to one process; one that takes none is reconnected. Default 4096: a start of as many
+    /// tasks at once fits.
+    pub pushes_max: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        ServerConfig {
+            endpoint: EndpointConfig::default(),
+            dispatcher: DispatcherConfig::default(),
+            pushes_max: 4096,
+        }
+    }
 }
 
 /// A dispatcher that serves. Dropping it stops it without farewell; [`shutdown`](Server::shutdown) says goodbye.
@@ -59,14 +72,15 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let (inputs, events) = mpsc::channel(INPUTS_MAX);
         let shared = Arc::new(Shared {
-            inputs: inputs.clone(),
+            inputs,
             planner: Arc::clone(&planner),
             // Analyses are short; as many at a time as a small machine has cores.
             analyses: Semaphore::new(4),
             config: dispatcher.config().clone(),
             boot,
+            pushes_max: config.pushes_max.max(1),
         });
-        let event_loop = EventLoop::new(dispatcher, store, planner, inputs, endpoint.clone());
+        let event_loop = EventLoop::new(dispatcher, store, planner, endpoint.clone());
         let running = tokio::spawn(event_loop.run(events, stopped.clone()));
         let accepting = tokio::spawn(accept(acceptor, shared, stopped));
         Ok(Server {
@@ -86,6 +100,11 @@ impl Server {
     /// The name of this life of the dispatcher's state.
     pub fn boot(&self) -> BootId {
         self.boot
+    }
+
+    /// Whether it has stopped by itself: its store failed, as [`shutdown`](Server::shutdown) then says.
+    pub fn has_ended(&self) -> bool {
+        self.running.is_finished()
     }
 
     /// Stops serving: connections are closed, everything that was answered is stored. Ends within seconds.

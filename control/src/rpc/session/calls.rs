@@ -7,12 +7,13 @@ use std::time::Duration;
 use millstream_link::{Endpoint, HostPort};
 use parking_lot::Mutex;
 use quinn::Connection;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::SessionConfig;
 use super::driver::{self, LinkState, SessionEvent};
+use crate::dispatcher::REQUESTS_OPEN_MAX;
 use crate::error::Error;
 use crate::id::{BootId, ClientId, RequestNumber, SessionId};
 use crate::rpc::frame::{self, ANSWER_BYTES_MAX, FrameError, SizeClass};
@@ -39,7 +40,11 @@ pub(super) struct SessionShared {
     pub(super) clients: Mutex<BTreeSet<ClientId>>,
     /// When the latest answered sign of life was sent.
     pub(super) heard: Mutex<Option<Instant>>,
+    /// After which silence the dispatcher gives this process up, as it said when it last welcomed us.
+    pub(super) liveness: Mutex<Duration>,
     numbers: Mutex<Numbers>,
+    /// A number was settled: the window may have moved.
+    settled: Notify,
 }
 
 /// The numbers of requests: which comes next, which are not answered yet.
@@ -52,7 +57,7 @@ struct Numbers {
 /// A request that is not answered yet. Dropped, it will not be repeated.
 struct OpenNumber<'a> {
     number: u64,
-    numbers: &'a Mutex<Numbers>,
+    shared: &'a SessionShared,
 }
 
 impl Session {
@@ -72,10 +77,12 @@ impl Session {
             state,
             clients: Mutex::default(),
             heard: Mutex::default(),
+            liveness: Mutex::default(),
             numbers: Mutex::new(Numbers {
                 next: RequestNumber::FIRST.0,
                 open: BTreeSet::new(),
             }),
+            settled: Notify::new(),
         });
         let driver = tokio::spawn(driver::drive(Arc::clone(&shared), events));
         Session { shared, driver }
@@ -88,6 +95,11 @@ impl Session {
     /// When the latest answered sign of life was sent.
     pub(crate) fn heard(&self) -> Option<Instant> {
         *self.shared.heard.lock()
+    }
+
+    /// After which silence the dispatcher gives this process up; zero before its first welcome.
+    pub(crate) fn liveness(&self) -> Duration {
+        *self.shared.liveness.lock()
     }
 
     pub(crate) fn config(&self) -> &SessionConfig {
@@ -103,6 +115,14 @@ impl Session {
         Ok(boot)
     }
 
+    /// Why it has failed for good, if it has.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        match &*self.shared.state.borrow() {
+            LinkState::Failed(error) => Some(error.clone()),
+            LinkState::Up(..) | LinkState::Waiting(_) => None,
+        }
+    }
+
     /// Gives up for good: whatever waits, and whatever is asked later, gets this error.
     pub(crate) fn fail(&self, error: Error) {
         if let LinkState::Up(connection, _) = self.shared.state.send_replace(LinkState::Failed(error)) {
@@ -116,7 +136,12 @@ impl Session {
     /// The dispatcher's refusal; no answer before the deadline; or the session has failed.
     pub(crate) async fn call(&self, request: WireRequest, deadline: Duration) -> Result<WireReply, Error> {
         let until = Instant::now() + deadline;
-        let open = is_numbered(&request).then(|| OpenNumber::take(&self.shared.numbers));
+        let open = if is_numbered(&request) {
+            let opened = tokio::time::timeout_at(until, OpenNumber::take(&self.shared)).await;
+            Some(opened.map_err(|_| self.late(deadline))?)
+        } else {
+            None
+        };
         let envelope = Envelope {
             number: open.as_ref().map(|open| RequestNumber(open.number)),
             settled_below: self.settled_below(),
@@ -148,15 +173,15 @@ impl Session {
                         "the answer of {address} is unusable: {error}"
                     )));
                 }
-                Err(_) => {
-                    let address = &self.shared.address;
-                    let seconds = deadline.as_secs();
-                    return Err(Error::deadline(format!(
-                        "no answer from {address} within {seconds} s"
-                    )));
-                }
+                Err(_) => return Err(self.late(deadline)),
             }
         }
+    }
+
+    fn late(&self, deadline: Duration) -> Error {
+        let address = &self.shared.address;
+        let seconds = deadline.as_secs_f64();
+        Error::deadline(format!("no answer from {address} within {seconds} s"))
     }
 
     async fn connection(&self, until: Instant) -> Result<(Connection, BootId), Error> {
@@ -211,20 +236,39 @@ impl Drop for Session {
     }
 }
 
+impl Numbers {
+    /// The next number, if fewer than the dispatcher remembers lie between it and the first that is not answered (C1.5).
+    fn open_next(&mut self) -> Option<u64> {
+        let first = self.open.first().copied().unwrap_or(self.next);
+        if self.next - first >= REQUESTS_OPEN_MAX {
+            return None;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.open.insert(number);
+        Some(number)
+    }
+}
+
 impl<'a> OpenNumber<'a> {
-    fn take(numbers: &'a Mutex<Numbers>) -> OpenNumber<'a> {
-        let mut open = numbers.lock();
-        let number = open.next;
-        open.next += 1;
-        open.open.insert(number);
-        drop(open);
-        OpenNumber { number, numbers }
+    /// Waits while the first open request is too far behind. Cancel-safe.
+    async fn take(shared: &'a SessionShared) -> OpenNumber<'a> {
+        loop {
+            // Before the look, so that nothing settled in between is missed.
+            let settled = shared.settled.notified();
+            let next = shared.numbers.lock().open_next();
+            if let Some(number) = next {
+                return OpenNumber { number, shared };
+            }
+            settled.await;
+        }
     }
 }
 
 impl Drop for OpenNumber<'_> {
     fn drop(&mut self) {
-        self.numbers.lock().open.remove(&self.number);
+        self.shared.numbers.lock().open.remove(&self.number);
+        self.shared.settled.notify_waiters();
     }
 }
 
@@ -262,5 +306,27 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::ReturnSplits { .. }
         | WireRequest::FinishTask { .. }
         | WireRequest::FailTask { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C1.5
+    #[test]
+    fn numbers_wait_for_the_first_that_is_not_answered() {
+        let mut numbers = Numbers {
+            next: 1,
+            open: BTreeSet::new(),
+        };
+        assert_eq!(numbers.open_next(), Some(1));
+        for number in 2..=REQUESTS_OPEN_MAX {
+            assert_eq!(numbers.open_next(), Some(number));
+            numbers.open.remove(&number);
+        }
+        assert_eq!(numbers.open_next(), None, "1 is still open");
+        numbers.open.remove(&1);
+        assert_eq!(numbers.open_next(), Some(REQUESTS_OPEN_MAX + 1));
     }
 }

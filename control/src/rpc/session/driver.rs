@@ -1,6 +1,7 @@
 //! Connecting, saying that we live, hearing what is pushed, and connecting again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::calls::SessionShared;
 use crate::error::Error;
-use crate::id::BootId;
+use crate::id::{BootId, ClientId};
 use crate::rpc::ALPN;
 use crate::rpc::frame::{self, FrameError, PUSH_BYTES_MAX};
 use crate::rpc::wire::{Beat, Hello, PROTOCOL_VERSION, Welcome, WirePush};
@@ -57,6 +58,7 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
                 pause = shared.config.backoff_min;
                 noticed = None;
                 *shared.heard.lock() = Some(Instant::now());
+                *shared.liveness.lock() = liveness(&welcome);
                 shared
                     .state
                     .send_modify(|state| up(state, &connection, welcome.boot));
@@ -176,6 +178,10 @@ async fn greet(
     Ok((welcome, (send, recv)))
 }
 
+fn liveness(welcome: &Welcome) -> Duration {
+    Duration::from_millis(welcome.liveness_ms.max(1))
+}
+
 /// Lives on one connection until it is lost; says why.
 async fn stay(
     shared: &SessionShared,
@@ -184,7 +190,7 @@ async fn stay(
     welcome: &Welcome,
     (send, recv): (SendStream, RecvStream),
 ) -> String {
-    let liveness = Duration::from_millis(welcome.liveness_ms.max(1));
+    let liveness = liveness(welcome);
     let sent = parking_lot::Mutex::new(VecDeque::new());
     let ended = tokio::select! {
         ended = speak(shared, send, welcome, &sent) => ended,
@@ -208,19 +214,14 @@ async fn speak(
     sent: &Sent,
 ) -> Result<(), FrameError> {
     let every = Duration::from_millis(welcome.heartbeat_ms.max(1));
-    // The greeting was the first sign of life. A second at once would overtake the registration of a worker, which the
-    // dispatcher answers as it must answer a worker that it has given up.
+    // The greeting was the first sign of life.
     let mut ticks = tokio::time::interval_at(Instant::now() + every, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = None;
     for sequence in 0.. {
         ticks.tick().await;
-        let clients = shared
-            .clients
-            .lock()
-            .iter()
-            .take(BEAT_CLIENTS_MAX)
-            .copied()
-            .collect();
+        let clients = next_clients(&shared.clients.lock(), last);
+        last = clients.last().copied();
         {
             let mut sent = sent.lock();
             sent.push_back((sequence, Instant::now()));
@@ -232,6 +233,14 @@ async fn speak(
         frame::write(&mut send, &Beat { sequence, clients }).await?;
     }
     Ok(())
+}
+
+/// The clients that the next sign of life mentions: in turns, if they are too many for one.
+fn next_clients(clients: &BTreeSet<ClientId>, last: Option<ClientId>) -> Vec<ClientId> {
+    let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+    let rest = clients.range((after, Bound::Unbounded));
+    let again = last.into_iter().flat_map(|last| clients.range(..=last));
+    rest.chain(again).take(BEAT_CLIENTS_MAX).copied().collect()
 }
 
 async fn listen(
@@ -267,6 +276,29 @@ async fn listen(
                     return Ok(());
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C4.3
+    #[test]
+    fn signs_of_life_mention_every_client_in_turn() {
+        let most = BEAT_CLIENTS_MAX as u64;
+        for count in [0, 1, most, most + 1, 2 * most + 7] {
+            let clients: BTreeSet<ClientId> = (0..count).map(ClientId).collect();
+            let mut mentioned = BTreeSet::new();
+            let mut last = None;
+            for _ in 0..3 {
+                let next = next_clients(&clients, last);
+                assert!(next.len() <= BEAT_CLIENTS_MAX);
+                last = next.last().copied();
+                mentioned.extend(next);
+            }
+            assert_eq!(mentioned, clients);
         }
     }
 }

@@ -1,0 +1,80 @@
+//! Requests: answered once, remembered for as long as they may be repeated.
+
+use millstream_link::Role;
+
+use super::rig::{READER, Rig, open};
+use crate::dispatcher::{Reply, Request};
+use crate::error::Code;
+use crate::id::SessionId;
+use crate::job::Policy;
+
+/// C1.5, C3.1
+#[test]
+fn a_retry_while_the_plan_is_made_gets_the_same_client() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    rig.plans_itself = false;
+    rig.send_numbered(READER, Role::Read, open(job), 77, 1);
+    rig.send_numbered(READER, Role::Read, open(job), 77, 1);
+    let other = rig.send(SessionId(11), Role::Read, open(job));
+    assert!(
+        rig.replies.is_empty(),
+        "nobody is answered before there is a plan"
+    );
+    assert_eq!(rig.planning.len(), 1, "it is planned once");
+    let iteration = rig.planning.remove(0);
+    let result = rig.plan.clone();
+    rig.event(crate::dispatcher::Event::SplitsPlanned { iteration, result });
+    let ids = [77, 77, other].map(|token| match rig.reply(token) {
+        Some(Ok(Reply::Client(id))) => id,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(ids[0], ids[1]);
+    assert_ne!(ids[0], ids[2]);
+}
+
+/// C1.5
+#[test]
+fn a_request_that_waits_is_still_answered_after_many_others() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    rig.plans_itself = false;
+    let process = SessionId(12);
+    rig.send_numbered(process, Role::Read, open(job), 1, 1);
+    let unknown = Request::Release {
+        client: crate::id::ClientId(999),
+    };
+    for number in 2..=256 {
+        rig.send_numbered(process, Role::Read, unknown.clone(), number, 1);
+        assert_eq!(rig.reply(number).unwrap().unwrap_err().code, Code::NotFound);
+    }
+    rig.send_numbered(process, Role::Read, unknown.clone(), 257, 1);
+    let early = rig.reply(257).unwrap().unwrap_err();
+    assert_eq!(early.code, Code::ResourceExhausted, "request 1 is not answered");
+    rig.send_numbered(process, Role::Read, open(job), 1, 1);
+    assert!(rig.reply(1).is_none(), "the retry waits with the first");
+    let iteration = rig.planning.remove(0);
+    let result = rig.plan.clone();
+    rig.event(crate::dispatcher::Event::SplitsPlanned { iteration, result });
+    let both = [rig.reply(1), rig.reply(1)];
+    let [Some(Ok(Reply::Client(first))), Some(Ok(Reply::Client(again)))] = both else {
+        panic!("{both:?}")
+    };
+    assert_eq!(first, again);
+    rig.send_numbered(process, Role::Read, unknown, 257, 257);
+    assert_eq!(rig.reply(257).unwrap().unwrap_err().code, Code::NotFound);
+}
+
+/// C1.5
+#[test]
+fn what_the_process_has_settled_is_forgotten_and_never_done_again() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    rig.send_numbered(READER, Role::Read, open(job), 1000, 1000);
+    rig.send_numbered(READER, Role::Read, open(job), 1001, 1001);
+    let clients = rig.machine.status().counts.clients;
+    rig.replies.clear();
+    rig.send_numbered(READER, Role::Read, open(job), 1000, 1000);
+    assert_eq!(rig.reply(1000).unwrap().unwrap_err().code, Code::InvalidArgument);
+    assert_eq!(rig.machine.status().counts.clients, clients);
+}

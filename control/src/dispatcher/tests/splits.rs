@@ -1,0 +1,228 @@
+//! Splits: dealt out, held, given back, and read again.
+
+use millstream_link::Role;
+
+use super::people::acknowledge;
+use super::rig::{READER, Rig};
+use crate::dispatcher::{ClientPush, Phase, Request};
+use crate::id::{SessionId, TaskId};
+use crate::job::Policy;
+use crate::planner::{SourcePlan, SplitPlan};
+use crate::split::{LeaseRange, Seen};
+
+/// C5.5
+#[test]
+fn a_pipeline_that_stops_early_is_not_made_to_read_the_rest() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let worker = rig.worker(1, "one:1");
+    rig.client(job);
+    let task = rig.tasks(worker)[0];
+    rig.lease(worker, task).unwrap();
+    rig.lease(worker, task).unwrap();
+    let leases = vec![LeaseRange { first: 1, count: 2 }];
+    rig.ask(worker, Role::Worker, Request::ReturnSplits { task, leases })
+        .unwrap();
+    let request = Request::FinishTask {
+        task,
+        delivered: true,
+        exhausted: false,
+    };
+    rig.ask(worker, Role::Worker, request).unwrap();
+    assert_eq!(rig.machine.status().iterations[0].phase, Phase::Finished);
+    assert_eq!(rig.tasks(worker).len(), 1);
+}
+
+/// C5.1
+#[test]
+fn splits_are_dealt_out_fairly() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
+    rig.client(job);
+    let task = rig.tasks(workers[0])[0];
+    let mut batches = vec![];
+    while let Ok((count, false)) = rig.lease(workers[0], task) {
+        batches.push(count);
+    }
+    assert_eq!(
+        batches[..6],
+        [1, 2, 4, 8, 16, 17],
+        "doubling, up to a quarter of what remains"
+    );
+    assert_eq!(batches.iter().sum::<u64>(), 100);
+    assert_eq!(batches.last(), Some(&1));
+}
+
+/// C5.2
+#[test]
+fn a_task_that_holds_too_many_splits_is_given_more_once_some_are_confirmed() {
+    let mut rig = Rig::new();
+    rig.machine.config.held_splits_max = 5;
+    let job = rig.any_job(Policy::Dynamic);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let task = rig.tasks(worker)[0];
+    for count in [1, 2, 2, 0, 0] {
+        assert_eq!(rig.lease(worker, task), Ok((count, false)), "no more, and no end");
+    }
+    let request = Request::SplitsDone {
+        client,
+        task,
+        leases: vec![LeaseRange { first: 1, count: 3 }],
+    };
+    rig.ask(READER, Role::Read, request).unwrap();
+    assert_eq!(rig.lease(worker, task), Ok((3, false)));
+}
+
+/// C5.2: a large shuffle holds leases in as many pieces as there are.
+#[test]
+fn scattered_leases_are_not_too_many() {
+    let mut rig = Rig::new();
+    rig.plan = Ok(SplitPlan {
+        sources: vec![SourcePlan::Counted { splits: 20_000 }],
+    });
+    let job = rig.any_job(Policy::Dynamic);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let task = rig.tasks(worker)[0];
+    let mut held = 0;
+    while held < 10_000 {
+        held += rig.lease(worker, task).unwrap().0;
+    }
+    let every_second: Vec<u64> = (0..held).step_by(2).collect();
+    for leases in every_second.chunks(1000) {
+        let request = Request::SplitsDone {
+            client,
+            task,
+            leases: LeaseRange::collect(leases.iter().copied()),
+        };
+        rig.ask(READER, Role::Read, request).unwrap();
+    }
+    assert!(matches!(rig.lease(worker, task), Ok((1.., false))));
+}
+
+/// C5.4
+#[test]
+fn an_empty_answer_names_the_pass_that_is_dealt_out() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
+    rig.client(job);
+    let tasks = workers.map(|worker| rig.tasks(worker)[0]);
+    let mut lease = |of: usize, repetition| {
+        let request = Request::LeaseSplits {
+            task: tasks[of],
+            source: 0,
+            repetition,
+            want: 1000,
+        };
+        match rig.ask(workers[of], Role::Worker, request) {
+            Ok(crate::dispatcher::Reply::Splits {
+                runs, end, current, ..
+            }) => (runs.is_empty(), end, current),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(lease(0, 0), (false, false, 0));
+    assert_eq!(lease(0, 70), (false, false, 70));
+    assert_eq!(lease(1, 1), (true, true, 70), "who lags need not ask for 2 to 69");
+}
+
+/// C6.1, C5.6: a client that has had its end is not asked any more, so what it may have seen is not read again.
+#[test]
+fn what_a_drained_client_may_have_seen_is_not_shown_to_another() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let dies = rig.worker(1, "dies:1");
+    let (drained, behind) = (rig.client(job), rig.client(job));
+    let task = rig.tasks(dies)[0];
+    let held = rig.lease(dies, task).unwrap().0;
+    finish(&mut rig, dies, task, false, true);
+    let request = Request::TaskDrained {
+        client: drained,
+        task,
+    };
+    rig.ask(READER, Role::Read, request).unwrap();
+    rig.pass(6, &[], &[drained, behind]);
+    acknowledge(&mut rig, behind, task, Seen::default());
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!(
+        (iteration.splits_lost, iteration.sources[0].remaining),
+        (held, 100 - held)
+    );
+}
+
+/// C6.4: that one task ends by itself says nothing of what another one left.
+#[test]
+fn what_a_dead_worker_left_is_read_though_another_task_stopped_early() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let dies = rig.worker(1, "dies:1");
+    let lives = rig.worker(2, "lives:2");
+    let client = rig.client(job);
+    let (gone, stops) = (rig.tasks(dies)[0], rig.tasks(lives)[0]);
+    let left = rig.lease(dies, gone).unwrap().0;
+    rig.lease(lives, stops).unwrap();
+    finish(&mut rig, lives, stops, true, false);
+    rig.pass(6, &[lives], &[client]);
+    acknowledge(&mut rig, client, gone, Seen::default());
+    let again = rig.tasks(lives)[1];
+    assert_eq!(rig.lease(lives, again), Ok((left, false)));
+    finish(&mut rig, lives, again, true, false);
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!((iteration.phase, iteration.splits_lost), (Phase::Finished, 0));
+    assert_eq!(rig.tasks(lives).len(), 2, "what it did not want is nobody's");
+}
+
+/// C6.5: of two sources the shorter one ends the pipeline; nobody reads the rest of the other.
+#[test]
+fn splits_that_no_new_task_takes_are_lost_instead_of_tried_for_ever() {
+    let mut rig = Rig::new();
+    let counted = |splits| SourcePlan::Counted { splits };
+    rig.plan = Ok(SplitPlan {
+        sources: vec![counted(1), counted(50)],
+    });
+    let job = rig.any_job(Policy::Dynamic);
+    let dies = rig.worker(1, "dies:1");
+    let client = rig.client(job);
+    let gone = rig.tasks(dies)[0];
+    rig.lease(dies, gone).unwrap();
+    let longer = Request::LeaseSplits {
+        task: gone,
+        source: 1,
+        repetition: 0,
+        want: 1,
+    };
+    rig.ask(dies, Role::Worker, longer).unwrap();
+    let lives = rig.worker(2, "lives:2");
+    let kept = rig.tasks(lives)[0];
+    assert_eq!(rig.lease(lives, kept), Ok((0, true)));
+    finish(&mut rig, lives, kept, true, true);
+    rig.pass(6, &[lives], &[client]);
+    let seen = Seen {
+        complete: vec![LeaseRange::one(0)],
+        partial: vec![],
+    };
+    acknowledge(&mut rig, client, gone, seen);
+    let again = rig.tasks(lives)[1];
+    assert_eq!(
+        rig.lease(lives, again),
+        Ok((0, true)),
+        "it meets the shorter end at once"
+    );
+    finish(&mut rig, lives, again, true, true);
+    assert_eq!(rig.tasks(lives).len(), 2);
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!((iteration.phase, iteration.splits_lost), (Phase::Finished, 1));
+    assert_eq!(rig.told(&ClientPush::IterationFinished { splits_lost: 1 }), 1);
+}
+
+fn finish(rig: &mut Rig, worker: SessionId, task: TaskId, delivered: bool, exhausted: bool) {
+    let request = Request::FinishTask {
+        task,
+        delivered,
+        exhausted,
+    };
+    rig.ask(worker, Role::Worker, request).unwrap();
+}
