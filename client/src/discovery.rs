@@ -25,14 +25,19 @@ const BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Longest wait between two attempts at a report.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// How long the last reports of a reader that is gone may take, before the dispatcher is told that it is.
-const LAST_REPORTS_MAX: Duration = Duration::from_secs(2);
+/// How long the last reports of a reader that is gone may take, before the dispatcher is told that it is. A process that
+/// ends waits a second for both.
+const LAST_REPORTS_MAX: Duration = Duration::from_millis(500);
 
 /// The feed of an iteration. Must be called within a tokio runtime, which then carries it; it ends with the reader.
-pub fn discover(handle: IterationHandle) -> Feed {
+/// `held` is dropped when the dispatcher knows that the reader is gone, or cannot be told.
+pub fn discover(handle: IterationHandle, held: impl Send + 'static) -> Feed {
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
     let (reports, reports_queue) = mpsc::channel(REPORTS_MAX);
-    tokio::spawn(pass(handle, events_sender, reports_queue));
+    tokio::spawn(async move {
+        pass(handle, events_sender, reports_queue).await;
+        drop(held);
+    });
     Feed { events, reports }
 }
 

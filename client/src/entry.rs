@@ -34,8 +34,6 @@ pub(crate) struct Entry {
     pub(crate) is_finished: bool,
     /// What the dispatcher says that it failed of, until the worker says it behind the elements before.
     pub(crate) failure: Option<String>,
-    /// Elements and splits that the worker was last told of as received.
-    pub(crate) acknowledged: (u64, u64),
     /// The worker does not know the task: since when, and what it said last.
     pub(crate) unknown: Option<Unknown>,
     pub(crate) granted_at: u64,
@@ -76,7 +74,6 @@ impl Entry {
             written_off: 0,
             is_finished: false,
             failure: None,
-            acknowledged: (0, 0),
             unknown: None,
             granted_at: 0,
             has_yielded: false,
@@ -110,20 +107,15 @@ impl Entry {
     }
 
     /// The message that opens or resumes the subscription; it says what is here, too.
-    pub(crate) fn subscribe(&mut self) -> Subscribe {
-        let subscribe = self.half.subscribe(self.source.ticket.clone());
-        self.acknowledged = (subscribe.resume_from, subscribe.splits_from);
-        subscribe
+    pub(crate) fn subscribe(&self) -> Subscribe {
+        self.half.subscribe(self.source.ticket.clone())
     }
 
     /// What arrived since the worker was last told of any. It keeps all that until it hears of it, and the ends of
-    /// splits from others (D6.2).
+    /// splits from others (D6.5).
     pub(crate) fn acknowledgement(&mut self) -> Option<Grant> {
-        if !self.is_subscribed || !self.is_wanted() {
-            return None;
-        }
-        let grant = self.half.acknowledge();
-        ((grant.received, grant.splits) != self.acknowledged).then_some(grant)
+        let is_due = self.is_subscribed && self.is_wanted() && self.half.is_unacknowledged();
+        is_due.then(|| self.half.acknowledge())
     }
 
     /// Whether the worker may still say itself that the task failed, behind what it sent before.

@@ -114,7 +114,7 @@ impl Intake {
         let worker: Arc<str> = source.worker.as_str().into();
         let is_new = !state.links.contains_key(&worker);
         let outbox = state.links.entry(worker.clone()).or_default();
-        let mut entry = Entry::new(source, worker);
+        let entry = Entry::new(source, worker);
         if outbox.is_up {
             outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
@@ -247,8 +247,8 @@ impl Intake {
         outbox.is_up = true;
         outbox.messages.clear();
         outbox.push(ToWorker::Hello(Hello::current()));
-        let of_worker = |entry: &&mut Entry| &*entry.worker == worker && entry.is_wanted();
-        for entry in tasks.values_mut().filter(of_worker) {
+        let of_worker = |entry: &&Entry| &*entry.worker == worker && entry.is_wanted();
+        for entry in tasks.values().filter(of_worker) {
             outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
     }

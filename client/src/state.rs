@@ -221,10 +221,9 @@ impl State {
     }
 
     pub(crate) fn tell(&mut self, task: TaskId, grant: Grant) {
-        let Some(entry) = self.tasks.get_mut(&task) else {
+        let Some(entry) = self.tasks.get(&task) else {
             return;
         };
-        entry.acknowledged = (grant.received, grant.splits);
         if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
             // The latest grant says all that earlier ones did.
             match outbox.messages.back_mut() {

@@ -194,7 +194,7 @@ fn automatic_credit_goes_by_the_size_of_the_elements() {
     });
 }
 
-/// D6.2: what a worker sent it keeps until it hears of it, and the ends of splits it keeps from others.
+/// D6.5: what a worker sent it keeps until it hears of it, and the ends of splits it keeps from others.
 #[test]
 fn what_arrived_is_acknowledged_although_the_consumer_pauses() {
     watched(|| {
