@@ -174,11 +174,13 @@ fn a_shard_cut_short_names_file_offset_and_last_key_or_is_skipped() {
     assert_eq!(found, ["train/0000", "train/0001", "train/0002"]);
     let place = format!("1.tar at byte {}, key \"train/0003\"", second + 600);
     assert!(error.contains("cut short") && error.contains(&place), "{error}");
-    let (found, error) = keys(&mut open(&samples(&pattern, OnError::Skip).graph().unwrap()));
+    let mut skipping = open(&samples(&pattern, OnError::Skip).graph().unwrap());
+    let (found, error) = keys(&mut skipping);
     assert_eq!(
         (found.len(), found.last().unwrap().as_str(), error),
         (5, "train/0005", None)
     );
+    assert_eq!(skipping.skipped(), 1);
 }
 
 #[test]
@@ -213,8 +215,9 @@ fn a_corrupt_picture_names_file_offset_and_key_or_is_skipped() {
             error.starts_with("decode_image: the JPEG is corrupt") && error.contains(&place),
             "{error}"
         );
-        let (found, error) = keys(&mut decode(OnError::Skip));
-        assert_eq!((found.len(), error), (5, None));
+        let mut skipping = decode(OnError::Skip);
+        let (found, error) = keys(&mut skipping);
+        assert_eq!((found.len(), error, skipping.skipped()), (5, None, 1));
     }
 }
 
@@ -229,7 +232,8 @@ fn an_incomplete_sample_is_named_or_skipped() {
     };
     let (found, error) = keys(&mut open(&with_txt(OnError::Raise)));
     assert!(found.is_empty() && error.unwrap().contains("no file with the extension \"txt\""));
-    assert_eq!(keys(&mut open(&with_txt(OnError::Skip))), (vec![], None));
+    let mut skipping = open(&with_txt(OnError::Skip));
+    assert_eq!((keys(&mut skipping), skipping.skipped()), ((vec![], None), 6));
 }
 
 #[test]
@@ -260,4 +264,47 @@ fn reading_a_shard_goes_on_where_it_was_saved() {
         found.extend(keys(&mut restored).0);
         assert_eq!(found, expected, "saved after {cut}");
     }
+}
+
+#[test]
+fn a_garbled_shard_names_file_offset_and_last_key_or_is_skipped_and_counted() {
+    let (directory, pattern) = shards();
+    let path = directory.path().join("1.tar");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The header of the second sample's picture: what follows it in the shard cannot be trusted either.
+    let second = bytes.windows(8).position(|window| window == b"0003.jpg").unwrap() - "train/".len();
+    bytes[second + 20] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    std::fs::write(directory.path().join("2.tar"), b"no archive at all").unwrap();
+    let (found, error) = keys(&mut open(&samples(&pattern, OnError::Raise).graph().unwrap()));
+    let error = error.unwrap();
+    assert_eq!(found, ["train/0000", "train/0001"]);
+    let place = format!("1.tar at byte {second}, key \"train/0002\"");
+    assert!(error.contains("checksum") && error.contains(&place), "{error}");
+    for passes in [1, 3] {
+        let graph = samples(&pattern, OnError::Skip)
+            .repeat(Some(passes))
+            .graph()
+            .unwrap();
+        let mut skipping = open(&graph);
+        let (found, error) = keys(&mut skipping);
+        assert_eq!((found.len() as u64, error), (2 * passes, None));
+        assert_eq!(skipping.skipped(), 2 * passes);
+    }
+}
+
+#[test]
+fn what_was_skipped_is_counted_on_after_a_restore() {
+    let (directory, pattern) = shards();
+    std::fs::write(directory.path().join("0.tar"), b"no archive at all").unwrap();
+    std::fs::write(directory.path().join("2.tar"), b"no archive at all").unwrap();
+    let graph = samples(&pattern, OnError::Skip).graph().unwrap();
+    let mut executor = open(&graph);
+    executor.next().unwrap().unwrap();
+    assert_eq!(executor.skipped(), 1);
+    let state = executor.save().unwrap();
+    let mut restored = open(&graph);
+    restored.restore(&state).unwrap();
+    assert_eq!(keys(&mut restored), (vec!["train/0003".to_owned()], None));
+    assert_eq!(restored.skipped(), 2);
 }

@@ -1,7 +1,7 @@
 //! An executor saved and restored goes on as if nothing had happened.
 
-use millstream_pipeline::exec::{Executor, StateError};
-use millstream_pipeline::graph::Dataset;
+use millstream_pipeline::exec::{ExecContext, Executor, StateError};
+use millstream_pipeline::graph::{Dataset, Params};
 use proptest::prelude::*;
 
 use crate::support::{Allowed, Model, chain, context, drain, model_of, open};
@@ -80,17 +80,71 @@ proptest! {
     }
 }
 
+/// Why a state saved in the middle of `saved`, in `context`, is refused by an executor of `other`.
+fn refusal(saved: (&Dataset, ExecContext), other: (&Dataset, ExecContext)) -> String {
+    let mut executor = Executor::open(&saved.0.clone().graph().unwrap(), saved.1).unwrap();
+    executor.next().unwrap();
+    let state = executor.save().unwrap();
+    let mut restored = Executor::open(&other.0.clone().graph().unwrap(), other.1).unwrap();
+    match restored.restore(&state) {
+        Err(StateError::Foreign { what }) => what.to_owned(),
+        result => panic!("{result:?}"),
+    }
+}
+
 #[test]
-fn the_state_of_another_graph_is_refused() {
-    let mut saved = open(&Dataset::range(0, 9, 1).batch(2, false).graph().unwrap());
+fn the_state_of_another_graph_is_refused_however_little_it_differs() {
+    let add = |amount: i64| Params::encode(&amount).unwrap();
+    let range = || Dataset::range(0, 9, 1);
+    let saved = range().map("add", add(1)).shuffle(4, Some(1)).batch(2, false);
+    let others = [
+        range().map("add", add(2)).shuffle(4, Some(1)).batch(2, false),
+        range().map("add", add(1)).shuffle(4, Some(2)).batch(2, false),
+        range().map("add", add(1)).shuffle(4, Some(1)).batch(3, false),
+        Dataset::range(0, 10, 1)
+            .map("add", add(1))
+            .shuffle(4, Some(1))
+            .batch(2, false),
+        range().take(2),
+    ];
+    for other in &others {
+        assert_eq!(
+            refusal((&saved, context()), (other, context())),
+            "another dataset"
+        );
+    }
+}
+
+#[test]
+fn the_state_of_another_task_epoch_seed_or_listing_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        std::fs::write(directory.path().join(name), b"").unwrap();
+    }
+    let files = Dataset::files_shuffled(format!("{}/*", directory.path().display()), None);
+    let refused = |change: &dyn Fn(&mut ExecContext)| {
+        let mut other = context();
+        change(&mut other);
+        refusal((&files, context()), (&files, other))
+    };
+    assert_eq!(refused(&|other| other.task_id += 1), "another task");
+    assert_eq!(refused(&|other| other.epoch += 1), "another epoch");
+    assert_eq!(refused(&|other| other.seed = Some(0)), "another seed");
+    let mut saved = open(&files.clone().graph().unwrap());
     let state = saved.save().unwrap();
-    let other = Dataset::range(0, 9, 1).take(2).graph().unwrap();
-    let error = Executor::open(&other, context())
-        .unwrap()
-        .restore(&state)
-        .unwrap_err();
+    std::fs::write(directory.path().join("aa"), b"").unwrap();
+    let error = open(&files.graph().unwrap()).restore(&state).unwrap_err();
     assert!(
-        matches!(error, StateError::Mismatch { expected: "take", .. }),
+        error.to_string().contains("another listing of the files"),
         "{error}"
     );
+}
+
+#[test]
+fn bytes_behind_a_state_are_refused() {
+    let graph = Dataset::range(0, 9, 1).graph().unwrap();
+    let mut state = open(&graph).save().unwrap();
+    state.push(0);
+    let error = open(&graph).restore(&state).unwrap_err();
+    assert!(matches!(error, StateError::Malformed(_)), "{error}");
 }

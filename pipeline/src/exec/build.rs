@@ -54,7 +54,7 @@ impl Program {
                 ))
             }
             #[cfg(feature = "webdataset")]
-            Op::WebDataset(options) => Box::new(ops::WebDataset::new(options.clone(), input, cancel)),
+            Op::WebDataset(options) => Box::new(ops::WebDataset::new(options.clone(), input, shared)),
             #[cfg(not(feature = "webdataset"))]
             Op::WebDataset(_) => return Err(unprepared("webdataset")),
             Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, cancel)),

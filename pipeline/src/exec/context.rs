@@ -9,6 +9,7 @@ use super::cancel::Cancel;
 use super::functions::Functions;
 use super::pool::Pool;
 use super::random::Seeds;
+use super::skipped::Skipped;
 use super::splits::{Feed, SplitSource};
 use super::token::Ledger;
 
@@ -77,6 +78,11 @@ pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Budget,
     pub(crate) cancel: Cancel,
+    #[cfg_attr(
+        not(any(feature = "images", feature = "webdataset")),
+        expect(dead_code, reason = "only shards and images can be skipped")
+    )]
+    pub(crate) skipped: Skipped,
 }
 
 impl Shared {

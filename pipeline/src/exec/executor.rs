@@ -9,9 +9,11 @@ use crate::graph::Graph;
 use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
 use super::error::ExecError;
+use super::identity::Identity;
 use super::item::Item;
 use super::iterate::{Filled, Input, Stop};
 use super::program::{FilesOf, OpenError, Program};
+use super::skipped::Skipped;
 use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
 use super::token::{self, FinishedSplit, Ledger};
@@ -27,7 +29,10 @@ use super::write::{Written, write_element};
 pub struct Executor {
     root: Input,
     spec: ElementSpec,
+    /// What a saved state is held against; absent when splits are dealt out, and nothing can be saved.
+    identity: Option<Identity>,
     ledger: Arc<Ledger>,
+    skipped: Skipped,
     cancel: Cancel,
     /// Elements handed out.
     handed: u64,
@@ -54,7 +59,12 @@ impl Executor {
             (None, None) => FilesOf::Disk,
         };
         let program = Program::prepare(graph, &context.functions, None, files)?;
+        let identity = context
+            .splits
+            .is_none()
+            .then(|| Identity::new(&program, context.task_id, context.epoch, context.seed));
         let ledger = Arc::new(Ledger::default());
+        let skipped = Skipped::default();
         let shared = Shared {
             task_id: context.task_id,
             epoch: context.epoch,
@@ -64,13 +74,16 @@ impl Executor {
             pool: context.pool,
             budget: context.budget,
             cancel: context.cancel.clone(),
+            skipped: skipped.clone(),
         };
         let root = program.open(&shared, None)?;
         let spec = program.spec().clone();
         Ok(Executor {
             root,
             spec,
+            identity,
             ledger,
+            skipped,
             cancel: context.cancel,
             handed: 0,
             finished: Vec::new(),
@@ -89,9 +102,10 @@ impl Executor {
         self.handed
     }
 
-    /// Stops it, from any thread.
-    pub fn cancel(&self) -> Cancel {
-        self.cancel.clone()
+    /// Broken records left out so far, by operations that were told to
+    /// ([`OnError::Skip`](crate::graph::OnError::Skip)). What is read ahead counts.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.count()
     }
 
     /// The next element. The splits it stands for count as handed out when the caller drops it.
@@ -187,27 +201,33 @@ impl Executor {
         }
         let mut state = StateWriter::new();
         state.begin("executor")?;
+        self.identity.ok_or(StateError::SplitDriven)?.save(&mut state)?;
         state.number(self.handed)?;
         state.flag(self.held.is_some())?;
         if let Some(item) = &self.held {
             state.item(item)?;
         }
         self.root.save(&mut state)?;
+        state.number(self.skipped.count())?;
         Ok(state.into_bytes())
     }
 
-    /// Puts a new executor where [`Executor::save`] left the old one.
+    /// Puts a new executor where [`Executor::save`] left the old one: of the same graph and files, opened for the
+    /// same task, epoch and seed.
     ///
     /// # Errors
-    /// [`StateError`] when the state is of another graph. The executor is of no further use then.
+    /// [`StateError`] when the state is of another executor, or damaged. This one is of no further use then.
     pub fn restore(&mut self, state: &[u8]) -> Result<(), StateError> {
         let mut state = StateReader::new(state);
         state.begin("executor")?;
+        self.identity.ok_or(StateError::SplitDriven)?.check(&mut state)?;
         self.handed = state.number()?;
         if state.flag()? {
             self.held = Some(state.item()?);
         }
-        self.root.restore(&mut state)
+        self.root.restore(&mut state)?;
+        self.skipped.restore(state.number()?);
+        state.finish()
     }
 
     /// The element held back, else the next one of the tree.

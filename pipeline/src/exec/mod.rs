@@ -16,6 +16,7 @@ mod cursor;
 mod error;
 mod executor;
 mod functions;
+mod identity;
 mod item;
 mod iterate;
 mod ops;
@@ -23,6 +24,7 @@ mod pool;
 mod program;
 mod random;
 mod source;
+mod skipped;
 mod splits;
 mod state;
 #[cfg(feature = "webdataset")]

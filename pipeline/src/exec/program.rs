@@ -135,6 +135,32 @@ impl Program {
         })
     }
 
+    pub(crate) fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The files of its sources, and of those in the bodies of its functions.
+    pub(crate) fn listings(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        Box::new(
+            self.parts
+                .iter()
+                .flat_map(|part| -> Box<dyn Iterator<Item = &str>> {
+                    match part {
+                        Part::Listing(paths) => Box::new(paths.iter().map(String::as_str)),
+                        Part::Body(body) => body.listings(),
+                        Part::None
+                        | Part::Tensors(_)
+                        | Part::Dealt
+                        | Part::Source(..)
+                        | Part::Service(_)
+                        | Part::Predicate(_)
+                        | Part::Function(_)
+                        | Part::FlatMap(_) => Box::new(std::iter::empty()),
+                    }
+                }),
+        )
+    }
+
     /// What the graph yields.
     pub(crate) fn spec(&self) -> &ElementSpec {
         &self.specs[self.graph.output()]
@@ -195,6 +221,7 @@ fn image_call(
             component: place(&decode.component)?,
             pixels_max: decode.pixels_max,
             on_error: decode.on_error,
+            skipped: shared.skipped.clone(),
         }),
         Function::Resize(resize) => Box::new(ops::ResizeCall {
             component: place(&resize.component)?,

@@ -44,6 +44,12 @@ pub enum StateError {
         /// What the state has.
         found: String,
     },
+    /// The state was saved by an executor that was opened otherwise.
+    #[error("the state is of {what}: open the executor as the one that saved it was opened")]
+    Foreign {
+        /// What differs.
+        what: &'static str,
+    },
     /// The bytes are not a state.
     #[error("the bytes are not the state of a pipeline: {0}")]
     Malformed(String),
@@ -177,6 +183,16 @@ impl<'b> StateReader<'b> {
 
     pub(crate) fn bytes(&mut self) -> Result<&'b [u8], StateError> {
         self.decoder.bytes().map_err(malformed)
+    }
+
+    /// Refuses what is left behind the end of a state.
+    pub(crate) fn finish(&self) -> Result<(), StateError> {
+        let left = self.decoder.input().len() - self.decoder.position();
+        if left == 0 {
+            Ok(())
+        } else {
+            Err(StateError::Malformed(format!("{left} bytes follow its end")))
+        }
     }
 
     fn text(&mut self) -> Result<&'b str, StateError> {

@@ -12,6 +12,7 @@ use millstream_element::Dtype;
 
 use crate::exec::call::{Call, Place};
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::skipped::Skipped;
 use crate::exec::value::{Tensor, Value};
 use crate::graph::OnError;
 
@@ -24,6 +25,7 @@ pub(crate) struct DecodeImageCall {
     pub(crate) component: usize,
     pub(crate) pixels_max: u64,
     pub(crate) on_error: OnError,
+    pub(crate) skipped: Skipped,
 }
 
 impl Call for DecodeImageCall {
@@ -35,20 +37,16 @@ impl Call for DecodeImageCall {
         let missing = || ExecError::new(ErrorKind::Internal, "decode_image", "the component is missing");
         let tensor = value.get_mut(self.component).ok_or_else(missing)?;
         let encoded = tensor.contiguous().ok_or_else(missing)?;
-        match (decode(encoded, self.pixels_max), self.on_error) {
+        let image = decode(encoded, self.pixels_max)
+            .map_err(|message| ExecError::new(ErrorKind::Data, "decode_image", message));
+        match (image, self.on_error) {
             (Ok(image), _) => {
                 *tensor = image;
                 Ok(Some(value))
             }
-            (Err(message), OnError::Raise) => Err(ExecError::new(ErrorKind::Data, "decode_image", message)),
-            (Err(message), OnError::Skip) => {
-                let origin = at.origin.map(|origin| origin.to_string());
-                tracing::warn!(
-                    origin,
-                    position = at.position,
-                    message,
-                    "an image that cannot be decoded is left out"
-                );
+            (Err(error), OnError::Raise) => Err(error),
+            (Err(error), OnError::Skip) => {
+                self.skipped.record(&error.at(at.origin).at_position(at.position));
                 Ok(None)
             }
         }

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::exec::cancel::Cancel;
+use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError, Origin};
 use crate::exec::item::Item;
 use crate::exec::iterate::{Input, Iterate};
 use crate::exec::random::mix;
+use crate::exec::skipped::Skipped;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::tar::{TarEntry, TarError, TarReader};
 use crate::exec::token;
@@ -25,9 +27,8 @@ pub(crate) struct WebDataset {
     options: graph::WebDataset,
     input: Input,
     cancel: Cancel,
+    skipped: Skipped,
     shard: Option<Shard>,
-    /// Samples and shards left out so far.
-    skipped: u64,
 }
 
 /// A shard being read.
@@ -51,26 +52,25 @@ struct Sample {
 }
 
 impl WebDataset {
-    pub(crate) fn new(options: graph::WebDataset, input: Input, cancel: Cancel) -> WebDataset {
+    pub(crate) fn new(options: graph::WebDataset, input: Input, shared: &Shared) -> WebDataset {
         WebDataset {
             options,
             input,
-            cancel,
+            cancel: shared.cancel.clone(),
+            skipped: shared.skipped.clone(),
             shard: None,
-            skipped: 0,
         }
     }
 
-    /// Passes on a failure, or counts and logs it if broken records are to be skipped.
-    fn settle(&mut self, error: ExecError, outer: &Item) -> Result<(), ExecError> {
+    /// Passes on a failure, or counts it if broken records are to be skipped.
+    fn settle(&self, error: ExecError, outer: &Item) -> Result<(), ExecError> {
         match self.options.on_error {
             OnError::Raise => {
                 token::abandon(&outer.marks);
                 Err(error)
             }
             OnError::Skip => {
-                self.skipped += 1;
-                tracing::warn!(skipped = self.skipped, error = %error, "a broken record is left out");
+                self.skipped.record(&error);
                 Ok(())
             }
         }
@@ -253,7 +253,6 @@ impl Iterate for WebDataset {
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
         state.begin("webdataset")?;
-        state.number(self.skipped)?;
         state.flag(self.shard.is_some())?;
         if let Some(shard) = &self.shard {
             state.item(&shard.outer)?;
@@ -264,7 +263,6 @@ impl Iterate for WebDataset {
 
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         state.begin("webdataset")?;
-        self.skipped = state.number()?;
         if state.flag()? {
             let outer = state.item()?;
             let passed = state.number()?;

@@ -1,0 +1,79 @@
+//! What a saved state belongs to: a position means something only in the same graph, over the same files, and
+//! with the same draws.
+
+use super::program::Program;
+use super::random::mix;
+use super::state::{StateError, StateReader, StateWriter};
+
+/// Everything that decides what an executor yields, beside the registered functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Absent beyond what a graph's encoding may have.
+    graph: Option<u64>,
+    files: u64,
+    task_id: u64,
+    epoch: u64,
+    seed: Option<u64>,
+}
+
+impl Identity {
+    /// The identity of an executor of `program`.
+    pub(crate) fn new(program: &Program, task_id: u64, epoch: u64, seed: Option<u64>) -> Identity {
+        Identity {
+            graph: program.graph().to_bytes().ok().map(|bytes| digest_of(&bytes)),
+            files: program
+                .listings()
+                .fold(0, |digest, path| mix(digest, digest_of(path.as_bytes()))),
+            task_id,
+            epoch,
+            seed,
+        }
+    }
+
+    pub(crate) fn save(&self, state: &mut StateWriter) -> Result<(), StateError> {
+        let numbers = [self.graph()?, self.files, self.task_id, self.epoch];
+        numbers.into_iter().try_for_each(|number| state.number(number))?;
+        state.flag(self.seed.is_some())?;
+        state.number(self.seed.unwrap_or(0))
+    }
+
+    /// Reads the identity that a state was saved with, and holds it against this one.
+    pub(crate) fn check(&self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        let foreign = |what| Err(StateError::Foreign { what });
+        if state.number()? != self.graph()? {
+            return foreign("another dataset");
+        }
+        if state.number()? != self.files {
+            return foreign("another listing of the files");
+        }
+        if state.number()? != self.task_id {
+            return foreign("another task");
+        }
+        if state.number()? != self.epoch {
+            return foreign("another epoch");
+        }
+        let (seeded, seed) = (state.flag()?, state.number()?);
+        if seeded.then_some(seed) != self.seed {
+            return foreign("another seed");
+        }
+        Ok(())
+    }
+
+    fn graph(&self) -> Result<u64, StateError> {
+        self.graph.ok_or_else(|| StateError::Unsupported {
+            op: "dataset".to_owned(),
+            reason: "its graph is larger than one may be",
+        })
+    }
+}
+
+/// Tells contents apart; nobody is kept from making two with one digest.
+fn digest_of(bytes: &[u8]) -> u64 {
+    let mut digest = bytes.len() as u64;
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        digest = mix(digest, u64::from_le_bytes(word));
+    }
+    digest
+}
