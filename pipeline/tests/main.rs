@@ -3,6 +3,7 @@
 //! - `model`: random chains of operations against a naive model on vectors; counts against the analysis
 //! - `states`: an executor saved and restored goes on as if nothing had happened
 //! - `splits`: workers fed from one pool of splits see the dataset exactly once, and account for every lease
+//! - `buffers`: what is computed ahead withholds nothing and stays within the byte budget
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `graphs`: encoding and analysis
 //! - `listings`: which files there are and in which order
@@ -11,6 +12,7 @@
 //! - `shards`: WebDataset shards and images
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
+mod buffers;
 mod failures;
 mod graphs;
 mod listings;

@@ -63,6 +63,20 @@ impl Budget {
     }
 }
 
+impl Charge {
+    /// The bytes it counts.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Counts `bytes` from now on.
+    pub fn set(&mut self, bytes: usize) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.bytes = bytes;
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         self.held.fetch_sub(self.bytes, Ordering::Relaxed);

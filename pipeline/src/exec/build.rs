@@ -57,7 +57,7 @@ impl Program {
             Op::WebDataset(options) => Box::new(ops::WebDataset::new(options.clone(), input, shared)),
             #[cfg(not(feature = "webdataset"))]
             Op::WebDataset(_) => return Err(unprepared("webdataset")),
-            Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, cancel)),
+            Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, shared.clone())),
             Op::Unbatch => Box::new(ops::Unbatch::new(input)),
             Op::Shuffle(shuffle) => Box::new(ops::Shuffle::new(*shuffle, node, input, shared.clone())),
             Op::Repeat(repeat) => Box::new(ops::Repeat::new(

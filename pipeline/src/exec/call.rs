@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::error::{ErrorKind, ExecError, Origin};
 use super::item::Item;
 use super::token;
-use super::value::Value;
+use super::value::{Tensor, Value};
 
 /// A map function ready to be called from any thread.
 pub(crate) trait Call: Send + Sync {
@@ -64,6 +64,16 @@ pub(crate) fn run(chain: &[Box<dyn Call>], item: Item, pass: u64) -> Result<Opti
         position,
         origin,
     }))
+}
+
+/// `item` with everything computed that was left to be done when it is written. A failure abandons its splits.
+pub(crate) fn settled(mut item: Item) -> Result<Item, ExecError> {
+    let value: Result<Value, ExecError> = item.value.iter().map(Tensor::settled).collect();
+    item.value = value.map_err(|error| {
+        token::abandon(&item.marks);
+        error.at(item.origin.as_ref()).at_position(item.position)
+    })?;
+    Ok(item)
 }
 
 /// Calls `function`, turning a panic into an error that names it.

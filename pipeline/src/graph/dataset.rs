@@ -183,7 +183,8 @@ impl Dataset {
         self
     }
 
-    /// Lets the map just added yield results in whatever order they are ready.
+    /// Lets the map just added yield results in whatever order they are ready. Only a [`Dataset::parallel`] map
+    /// has several at once.
     pub fn unordered(mut self) -> Dataset {
         match self.nodes.last_mut() {
             Some(Node {
@@ -241,7 +242,8 @@ impl Dataset {
         self.then(Op::Skip(Count { count }))
     }
 
-    /// A buffer of elements that a thread fills ahead.
+    /// A buffer of elements that a thread fills ahead: of `buffer` of them, at most 4096, within the pipeline's
+    /// byte budget.
     pub fn prefetch(self, buffer: u64) -> Dataset {
         self.then(Op::Prefetch(Prefetch { buffer }))
     }

@@ -320,7 +320,7 @@ pub struct Count {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Prefetch {
-    /// Elements buffered ahead, at least 1.
+    /// Elements buffered ahead, at least 1; the executor buffers at most 4096.
     #[n(0)]
     pub buffer: u64,
 }

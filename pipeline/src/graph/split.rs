@@ -158,7 +158,9 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
 /// Why positions cannot be followed through `op`.
 fn misaligns(op: &Op) -> Option<&'static str> {
     match op {
-        Op::Map(_, schedule) if !schedule.ordered => Some("yields results in no particular order"),
+        Op::Map(_, schedule) if !schedule.ordered && schedule.parallel != 1 => {
+            Some("yields results in no particular order")
+        }
         Op::Shuffle(_) => Some("mixes positions"),
         Op::Take(_) | Op::Skip(_) => Some("counts elements of each task, not positions of the source"),
         Op::FlatMap(_) | Op::Unbatch => Some("makes several elements of one position"),

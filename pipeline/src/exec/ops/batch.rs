@@ -1,7 +1,10 @@
 //! `batch`: stacks consecutive elements. The stack is not copied here: its rows are copied once, when it is
-//! written.
+//! written. Rows whose computation was left until then hold what they are made of, a whole picture for its
+//! crop; once the byte budget is spent they are computed at once.
 
-use crate::exec::cancel::Cancel;
+use crate::exec::budget::Charge;
+use crate::exec::call;
+use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
 use crate::exec::iterate::{Input, Iterate};
@@ -14,24 +17,40 @@ pub(crate) struct Batch {
     size: usize,
     drop_remainder: bool,
     input: Input,
-    cancel: Cancel,
+    shared: Shared,
 }
 
 impl Batch {
-    pub(crate) fn new(batch: graph::Batch, input: Input, cancel: Cancel) -> Batch {
+    pub(crate) fn new(batch: graph::Batch, input: Input, shared: Shared) -> Batch {
         // A graph's batches have at most 2^24 elements.
         Batch {
             size: batch.size as usize,
             drop_remainder: batch.drop_remainder,
             input,
-            cancel,
+            shared,
         }
+    }
+}
+
+impl Batch {
+    /// The next row, added to `charge`.
+    fn row(&mut self, charge: &mut Charge) -> Result<Option<Item>, ExecError> {
+        let Some(mut item) = self.input.next()? else {
+            return Ok(None);
+        };
+        if self.shared.budget.is_spent() {
+            item = call::settled(item)?;
+        }
+        charge.set(charge.bytes().saturating_add(item.held_bytes()));
+        Ok(Some(item))
     }
 }
 
 impl Iterate for Batch {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        let Some(first) = self.input.next()? else {
+        // Counts the rows until the batch is handed on.
+        let mut charge = self.shared.budget.charge(0);
+        let Some(first) = self.row(&mut charge)? else {
             return Ok(None);
         };
         let position = first.position;
@@ -46,13 +65,13 @@ impl Iterate for Batch {
         }
         let mut rows = 1;
         while rows < self.size {
-            let Some(item) = self.input.next()? else { break };
+            let Some(item) = self.row(&mut charge)? else { break };
             token::merge(&mut marks, item.marks);
             for (column, tensor) in columns.iter_mut().zip(item.value) {
                 column.push(tensor);
             }
             rows += 1;
-            self.cancel.check("batch")?;
+            self.shared.cancel.check("batch")?;
         }
         if rows < self.size && self.drop_remainder {
             return Ok(None);

@@ -14,6 +14,7 @@ mod prefetch;
 #[cfg(feature = "images")]
 mod random_resized_crop;
 mod range;
+mod read_ahead;
 mod repeat;
 #[cfg(feature = "images")]
 mod resize;

@@ -1,10 +1,13 @@
 //! `map` on the threads of the pool: as many calls at once as asked for, results in the order of the input,
 //! or in the order in which they are ready.
+//!
+//! A thread of its own reads the input, so that an input that waits withholds no result. What the input fails
+//! with comes after the results of all that came before it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 
 use crate::exec::budget::Charge;
 use crate::exec::call::{self, Chain};
@@ -13,7 +16,8 @@ use crate::exec::error::ExecError;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
-use crate::exec::value::Value;
+
+use super::read_ahead::{Polled, ReadAhead};
 
 /// Calls under way or finished and not yet pulled, per parallel call: more than one keeps a thread busy while
 /// the first one's result waits for its turn, and lets whoever pulls take several for one wake-up.
@@ -21,36 +25,30 @@ const WINDOW_PER_CALL: usize = 4;
 
 type Outcome = Result<Option<Item>, ExecError>;
 
+/// A finished call, charged for what it holds.
+struct Finished {
+    outcome: Outcome,
+    charge: Charge,
+}
+
 pub(crate) struct ParallelMap {
     chain: Chain,
-    input: Input,
+    input: ReadAhead,
     shared: Shared,
     ordered: bool,
-    window: usize,
+    parallel: usize,
     pass: u64,
-    done: Sender<(u64, Outcome)>,
-    results: Receiver<(u64, Outcome)>,
-    /// The call of the front of `slots`; calls are numbered from 0 on.
+    done: Sender<(u64, Finished)>,
+    results: Receiver<(u64, Finished)>,
+    /// The call of the front of `places`; calls are numbered from 0 on.
     first: u64,
-    /// One per call not yet pulled, in the order of the input.
-    slots: VecDeque<Slot>,
+    /// Ordered: one per call not yet pulled, in the order of the input, empty while it is under way.
+    /// Unordered: finished calls, as they came.
+    places: VecDeque<Option<Finished>>,
     /// Calls whose outcome has not arrived.
     under_way: usize,
-    input_ended: bool,
-}
-
-struct Slot {
-    state: SlotState,
-    _charge: Charge,
-}
-
-enum SlotState {
-    /// The call is under way.
-    Waiting,
-    /// Its outcome is here.
-    Done(Outcome),
-    /// The outcome was pulled before that of the front.
-    Taken,
+    /// What the latest result holds, and the next ones are expected to: a picture is a hundred times its file.
+    expected_bytes: Option<usize>,
 }
 
 impl ParallelMap {
@@ -67,42 +65,55 @@ impl ParallelMap {
         } else {
             parallel as usize
         };
-        let window = parallel * WINDOW_PER_CALL;
         // Every outcome has room, so that no thread of the pool ever waits for whoever pulls.
-        let (done, results) = bounded(window);
+        let (done, results) = bounded(parallel * WINDOW_PER_CALL);
         ParallelMap {
             chain,
-            input,
+            input: ReadAhead::new("map", parallel, input, shared.clone()),
             shared,
             ordered,
-            window,
+            parallel,
             pass: 0,
             done,
             results,
             first: 0,
-            slots: VecDeque::new(),
+            places: VecDeque::new(),
             under_way: 0,
-            input_ended: false,
+            expected_bytes: None,
         }
     }
 
-    /// Submits calls until the window is full, the byte budget spent, or the input ended.
-    fn top_up(&mut self) -> Result<(), ExecError> {
-        while !self.input_ended && self.slots.len() < self.window {
-            if self.shared.budget.is_spent() && !self.slots.is_empty() {
-                break;
-            }
-            match self.input.next()? {
-                Some(item) => self.submit(item)?,
-                None => self.input_ended = true,
+    /// Whether one more call may be made: within the window, and within the byte budget unless it is the only
+    /// one. As long as it is unknown what results hold there is no call that would only wait for a thread.
+    fn has_room(&self) -> bool {
+        let held = if self.ordered {
+            self.places.len()
+        } else {
+            self.places.len() + self.under_way
+        };
+        let window = match self.expected_bytes {
+            Some(_) => self.parallel * WINDOW_PER_CALL,
+            None => self.parallel,
+        };
+        held < window && (held == 0 || !self.shared.budget.is_spent())
+    }
+
+    /// Makes the calls for which there are elements and room. `Some` once the input has ended or failed.
+    fn top_up(&mut self) -> Result<Option<Result<(), ExecError>>, ExecError> {
+        while self.has_room() {
+            match self.input.poll()? {
+                Polled::Item(item) => self.submit(item)?,
+                Polled::Pending => break,
+                Polled::Ended(end) => return Ok(Some(end)),
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn submit(&mut self, item: Item) -> Result<(), ExecError> {
-        let number = self.first.wrapping_add(self.slots.len() as u64);
-        let charge = self.shared.budget.charge(item.held_bytes());
+        let number = self.first.wrapping_add(self.places.len() as u64);
+        let expected = item.held_bytes().max(self.expected_bytes.unwrap_or(0));
+        let mut charge = self.shared.budget.charge(expected);
         let (chain, done, pass) = (Arc::clone(&self.chain), self.done.clone(), self.pass);
         let cancel = self.shared.cancel.clone();
         let job = move || {
@@ -110,67 +121,68 @@ impl ParallelMap {
             let outcome = cancel
                 .check("map")
                 .and_then(|()| call::run(&chain, item, pass))
-                .and_then(settled);
+                // What a function left to be done when it is written is done here, or it would not be parallel.
+                .and_then(|item| item.map(call::settled).transpose());
+            charge.set(outcome.iter().flatten().map(Item::held_bytes).sum());
             // Nobody listens any more when the pipeline was dropped.
-            let _ = done.send((number, outcome));
+            let _ = done.send((number, Finished { outcome, charge }));
         };
         self.shared
             .pool
             .submit("map", &self.shared.cancel, Box::new(job))?;
         self.under_way += 1;
-        self.slots.push_back(Slot {
-            state: SlotState::Waiting,
-            _charge: charge,
-        });
-        Ok(())
-    }
-
-    /// Waits for one outcome.
-    fn receive(&mut self) -> Result<(), ExecError> {
-        let (number, outcome) = select! {
-            recv(self.results) -> result => result.map_err(|_| ExecError::cancelled("map"))?,
-            recv(self.shared.cancel.signal()) -> _ => return Err(ExecError::cancelled("map")),
-        };
-        self.under_way -= 1;
-        // At most `window` slots: the difference is small.
-        if let Some(slot) = self.slots.get_mut(number.wrapping_sub(self.first) as usize) {
-            slot.state = SlotState::Done(outcome);
+        if self.ordered {
+            self.places.push_back(None);
         }
         Ok(())
     }
 
-    /// The slot to pull from next, if its outcome is there.
-    fn ready(&self) -> Option<usize> {
-        let among = if self.ordered { 1 } else { self.slots.len() };
-        self.slots
-            .iter()
-            .take(among)
-            .position(|slot| matches!(slot.state, SlotState::Done(_)))
+    /// Puts an outcome that has arrived where it is pulled from.
+    fn place(&mut self, number: u64, finished: Finished) {
+        self.under_way -= 1;
+        match &finished.outcome {
+            Ok(Some(_)) => self.expected_bytes = Some(finished.charge.bytes()),
+            Ok(None) | Err(_) => _ = self.expected_bytes.get_or_insert(0),
+        }
+        if !self.ordered {
+            self.places.push_back(Some(finished));
+        } else if let Some(place) = self.places.get_mut(number.wrapping_sub(self.first) as usize) {
+            // At most a window of places: the difference is small.
+            *place = Some(finished);
+        }
     }
 
-    /// Removes the outcome at `index`, which is there.
-    fn take(&mut self, index: usize) -> Outcome {
-        let state = self
-            .slots
-            .get_mut(index)
-            .map(|slot| std::mem::replace(&mut slot.state, SlotState::Taken));
-        while self
-            .slots
-            .front()
-            .is_some_and(|slot| matches!(slot.state, SlotState::Taken))
-        {
-            self.slots.pop_front();
+    /// The outcome to be pulled next, if it is there.
+    fn ready(&mut self) -> Option<Outcome> {
+        let finished = self.places.pop_front_if(|place| place.is_some()).flatten()?;
+        if self.ordered {
             self.first = self.first.wrapping_add(1);
         }
-        match state {
-            Some(SlotState::Done(outcome)) => outcome,
-            Some(SlotState::Waiting | SlotState::Taken) | None => Ok(None),
+        Some(finished.outcome)
+    }
+
+    /// Waits for an outcome, or for an element if there is room for its call.
+    fn wait(&mut self, wants_input: bool) -> Result<(), ExecError> {
+        let nothing = never();
+        let arrivals = self.input.arrivals().filter(|_| wants_input).unwrap_or(&nothing);
+        let arrived = select! {
+            recv(self.results) -> result => {
+                let (number, finished) = result.map_err(|_| ExecError::cancelled("map"))?;
+                self.place(number, finished);
+                None
+            }
+            recv(arrivals) -> held => held.ok(),
+            recv(self.shared.cancel.signal()) -> _ => return Err(ExecError::cancelled("map")),
+        };
+        match arrived {
+            Some((item, _)) => self.submit(item),
+            None => Ok(()),
         }
     }
 
     fn finish_calls(&mut self) -> Result<(), ExecError> {
         while self.under_way > 0 {
-            self.receive()?;
+            self.wait(false)?;
         }
         Ok(())
     }
@@ -179,24 +191,30 @@ impl ParallelMap {
 impl Iterate for ParallelMap {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         loop {
-            self.top_up()?;
-            match self.ready() {
-                Some(index) => {
-                    if let Some(item) = self.take(index)? {
-                        return Ok(Some(item));
-                    }
+            while let Ok((number, finished)) = self.results.try_recv() {
+                self.place(number, finished);
+            }
+            let end = self.top_up()?;
+            if let Some(outcome) = self.ready() {
+                match outcome? {
+                    Some(item) => return Ok(Some(item)),
+                    None => continue,
                 }
-                None if self.slots.is_empty() => return Ok(None),
-                None => self.receive()?,
+            }
+            match end {
+                Some(end) if self.under_way == 0 => return end.map(|()| None),
+                Some(_) => self.wait(false)?,
+                None => self.wait(self.has_room())?,
             }
         }
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.finish_calls()?;
-        self.first = self.first.wrapping_add(self.slots.len() as u64);
-        self.slots.clear();
-        self.input_ended = false;
+        if self.ordered {
+            self.first = self.first.wrapping_add(self.places.len() as u64);
+        }
+        self.places.clear();
         self.pass = self.pass.wrapping_add(1);
         self.input.restart()
     }
@@ -209,15 +227,14 @@ impl Iterate for ParallelMap {
         self.finish_calls()?;
         state.begin("parallel_map")?;
         state.number(self.pass)?;
-        state.flag(self.input_ended)?;
-        for slot in &self.slots {
-            match &slot.state {
-                SlotState::Done(Ok(Some(item))) => {
+        for finished in self.places.iter().flatten() {
+            match &finished.outcome {
+                Ok(Some(item)) => {
                     state.flag(true)?;
                     state.item(item)?;
                 }
-                SlotState::Done(Ok(None)) | SlotState::Taken | SlotState::Waiting => {}
-                SlotState::Done(Err(error)) => return Err(error.clone().into()),
+                Ok(None) => {}
+                Err(error) => return Err(error.clone().into()),
             }
         }
         state.flag(false)?;
@@ -227,27 +244,12 @@ impl Iterate for ParallelMap {
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         state.begin("parallel_map")?;
         self.pass = state.number()?;
-        self.input_ended = state.flag()?;
         while state.flag()? {
             let item = state.item()?;
             let charge = self.shared.budget.charge(item.held_bytes());
-            self.slots.push_back(Slot {
-                state: SlotState::Done(Ok(Some(item))),
-                _charge: charge,
-            });
+            let outcome = Ok(Some(item));
+            self.places.push_back(Some(Finished { outcome, charge }));
         }
         self.input.restore(state)
     }
-}
-
-/// Does on the pool's thread what a function left to be done when it is written, or the work would not be
-/// parallel.
-fn settled(item: Option<Item>) -> Outcome {
-    let Some(mut item) = item else { return Ok(None) };
-    let value: Result<Value, ExecError> = item.value.iter().map(|tensor| tensor.settled()).collect();
-    item.value = value.map_err(|error| {
-        crate::exec::token::abandon(&item.marks);
-        error.at(item.origin.as_ref()).at_position(item.position)
-    })?;
-    Ok(Some(item))
 }

@@ -1,0 +1,367 @@
+//! An input that a thread of its own reads ahead of whoever pulls, into a bounded buffer.
+//!
+//! While it runs, the thread owns the input. To save, to restart and to end, the thread is told to stop and
+//! hands the input back, with the element it had in hand; the next pull starts it again.
+
+use std::collections::VecDeque;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, select};
+
+use crate::exec::budget::{Budget, Charge};
+use crate::exec::context::Shared;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::item::Item;
+use crate::exec::iterate::Input;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+
+/// How long an end waits for the input, which may be inside a user's function; then the thread is left to end
+/// itself.
+const GRACE: Duration = Duration::from_secs(1);
+/// How often a thread that is held up by the byte budget looks again. Many buffers share the budget and any
+/// of them may make room.
+const BUDGET_POLL: Duration = Duration::from_millis(1);
+/// Elements read ahead at most, however many are asked for: the channel takes the memory for all of them at
+/// once, some 200 bytes each, and a thread that is thousands of elements ahead waits for nobody.
+const AHEAD_MAX: usize = 4096;
+
+/// An element in the buffer, and what it is charged.
+pub(crate) type Held = (Item, Charge);
+
+/// An input being read ahead.
+pub(crate) struct ReadAhead {
+    op: &'static str,
+    size: usize,
+    shared: Shared,
+    /// Absent while the thread has it.
+    input: Option<Input>,
+    running: Option<Running>,
+    /// What a stopped thread left.
+    ready: VecDeque<Held>,
+    /// How the input ended; `ready` comes before it.
+    end: Option<Result<(), ExecError>>,
+    /// What the input said of further passes when it was last here.
+    exhausted: bool,
+}
+
+/// What there is without waiting.
+#[derive(Debug)]
+pub(crate) enum Polled {
+    /// The next element.
+    Item(Item),
+    /// Nothing yet: [`ReadAhead::arrivals`] tells when to ask again.
+    Pending,
+    /// The input's end, or what it failed with. The answer is the same until a restart.
+    Ended(Result<(), ExecError>),
+}
+
+/// A thread at work.
+struct Running {
+    items: Receiver<Held>,
+    /// Disconnects to tell the thread to stop.
+    stop: Sender<()>,
+    back: Receiver<Handback>,
+    thread: JoinHandle<()>,
+}
+
+/// What a thread hands back when it stops.
+struct Handback {
+    input: Input,
+    in_hand: Option<Held>,
+    /// Why it stopped by itself.
+    end: Option<Result<(), ExecError>>,
+}
+
+impl ReadAhead {
+    /// Reads up to `size` elements of `input` ahead, for the operation `op`. Nothing is read before the first
+    /// poll.
+    pub(crate) fn new(op: &'static str, size: usize, input: Input, shared: Shared) -> ReadAhead {
+        ReadAhead {
+            op,
+            size: size.clamp(1, AHEAD_MAX),
+            shared,
+            input: Some(input),
+            running: None,
+            ready: VecDeque::new(),
+            end: None,
+            exhausted: false,
+        }
+    }
+
+    /// The next element if it is there.
+    ///
+    /// # Errors
+    /// When no thread can be started; what the input fails with is an end.
+    pub(crate) fn poll(&mut self) -> Result<Polled, ExecError> {
+        loop {
+            if let Some((item, _)) = self.ready.pop_front() {
+                return Ok(Polled::Item(item));
+            }
+            if let Some(end) = &self.end {
+                return Ok(Polled::Ended(end.clone()));
+            }
+            match self.running()?.items.try_recv() {
+                Ok((item, _)) => return Ok(Polled::Item(item)),
+                Err(TryRecvError::Empty) => return Ok(Polled::Pending),
+                // The thread has stopped by itself: the handback tells why.
+                Err(TryRecvError::Disconnected) => self.pause()?,
+            }
+        }
+    }
+
+    /// Where elements arrive after [`Polled::Pending`]; it disconnects at the input's end.
+    pub(crate) fn arrivals(&self) -> Option<&Receiver<Held>> {
+        self.running.as_ref().map(|running| &running.items)
+    }
+
+    /// Begins the next pass. What nobody asked for does not matter any more, be it elements or a failure.
+    pub(crate) fn restart(&mut self) -> Result<(), ExecError> {
+        self.pause()?;
+        self.ready.clear();
+        self.end = None;
+        self.input()?.restart()
+    }
+
+    pub(crate) fn exhausted(&self) -> bool {
+        self.input
+            .as_ref()
+            .map_or(self.exhausted, |input| input.exhausted())
+    }
+
+    pub(crate) fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        self.pause()?;
+        if let Some(Err(error)) = &self.end {
+            return Err(error.clone().into());
+        }
+        state.flag(self.end.is_some())?;
+        state.number(self.ready.len() as u64)?;
+        self.ready.iter().try_for_each(|(item, _)| state.item(item))?;
+        self.input()?.save(state)
+    }
+
+    pub(crate) fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.end = state.flag()?.then_some(Ok(()));
+        for _ in 0..state.number()? {
+            let item = state.item()?;
+            let charge = self.shared.budget.charge(item.held_bytes());
+            self.ready.push_back((item, charge));
+        }
+        self.input()?.restore(state)
+    }
+
+    fn input(&mut self) -> Result<&mut Input, ExecError> {
+        let op = self.op;
+        self.input.as_mut().ok_or_else(|| lost(op))
+    }
+
+    fn running(&mut self) -> Result<&Running, ExecError> {
+        let op = self.op;
+        if self.running.is_none() {
+            let input = self.input.take().ok_or_else(|| lost(op))?;
+            self.running = Some(start(op, self.size, input, &self.shared)?);
+        }
+        self.running.as_ref().ok_or_else(|| lost(op))
+    }
+
+    /// Takes the input back from a thread that has stopped, or that is told to.
+    fn pause(&mut self) -> Result<(), ExecError> {
+        let op = self.op;
+        let Some(running) = self.running.take() else {
+            return Ok(());
+        };
+        let Running {
+            items,
+            stop,
+            back,
+            thread,
+        } = running;
+        drop(stop);
+        let handback = select! {
+            recv(back) -> handback => handback.map_err(|_| lost(op))?,
+            recv(self.shared.cancel.signal()) -> _ => {
+                // Cancelled: the input may be stuck, and nobody will pull again.
+                back.recv_timeout(GRACE).map_err(|_| ExecError::cancelled(op))?
+            }
+        };
+        // It has handed back everything: nothing is left but to return.
+        let _ = thread.join();
+        self.ready.extend(items.try_iter());
+        self.ready.extend(handback.in_hand);
+        self.exhausted = handback.input.exhausted();
+        self.input = Some(handback.input);
+        self.end = handback.end;
+        Ok(())
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        let Some(Running {
+            items,
+            stop,
+            back,
+            thread,
+        }) = self.running.take()
+        else {
+            return;
+        };
+        drop((stop, items));
+        match back.recv_timeout(GRACE) {
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => {
+                let _ = thread.join();
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let op = self.op;
+                tracing::warn!(
+                    op,
+                    "a thread that reads ahead is still inside its input and is left behind"
+                );
+            }
+        }
+    }
+}
+
+fn start(op: &'static str, size: usize, mut input: Input, shared: &Shared) -> Result<Running, ExecError> {
+    let (fill, items) = bounded(size);
+    let (stop, stopped) = bounded::<()>(0);
+    let (hand, back) = bounded(1);
+    let budget = shared.budget.clone();
+    let work = move || {
+        let (in_hand, end) = fill_ahead(&mut input, &fill, &stopped, &budget);
+        // The receiver is gone only when nobody wants it any more.
+        let _ = hand.send(Handback { input, in_hand, end });
+    };
+    let refused = |error: std::io::Error| {
+        ExecError::new(
+            ErrorKind::Resource,
+            op,
+            format!("cannot start the thread that reads ahead: {error}"),
+        )
+    };
+    let thread = std::thread::Builder::new()
+        .name(op.to_owned())
+        .spawn(work)
+        .map_err(refused)?;
+    Ok(Running {
+        items,
+        stop,
+        back,
+        thread,
+    })
+}
+
+/// Pulls until the input ends or the thread is told to stop; returns the element in hand and the end.
+fn fill_ahead(
+    input: &mut Input,
+    fill: &Sender<Held>,
+    stopped: &Receiver<()>,
+    budget: &Budget,
+) -> (Option<Held>, Option<Result<(), ExecError>>) {
+    loop {
+        while budget.is_spent() && !fill.is_empty() {
+            if stopped.recv_timeout(BUDGET_POLL) == Err(RecvTimeoutError::Disconnected) {
+                return (None, None);
+            }
+        }
+        // An element may take long: whoever wants the input back waits for none that it did not ask for.
+        if stopped.try_recv() == Err(TryRecvError::Disconnected) {
+            return (None, None);
+        }
+        let item = match input.next() {
+            Ok(Some(item)) => item,
+            Ok(None) => return (None, Some(Ok(()))),
+            Err(error) => return (None, Some(Err(error))),
+        };
+        let bytes = item.held_bytes();
+        let held = (item, budget.charge(bytes));
+        select! {
+            send(fill, held) -> sent => if let Err(unsent) = sent {
+                return (Some(unsent.into_inner()), None);
+            },
+            recv(stopped) -> _ => return (Some(held), None),
+        }
+    }
+}
+
+fn lost(op: &str) -> ExecError {
+    ExecError::new(
+        ErrorKind::Internal,
+        op,
+        "its input is lost: its thread ended without handing it back",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::exec::cancel::Cancel;
+    use crate::exec::iterate::Iterate;
+    use crate::exec::pool::Pool;
+    use crate::exec::skipped::Skipped;
+    use crate::exec::token::Ledger;
+    use crate::exec::value::{Tensor, Value};
+
+    /// Counts up without end.
+    struct Numbers(u64);
+
+    impl Iterate for Numbers {
+        fn next(&mut self) -> Result<Option<Item>, ExecError> {
+            self.0 += 1;
+            let value = Value::from_buf([Tensor::i64(self.0 as i64)]);
+            Ok(Some(Item::new(value, self.0 - 1)))
+        }
+
+        fn restart(&mut self) -> Result<(), ExecError> {
+            self.0 = 0;
+            Ok(())
+        }
+
+        fn exhausted(&self) -> bool {
+            false
+        }
+
+        fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+            state.number(self.0)
+        }
+
+        fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+            self.0 = state.number()?;
+            Ok(())
+        }
+    }
+
+    fn shared() -> Shared {
+        Shared {
+            task_id: 0,
+            epoch: 0,
+            seed: None,
+            feed: None,
+            ledger: Arc::new(Ledger::default()),
+            pool: Arc::new(Pool::new(1).unwrap()),
+            budget: Budget::default(),
+            cancel: Cancel::new(),
+            skipped: Skipped::default(),
+        }
+    }
+
+    #[test]
+    fn the_room_taken_for_a_buffer_is_bounded_whatever_is_asked_for() {
+        let mut ahead = ReadAhead::new("test", 1 << 24, Box::new(Numbers(0)), shared());
+        ahead.poll().unwrap();
+        assert_eq!(ahead.arrivals().unwrap().capacity(), Some(AHEAD_MAX));
+    }
+
+    #[test]
+    fn a_thread_told_to_stop_pulls_nothing_more() {
+        let (stop, stopped) = bounded::<()>(0);
+        drop(stop);
+        let (fill, items) = bounded(8);
+        let mut input: Input = Box::new(Numbers(0));
+        let (in_hand, end) = fill_ahead(&mut input, &fill, &stopped, &Budget::default());
+        assert!(in_hand.is_none() && end.is_none() && items.is_empty());
+        assert_eq!(input.next().unwrap().unwrap().position, 0);
+    }
+}
