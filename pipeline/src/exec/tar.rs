@@ -13,6 +13,7 @@ const NAME_BYTES_MAX: u64 = 1 << 16;
 /// Bytes allocated before any of them was read.
 const FIRST_ALLOCATION_BYTES: u64 = 1 << 20;
 const BLOCK_BYTES: usize = 512;
+const SPARSE: &str = "has a sparse file, which is not supported: pack it without holes";
 
 /// A file in an archive whose data has not been read yet.
 #[derive(Debug)]
@@ -68,7 +69,8 @@ impl<R: Read> TarReader<R> {
                 for (key, value) in attributes_of(&attributes).map_err(fail)? {
                     match key {
                         "path" => long_name = Some(value.to_owned()),
-                        "size" => long_size = value.parse().ok(),
+                        "size" => long_size = Some(value.parse().map_err(|_| fail(garbled_size(value)))?),
+                        key if key.starts_with("GNU.sparse.") => return Err(fail(SPARSE.to_owned())),
                         _ => {}
                     }
                 }
@@ -88,9 +90,7 @@ impl<R: Read> TarReader<R> {
                     size_bytes,
                 }));
             } else if kind.is_gnu_sparse() {
-                return Err(fail(
-                    "has a sparse file, which is not supported: pack it without holes".to_owned(),
-                ));
+                return Err(fail(SPARSE.to_owned()));
             } else {
                 // Directories, links and what concerns other readers.
                 (long_name, long_size) = (None, None);
@@ -205,6 +205,11 @@ fn padding(size_bytes: u64) -> u64 {
     (block - size_bytes % block) % block
 }
 
+fn garbled_size(value: &str) -> String {
+    let shown: String = value.chars().take(32).collect();
+    format!("garbled extended attributes: the size {shown:?} is not a number")
+}
+
 fn text(bytes: &[u8]) -> Result<String, String> {
     String::from_utf8(bytes.to_vec())
         .map_err(|_| format!("a name is not UTF-8: {:?}", String::from_utf8_lossy(bytes)))
@@ -268,6 +273,36 @@ mod tests {
         assert_eq!(files[0], ("a.jpg".to_owned(), 0, Bytes::from_static(b"12345")));
         assert_eq!((files[1].0.as_str(), files[1].2.len()), (long.as_str(), 512));
         assert_eq!((files[2].0.as_str(), files[2].2.len()), ("empty.cls", 0));
+    }
+
+    /// An archive of one file of 5 bytes behind a pax header with these attributes.
+    fn with_attributes(attributes: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        builder.append_pax_extensions(attributes.iter().copied()).unwrap();
+        let mut header = Header::new_ustar();
+        header.set_size(5);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, "a.jpg", &b"12345"[..]).unwrap();
+        builder.into_inner().unwrap()
+    }
+
+    #[test]
+    fn extended_attributes_count_and_garbled_or_sparse_ones_are_refused() {
+        let files = read_all(&with_attributes(&[("path", b"long.jpg"), ("size", b"5")])).unwrap();
+        assert_eq!((files[0].0.as_str(), files[0].2.len()), ("long.jpg", 5));
+        for size in [&b"five"[..], b"-1", b"", b"99999999999999999999"] {
+            let error = read_all(&with_attributes(&[("size", size)])).unwrap_err();
+            assert_eq!(
+                (error.offset_bytes, error.reason.contains("size")),
+                (0, true),
+                "{}",
+                error.reason
+            );
+        }
+        for attribute in ["GNU.sparse.major", "GNU.sparse.map"] {
+            let error = read_all(&with_attributes(&[(attribute, b"1")])).unwrap_err();
+            assert!(error.reason.contains("sparse"), "{}", error.reason);
+        }
     }
 
     #[test]
