@@ -434,11 +434,13 @@ async fn what_comes_on_a_link_that_was_superseded_has_no_effect() {
     first.grant(8, 2).await;
     first.hears_nothing().await;
     second.hears_nothing().await;
-    first.say(ToWorker::Cancel(Cancel { task: TASK })).await;
-    first.hears_nothing().await;
-    let mut third = Client::accepted(&server, 1, 2).await;
-    third.grant(4, 2).await;
-    assert_eq!(third.elements(2).await, [2, 3]);
+    let third = Client::accepted(&server, 1, 2).await;
+    second.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+    second.hears_nothing().await;
+    drop(third);
+    let mut fourth = Client::accepted(&server, 1, 2).await;
+    fourth.grant(4, 2).await;
+    assert_eq!(fourth.elements(2).await, [2, 3]);
 }
 
 /// D6.2, D6.4: nothing stays of a client that is refused, or that stayed away too long.

@@ -145,6 +145,31 @@ fn a_pack_is_held_to_what_was_granted_not_to_what_the_worker_says_it_needs() {
     half.admit(1, 1, 1 << 28).unwrap();
 }
 
+/// D5.1, D5.4.
+#[test]
+fn an_end_comes_neither_before_what_arrived_nor_takes_credits_away_that_it_needs() {
+    let end = |sent| ToClient::EndOfTask(EndOfTask { task: TASK, sent });
+    let granted = || {
+        let mut half = ReceiveHalf::<()>::new(TASK);
+        half.grant(8, 64);
+        half.admit(2, 1, 64).unwrap();
+        half.handle_pack(2, 1, ()).unwrap();
+        half
+    };
+    for sent in [0, 2, 9] {
+        assert_eq!(
+            granted().handle(end(sent)),
+            Err(ReceiveError::Contradiction { count: sent })
+        );
+    }
+    let mut half = granted();
+    half.handle(end(5)).unwrap();
+    let all = Yielded { task: TASK, total: 7 };
+    assert!(half.handle(ToClient::Yielded(all)).is_err());
+    assert!(half.admit(5, 1, 64).is_err());
+    half.admit(4, 1, 64).unwrap();
+}
+
 /// D5.4, D6.5.
 #[test]
 fn what_arrived_is_owed_an_acknowledgement_although_nothing_is_granted() {
