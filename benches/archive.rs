@@ -1,4 +1,6 @@
-//! What one element costs where it is written and where it is read, whatever its size.
+//! What one element costs where it is written and where it is read, whatever its size, beside the yardsticks.
+
+mod yardstick;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -85,6 +87,7 @@ fn archive(c: &mut Criterion) {
         .measurement_time(Duration::from_secs(1))
         .sample_size(20);
     group.throughput(Throughput::Elements(BATCH as u64));
+    let raw_quic = yardstick::RawQuic::connect();
     for case in &cases {
         group.bench_function(BenchmarkId::new("write", case.name), |b| {
             b.iter(|| black_box(case.write()))
@@ -93,6 +96,7 @@ fn archive(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new("open and view", case.name), |b| {
             b.iter(|| case.read(&pack))
         });
+        raw_quic.stand_beside(&mut group, case.name, pack.region().len());
     }
     group.finish();
 }

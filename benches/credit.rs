@@ -1,4 +1,6 @@
-//! What the credit account costs a pack, and a round of grants over many tasks.
+//! What the credit account costs a pack, and a round of grants over many tasks, beside the yardsticks.
+
+mod yardstick;
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -8,6 +10,9 @@ use millstream::client::MaxOutstanding;
 use millstream::client::credit::{Bounds, Standing, distribute};
 use millstream::dataplane::TaskId;
 use millstream::dataplane::proto::credit::{Holder, Issuer};
+
+/// Bytes of a pack of small elements, for which one grant and one message are sent at most.
+const PACK_BYTES: usize = 256 << 10;
 
 fn account(c: &mut Criterion) {
     let mut group = c.benchmark_group("credit");
@@ -47,6 +52,7 @@ fn account(c: &mut Criterion) {
             },
         );
     }
+    yardstick::RawQuic::connect().stand_beside(&mut group, "one pack", PACK_BYTES);
     group.finish();
 }
 

@@ -1,4 +1,6 @@
-//! What a pack costs on its way, beside a copy of as many bytes: built, divided, framed, put together.
+//! What a pack costs on its way, beside the yardsticks: built, divided, framed, put together.
+
+mod yardstick;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -58,15 +60,12 @@ fn packs(c: &mut Criterion) {
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_secs(1))
         .sample_size(20);
+    let raw_quic = yardstick::RawQuic::connect();
     for kib in [64, 256, 1024] {
         let bytes = kib << 10;
         group.throughput(Throughput::Bytes(bytes as u64));
         let name = |what| BenchmarkId::new(what, format!("{kib} KiB"));
         let whole = pack(bytes);
-        let mut copy = vec![0; bytes];
-        group.bench_function(name("memcpy"), |b| {
-            b.iter(|| copy.copy_from_slice(black_box(whole.region())))
-        });
         group.bench_function(name("join parts"), |b| {
             b.iter(|| Pack::from_parts(whole.region().clone(), &lens(bytes)).expect("a pack"));
         });
@@ -90,6 +89,7 @@ fn packs(c: &mut Criterion) {
                 assembler.finish().expect("whole")
             });
         });
+        raw_quic.stand_beside(&mut group, &format!("{kib} KiB"), bytes);
     }
     group.finish();
 }

@@ -1,8 +1,10 @@
 //! Bare quinn: the endpoint, TLS and socket of the service, one stream a unit, no elements.
 //!
 //! The reader either copies each chunk to its place in a pooled contiguous buffer, as any reader that needs contiguous
-//! memory must, or drops it.
+//! memory must, or drops it. Both ends go through their buffers in turn, since memory that holds data is not the memory
+//! of the data before: one buffer sent and filled again and again would stay in the core's own cache.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,8 +16,11 @@ use super::{Measured, Meter, unit_bytes};
 
 const ALPN: &str = "millstream-bench-raw/1";
 
-/// Units written at the same time, and read at the same time.
-const UNITS_AT_ONCE: usize = 8;
+/// Bytes of the buffers that an end goes through: what the service keeps in a task's buffer and outstanding together.
+const BUFFERS_BYTES: u64 = 8 << 20;
+
+/// Buffers of an end at least: units on their way, and one more to fill.
+const BUFFERS_MIN: u64 = 4;
 
 /// Binds a sender.
 pub(crate) fn bind(credentials: Credentials, config: EndpointConfig) -> Result<Endpoint, String> {
@@ -27,20 +32,18 @@ pub(crate) async fn send(endpoint: Endpoint, element_bytes: u64) -> Result<PathR
     let mut acceptor = endpoint.acceptor().ok_or("the endpoint is no server")?;
     let accepted = acceptor.accept().await.ok_or("the endpoint was closed")?;
     let connection = accepted.connection;
-    let mut writers = JoinSet::new();
-    for _ in 0..UNITS_AT_ONCE {
-        // A unit each: what is outstanding takes memory of its own with any sender.
-        let unit = Bytes::from(vec![7_u8; unit_bytes(element_bytes) as usize]);
-        let connection = connection.clone();
-        writers.spawn(async move {
-            while let Ok(mut stream) = connection.open_uni().await {
-                if stream.write_chunk(unit.clone()).await.is_err() || stream.finish().is_err() {
-                    return;
-                }
-            }
-        });
+    let units: Vec<Bytes> = (0..buffers(element_bytes))
+        .map(|_| Bytes::from(vec![7_u8; unit_bytes(element_bytes) as usize]))
+        .collect();
+    for unit in units.iter().cycle() {
+        // An error means that the reader is done.
+        let Ok(mut stream) = connection.open_uni().await else {
+            break;
+        };
+        if stream.write_chunk(unit.clone()).await.is_err() || stream.finish().is_err() {
+            break;
+        }
     }
-    while writers.join_next().await.is_some() {}
     Ok(endpoint.path_report(&connection))
 }
 
@@ -55,14 +58,14 @@ pub(crate) async fn receive(
     let connecting = endpoint.connect(address, Role::Worker, ALPN, Duration::from_secs(5));
     let connection = connecting.await.map_err(|error| error.to_string())?;
     let unit = unit_bytes(element_bytes) as usize;
-    let mut pool: Vec<Vec<u8>> = (0..2 * UNITS_AT_ONCE).map(|_| vec![0; unit]).collect();
+    let mut pool: VecDeque<Vec<u8>> = (0..buffers(element_bytes)).map(|_| vec![0; unit]).collect();
     let mut readers = JoinSet::new();
     loop {
         tokio::select! {
             biased;
             Some(done) = readers.join_next(), if !readers.is_empty() => {
                 let buffer: Vec<u8> = done.map_err(|error: tokio::task::JoinError| error.to_string())??;
-                pool.push(buffer);
+                pool.push_back(buffer);
                 if let Some(measured) = meter.count(unit as u64) {
                     let report = endpoint.path_report(&connection);
                     connection.close(0_u32.into(), b"measured");
@@ -72,12 +75,16 @@ pub(crate) async fn receive(
             }
             stream = connection.accept_uni(), if !pool.is_empty() => {
                 let stream = stream.map_err(|error| error.to_string())?;
-                if let Some(buffer) = pool.pop() {
+                if let Some(buffer) = pool.pop_front() {
                     readers.spawn(read(stream, buffer, copies));
                 }
             }
         }
     }
+}
+
+fn buffers(element_bytes: u64) -> u64 {
+    (BUFFERS_BYTES / unit_bytes(element_bytes)).max(BUFFERS_MIN)
 }
 
 async fn read(mut stream: quinn::RecvStream, mut buffer: Vec<u8>, copies: bool) -> Result<Vec<u8>, String> {
