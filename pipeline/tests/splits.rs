@@ -24,6 +24,8 @@ const UNCOUNTED: Allowed = Allowed {
 #[derive(Clone)]
 struct Dealer {
     shared: Arc<parking_lot::Mutex<Dealt>>,
+    /// The pass being dealt, as the latest answer to this worker said.
+    told: Option<u64>,
 }
 
 struct Dealt {
@@ -31,38 +33,55 @@ struct Dealt {
     /// Per source: the pass being dealt and the next split of it.
     at: Vec<(u64, u64)>,
     leases: u64,
+    questions: u64,
 }
 
 impl Dealer {
     fn new(plan: SplitPlan) -> Dealer {
         let at = vec![(0, 0); plan.sources.len()];
         Dealer {
-            shared: Arc::new(parking_lot::Mutex::new(Dealt { plan, at, leases: 0 })),
+            shared: Arc::new(parking_lot::Mutex::new(Dealt {
+                plan,
+                at,
+                leases: 0,
+                questions: 0,
+            })),
+            told: None,
         }
     }
 
     fn leases(&self) -> u64 {
         self.shared.lock().leases
     }
+
+    fn questions(&self) -> u64 {
+        self.shared.lock().questions
+    }
 }
 
 impl SplitSource for Dealer {
     fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {
         let mut dealt = self.shared.lock();
-        let (pass, index) = dealt.at[source as usize];
-        if repetition < pass {
+        dealt.questions += 1;
+        let (mut pass, mut index) = dealt.at[source as usize];
+        if repetition > pass {
+            (pass, index) = (repetition, 0);
+        }
+        // Only the dispatcher's answers tell a worker how far the others are.
+        self.told = Some(pass);
+        let count = match &dealt.plan.sources[source as usize] {
+            SourcePlan::Counted { splits } => *splits,
+            SourcePlan::Listed { items } => items.len() as u64,
+        };
+        if repetition < pass || index == count {
+            dealt.at[source as usize] = (pass, index);
             return Ok(None);
         }
-        let index = if repetition > pass { 0 } else { index };
         let payload = match &dealt.plan.sources[source as usize] {
-            SourcePlan::Counted { splits } if index < *splits => Vec::new(),
-            SourcePlan::Listed { items } if index < items.len() as u64 => items[index as usize].clone(),
-            SourcePlan::Counted { .. } | SourcePlan::Listed { .. } => {
-                dealt.at[source as usize] = (repetition + 1, 0);
-                return Ok(None);
-            }
+            SourcePlan::Counted { .. } => Vec::new(),
+            SourcePlan::Listed { items } => items[index as usize].clone(),
         };
-        dealt.at[source as usize] = (repetition, index + 1);
+        dealt.at[source as usize] = (pass, index + 1);
         let lease = dealt.leases;
         dealt.leases += 1;
         Ok(Some(Split {
@@ -73,6 +92,10 @@ impl SplitSource for Dealer {
             attempt: 3,
             payload,
         }))
+    }
+
+    fn current(&self, _: u32) -> Option<u64> {
+        self.told
     }
 }
 
@@ -238,22 +261,26 @@ fn an_endless_repeat_of_no_splits_ends() {
 }
 
 #[test]
-fn an_endless_repeat_ends_when_the_feed_is_exhausted() {
-    struct Exhausted;
-    impl SplitSource for Exhausted {
-        fn next(&mut self, _: u32, _: u64) -> Result<Option<Split>, SplitError> {
-            Ok(None)
+fn a_worker_that_fell_behind_asks_for_no_pass_that_is_over() {
+    const PASSES: u64 = 20_000;
+    for dataset in [
+        Dataset::range(0, 2, 1).repeat(Some(PASSES)),
+        Dataset::range(0, 2, 1).repeat(Some(2)).repeat(Some(PASSES / 2)),
+        Dataset::range(0, 2, 1).repeat(Some(PASSES)).prefetch(1),
+    ] {
+        let graph = dataset.graph().unwrap();
+        let dealer = dealer(&graph);
+        let mut ahead = fed(&graph, &dealer, 0);
+        let mut found = 0;
+        while ahead.next().unwrap().is_some() {
+            found += 1;
         }
-        fn exhausted(&self, _: u32) -> bool {
-            true
-        }
+        assert_eq!(found, 2 * PASSES);
+        let before = dealer.questions();
+        assert!(fed(&graph, &dealer, 1).next().unwrap().is_none());
+        // One to learn how far the others are, one for the last pass, which they may still be in.
+        assert_eq!(dealer.questions() - before, 2);
     }
-    let graph = Dataset::range(0, 10, 1).prefetch(1).repeat(None).graph().unwrap();
-    let context = ExecContext {
-        splits: Some(Box::new(Exhausted)),
-        ..context()
-    };
-    assert!(Executor::open(&graph, context).unwrap().next().unwrap().is_none());
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::item::Item;
 use super::iterate::Input;
 use super::ops;
 use super::program::{Part, Program, unprepared};
+use super::value::{Tensor, Value};
 
 impl Program {
     /// A new tree over `shared`. `argument` is the element a function's body is called with; sources of a
@@ -133,11 +134,17 @@ impl Program {
             .map(|place| place as u32);
         let counted = |count: u64| Cursor::new(op.name(), count, shared, place, Cut::Units(Units::of(count)));
         Ok(match (op, &self.parts[node]) {
-            (Op::Range(range), _) => Box::new(ops::Range::new(*range, counted(range.len()))),
+            (Op::Range(range), _) => {
+                let (range, cursor) = (*range, counted(range.len()));
+                let value = move |position| Some(Value::from_buf([Tensor::i64(range.value(position))]));
+                Box::new(ops::Positions::new(op.name(), value, cursor))
+            }
             (Op::TensorSlices(slices), Part::Tensors(tensors)) => {
                 let count = slices.constant.slices();
                 let count = count.map_err(|reason| ExecError::new(ErrorKind::Caller, op.name(), reason))?;
-                Box::new(ops::TensorSlices::new(tensors.clone(), counted(count)))
+                let (tensors, cursor) = (tensors.clone(), counted(count));
+                let value = move |position| ops::slice(&tensors, position);
+                Box::new(ops::Positions::new(op.name(), value, cursor))
             }
             (Op::Files(files), Part::Listing(listing)) => {
                 let cursor = Cursor::new(op.name(), listing.len() as u64, shared, place, Cut::Single);

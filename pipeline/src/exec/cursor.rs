@@ -8,6 +8,7 @@ use crate::graph::Units;
 
 use super::context::Shared;
 use super::error::{ErrorKind, ExecError};
+use super::iterate::Further;
 use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
 use super::token::{Ledger, Mark, Marks, SplitToken};
@@ -168,13 +169,21 @@ impl Cursor {
         }
     }
 
-    /// Whether no pass will yield anything any more.
-    pub(crate) fn exhausted(&self) -> bool {
-        self.positions == 0
-            || self
-                .fed
-                .as_ref()
-                .is_some_and(|fed| fed.feed.exhausted(fed.source))
+    /// What is known of the passes after this one.
+    pub(crate) fn further(&self) -> Further {
+        if self.positions == 0 {
+            Further::Nothing
+        } else if self.is_behind() {
+            Further::Behind
+        } else {
+            Further::Open
+        }
+    }
+
+    /// Whether a later pass is being dealt out, so that this one has no more splits.
+    fn is_behind(&self) -> bool {
+        let current = self.fed.as_ref().and_then(|fed| fed.feed.current(fed.source));
+        current.is_some_and(|current| current > self.pass)
     }
 
     pub(crate) fn save(&self, state: &mut StateWriter) -> Result<(), StateError> {
@@ -203,11 +212,15 @@ impl Cursor {
 
     /// Moves on to the next split; `false` when the pass has no more.
     fn next_split(&mut self) -> Result<bool, ExecError> {
+        let is_behind = self.is_behind();
         let Some(fed) = &mut self.fed else {
             return Ok(false);
         };
         // First let go of the split just read, so that it can finish while this waits for the next.
         fed.current = None;
+        if is_behind {
+            return Ok(false);
+        }
         let Some(split) = fed.feed.next(&self.op, fed.source, self.pass)? else {
             return Ok(false);
         };

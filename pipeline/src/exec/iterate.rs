@@ -23,8 +23,8 @@ pub trait Iterate: Send {
     /// [`ExecError`] when a source cannot be opened again.
     fn restart(&mut self) -> Result<(), ExecError>;
 
-    /// Whether a source below says that no pass will ever yield anything again.
-    fn exhausted(&self) -> bool;
+    /// What is known of the passes after this one, when it has ended.
+    fn further(&self) -> Further;
 
     /// Writes everything needed to go on from here in a new tree of the same graph, waiting for calls under
     /// way.
@@ -51,6 +51,17 @@ pub trait Iterate: Send {
         let _ = (pack, sequence, limit);
         None
     }
+}
+
+/// What is known of a dataset's further passes before they are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Further {
+    /// They may yield elements.
+    Open,
+    /// A later pass is being dealt out to other workers already: there is nothing to wait for before the next.
+    Behind,
+    /// None will ever yield anything.
+    Nothing,
 }
 
 /// What a bulk write achieved.

@@ -43,7 +43,7 @@ pub use functions::{
     PreparedFlatMap, PreparedMap, SourceFactory,
 };
 pub use item::Item;
-pub use iterate::{Filled, Input, Iterate, Stop};
+pub use iterate::{Filled, Further, Input, Iterate, Stop};
 pub use pool::Pool;
 pub use program::OpenError;
 pub use source::Source;

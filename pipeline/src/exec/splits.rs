@@ -35,10 +35,11 @@ pub trait SplitSource: Send {
     /// [`SplitError`] when the dispatcher cannot be asked, or the task is gone.
     fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError>;
 
-    /// Whether `source` will never have splits again, in any pass.
-    fn exhausted(&self, source: u32) -> bool {
+    /// The pass over `source` that is being dealt out, as far as the answers so far have told. Earlier ones have
+    /// nothing more to deal out and need not be asked for.
+    fn current(&self, source: u32) -> Option<u64> {
         let _ = source;
-        false
+        None
     }
 }
 
@@ -74,8 +75,8 @@ impl Feed {
         })
     }
 
-    pub(crate) fn exhausted(&self, source: u32) -> bool {
-        self.source.lock().exhausted(source)
+    pub(crate) fn current(&self, source: u32) -> Option<u64> {
+        self.source.lock().current(source)
     }
 }
 

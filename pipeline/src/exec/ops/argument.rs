@@ -2,7 +2,7 @@
 
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
-use crate::exec::iterate::Iterate;
+use crate::exec::iterate::{Further, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
 pub(crate) struct Argument {
@@ -30,8 +30,8 @@ impl Iterate for Argument {
         Ok(())
     }
 
-    fn exhausted(&self) -> bool {
-        false
+    fn further(&self) -> Further {
+        Further::Open
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

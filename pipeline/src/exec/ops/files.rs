@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::exec::cursor::Cursor;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
-use crate::exec::iterate::Iterate;
+use crate::exec::iterate::{Further, Iterate};
 use crate::exec::random::Seeds;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::{Tensor, Value};
@@ -85,8 +85,8 @@ impl Iterate for Files {
         Ok(())
     }
 
-    fn exhausted(&self) -> bool {
-        self.cursor.exhausted()
+    fn further(&self) -> Further {
+        self.cursor.further()
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

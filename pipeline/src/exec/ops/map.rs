@@ -7,7 +7,7 @@ use crate::exec::cancel::Cancel;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::functions::MapCall;
 use crate::exec::item::Item;
-use crate::exec::iterate::{Input, Iterate};
+use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
 
@@ -47,8 +47,8 @@ impl Iterate for Map {
         self.input.restart()
     }
 
-    fn exhausted(&self) -> bool {
-        self.input.exhausted()
+    fn further(&self) -> Further {
+        self.input.further()
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

@@ -10,10 +10,10 @@ mod flat_map;
 mod map;
 mod parallel_map;
 mod parse_int;
+mod positions;
 mod prefetch;
 #[cfg(feature = "images")]
 mod random_resized_crop;
-mod range;
 mod read_ahead;
 mod repeat;
 #[cfg(feature = "images")]
@@ -39,10 +39,10 @@ pub(crate) use flat_map::{Body, FlatMap};
 pub(crate) use map::{Map, RegisteredCall};
 pub(crate) use parallel_map::ParallelMap;
 pub(crate) use parse_int::ParseIntCall;
+pub(crate) use positions::Positions;
 pub(crate) use prefetch::Prefetch;
 #[cfg(feature = "images")]
 pub(crate) use random_resized_crop::RandomResizedCropCall;
-pub(crate) use range::Range;
 pub(crate) use repeat::Repeat;
 #[cfg(feature = "images")]
 pub(crate) use resize::ResizeCall;
@@ -52,7 +52,7 @@ pub(crate) use shuffle::Shuffle;
 pub(crate) use skip::Skip;
 pub(crate) use source::Registered;
 pub(crate) use take::Take;
-pub(crate) use tensor_slices::{TensorSlices, tensors};
+pub(crate) use tensor_slices::{slice, tensors};
 pub(crate) use unbatch::Unbatch;
 #[cfg(feature = "webdataset")]
 pub(crate) use webdataset::WebDataset;

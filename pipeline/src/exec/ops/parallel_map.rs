@@ -14,7 +14,7 @@ use crate::exec::call::{self, Chain};
 use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
-use crate::exec::iterate::{Input, Iterate};
+use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
 use super::read_ahead::{Polled, ReadAhead};
@@ -219,8 +219,8 @@ impl Iterate for ParallelMap {
         self.input.restart()
     }
 
-    fn exhausted(&self) -> bool {
-        self.input.exhausted()
+    fn further(&self) -> Further {
+        self.input.further()
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

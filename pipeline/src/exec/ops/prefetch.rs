@@ -5,7 +5,7 @@ use crossbeam_channel::{never, select};
 use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
-use crate::exec::iterate::{Input, Iterate};
+use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
 use super::read_ahead::{Polled, ReadAhead};
@@ -47,8 +47,8 @@ impl Iterate for Prefetch {
         self.ahead.restart()
     }
 
-    fn exhausted(&self) -> bool {
-        self.ahead.exhausted()
+    fn further(&self) -> Further {
+        self.ahead.further()
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

@@ -13,7 +13,7 @@ use crate::exec::budget::{Budget, Charge};
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
-use crate::exec::iterate::Input;
+use crate::exec::iterate::{Further, Input};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
 /// How long an end waits for the input, which may be inside a user's function; then the thread is left to end
@@ -42,7 +42,7 @@ pub(crate) struct ReadAhead {
     /// How the input ended; `ready` comes before it.
     end: Option<Result<(), ExecError>>,
     /// What the input said of further passes when it was last here.
-    exhausted: bool,
+    further: Further,
 }
 
 /// What there is without waiting.
@@ -85,7 +85,7 @@ impl ReadAhead {
             running: None,
             ready: VecDeque::new(),
             end: None,
-            exhausted: false,
+            further: Further::Open,
         }
     }
 
@@ -123,10 +123,8 @@ impl ReadAhead {
         self.input()?.restart()
     }
 
-    pub(crate) fn exhausted(&self) -> bool {
-        self.input
-            .as_ref()
-            .map_or(self.exhausted, |input| input.exhausted())
+    pub(crate) fn further(&self) -> Further {
+        self.input.as_ref().map_or(self.further, |input| input.further())
     }
 
     pub(crate) fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
@@ -188,7 +186,7 @@ impl ReadAhead {
         let _ = thread.join();
         self.ready.extend(items.try_iter());
         self.ready.extend(handback.in_hand);
-        self.exhausted = handback.input.exhausted();
+        self.further = handback.input.further();
         self.input = Some(handback.input);
         self.end = handback.end;
         Ok(())
@@ -319,8 +317,8 @@ mod tests {
             Ok(())
         }
 
-        fn exhausted(&self) -> bool {
-            false
+        fn further(&self) -> Further {
+            Further::Open
         }
 
         fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

@@ -3,16 +3,16 @@
 //! When everything is read here, `repeat(n)` ends after n passes and `repeat(None)` never; both end early
 //! when a pass yields nothing, since the next would not either. When the sources are fed splits, a pass may
 //! be empty only because other workers took its splits: then `repeat(n)` makes exactly n passes, and
-//! `repeat(None)` ends only when the feed says that the sources are exhausted for good. Between empty passes
-//! it pauses, ever longer up to [`PAUSE_MAX`], so that a dataset of which nothing is left (a filter that
-//! drops everything) costs no more than a few questions a second.
+//! `repeat(None)` goes on until it is stopped. Passes that others have left behind are gone through at once.
+//! Between other empty passes it pauses, ever longer up to [`PAUSE_MAX`], so that a dataset of which nothing is
+//! left (a filter that drops everything) costs no more than a few questions a second.
 
 use std::time::Duration;
 
 use crate::exec::cancel::Cancel;
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
-use crate::exec::iterate::{Input, Iterate};
+use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::random::mix;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
@@ -29,7 +29,7 @@ pub(crate) struct Repeat {
     pass: u64,
     /// Whether this pass has yielded anything.
     yielded: bool,
-    /// Passes since the last that yielded anything.
+    /// Passes since the last that yielded anything, without those that others had left behind.
     empty_passes: u32,
     ended: bool,
 }
@@ -52,22 +52,23 @@ impl Repeat {
     /// Moves on to the next pass; `false` when there is none.
     fn next_pass(&mut self) -> Result<bool, ExecError> {
         self.cancel.check("repeat")?;
+        let further = self.input.further();
         if self
             .count
             .is_some_and(|count| self.pass.saturating_add(1) >= count)
-            || self.input.exhausted()
+            || further == Further::Nothing
         {
             return Ok(false);
         }
         if self.yielded {
             self.empty_passes = 0;
-        } else if self.fed {
+        } else if self.fed && further == Further::Open {
             self.empty_passes = self.empty_passes.saturating_add(1);
             if self.empty_passes > 1 {
                 let pause = Duration::from_millis(1 << self.empty_passes.min(10));
                 self.cancel.pause("repeat", pause.min(PAUSE_MAX))?;
             }
-        } else {
+        } else if !self.fed {
             return Ok(false);
         }
         self.pass = self.pass.wrapping_add(1);
@@ -99,8 +100,12 @@ impl Iterate for Repeat {
         self.input.restart()
     }
 
-    fn exhausted(&self) -> bool {
-        self.count == Some(0) || self.input.exhausted()
+    fn further(&self) -> Further {
+        if self.count == Some(0) {
+            Further::Nothing
+        } else {
+            self.input.further()
+        }
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

@@ -6,7 +6,7 @@ use crate::exec::call::guarded;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::functions::OpenService;
 use crate::exec::item::Item;
-use crate::exec::iterate::Iterate;
+use crate::exec::iterate::{Further, Iterate};
 use crate::exec::source::Source;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::ServiceReader;
@@ -70,8 +70,8 @@ impl Iterate for Service {
         Ok(())
     }
 
-    fn exhausted(&self) -> bool {
-        false
+    fn further(&self) -> Further {
+        Further::Open
     }
 
     fn save(&mut self, _: &mut StateWriter) -> Result<(), StateError> {

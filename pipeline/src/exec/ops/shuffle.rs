@@ -6,7 +6,7 @@ use crate::exec::budget::Charge;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
-use crate::exec::iterate::{Input, Iterate};
+use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::random::{Draws, Seeds};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph;
@@ -97,8 +97,8 @@ impl Iterate for Shuffle {
         self.input.restart()
     }
 
-    fn exhausted(&self) -> bool {
-        self.input.exhausted()
+    fn further(&self) -> Further {
+        self.input.further()
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

@@ -3,7 +3,7 @@
 use crate::exec::cancel::Cancel;
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
-use crate::exec::iterate::{Input, Iterate};
+use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
 pub(crate) struct Skip {
@@ -42,8 +42,8 @@ impl Iterate for Skip {
         self.input.restart()
     }
 
-    fn exhausted(&self) -> bool {
-        self.input.exhausted()
+    fn further(&self) -> Further {
+        self.input.further()
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

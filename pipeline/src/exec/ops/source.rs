@@ -9,7 +9,7 @@ use crate::exec::cursor::Cursor;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::functions::SourceFactory;
 use crate::exec::item::Item;
-use crate::exec::iterate::{Filled, Iterate, Stop};
+use crate::exec::iterate::{Filled, Further, Iterate, Stop};
 use crate::exec::source::Source;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
@@ -137,8 +137,8 @@ impl Iterate for Registered {
         Ok(())
     }
 
-    fn exhausted(&self) -> bool {
-        self.cursor.exhausted()
+    fn further(&self) -> Further {
+        self.cursor.further()
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

@@ -2,7 +2,7 @@
 
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
-use crate::exec::iterate::{Input, Iterate};
+use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
 pub(crate) struct Take {
@@ -39,8 +39,12 @@ impl Iterate for Take {
         self.input.restart()
     }
 
-    fn exhausted(&self) -> bool {
-        self.count == 0 || self.input.exhausted()
+    fn further(&self) -> Further {
+        if self.count == 0 {
+            Further::Nothing
+        } else {
+            self.input.further()
+        }
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

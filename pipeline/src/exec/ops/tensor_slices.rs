@@ -1,19 +1,9 @@
-//! `tensor_slices`: the rows of tensors embedded in the graph.
+//! `tensor_slices`: the tensors embedded in a graph, and their rows.
 
 use bytes::Bytes;
 
-use crate::exec::cursor::Cursor;
-use crate::exec::error::{ErrorKind, ExecError};
-use crate::exec::item::Item;
-use crate::exec::iterate::Iterate;
-use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::Constant;
-
-pub(crate) struct TensorSlices {
-    tensors: Vec<Tensor>,
-    cursor: Cursor,
-}
 
 /// The tensors of a constant as values, whose rows share their bytes.
 pub(crate) fn tensors(constant: &Constant) -> Result<Vec<Tensor>, String> {
@@ -36,44 +26,7 @@ pub(crate) fn tensors(constant: &Constant) -> Result<Vec<Tensor>, String> {
     Ok(tensors)
 }
 
-impl TensorSlices {
-    pub(crate) fn new(tensors: Vec<Tensor>, cursor: Cursor) -> TensorSlices {
-        TensorSlices { tensors, cursor }
-    }
-}
-
-impl Iterate for TensorSlices {
-    fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        let Some(position) = self.cursor.next()? else {
-            return Ok(None);
-        };
-        let value: Option<Value> = self.tensors.iter().map(|tensor| tensor.row(position)).collect();
-        let missing = || ExecError::new(ErrorKind::Internal, "tensor_slices", "a tensor lacks a row");
-        let marks = self.cursor.marks(position, self.cursor.is_last());
-        Ok(Some(Item {
-            value: value.ok_or_else(missing)?,
-            marks,
-            position,
-            origin: None,
-        }))
-    }
-
-    fn restart(&mut self) -> Result<(), ExecError> {
-        self.cursor.restart();
-        Ok(())
-    }
-
-    fn exhausted(&self) -> bool {
-        self.cursor.exhausted()
-    }
-
-    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
-        state.begin("tensor_slices")?;
-        self.cursor.save(state)
-    }
-
-    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
-        state.begin("tensor_slices")?;
-        self.cursor.restore(state)
-    }
+/// The row of every tensor at `position`; `None` beyond the shortest.
+pub(crate) fn slice(tensors: &[Tensor], position: u64) -> Option<Value> {
+    tensors.iter().map(|tensor| tensor.row(position)).collect()
 }

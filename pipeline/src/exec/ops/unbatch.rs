@@ -2,7 +2,7 @@
 
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
-use crate::exec::iterate::{Input, Iterate};
+use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::random::mix;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token;
@@ -43,8 +43,8 @@ impl Iterate for Unbatch {
         self.input.restart()
     }
 
-    fn exhausted(&self) -> bool {
-        self.input.exhausted()
+    fn further(&self) -> Further {
+        self.input.further()
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

@@ -11,7 +11,7 @@ use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError, Origin};
 use crate::exec::item::Item;
-use crate::exec::iterate::{Input, Iterate};
+use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::random::mix;
 use crate::exec::skipped::Skipped;
 use crate::exec::state::{StateError, StateReader, StateWriter};
@@ -247,8 +247,8 @@ impl Iterate for WebDataset {
         self.input.restart()
     }
 
-    fn exhausted(&self) -> bool {
-        self.input.exhausted()
+    fn further(&self) -> Further {
+        self.input.further()
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

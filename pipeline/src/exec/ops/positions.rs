@@ -1,0 +1,57 @@
+//! `range` and `tensor_slices`: sources whose elements follow from their positions.
+
+use crate::exec::cursor::Cursor;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Iterate};
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::value::Value;
+
+pub(crate) struct Positions<F> {
+    op: &'static str,
+    /// The element at a position; every position of the cursor has one.
+    value: F,
+    cursor: Cursor,
+}
+
+impl<F: Fn(u64) -> Option<Value> + Send> Positions<F> {
+    pub(crate) fn new(op: &'static str, value: F, cursor: Cursor) -> Positions<F> {
+        Positions { op, value, cursor }
+    }
+}
+
+impl<F: Fn(u64) -> Option<Value> + Send> Iterate for Positions<F> {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        let Some(position) = self.cursor.next()? else {
+            return Ok(None);
+        };
+        let missing = || ExecError::new(ErrorKind::Internal, self.op, "there is no element at a position");
+        let value = (self.value)(position).ok_or_else(missing)?;
+        let marks = self.cursor.marks(position, self.cursor.is_last());
+        Ok(Some(Item {
+            value,
+            marks,
+            position,
+            origin: None,
+        }))
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.cursor.restart();
+        Ok(())
+    }
+
+    fn further(&self) -> Further {
+        self.cursor.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin(self.op)?;
+        self.cursor.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin(self.op)?;
+        self.cursor.restore(state)
+    }
+}
