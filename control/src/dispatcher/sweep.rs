@@ -104,6 +104,8 @@ impl Dispatcher {
             let running = row.phase == Phase::Running;
             if running && row.was_read && (self.config.gc_dynamic || !self.is_dynamic(id)) {
                 self.end_iteration(id, Phase::Collected);
+                // Nobody reads it, and nobody can join it any more.
+                self.tables.iterations.remove(&id);
             }
         }
     }

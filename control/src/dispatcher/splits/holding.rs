@@ -95,7 +95,7 @@ impl Holding {
     }
 
     /// What it holds, in the order of the leases.
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
         self.runs.values()
     }

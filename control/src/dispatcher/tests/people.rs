@@ -363,6 +363,11 @@ fn an_iteration_that_nobody_reads_is_given_up_and_begins_anew() {
     assert!(rig.worker_pushes.contains(&(worker, stop)));
     rig.client(job);
     assert_eq!(rig.tasks(worker).len(), 2);
+    assert_eq!(
+        rig.machine.status().iterations.len(),
+        1,
+        "the old one is forgotten"
+    );
 }
 
 /// C6.2

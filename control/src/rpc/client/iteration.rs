@@ -1,12 +1,13 @@
 //! One client of an iteration: what it is told, what it reports, and its end.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
 use super::inbox::{self, Inbox};
-use crate::dispatcher::{ClientPush, Snapshot};
+use super::told::Told;
+use crate::dispatcher::ClientPush;
 use crate::error::{Code, Error};
 use crate::id::{ClientId, TaskId};
 use crate::rpc::session::Session;
@@ -26,16 +27,6 @@ pub struct IterationHandle {
     queue: VecDeque<ClientPush>,
     told: Told,
     released: bool,
-}
-
-/// What a client was told already, so that a snapshot repeats nothing.
-#[derive(Debug, Default)]
-struct Told {
-    tasks: BTreeSet<TaskId>,
-    removed: BTreeSet<TaskId>,
-    failed: BTreeSet<TaskId>,
-    splits_lost: u64,
-    finished: bool,
 }
 
 /// Reports of a client, from anywhere in its process. Cheap to clone.
@@ -85,7 +76,7 @@ impl IterationHandle {
                 return Ok(push);
             }
             match self.pushes.recv().await {
-                Some(push) => self.sort(push),
+                Some(push) => self.queue.extend(self.told.news(push)),
                 None => self.reopen().await?,
             }
         }
@@ -124,88 +115,6 @@ impl IterationHandle {
         let client = self.reporter.client;
         self.reporter.session.clients().lock().remove(&client);
         self.reporter.report(WireRequest::Release { client }).await
-    }
-
-    fn sort(&mut self, push: ClientPush) {
-        match push {
-            ClientPush::Snapshot(snapshot) => self.catch_up(snapshot),
-            ClientPush::TaskAdded(task) => {
-                if self.told.tasks.insert(task.task) {
-                    self.queue.push_back(ClientPush::TaskAdded(task));
-                }
-            }
-            ClientPush::TaskRemoved(removed) => {
-                self.told.tasks.remove(&removed.task);
-                if self.told.removed.insert(removed.task) {
-                    self.queue.push_back(ClientPush::TaskRemoved(removed));
-                }
-            }
-            ClientPush::SplitsLost {
-                splits,
-                worker_address,
-            } => {
-                self.told.splits_lost += splits.iter().map(|range| range.count).sum::<u64>();
-                self.queue.push_back(ClientPush::SplitsLost {
-                    splits,
-                    worker_address,
-                });
-            }
-            ClientPush::IterationFinished { splits_lost } => {
-                if !std::mem::replace(&mut self.told.finished, true) {
-                    self.queue
-                        .push_back(ClientPush::IterationFinished { splits_lost });
-                }
-            }
-            ClientPush::TaskFailed { task, .. } => {
-                if self.told.failed.insert(task) {
-                    self.queue.push_back(push);
-                }
-            }
-            ClientPush::TaskEnded { task } => {
-                if self.told.tasks.remove(&task) {
-                    self.queue.push_back(push);
-                }
-            }
-            ClientPush::WorkersLost { .. } | ClientPush::Lapsed => self.queue.push_back(push),
-        }
-    }
-
-    /// Says what differs from what was told before. Failures come before the ends, so that an end is not taken for the task's
-    /// success.
-    fn catch_up(&mut self, snapshot: Snapshot) {
-        let listed: BTreeSet<TaskId> = snapshot.tasks.iter().map(|task| task.task).collect();
-        for task in snapshot.tasks {
-            self.sort(ClientPush::TaskAdded(task));
-        }
-        self.told
-            .removed
-            .retain(|task| snapshot.removed.iter().any(|removed| removed.task == *task));
-        for removed in snapshot.removed {
-            self.sort(ClientPush::TaskRemoved(removed));
-        }
-        for failure in snapshot.failed {
-            self.sort(ClientPush::TaskFailed {
-                task: failure.task,
-                worker_address: failure.worker_address,
-                message: failure.message,
-            });
-        }
-        for task in self.told.tasks.difference(&listed).copied().collect::<Vec<_>>() {
-            self.sort(ClientPush::TaskEnded { task });
-        }
-        if snapshot.splits_lost > self.told.splits_lost {
-            self.told.splits_lost = snapshot.splits_lost;
-            // Which of them were told before cannot be said: all are named again.
-            self.queue.push_back(ClientPush::SplitsLost {
-                splits: snapshot.lost,
-                worker_address: String::new(),
-            });
-        }
-        if snapshot.finished {
-            self.sort(ClientPush::IterationFinished {
-                splits_lost: snapshot.splits_lost,
-            });
-        }
     }
 
     async fn reopen(&mut self) -> Result<(), Error> {

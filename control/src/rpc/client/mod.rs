@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `requests` | datasets, jobs, iterations, status |
 //! | `iteration` | one client: its pushes, its reports, its end |
+//! | `told` | what it was told already |
 //! | `inbox` | which push belongs to which client |
 
 mod inbox;
 mod iteration;
 mod requests;
+mod told;
 
 pub use iteration::{IterationHandle, IterationReporter};
 pub use requests::{Client, DatasetInfo};

@@ -1,0 +1,153 @@
+//! What a client was told already, so that a snapshot repeats nothing and leaves nothing out.
+
+use std::collections::BTreeSet;
+
+use crate::dispatcher::{ClientPush, Snapshot};
+use crate::id::TaskId;
+
+/// Holds no more than the latest snapshot and what was pushed since.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    tasks: BTreeSet<TaskId>,
+    removed: BTreeSet<TaskId>,
+    failed: BTreeSet<TaskId>,
+    splits_lost: u64,
+    finished: bool,
+}
+
+impl Told {
+    /// What is new in a push, in order. A snapshot becomes the pushes that it stands for.
+    pub(super) fn news(&mut self, push: ClientPush) -> Vec<ClientPush> {
+        let is_new = match &push {
+            ClientPush::Snapshot(_) => true,
+            ClientPush::TaskAdded(task) => self.tasks.insert(task.task),
+            ClientPush::TaskRemoved(removed) => {
+                self.tasks.remove(&removed.task);
+                self.removed.insert(removed.task)
+            }
+            ClientPush::TaskFailed { task, .. } => self.failed.insert(*task),
+            ClientPush::TaskEnded { task } => self.tasks.remove(task),
+            ClientPush::SplitsLost { splits, .. } => {
+                self.splits_lost += splits.iter().map(|range| range.count).sum::<u64>();
+                true
+            }
+            ClientPush::IterationFinished { .. } => !std::mem::replace(&mut self.finished, true),
+            ClientPush::WorkersLost { .. } | ClientPush::Lapsed => true,
+        };
+        if let ClientPush::Snapshot(snapshot) = push {
+            return self.news_of(snapshot);
+        }
+        if is_new { vec![push] } else { Vec::new() }
+    }
+
+    /// Failures come before the ends, so that an end is not taken for the task's success.
+    fn news_of(&mut self, snapshot: Snapshot) -> Vec<ClientPush> {
+        let listed: BTreeSet<TaskId> = snapshot.tasks.iter().map(|task| task.task).collect();
+        let removed: BTreeSet<TaskId> = snapshot.removed.iter().map(|removed| removed.task).collect();
+        let mut pushes: Vec<ClientPush> = snapshot.tasks.into_iter().map(ClientPush::TaskAdded).collect();
+        pushes.extend(snapshot.removed.into_iter().map(ClientPush::TaskRemoved));
+        pushes.extend(snapshot.failed.into_iter().map(|failure| ClientPush::TaskFailed {
+            task: failure.task,
+            worker_address: failure.worker_address,
+            message: failure.message,
+        }));
+        let ended = self
+            .tasks
+            .difference(&listed)
+            .filter(|task| !removed.contains(task));
+        pushes.extend(ended.map(|task| ClientPush::TaskEnded { task: *task }));
+        let mut news: Vec<ClientPush> = pushes.into_iter().flat_map(|push| self.news(push)).collect();
+        self.removed = removed;
+        if snapshot.splits_lost > self.splits_lost {
+            self.splits_lost = snapshot.splits_lost;
+            // Which of them were told before cannot be said: all are named again.
+            news.push(ClientPush::SplitsLost {
+                splits: snapshot.lost,
+                worker_address: String::new(),
+            });
+        }
+        if snapshot.finished {
+            let splits_lost = snapshot.splits_lost;
+            news.extend(self.news(ClientPush::IterationFinished { splits_lost }));
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatcher::{RemovalReason, TaskFailure, TaskInfo, TaskRemoved};
+    use crate::id::WorkerId;
+
+    /// C4.1
+    #[test]
+    fn a_snapshot_tells_once_what_was_missed_and_which_tasks_have_ended() {
+        let mut told = Told::default();
+        for task in [1, 2, 3, 4] {
+            assert_eq!(told.news(added(task)), [added(task)]);
+        }
+        assert_eq!(told.news(removed(4)), [removed(4)]);
+        // 1 settled, 2 was removed, 4 was acknowledged, 5 is new; 3 failed and is still served.
+        let snapshot = Snapshot {
+            tasks: vec![info(3), info(5)],
+            removed: vec![removal(2)],
+            failed: vec![TaskFailure {
+                task: TaskId(3),
+                worker_address: "one:1".to_owned(),
+                message: "corrupt".to_owned(),
+            }],
+            ..Snapshot::default()
+        };
+        let ended = |task| ClientPush::TaskEnded { task: TaskId(task) };
+        let failed = ClientPush::TaskFailed {
+            task: TaskId(3),
+            worker_address: "one:1".to_owned(),
+            message: "corrupt".to_owned(),
+        };
+        assert_eq!(
+            told.news(ClientPush::Snapshot(snapshot.clone())),
+            [added(5), removed(2), failed, ended(1)]
+        );
+        assert_eq!(told.news(ClientPush::Snapshot(snapshot.clone())), []);
+        let finished = Snapshot {
+            finished: true,
+            failed: snapshot.failed,
+            ..Snapshot::default()
+        };
+        assert_eq!(
+            told.news(ClientPush::Snapshot(finished)),
+            [
+                ended(3),
+                ended(5),
+                ClientPush::IterationFinished { splits_lost: 0 }
+            ]
+        );
+    }
+
+    fn added(task: u64) -> ClientPush {
+        ClientPush::TaskAdded(info(task))
+    }
+
+    fn info(task: u64) -> TaskInfo {
+        TaskInfo {
+            task: TaskId(task),
+            worker_address: "one:1".to_owned(),
+            worker: WorkerId(1),
+            worker_tags: vec![],
+            ticket: vec![],
+        }
+    }
+
+    fn removed(task: u64) -> ClientPush {
+        ClientPush::TaskRemoved(removal(task))
+    }
+
+    fn removal(task: u64) -> TaskRemoved {
+        TaskRemoved {
+            task: TaskId(task),
+            worker_address: "one:1".to_owned(),
+            reason: RemovalReason::WorkerSilent,
+        }
+    }
+}
