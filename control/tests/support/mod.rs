@@ -76,12 +76,18 @@ impl Store for SharedStore {
 
 pub(crate) struct Cluster {
     pub(crate) key: ClusterKey,
+    planner: Arc<dyn Planner>,
 }
 
 impl Cluster {
     pub(crate) fn new() -> Cluster {
+        Cluster::planned(WordPlanner)
+    }
+
+    pub(crate) fn planned(planner: impl Planner + 'static) -> Cluster {
         Cluster {
             key: ClusterKey::generate().unwrap(),
+            planner: Arc::new(planner),
         }
     }
 
@@ -99,7 +105,7 @@ impl Cluster {
         self.start(None, Box::new(MemoryStore::new()), configure)
     }
 
-    fn start(
+    pub(crate) fn start(
         &self,
         bind: Option<SocketAddr>,
         store: Box<dyn Store>,
@@ -123,7 +129,7 @@ impl Cluster {
         Server::start(
             self.credentials(Role::Dispatcher),
             config,
-            Arc::new(WordPlanner),
+            Arc::clone(&self.planner),
             store,
         )
         .unwrap()
@@ -138,11 +144,19 @@ impl Cluster {
     }
 
     pub(crate) async fn connect(&self, role: Role, address: SocketAddr) -> Result<Client, Error> {
-        within(
-            "connecting",
-            Client::connect(self.endpoint(role), HostPort::from(address), session()),
-        )
-        .await
+        self.connect_with(role, address, |_| {}).await
+    }
+
+    pub(crate) async fn connect_with(
+        &self,
+        role: Role,
+        address: SocketAddr,
+        configure: impl FnOnce(&mut SessionConfig),
+    ) -> Result<Client, Error> {
+        let mut config = session();
+        configure(&mut config);
+        let connecting = Client::connect(self.endpoint(role), HostPort::from(address), config);
+        within("connecting", connecting).await
     }
 
     /// A worker that runs what it is told, in the test's hands.

@@ -1,0 +1,259 @@
+//! A dispatcher that hangs or cannot store, a file system that does not answer, a process that does not listen.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use millstream_control::agent::AgentEvent;
+use millstream_control::rpc::ALPN;
+use millstream_control::{
+    Change, ClientPush, Code, DatasetFacts, MemoryStore, PlanError, Planner, Policy, Record, SourcePlan,
+    SplitPlan, Store, StoreError,
+};
+use millstream_link::{Endpoint, EndpointConfig, PeerLimits, Role};
+
+use crate::support::{Cluster, WordPlanner, open, told, within};
+
+/// C1.9, C7.4: what only seems to live must not keep a worker's lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dispatcher_that_hangs_while_storing_counts_as_silent() {
+    let cluster = Cluster::new();
+    let (gate, hanging) = channel();
+    let store = HangingStore {
+        hanging,
+        hangs: Arc::default(),
+    };
+    let hangs = Arc::clone(&store.hangs);
+    let server = cluster.dispatcher(None, Box::new(store));
+    let mut worker = cluster.worker("worker:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    *hangs.lock().unwrap() = true;
+    let asked = tokio::spawn(async move { client.register_dataset(None, b"10".to_vec()).await });
+    assert_eq!(worker.event().await, AgentEvent::LeaseLapsed);
+    *hangs.lock().unwrap() = false;
+    drop(gate);
+    within("the answer", asked).await.unwrap().unwrap();
+}
+
+/// C1.6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_stored_is_not_answered_and_ends_the_dispatcher() {
+    let cluster = Cluster::new();
+    let fails = Arc::new(Mutex::new(false));
+    let server = cluster.dispatcher(None, Box::new(FailingStore(Arc::clone(&fails))));
+    let client = cluster
+        .connect_with(Role::Submit, server.local_addr(), |config| {
+            config.request_deadline = Duration::from_secs(1);
+        })
+        .await
+        .unwrap();
+    client.register_dataset(None, b"10".to_vec()).await.unwrap();
+    assert!(!server.has_ended());
+    *fails.lock().unwrap() = true;
+    let error = client.register_dataset(None, b"20".to_vec()).await.unwrap_err();
+    assert!(
+        matches!(error.code, Code::Unavailable | Code::DeadlineExceeded),
+        "{error}"
+    );
+    let ended = async {
+        while !server.has_ended() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the dispatcher's end", ended).await;
+    let error = within("the shutdown", server.shutdown()).await.unwrap_err();
+    assert!(error.to_string().contains("disk is full"), "{error}");
+}
+
+/// C3.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_that_hangs_is_given_up_and_keeps_nobody_else() {
+    let (release, released) = channel();
+    let cluster = Cluster::planned(HangingPlanner(Mutex::new(released)));
+    let server = cluster.configured(|config| config.dispatcher.plan_deadline = Duration::from_millis(300));
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let dataset = client.register_dataset(None, b"hang".to_vec()).await.unwrap();
+    let parameters = millstream_control::JobParameters::new(dataset.clone(), Policy::Off);
+    let job = client.find_or_create_job(None, &parameters).await.unwrap();
+    let hung = within("giving up", client.open_iteration(job, 0))
+        .await
+        .unwrap_err();
+    assert!(hung.message.contains(&format!("dataset {dataset}")), "{hung}");
+    let _other = open(&client, "10", Policy::Off).await;
+    drop(release);
+    within("another attempt", client.open_iteration(job, 0))
+        .await
+        .unwrap();
+}
+
+/// A task that its worker cannot be told of fails by name instead of never beginning.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_too_large_to_describe_fails_and_says_why() {
+    let cluster = Cluster::planned(HugePlanner);
+    let server = cluster.server();
+    let _worker = cluster.worker("worker:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let mut iteration = open(&client, "huge", Policy::Off).await;
+    let message = loop {
+        if let ClientPush::TaskFailed { message, .. } = told(&mut iteration).await {
+            break message;
+        }
+    };
+    assert!(message.contains("too many files"), "{message}");
+}
+
+/// C7.2: the dispatcher goes on serving others, and the one that stays gets its tasks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_workers_at_one_address_do_not_use_up_the_dispatcher() {
+    let cluster = Cluster::new();
+    let server = cluster.configured(|config| config.dispatcher.workers_max = 2);
+    let mut one = cluster.worker("same:1", server.local_addr()).await;
+    let mut other = cluster.worker("same:1", server.local_addr()).await;
+    for _ in 0..2 {
+        assert_eq!(one.event().await, AgentEvent::LeaseLapsed);
+        assert_eq!(other.event().await, AgentEvent::LeaseLapsed);
+    }
+    let _third = cluster.worker("third:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    assert!(client.status().await.unwrap().workers.len() <= 3);
+    other.die();
+    let _iteration = open(&client, "10", Policy::Off).await;
+    while !matches!(one.event().await, AgentEvent::StartTask(_)) {}
+}
+
+/// C7.4: whatever the worker was told, it must not be less patient than its dispatcher.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_never_shorter_than_the_dispatcher_needs() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let mut worker = cluster
+        .configured_worker("worker:1", server.local_addr(), |config| {
+            config.lease = Duration::from_millis(1);
+        })
+        .await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let _iteration = open(&client, "20", Policy::Dynamic).await;
+    let task = worker.started().await.task;
+    assert_eq!(worker.read_all(task).await.len(), 20);
+}
+
+/// C4.2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_takes_no_pushes_is_disconnected_and_told_all_when_it_comes_back() {
+    let cluster = Cluster::new();
+    let server = cluster.configured(|config| config.pushes_max = 4);
+    // With it each snapshot has about 60 KiB.
+    let _worker = cluster
+        .configured_worker("worker:1", server.local_addr(), |config| {
+            config.registration.tags = (0..60).map(|tag| format!("{tag:01000}")).collect();
+        })
+        .await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let _iteration = open(&client, "10", Policy::Off).await;
+    let connect = async || {
+        let config = EndpointConfig {
+            of_connected: PeerLimits {
+                stream_window_bytes: 1 << 17,
+                ..PeerLimits::default()
+            },
+            ..EndpointConfig::default()
+        };
+        let endpoint = Endpoint::client(cluster.credentials(Role::Read), config).unwrap();
+        let deadline = Duration::from_secs(10);
+        let connecting = endpoint.connect(server.local_addr(), Role::Dispatcher, ALPN, deadline);
+        let connection = connecting.await.unwrap();
+        let (mut send, recv) = connection.open_bi().await.unwrap();
+        // Hello: version 1, session 5.
+        send.write_all(b"\x03\0\0\0\x82\x01\x05").await.unwrap();
+        (endpoint, connection, (send, recv))
+    };
+    let (_endpoint, deaf, _unread) = connect().await;
+    // Open iteration 0 of job 5000, as request 1; then attach client 3001 again and again.
+    ask(&deaf, b"\x01\x83\x01\x01\x82\x03\x82\x19\x13\x88\x00")
+        .await
+        .unwrap();
+    let attach = b"\x01\x83\xf6\x01\x82\x04\x81\x19\x0b\xb9";
+    let flood = async { while ask(&deaf, attach).await.is_some() {} };
+    within("being disconnected", flood).await;
+    let reason = within("the reason", deaf.closed()).await.to_string();
+    assert!(reason.contains("pushes were not taken"), "{reason}");
+    let (_endpoint, back, (_send, mut recv)) = connect().await;
+    ask(&back, attach).await.unwrap();
+    let mut told = vec![0; 60_000];
+    within("the snapshot", recv.read_exact(&mut told)).await.unwrap();
+}
+
+/// The answer's length, unless the connection is closed.
+async fn ask(connection: &quinn::Connection, request: &[u8]) -> Option<usize> {
+    let (mut send, mut recv) = connection.open_bi().await.ok()?;
+    send.write_all(request).await.ok()?;
+    send.finish().ok()?;
+    let answer = recv.read_to_end(1 << 16).await.ok()?;
+    Some(answer.len())
+}
+
+/// While it hangs, storing waits until the other end of `hanging` is dropped.
+struct HangingStore {
+    hanging: Receiver<()>,
+    hangs: Arc<Mutex<bool>>,
+}
+
+impl Store for HangingStore {
+    fn load(&mut self) -> Result<Vec<Record>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn commit(&mut self, _changes: Vec<Change>) -> Result<(), StoreError> {
+        let hangs = *self.hangs.lock().unwrap();
+        if hangs {
+            self.hanging.recv().ok();
+        }
+        Ok(())
+    }
+}
+
+struct FailingStore(Arc<Mutex<bool>>);
+
+impl Store for FailingStore {
+    fn load(&mut self) -> Result<Vec<Record>, StoreError> {
+        MemoryStore::new().load()
+    }
+
+    fn commit(&mut self, _changes: Vec<Change>) -> Result<(), StoreError> {
+        if *self.0.lock().unwrap() {
+            return Err(StoreError("the disk is full".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Listing `hang` waits until the other end of the channel is dropped.
+struct HangingPlanner(Mutex<Receiver<()>>);
+
+impl Planner for HangingPlanner {
+    fn facts(&self, _definition: &[u8]) -> Result<DatasetFacts, PlanError> {
+        WordPlanner.facts(b"1")
+    }
+
+    fn plan_splits(&self, definition: &[u8]) -> Result<SplitPlan, PlanError> {
+        if definition == b"hang" {
+            self.0.lock().unwrap().recv().ok();
+        }
+        WordPlanner.plan_splits(b"1")
+    }
+}
+
+/// Its listing has 130 MiB.
+struct HugePlanner;
+
+impl Planner for HugePlanner {
+    fn facts(&self, _definition: &[u8]) -> Result<DatasetFacts, PlanError> {
+        WordPlanner.facts(b"1")
+    }
+
+    fn plan_splits(&self, _definition: &[u8]) -> Result<SplitPlan, PlanError> {
+        Ok(SplitPlan {
+            sources: vec![SourcePlan::listed((0..130).map(|_| vec![0; 1 << 20]))],
+        })
+    }
+}
