@@ -5,13 +5,14 @@
 use std::str::FromStr;
 
 use bytes::Bytes;
-use millstream_client::{MaxOutstanding, Reader, ReaderConfig};
-use millstream_control::{Cardinality, DatasetId, Policy};
+use millstream_client::{MaxOutstanding, ReadError, Reader, ReaderConfig};
+use millstream_control::{Cardinality, DatasetId, JobId, Policy};
 use millstream_element::{Dtype, Element, ElementSpec};
 use millstream_link::LoadedKey;
-use millstream_pipeline::exec::{ErrorKind, ExecError, Source, Tensor, Value};
+use millstream_pipeline::exec::{Cancel, CancelHook, ErrorKind, ExecError, OpenPass, Source, Tensor, Value};
 use millstream_pipeline::graph::{Dataset, Params, ServiceReader, SpecField};
 use minicbor::{Decode, Encode};
+use tokio::sync::watch;
 
 use crate::local::LocalWorkers;
 use crate::service::{ReadRequest, Service, ServiceConfig, ServiceError};
@@ -36,8 +37,11 @@ struct Parameters {
     max_outstanding: Option<u64>,
 }
 
-/// A dataset of what the workers of a service yield. What is appended to it runs where it is executed; every pass over
-/// it is a pass of the job.
+/// A dataset of what the workers of a service yield. What is appended to it runs where it is executed.
+///
+/// Every pass over it is a pass of a job, the first of an execution the one numbered by its epoch. Executions share the
+/// job only if `request` names it, and then each pass is dealt out among those that read it and is read once: a job that
+/// is repeated within one execution leaves nothing for the next epochs of others.
 ///
 /// # Errors
 /// The dispatcher does not know the dataset, or does not answer.
@@ -71,26 +75,52 @@ pub fn dataset(
     }))
 }
 
-/// What opens such a node: for [`Functions::with_service`](millstream_pipeline::exec::Functions::with_service).
+/// What opens such a node: for [`Functions::with_service`](millstream_pipeline::exec::Functions::with_service). Each
+/// execution has a connection and, without a name, a job of its own.
 pub fn opener(
     key: LoadedKey,
     local: LocalWorkers,
-) -> impl Fn(&Params, u64) -> Result<Box<dyn Source>, ExecError> + Send + Sync + 'static {
-    move |params, pass| {
+) -> impl Fn(&Params, &Cancel) -> Result<OpenPass, ExecError> + Send + Sync + 'static {
+    move |params, cancel| {
+        let mut passes = Passes::connect(&key, &local, params, cancel)?;
+        Ok(Box::new(move |pass| passes.open(pass)))
+    }
+}
+
+/// A job being read by one execution.
+struct Passes {
+    service: Option<Service>,
+    job: JobId,
+    config: ReaderConfig,
+    cancel: Cancel,
+    /// Wakes whoever waits for the dispatcher.
+    _hook: CancelHook,
+}
+
+impl Passes {
+    fn connect(
+        key: &LoadedKey,
+        local: &LocalWorkers,
+        params: &Params,
+        cancel: &Cancel,
+    ) -> Result<Self, ExecError> {
         let parameters: Parameters = params.decode().map_err(caller)?;
-        let dataset = DatasetId::new(&parameters.dataset).map_err(caller)?;
-        let policy = Policy::from_str(&parameters.policy).map_err(caller)?;
         let request = ReadRequest {
-            dataset,
-            policy,
+            dataset: DatasetId::new(&parameters.dataset).map_err(caller)?,
+            policy: Policy::from_str(&parameters.policy).map_err(caller)?,
             job_name: parameters.job_name,
         };
         let config = ServiceConfig {
             local: local.clone(),
             ..ServiceConfig::default()
         };
-        let service = Service::connect(&key, &parameters.dispatcher, config).map_err(peer)?;
-        let job = service.job(&request).map_err(peer)?;
+        let (give_up, given_up) = watch::channel(false);
+        let hook = cancel.on_cancel(move || {
+            give_up.send_replace(true);
+        });
+        let service =
+            Service::connect_unless(key, &parameters.dispatcher, config, given_up).map_err(unanswered)?;
+        let job = service.job(&request).map_err(unanswered)?;
         let max_outstanding = parameters
             .max_outstanding
             .map_or(MaxOutstanding::Auto, MaxOutstanding::Elements);
@@ -98,24 +128,45 @@ pub fn opener(
             max_outstanding,
             ..ReaderConfig::default()
         };
-        let reader = service.read(job, pass, &config).map_err(peer)?;
-        Ok(Box::new(Elements {
-            reader,
-            _service: service,
-        }))
+        Ok(Self {
+            service: Some(service),
+            job,
+            config,
+            cancel: cancel.clone(),
+            _hook: hook,
+        })
+    }
+
+    fn open(&mut self, pass: u64) -> Result<Box<dyn Source>, ExecError> {
+        let service = self.service.as_ref().ok_or_else(|| peer("it was closed"))?;
+        let reader = service.read(self.job, pass, &self.config).map_err(unanswered)?;
+        let canceller = reader.canceller();
+        let hook = self.cancel.on_cancel(move || canceller.cancel());
+        Ok(Box::new(Elements { reader, _hook: hook }))
+    }
+}
+
+impl Drop for Passes {
+    fn drop(&mut self) {
+        if let Some(service) = self.service.take() {
+            service.close();
+        }
     }
 }
 
 /// A pass being read.
 struct Elements {
     reader: Reader,
-    /// Says that this client lives.
-    _service: Service,
+    /// Wakes whoever waits for an element.
+    _hook: CancelHook,
 }
 
 impl Source for Elements {
     fn next(&mut self) -> Result<Option<Value>, ExecError> {
-        let element = self.reader.next_element().map_err(peer)?;
+        let element = self.reader.next_element().map_err(|error| match error {
+            ReadError::Cancelled => cancelled(error),
+            other => peer(other),
+        })?;
         element.as_ref().map(value).transpose()
     }
 }
@@ -146,6 +197,17 @@ fn tensor(element: &Element, index: usize) -> Result<Tensor, String> {
 
 fn caller(error: impl ToString) -> ExecError {
     ExecError::new(ErrorKind::Caller, OP, error.to_string())
+}
+
+fn unanswered(error: ServiceError) -> ExecError {
+    match error {
+        ServiceError::GivenUp => cancelled(error),
+        other => peer(other),
+    }
+}
+
+fn cancelled(error: impl ToString) -> ExecError {
+    ExecError::new(ErrorKind::Cancelled, OP, error.to_string())
 }
 
 fn peer(error: impl ToString) -> ExecError {

@@ -169,7 +169,7 @@ impl Program {
                 ))
             }
             (Op::Service(reader), Part::Service(factory)) => {
-                Box::new(ops::Service::new(reader.clone(), Arc::clone(factory)))
+                Box::new(ops::Service::new(reader.clone(), Arc::clone(factory), shared))
             }
             (Op::Argument, _) => Box::new(ops::Argument::new(
                 argument.take().ok_or_else(|| unprepared("argument"))?,

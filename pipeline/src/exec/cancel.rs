@@ -1,5 +1,6 @@
 //! A flag that stops a pipeline, and that blocked operations can wait on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,6 +22,30 @@ struct Shared {
     /// Dropped by `cancel`, which disconnects `closed`: a channel that never carries anything.
     open: Mutex<Option<Sender<()>>>,
     closed: Receiver<()>,
+    hooks: Mutex<Hooks>,
+}
+
+/// What is done when the flag is raised.
+#[derive(Default)]
+struct Hooks {
+    next: u64,
+    actions: BTreeMap<u64, Box<dyn FnOnce() + Send>>,
+}
+
+impl std::fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hooks")
+            .field("waiting", &self.actions.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something that is done when the flag is raised, for as long as this lives.
+#[derive(Debug)]
+#[must_use = "dropped, nothing is done"]
+pub struct CancelHook {
+    shared: Arc<Shared>,
+    id: u64,
 }
 
 impl Default for Cancel {
@@ -37,6 +62,7 @@ impl Cancel {
             cancelled: AtomicBool::new(false),
             open: Mutex::new(Some(open)),
             closed,
+            hooks: Mutex::default(),
         };
         Cancel {
             shared: Arc::new(shared),
@@ -48,6 +74,28 @@ impl Cancel {
         // Release pairs with the acquire in `is_cancelled`.
         self.shared.cancelled.store(true, Ordering::Release);
         self.shared.open.lock().take();
+        let actions = std::mem::take(&mut self.shared.hooks.lock().actions);
+        for action in actions.into_values() {
+            action();
+        }
+    }
+
+    /// Does `action` when the flag is raised, on the thread that raises it, so it must not block; at once if it is
+    /// raised. Not any more once the hook is dropped. For what blocks elsewhere and can be woken.
+    pub fn on_cancel(&self, action: impl FnOnce() + Send + 'static) -> CancelHook {
+        let shared = Arc::clone(&self.shared);
+        let mut hooks = shared.hooks.lock();
+        let id = hooks.next;
+        hooks.next += 1;
+        // Whoever raises the flag takes the actions afterwards: one of the two sees this one.
+        if self.is_cancelled() {
+            drop(hooks);
+            action();
+        } else {
+            hooks.actions.insert(id, Box::new(action));
+            drop(hooks);
+        }
+        CancelHook { shared, id }
     }
 
     /// Whether the flag is raised.
@@ -74,5 +122,40 @@ impl Cancel {
         // Nothing is ever sent: this returns when the time is up or the channel is closed.
         let _ = self.shared.closed.recv_timeout(duration);
         self.check(op)
+    }
+}
+
+impl Drop for CancelHook {
+    fn drop(&mut self) {
+        // What it holds is dropped outside of the lock.
+        let action = self.shared.hooks.lock().actions.remove(&self.id);
+        drop(action);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[test]
+    fn a_hook_is_run_once_when_the_flag_is_raised_and_never_after_it_is_dropped() {
+        let cancel = Cancel::new();
+        let count = Arc::new(AtomicU32::new(0));
+        let hook = |cancel: &Cancel| {
+            let count = count.clone();
+            cancel.on_cancel(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        drop(hook(&cancel));
+        let _held = hook(&cancel);
+        assert_eq!(count.load(Ordering::Relaxed), 0);
+        cancel.cancel();
+        cancel.clone().cancel();
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        let _late = hook(&cancel);
+        assert_eq!(count.load(Ordering::Relaxed), 2, "at once when it is raised");
     }
 }

@@ -10,6 +10,7 @@ use millstream_element::ElementSpec;
 
 use crate::graph::{AnalysisError, Params, Registry, SourceSignature};
 
+use super::cancel::Cancel;
 use super::error::{BoxError, ExecError};
 use super::source::Source;
 use super::value::Value;
@@ -45,8 +46,11 @@ pub type PrepareMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedMap, Strin
 pub type PrepareFilter = dyn Fn(&Params, &ElementSpec) -> Result<FilterCall, String> + Send + Sync;
 /// Prepares a flat_map function.
 pub type PrepareFlatMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedFlatMap, String> + Send + Sync;
-/// Opens a service reader for one pass, numbered from 0.
-pub type OpenService = dyn Fn(&Params, u64) -> Result<Box<dyn Source>, ExecError> + Send + Sync;
+/// Opens one pass over a service. Passes of one execution are opened one after the other, the first by its epoch.
+pub type OpenPass = Box<dyn FnMut(u64) -> Result<Box<dyn Source>, ExecError> + Send>;
+/// Connects to a service, once for each execution that reads it. It and what it opens end soon, with an error of kind
+/// `Cancelled`, when the flag is raised.
+pub type OpenService = dyn Fn(&Params, &Cancel) -> Result<OpenPass, ExecError> + Send + Sync;
 
 /// A source that can be registered.
 pub trait SourceFactory: Send + Sync {
@@ -128,7 +132,7 @@ impl Functions {
     #[must_use]
     pub fn with_service(
         mut self,
-        open: impl Fn(&Params, u64) -> Result<Box<dyn Source>, ExecError> + Send + Sync + 'static,
+        open: impl Fn(&Params, &Cancel) -> Result<OpenPass, ExecError> + Send + Sync + 'static,
     ) -> Functions {
         self.service = Some(Arc::new(open));
         self

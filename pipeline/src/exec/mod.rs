@@ -23,8 +23,8 @@ mod ops;
 mod pool;
 mod program;
 mod random;
-mod source;
 mod skipped;
+mod source;
 mod splits;
 mod state;
 #[cfg(feature = "webdataset")]
@@ -34,13 +34,13 @@ mod value;
 mod write;
 
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge};
-pub use cancel::Cancel;
+pub use cancel::{Cancel, CancelHook};
 pub use context::ExecContext;
 pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin};
 pub use executor::Executor;
 pub use functions::{
-    FilterCall, FlatMapCall, Functions, MapCall, OpenService, PrepareFilter, PrepareFlatMap, PrepareMap,
-    PreparedFlatMap, PreparedMap, SourceFactory,
+    FilterCall, FlatMapCall, Functions, MapCall, OpenPass, OpenService, PrepareFilter, PrepareFlatMap,
+    PrepareMap, PreparedFlatMap, PreparedMap, SourceFactory,
 };
 pub use item::Item;
 pub use iterate::{Filled, Further, Input, Iterate, Stop};
@@ -51,6 +51,6 @@ pub use splits::{Split, SplitError, SplitSource};
 pub use state::{STATE_BYTES_MAX, StateError, StateReader, StateWriter};
 pub use token::{FinishedSplit, Ledger, Mark, Marks, SplitToken};
 pub use value::{Dims, Fill, Inline, Tensor, TensorData, Value};
-pub use write::{Written, element_bytes, write_element};
+pub use write::{Written, write_element};
 
 pub(crate) use random::Seeds;

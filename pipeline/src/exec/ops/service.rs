@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::exec::call::guarded;
+use crate::exec::cancel::Cancel;
+use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
-use crate::exec::functions::OpenService;
+use crate::exec::functions::{OpenPass, OpenService};
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Iterate};
 use crate::exec::source::Source;
@@ -16,19 +18,25 @@ use super::source::check;
 pub(crate) struct Service {
     reader: ServiceReader,
     factory: Arc<OpenService>,
+    cancel: Cancel,
+    /// The next one: the execution's epoch, and one more with each restart.
     pass: u64,
+    // Dropped in this order: a pass, then what it is a pass of.
     open: Option<Box<dyn Source>>,
+    passes: Option<OpenPass>,
     ended: bool,
     position: u64,
 }
 
 impl Service {
-    pub(crate) fn new(reader: ServiceReader, factory: Arc<OpenService>) -> Service {
+    pub(crate) fn new(reader: ServiceReader, factory: Arc<OpenService>, shared: &Shared) -> Service {
         Service {
             reader,
             factory,
-            pass: 0,
+            cancel: shared.cancel.clone(),
+            pass: shared.epoch,
             open: None,
+            passes: None,
             ended: false,
             position: 0,
         }
@@ -36,9 +44,14 @@ impl Service {
 
     fn opened(&mut self) -> Result<&mut Box<dyn Source>, ExecError> {
         if self.open.is_none() {
-            self.open = Some(guarded("service", || {
-                (self.factory)(&self.reader.params, self.pass)
-            })?);
+            let passes = match &mut self.passes {
+                Some(passes) => passes,
+                None => {
+                    let connected = guarded("service", || (self.factory)(&self.reader.params, &self.cancel))?;
+                    self.passes.insert(connected)
+                }
+            };
+            self.open = Some(guarded("service", || passes(self.pass))?);
         }
         self.open
             .as_mut()
