@@ -1,5 +1,6 @@
 //! Executes a dataset in this process: the trainer's side of a distributed one.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use millstream_element::ElementSpec;
@@ -28,7 +29,8 @@ pub struct LocalReader {
 }
 
 impl LocalReader {
-    /// Opens a dataset for its pass number `epoch`, with `threads` for parallel maps.
+    /// Opens a dataset for its pass number `epoch`, with `threads` for parallel maps. What is drawn without a seed is drawn
+    /// anew by every reader.
     ///
     /// # Errors
     /// [`LocalReaderError`] saying what is wrong or missing.
@@ -42,7 +44,8 @@ impl LocalReader {
         let pool = Arc::new(Pool::new(threads).map_err(LocalReaderError::Pool)?);
         let context = ExecContext {
             epoch,
-            ..ExecContext::new(0, functions, pool)
+            // The standard library's only source of randomness.
+            ..ExecContext::new(RandomState::new().hash_one(epoch), functions, pool)
         };
         Ok(Self {
             executor: Executor::open(&graph, context)?,
