@@ -160,6 +160,23 @@ fn alignment_is_refused_with_its_reason() {
         .parallel(2)
         .unordered();
     assert!(reason(unordered).contains("order"));
+    // One call at a time has one order.
+    let sequential = Dataset::range(0, 9, 1)
+        .map("add", Params::encode(&1i64).unwrap())
+        .unordered();
+    assert_eq!(
+        sequential.graph().unwrap().facts(&functions()).unwrap().aligned,
+        Ok(())
+    );
+}
+
+#[test]
+fn what_a_dataset_declares_of_functions_and_sources_needs_no_registry() {
+    let dataset = Dataset::range(0, 9, 1)
+        .flat_map_declared("g", Params::none(), scalar())
+        .map_declared("f", Params::none(), scalar());
+    let facts = dataset.graph().unwrap().facts(&NoFunctions).unwrap();
+    assert_eq!((facts.spec, facts.cardinality), (scalar(), Cardinality::Unknown));
 }
 
 #[test]

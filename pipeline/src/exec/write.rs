@@ -57,17 +57,6 @@ pub fn write_element(
     Ok(Written::Done)
 }
 
-/// Exact bytes of an element, to choose a pack for it.
-///
-/// # Errors
-/// As [`write_element`].
-pub fn element_bytes(item: &Item, layout: &Layout) -> Result<usize, ExecError> {
-    let shapes: SmallVec<[Shape<'_>; 4]> = item.value.iter().map(shape).collect();
-    layout
-        .element_bytes(&shapes, item.marks.len())
-        .map_err(|error| refused(error.to_string()))
-}
-
 fn provenance(marks: &Marks) -> SmallVec<[Provenance; 1]> {
     let of = |mark: &super::token::Mark| Provenance {
         lease: mark.token.lease(),

@@ -270,6 +270,16 @@ impl Dataset {
         })))
     }
 
+    /// As [`Dataset::flat_map_registered`], stating what the datasets yield, for whoever does not have the
+    /// function registered.
+    pub fn flat_map_declared(self, name: impl Into<String>, params: Params, output: ElementSpec) -> Dataset {
+        self.then(Op::FlatMap(FlatMap::Registered(RegisteredFlatMap {
+            name: name.into(),
+            params,
+            output: Some(SpecField(output)),
+        })))
+    }
+
     /// The finished graph.
     ///
     /// # Errors
