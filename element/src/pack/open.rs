@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::ends::Ends;
 use super::finished::Pack;
@@ -14,7 +14,6 @@ pub struct OpenPack {
     head: SlotHead,
     ends: Arc<Ends>,
     taken: AtomicUsize,
-    closed: AtomicBool,
 }
 
 impl OpenPack {
@@ -23,17 +22,11 @@ impl OpenPack {
             head,
             ends: Arc::new(ends),
             taken: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
         }
     }
 
     pub(super) fn ends(&self) -> &Ends {
         &self.ends
-    }
-
-    pub(super) fn close(&self) {
-        // Release: pairs with the Acquire in `is_closed`, so that who sees it closed sees every element.
-        self.closed.store(true, Ordering::Release);
     }
 
     /// Takes the elements that are finished and not yet taken: at most `max_elements`, up to the first of more than
@@ -63,41 +56,17 @@ impl OpenPack {
         }
     }
 
-    /// How many finished elements are not yet taken.
-    #[must_use]
-    pub fn available(&self) -> usize {
-        self.ends.len().saturating_sub(self.taken.load(Ordering::Relaxed))
-    }
-
     /// Bytes of the next element to take, if it is finished.
     #[must_use]
     pub fn next_len(&self) -> Option<u64> {
         let next = self.taken.load(Ordering::Relaxed);
         (next < self.ends.len()).then(|| (self.ends.end(next) - self.ends.start(next)) as u64)
     }
-
-    /// Whether the writer is gone, so that no more elements come.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        // Acquire: pairs with the Release in `close`.
-        self.closed.load(Ordering::Acquire)
-    }
-
-    /// Whether the writer is gone and every element was taken.
-    #[must_use]
-    pub fn is_drained(&self) -> bool {
-        self.is_closed() && self.available() == 0
-    }
 }
 
 impl fmt::Debug for OpenPack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = if self.is_closed() { "closed" } else { "open" };
-        write!(
-            f,
-            "OpenPack({state}, {} of {} elements left)",
-            self.available(),
-            self.ends.len()
-        )
+        let taken = self.taken.load(Ordering::Relaxed);
+        write!(f, "OpenPack({taken} of {} elements taken)", self.ends.len())
     }
 }

@@ -237,12 +237,6 @@ impl PackWriter {
     }
 }
 
-impl Drop for PackWriter {
-    fn drop(&mut self) {
-        self.shared.close();
-    }
-}
-
 impl ElementWriter<'_> {
     /// The payload of one component, to be filled completely: it holds what the memory held before. Empty for an index
     /// beyond the last.
