@@ -1,6 +1,8 @@
 //! The pool that compresses packs, so that no thread that serves sockets does.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -21,26 +23,29 @@ pub(super) struct Job {
     pub(super) bell: Arc<Bell>,
 }
 
-/// Threads that compress; they end with the pool.
+/// Threads that compress; they end with the pool, which waits for no more than the packs they are at.
 #[derive(Debug)]
 pub(super) struct CompressPool {
     jobs: Option<Sender<Job>>,
+    is_closed: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl CompressPool {
     pub(super) fn start(threads: usize, alloc: &Arc<dyn SlotAlloc>) -> std::io::Result<Self> {
         let (jobs, queue) = bounded(JOBS_MAX);
+        let is_closed = Arc::new(AtomicBool::new(false));
         let threads = (0..threads.max(1))
             .map(|index| {
-                let (queue, alloc) = (queue.clone(), alloc.clone());
+                let (queue, alloc, is_closed) = (queue.clone(), alloc.clone(), is_closed.clone());
                 std::thread::Builder::new()
                     .name(format!("compress-{index}"))
-                    .spawn(move || run(&queue, &*alloc))
+                    .spawn(move || run(&queue, &*alloc, &is_closed))
             })
             .collect::<std::io::Result<_>>()?;
         Ok(Self {
             jobs: Some(jobs),
+            is_closed,
             threads,
         })
     }
@@ -56,6 +61,8 @@ impl CompressPool {
 
 impl Drop for CompressPool {
     fn drop(&mut self) {
+        // Relaxed: a thread that misses it compresses one pack too many.
+        self.is_closed.store(true, Ordering::Relaxed);
         self.jobs = None;
         for thread in self.threads.drain(..) {
             // A panic there was reported by the panic hook already.
@@ -64,12 +71,129 @@ impl Drop for CompressPool {
     }
 }
 
-fn run(queue: &Receiver<Job>, alloc: &dyn SlotAlloc) {
+fn run(queue: &Receiver<Job>, alloc: &dyn SlotAlloc, is_closed: &AtomicBool) {
     while let Ok(Job { elements, done, bell }) = queue.recv() {
-        // Without memory for the compressed form the plain one travels.
-        let compressed = body::compress(&elements.pack, alloc).ok().flatten();
+        if is_closed.load(Ordering::Relaxed) {
+            // The sessions that wanted it ended before the pool.
+            continue;
+        }
+        // Without memory for the compressed form the plain one travels, and whatever happens the session gets its pack
+        // back: it counts those under way. The panic hook has reported a panic.
+        let compressed = catch_unwind(AssertUnwindSafe(|| body::compress(&elements.pack, alloc)));
+        let compressed = compressed.ok().and_then(Result::ok).flatten();
         // The session may have ended meanwhile.
         let _ = done.send(OutPack { elements, compressed });
         bell.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as std_mpsc;
+
+    use millstream_element::{AllocError, HeapAlloc, Pack, SlotMut};
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::proto::message::TaskId;
+
+    /// Does what it is told at each allocation, and says when it is asked.
+    #[derive(Debug)]
+    struct Told {
+        asked: std_mpsc::Sender<()>,
+        orders: Mutex<std_mpsc::Receiver<Order>>,
+    }
+
+    #[derive(Debug)]
+    enum Order {
+        Alloc,
+        Fail,
+        Panic,
+    }
+
+    impl SlotAlloc for Told {
+        fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
+            self.asked.send(()).unwrap();
+            match self.orders.lock().recv().unwrap() {
+                Order::Alloc => HeapAlloc.alloc(size_bytes),
+                Order::Fail => Err(AllocError::OutOfMemory { size_bytes }),
+                Order::Panic => panic!("on purpose"),
+            }
+        }
+    }
+
+    struct Bench {
+        pool: CompressPool,
+        asked: std_mpsc::Receiver<()>,
+        orders: std_mpsc::Sender<Order>,
+        done: mpsc::UnboundedSender<OutPack>,
+        results: mpsc::UnboundedReceiver<OutPack>,
+    }
+
+    fn bench() -> Bench {
+        let (say_asked, asked) = std_mpsc::channel();
+        let (orders, take_orders) = std_mpsc::channel();
+        let alloc: Arc<dyn SlotAlloc> = Arc::new(Told {
+            asked: say_asked,
+            orders: Mutex::new(take_orders),
+        });
+        let (done, results) = mpsc::unbounded_channel();
+        let pool = CompressPool::start(1, &alloc).unwrap();
+        Bench {
+            pool,
+            asked,
+            orders,
+            done,
+            results,
+        }
+    }
+
+    impl Bench {
+        fn submit(&self, first: u64) {
+            let mut slot = HeapAlloc.alloc(4096).unwrap();
+            slot.fill(7);
+            let job = Job {
+                elements: TaskPack {
+                    task: TaskId(1),
+                    first,
+                    pack: Pack::from_parts(slot.freeze(), &[4096]).unwrap(),
+                },
+                done: self.done.clone(),
+                bell: Arc::default(),
+            };
+            assert!(self.pool.submit(job).is_ok());
+        }
+    }
+
+    #[test]
+    fn every_pack_comes_back_whatever_happens_to_it() {
+        let mut bench = bench();
+        for (first, order) in [Order::Fail, Order::Panic, Order::Alloc].into_iter().enumerate() {
+            let is_compressed = matches!(order, Order::Alloc);
+            bench.orders.send(order).unwrap();
+            bench.submit(first as u64);
+            let out = bench.results.blocking_recv().unwrap();
+            assert_eq!(out.elements.first, first as u64);
+            assert_eq!(out.compressed.is_some(), is_compressed);
+        }
+    }
+
+    #[test]
+    fn a_pool_that_ends_does_not_work_off_its_queue() {
+        let bench = bench();
+        for first in 0..100 {
+            bench.submit(first);
+        }
+        bench.asked.recv().unwrap();
+        let is_closed = bench.pool.is_closed.clone();
+        let pool = bench.pool;
+        let ending = std::thread::spawn(move || drop(pool));
+        while !is_closed.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        // For the one at work alone: any other would wait for orders for ever.
+        bench.orders.send(Order::Alloc).unwrap();
+        ending.join().unwrap();
+        assert_eq!(bench.results.len(), 1);
     }
 }
