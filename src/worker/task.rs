@@ -94,13 +94,7 @@ fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
     let producer = task
         .server
         .add_task(served_as(&task.definition), &facts.spec, task.alloc.clone());
-    let refused = || {
-        let id = task.definition.task;
-        format!(
-            "task {id} is served already, or this worker serves as many as it may, or an element is larger than a slot"
-        )
-    };
-    Ok((graph, producer.ok_or_else(refused)?))
+    Ok((graph, producer.map_err(|error| error.to_string())?))
 }
 
 /// The task, as the data plane names it.
@@ -207,6 +201,7 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
             )
         }
         ProduceError::Alloc(error) => Failure::new("resource", &error.to_string(), "", ""),
+        error @ ProduceError::TooLarge { .. } => Failure::new("caller", &error.to_string(), "", ""),
         ProduceError::Full { needed_bytes } => Failure::new(
             "internal",
             &format!("a new pack did not take {needed_bytes} bytes"),

@@ -25,6 +25,9 @@ pub use body::{Body, BodyError, Compressed, Compression};
 pub use lost::LinkLost;
 pub use report::LinkReport;
 
+/// Bytes of one element at most: a pack's table gives its length in 32 bits (D2.2).
+pub const ELEMENT_BYTES_MAX: usize = u32::MAX as usize;
+
 /// What a worker sends: a message, or elements.
 #[derive(Debug)]
 pub enum Downstream<P> {

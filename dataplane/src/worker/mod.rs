@@ -22,4 +22,4 @@ mod tests;
 
 pub use buffer::{BufferLimits, Mark, Take};
 pub use producer::{ProduceError, Producer, Stopped};
-pub use server::{Server, ServerConfig, ServerCounters, SessionEnd};
+pub use server::{AddTaskError, Server, ServerConfig, ServerCounters, SessionEnd};

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::buffer::{Mark, TaskBuffer};
 use crate::proto::send::Ending;
+use crate::transport::ELEMENT_BYTES_MAX;
 
 /// Bytes of a pack that gathers small elements. Figures in benches/README.md: smaller costs a packet's overhead more
 /// often, larger leaves the cache.
@@ -37,6 +38,14 @@ pub enum ProduceError<E> {
     Full {
         /// What the element takes, in bytes.
         needed_bytes: usize,
+    },
+    /// The element is larger than any can be.
+    #[error(
+        "an element takes {element_bytes} bytes, it can have {ELEMENT_BYTES_MAX} at most; make smaller batches"
+    )]
+    TooLarge {
+        /// What the element takes, in bytes.
+        element_bytes: usize,
     },
     /// The task was stopped.
     #[error(transparent)]
@@ -174,6 +183,9 @@ impl Producer {
     /// Opens the next pack, large enough for the element that did not fit the last one.
     fn open<E>(&mut self) -> Result<(), ProduceError<E>> {
         let element_bytes = self.typical_bytes.max(std::mem::take(&mut self.needed_bytes));
+        if element_bytes > ELEMENT_BYTES_MAX {
+            return Err(ProduceError::TooLarge { element_bytes });
+        }
         // An element that fills most of a pack gets one of its own: its slot is freed as soon as it was read.
         let capacity = if element_bytes * 2 > PACK_BYTES {
             element_bytes.next_multiple_of(64)

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream_element::{ElementSpec, Layout, SlotAlloc};
+use millstream_element::{ElementSpec, Layout, ShapeError, SlotAlloc};
 use millstream_link::ticket::{Ticket, TicketKey};
 use parking_lot::{Mutex, RwLock};
+use thiserror::Error;
 
 use super::buffer::{BufferLimits, TaskBuffer};
 use super::compress::CompressPool;
@@ -19,7 +20,7 @@ use super::session;
 use super::task::{Attach, Attached, Denied, SubscriptionLimits, Task};
 use crate::proto::message::{RefusalCode, Subscribe, TaskId};
 use crate::proto::send::SendLimits;
-use crate::transport::{Compression, LinkReport, WorkerLink};
+use crate::transport::{Compression, ELEMENT_BYTES_MAX, LinkReport, WorkerLink};
 
 pub use super::session::SessionEnd;
 
@@ -77,6 +78,44 @@ impl fmt::Debug for ServerConfig {
     }
 }
 
+/// Why a task is not served. The caller's mistake, but for `TooMany`.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum AddTaskError {
+    /// It is there already.
+    #[error("task {task} is served already")]
+    Served {
+        /// The task.
+        task: TaskId,
+    },
+    /// The server is full.
+    #[error("task {task} finds no place: this worker serves {tasks_max} tasks, as many as it may")]
+    TooMany {
+        /// The task.
+        task: TaskId,
+        /// The limit, [`ServerConfig::tasks_max`].
+        tasks_max: usize,
+    },
+    /// Its elements are too large to be sent.
+    #[error(
+        "an element of task {task} takes {element_bytes} bytes, it can have {ELEMENT_BYTES_MAX} at most; make smaller \
+         batches"
+    )]
+    ElementTooLarge {
+        /// The task.
+        task: TaskId,
+        /// What each of its elements takes, in bytes.
+        element_bytes: usize,
+    },
+    /// Its elements are too large for any memory.
+    #[error("task {task}: {source}")]
+    Shape {
+        /// The task.
+        task: TaskId,
+        /// What is wrong with its specification.
+        source: ShapeError,
+    },
+}
+
 /// What a server did so far.
 #[derive(Debug, Default)]
 pub struct ServerCounters {
@@ -127,21 +166,36 @@ impl Server {
         })
     }
 
-    /// Adds a task whose elements are as `spec` says and are produced into slots of `alloc`. `None` when the task is
-    /// there already, there are too many, or an element of it is larger than a slot can be.
-    pub fn add_task(&self, id: TaskId, spec: &ElementSpec, alloc: Arc<dyn SlotAlloc>) -> Option<Producer> {
-        let layout = Layout::new(spec.clone()).ok()?;
+    /// Adds a task whose elements are as `spec` says and are produced into slots of `alloc`.
+    ///
+    /// # Errors
+    /// [`AddTaskError`]: the task is there already, there are too many, or an element of it is larger than any can be.
+    pub fn add_task(
+        &self,
+        id: TaskId,
+        spec: &ElementSpec,
+        alloc: Arc<dyn SlotAlloc>,
+    ) -> Result<Producer, AddTaskError> {
+        let layout = Layout::new(spec.clone()).map_err(|source| AddTaskError::Shape { task: id, source })?;
+        let element_bytes = typical_element_bytes(&layout);
+        if element_bytes > ELEMENT_BYTES_MAX {
+            return Err(AddTaskError::ElementTooLarge {
+                task: id,
+                element_bytes,
+            });
+        }
+        let tasks_max = self.inner.config.tasks_max;
         let mut tasks = self.inner.tasks.write();
-        if tasks.contains_key(&id) || tasks.len() >= self.inner.config.tasks_max {
-            return None;
+        if tasks.contains_key(&id) {
+            return Err(AddTaskError::Served { task: id });
+        }
+        if tasks.len() >= tasks_max {
+            return Err(AddTaskError::TooMany { task: id, tasks_max });
         }
         let buffer = Arc::new(TaskBuffer::new(self.inner.config.buffer));
-        let element_bytes = typical_element_bytes(&layout) as u64;
-        tasks.insert(
-            id,
-            Arc::new(Task::new(id, spec.to_bytes(), element_bytes, buffer.clone())),
-        );
-        Some(Producer::new(buffer, alloc, layout))
+        let task = Task::new(id, spec.to_bytes(), element_bytes as u64, buffer.clone());
+        tasks.insert(id, Arc::new(task));
+        Ok(Producer::new(buffer, alloc, layout))
     }
 
     /// Removes a task and stops its producer. Its clients hear nothing of that here, since it is no end of the data

@@ -1,0 +1,65 @@
+//! Which tasks a worker takes, and what it makes of elements that nobody could send.
+
+use std::sync::Arc;
+
+use millstream_dataplane::TaskId;
+use millstream_dataplane::worker::{AddTaskError, ProduceError, Server, ServerConfig};
+use millstream_element::{Dtype, ElementSpec, HeapAlloc, SlotAlloc, TensorSpec};
+use millstream_link::ticket::TicketKey;
+
+const TASK: TaskId = TaskId(7);
+
+fn server(config: ServerConfig) -> Server {
+    let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
+    Server::new(config, TicketKey::from_bytes([3; 32]), &alloc).expect("no threads to start")
+}
+
+#[test]
+fn a_task_that_cannot_be_served_is_refused_with_the_reason() {
+    let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
+    let config = ServerConfig {
+        tasks_max: 1,
+        ..ServerConfig::default()
+    };
+    let server = server(config);
+    let of_bytes = |bytes: u64| ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[bytes])).expect("a spec");
+    let add = |task, spec: &ElementSpec| server.add_task(TaskId(task), spec, alloc.clone()).map(drop);
+    let element_bytes = (4 << 30) + 40;
+    assert_eq!(
+        add(1, &of_bytes(4 << 30)),
+        Err(AddTaskError::ElementTooLarge {
+            task: TaskId(1),
+            element_bytes
+        })
+    );
+    let endless = add(1, &of_bytes(1 << 60)).expect_err("more than any memory");
+    assert!(matches!(endless, AddTaskError::Shape { .. }), "{endless}");
+    assert_eq!(add(1, &of_bytes(8)), Ok(()));
+    assert_eq!(
+        add(1, &of_bytes(8)),
+        Err(AddTaskError::Served { task: TaskId(1) })
+    );
+    assert_eq!(
+        add(2, &of_bytes(8)),
+        Err(AddTaskError::TooMany {
+            task: TaskId(2),
+            tasks_max: 1
+        })
+    );
+}
+
+/// A specification without sizes says nothing of an element that is too large; the element itself does.
+#[test]
+fn an_element_too_large_to_be_sent_is_an_error_of_its_producer() {
+    let server = server(ServerConfig::default());
+    let any = ElementSpec::single(TensorSpec::with_dims(Dtype::U8, &[None])).expect("a spec");
+    let mut producer = server
+        .add_task(TASK, &any, Arc::new(HeapAlloc))
+        .expect("a new task");
+    let needed_bytes = (4 << 30) + 40;
+    let written = producer.write::<()>(|_, _| Err(ProduceError::Full { needed_bytes }));
+    assert!(
+        matches!(written, Err(ProduceError::TooLarge { element_bytes }) if element_bytes == needed_bytes),
+        "{written:?}"
+    );
+}
