@@ -14,7 +14,7 @@ use tokio_util::sync::PollSender;
 use super::frame::{Assembler, FrameError};
 use super::report::PathReporter;
 use super::{close, control};
-use crate::proto::message::{ToClient, ToWorker};
+use crate::proto::message::{TaskId, ToClient, ToWorker};
 use crate::transport::{Admission, ClientLink, Downstream, InPack, LinkLost, LinkReport, Transport};
 
 /// Frames that wait to be handled. Elements in them are granted, so their memory is accounted for already.
@@ -109,14 +109,16 @@ impl PackReader {
             .map_err(|error| close::unread(&error))?
         {
             for chunk in &mut chunks[..count] {
-                assembler.push(&std::mem::take(chunk)).map_err(blame)?;
+                let pushed = assembler.push(&std::mem::take(chunk));
+                pushed.map_err(|error| blame(assembler.task(), &error))?;
             }
         }
         self.counters.packs.fetch_add(1, Ordering::Relaxed);
         self.counters
             .bytes_copied
             .fetch_add(assembler.copied_bytes(), Ordering::Relaxed);
-        assembler.finish().map_err(blame)
+        let task = assembler.task();
+        assembler.finish().map_err(|error| blame(task, &error))
     }
 }
 
@@ -171,11 +173,15 @@ impl Drop for QuicClientLink {
     }
 }
 
-fn blame(error: FrameError) -> LinkLost {
+fn blame(task: Option<TaskId>, error: &FrameError) -> LinkLost {
+    let text = match task {
+        Some(task) => format!("task {task}: {error}"),
+        None => error.to_string(),
+    };
     match error {
-        FrameError::Alloc(error) => LinkLost::Resource(error.to_string()),
+        FrameError::Alloc(_) => LinkLost::Resource(text),
         FrameError::Header(_) | FrameError::Length { .. } | FrameError::Pack(_) | FrameError::Refused(_) => {
-            LinkLost::Misbehaved(error.to_string())
+            LinkLost::Misbehaved(text)
         }
     }
 }

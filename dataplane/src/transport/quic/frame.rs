@@ -81,6 +81,8 @@ pub fn encode(out: OutPack) -> [Bytes; 2] {
     head.extend_from_slice(&region_bytes.to_le_bytes());
     head.extend_from_slice(&(body.len() as u64).to_le_bytes());
     for len in pack.lens().take(table) {
+        // Whoever produces keeps to `ELEMENT_BYTES_MAX`.
+        debug_assert!(u32::try_from(len).is_ok(), "an element of {len} bytes");
         head.extend_from_slice(&(len as u32).to_le_bytes());
     }
     [Bytes::from(head), body]
@@ -92,6 +94,8 @@ pub struct Assembler {
     admission: Arc<dyn Admission>,
     stage: Stage,
     received: u64,
+    /// The task that the header named, once there is a sound one.
+    task: Option<TaskId>,
 }
 
 #[derive(Debug)]
@@ -168,6 +172,11 @@ impl Header {
         }
     }
 
+    /// Bytes of the whole stream.
+    fn pack_bytes(&self) -> u64 {
+        (HEADER_BYTES + self.table_bytes()) as u64 + self.body_bytes
+    }
+
     fn lens(&self, table: &[u8]) -> Vec<u64> {
         let mut lens: Vec<u64> = table
             .chunks_exact(4)
@@ -190,6 +199,7 @@ impl Assembler {
                 filled: 0,
             },
             received: 0,
+            task: None,
         }
     }
 
@@ -202,6 +212,7 @@ impl Assembler {
                     *filled += move_into(&mut bytes[*filled..], &mut chunk);
                     if *filled == HEADER_BYTES {
                         let header = Header::decode(bytes)?;
+                        self.task = Some(header.task);
                         self.admission.admit(
                             header.task,
                             header.first,
@@ -242,7 +253,7 @@ impl Assembler {
                     *filled += count;
                     if !chunk.is_empty() {
                         return Err(FrameError::Length {
-                            announced: header.body_bytes,
+                            announced: header.pack_bytes(),
                             received: self.received,
                         });
                     }
@@ -279,7 +290,7 @@ impl Assembler {
                 })
             }
             Stage::Body { header, .. } => Err(FrameError::Length {
-                announced: header.body_bytes,
+                announced: header.pack_bytes(),
                 received: self.received,
             }),
             Stage::Table { wanted, .. } => Err(FrameError::Length {
@@ -291,6 +302,11 @@ impl Assembler {
                 received: self.received,
             }),
         }
+    }
+
+    /// The task the pack is of, once that is known.
+    pub fn task(&self) -> Option<TaskId> {
+        self.task
     }
 
     /// Payload bytes copied into the slot so far.
@@ -480,11 +496,13 @@ mod tests {
         fn a_stream_that_ends_early_or_goes_on_is_refused(lens in lens(), keep in any::<prop::sample::Index>(), lz4: bool) {
             let mut bytes = bytes_of(&pack(&lens), 0, lz4);
             let cut = assemble(Recorder::up_to(1 << 20), &bytes[..keep.index(bytes.len())], 1000);
-            let is_length = matches!(cut, Err(FrameError::Length { .. }));
+            let is_length = matches!(cut, Err(FrameError::Length { announced, received }) if received < announced);
             prop_assert!(is_length, "{:?}", cut);
+            let whole = bytes.len() as u64;
             bytes.push(0);
             let long = assemble(Recorder::up_to(1 << 20), &bytes, 1000);
-            let is_length = matches!(long, Err(FrameError::Length { .. }));
+            let is_length = matches!(long, Err(FrameError::Length { announced, received })
+                if (announced, received) == (whole, whole + 1));
             prop_assert!(is_length, "{:?}", long);
         }
 
