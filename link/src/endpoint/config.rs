@@ -318,15 +318,15 @@ mod tests {
 
     type Change = fn(&mut EndpointConfig);
 
+    fn blamed(change: impl FnOnce(&mut EndpointConfig)) -> &'static str {
+        let mut config = EndpointConfig::default();
+        change(&mut config);
+        config.validate().unwrap_err().setting
+    }
+
     #[test]
     fn the_defaults_are_valid_and_bad_settings_are_named() {
         assert_eq!(EndpointConfig::default().validate(), Ok(()));
-        fn blamed(change: impl FnOnce(&mut EndpointConfig)) -> &'static str {
-            let mut config = EndpointConfig::default();
-            change(&mut config);
-            config.validate().unwrap_err().setting
-        }
-        let ms = Duration::from_millis;
         let cases: [(&str, Change); 22] = [
             ("mtu", |config| config.mtu = Some(1199)),
             ("mtu", |config| config.mtu = Some(65_496)),
@@ -380,6 +380,11 @@ mod tests {
         for (setting, change) in cases {
             assert_eq!(blamed(change), setting);
         }
+    }
+
+    #[test]
+    fn links_that_would_die_idle_or_never_be_missed_are_refused() {
+        let ms = Duration::from_millis;
         for (setting, idle, keep_alive) in [
             ("idle_timeout", ms(0), None),
             ("idle_timeout", ms(1000), Some(ms(1000))),
