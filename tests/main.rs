@@ -8,14 +8,18 @@
 //! - `credits`: the bound on outstanding elements, counted at the workers
 //! - `cut_connections`: connections that break while all processes live
 //! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
+//! - `compression`: a worker that compresses
 //! - `bad_input`: errors that name the thing, from a service that goes on
+//! - `hostile_peers`: peers that break the protocol, over real QUIC
 //! - `support`: elements to send, links to send them over, whole services, processes, a watchdog
 
 mod bad_input;
 mod commands;
+mod compression;
 mod credits;
 mod cut_connections;
 mod failure;
+mod hostile_peers;
 mod service_reader;
 mod source;
 mod support;

@@ -1,6 +1,7 @@
 //! What several tests need: elements to send, links to send them over, whole services, a watchdog.
 //!
 //! - `elements`: packs whose bytes can be recognised
+//! - `hand_written`: workers that say what no correct worker says
 //! - `links`: links of each mechanism between two ends
 //! - `cluster`: a dispatcher, workers and a trainer in this process
 //! - `process`: the real binary
@@ -9,6 +10,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod elements;
+pub(crate) mod hand_written;
 pub(crate) mod links;
 pub(crate) mod process;
 pub(crate) mod proxy;

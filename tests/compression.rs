@@ -1,0 +1,180 @@
+//! A worker that compresses, over real QUIC: what is read is what was made, and the ends count right.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use millstream::client::MaxOutstanding;
+use millstream::control::Policy;
+use millstream::dataplane::TaskId;
+use millstream::dataplane::proto::message::{
+    EndOfTask, Grant, Hello, SplitDone, Subscribe, ToClient, ToWorker,
+};
+use millstream::dataplane::proto::send::Ending;
+use millstream::dataplane::transport::{Body, ClientLink, Compression, Downstream};
+use millstream::dataplane::worker::{ProduceError, Producer, Server, ServerConfig};
+use millstream::element::{
+    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Shape, SlotAlloc, TensorSpec,
+};
+use millstream::link::{Claims, EndpointConfig, TicketKey};
+use millstream::pipeline::exec::Functions;
+use millstream::pipeline::graph::Dataset;
+
+use crate::support::cluster::{Cluster, numbers};
+use crate::support::links::{Mechanism, UpTo};
+use crate::support::{run, watched};
+
+const TASK: TaskId = TaskId(3);
+const ELEMENTS: u64 = 500;
+/// Elements of a split.
+const SPLIT: u64 = 50;
+
+#[test]
+fn a_service_that_compresses_yields_every_number_once() {
+    watched("compressing service", || {
+        for policy in [Policy::Off, Policy::Dynamic] {
+            let compressing = |config: &mut millstream::WorkerConfig| {
+                config.server.compression = Compression::Lz4;
+            };
+            let functions = vec![Functions::new(), Functions::new()];
+            let cluster = Cluster::start_with(
+                Mechanism::Quic,
+                functions,
+                &EndpointConfig::default(),
+                compressing,
+            );
+            let dataset = Dataset::range(0, 20_000, 1).batch(100, false);
+            let mut reader = cluster.read(dataset, policy, MaxOutstanding::Elements(16));
+            let mut all = Vec::new();
+            while let Some(element) = reader.next_element().expect("the reading goes on") {
+                all.extend(numbers(&element));
+            }
+            all.sort_unstable();
+            let times = if matches!(policy, Policy::Off) { 2 } else { 1 };
+            let wanted = (0..20_000).flat_map(|number| std::iter::repeat_n(number, times));
+            assert!(all.into_iter().eq(wanted), "{policy}");
+        }
+    });
+}
+
+/// D2.2, D5.1, D5.2, D5.4: ends may overtake the packs they count, which are under compression, and count them all.
+#[test]
+fn what_travels_is_compressed_and_the_ends_count_what_was_sent() {
+    run(async {
+        let key = TicketKey::generate().expect("randomness");
+        let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
+        let config = ServerConfig {
+            compression: Compression::Lz4,
+            ..ServerConfig::default()
+        };
+        let server = Server::new(config, key.clone(), &alloc).expect("threads start");
+        let producer = server.add_task(TASK, &spec(), alloc).expect("a new task");
+        produce(producer);
+        let ends = Mechanism::Quic.connect(Arc::new(UpTo(u64::MAX))).await;
+        let (worker, mut link) = (ends.worker, ends.client);
+        let serving = tokio::spawn(async move { server.serve(worker).await });
+        let ticket = key.mint(&Claims {
+            client: 1,
+            task: TASK.0,
+            consumer: None,
+        });
+        let subscribe = Subscribe {
+            task: TASK,
+            ticket: ticket.as_bytes().to_vec(),
+            resume_from: 0,
+            splits_from: 0,
+        };
+        let grant = Grant {
+            task: TASK,
+            limit: ELEMENTS,
+            element_bytes: 1 << 20,
+            received: 0,
+            splits: 0,
+        };
+        for message in [
+            ToWorker::Hello(Hello::current()),
+            ToWorker::Subscribe(subscribe),
+            ToWorker::Grant(grant),
+        ] {
+            say(&mut link, message).await;
+        }
+        let (mut compressed, mut received, mut splits, mut end) = (0, Vec::new(), Vec::new(), None);
+        while (received.len() as u64) < ELEMENTS || end.is_none() {
+            match poll_fn(|cx| link.poll_recv(cx)).await.expect("the link stands") {
+                Downstream::Pack(pack) => {
+                    compressed += u64::from(matches!(pack.body, Body::Lz4 { .. }));
+                    received.extend(sequences(pack.first, pack.body));
+                }
+                Downstream::Message(ToClient::SplitDone(SplitDone { lease, upto, .. })) => {
+                    splits.push((lease, upto));
+                }
+                Downstream::Message(ToClient::EndOfTask(EndOfTask { sent, .. })) => end = Some(sent),
+                Downstream::Message(ToClient::Hello(_) | ToClient::Accepted(_)) => {}
+                Downstream::Message(other) => panic!("{other:?}"),
+            }
+        }
+        received.sort_unstable();
+        assert!(received.into_iter().eq(0..ELEMENTS));
+        assert!(compressed > 0, "nothing was compressed");
+        assert_eq!(end, Some(ELEMENTS));
+        assert!(splits.iter().map(|(lease, _)| *lease).eq(0..ELEMENTS / SPLIT));
+        for (lease, upto) in splits {
+            assert!(
+                ((lease + 1) * SPLIT..=ELEMENTS).contains(&upto),
+                "split {lease}: {upto}"
+            );
+        }
+        drop(link);
+        serving.await.expect("no panic");
+    });
+}
+
+fn spec() -> ElementSpec {
+    ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[4000])).expect("a spec")
+}
+
+/// Writes all elements, on a thread of its own.
+fn produce(mut producer: Producer) {
+    std::thread::spawn(move || {
+        for sequence in 0..ELEMENTS {
+            if producer.wait_room().is_err() {
+                return;
+            }
+            let written: Result<(), ProduceError<()>> = producer.write(|pack, layout| {
+                let mut element = match pack.begin(layout, &[Shape::fixed(&[4000])], 0) {
+                    Ok(element) => element,
+                    Err(millstream::element::WriteError::Full { needed_bytes, .. }) => {
+                        return Err(ProduceError::Full { needed_bytes });
+                    }
+                    Err(error) => panic!("{error}"),
+                };
+                element.component_mut(0).fill(sequence as u8);
+                element.finish(sequence, &[]).expect("as begun");
+                Ok(())
+            });
+            written.expect("written");
+            if (sequence + 1) % SPLIT == 0 {
+                let _ = producer.split_done(sequence / SPLIT, 1);
+            }
+        }
+        producer.finish(Ending::Exhausted);
+    });
+}
+
+/// The places of a pack's elements, each of which is as it was made.
+fn sequences(first: u64, body: Body) -> Vec<u64> {
+    let layout = Layout::new(spec()).expect("a layout");
+    let pack = body.open(&HeapAlloc).expect("whole");
+    let check = |(place, slot)| {
+        let element = Element::open(slot, &layout, Origin::Foreign).expect("sound");
+        let payload = element.component(0).expect("one component").bytes().to_vec();
+        assert_eq!(element.sequence(), first + place as u64);
+        assert!(payload.iter().all(|byte| *byte == element.sequence() as u8));
+        element.sequence()
+    };
+    pack.slots().enumerate().map(check).collect()
+}
+
+async fn say(link: &mut Box<ClientLink>, message: ToWorker) {
+    poll_fn(|cx| link.poll_ready(cx)).await.expect("room");
+    link.try_send(message).expect("room");
+}
