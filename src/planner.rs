@@ -2,10 +2,12 @@
 //!
 //! The two planes do not know each other; this file translates. Owns no state.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use millstream_control::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 use millstream_pipeline::exec::Functions;
+use millstream_pipeline::plan::FileOrder;
 use millstream_pipeline::{graph, plan};
 
 /// Analyses definitions with the functions registered in this process.
@@ -39,11 +41,16 @@ impl Planner for GraphPlanner {
         })
     }
 
-    fn plan_splits(&self, definition: &[u8]) -> Result<SplitPlan, PlanError> {
+    fn plan_splits(&self, definition: &[u8], repetition: u64) -> Result<SplitPlan, PlanError> {
         let graph = decode(definition)?;
         let plan = plan::plan_splits(&graph, &*self.functions)
             .map_err(|error| PlanError::Source(error.to_string()))?;
-        Ok(to_control(&plan))
+        let order = FileOrder {
+            // Keyed anew for every plan, so that no two iterations deal out files without a seed alike.
+            iteration: RandomState::new().hash_one(repetition),
+            epoch: repetition,
+        };
+        Ok(to_control(&plan.shuffled(&graph, order)))
     }
 }
 
@@ -73,4 +80,29 @@ pub(crate) fn to_pipeline(plan: &SplitPlan) -> plan::SplitPlan {
 
 fn decode(definition: &[u8]) -> Result<graph::Graph, PlanError> {
     graph::Graph::from_bytes(definition).map_err(|error| PlanError::Definition(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_pipeline::graph::Dataset;
+
+    use super::*;
+
+    #[test]
+    fn files_are_dealt_out_in_an_order_of_their_own_in_every_pass_and_with_a_seed_in_the_same_again() {
+        let directory = tempfile::tempdir().unwrap();
+        for file in 0..30 {
+            std::fs::write(directory.path().join(file.to_string()), b"").unwrap();
+        }
+        let planner = GraphPlanner::new(Arc::default());
+        let planned = |seed, repetition| {
+            let dataset = Dataset::files_shuffled(format!("{}/*", directory.path().display()), seed);
+            let definition = dataset.graph().unwrap().to_bytes().unwrap();
+            planner.plan_splits(&definition, repetition).unwrap()
+        };
+        assert_eq!(planned(Some(7), 1), planned(Some(7), 1));
+        assert_ne!(planned(Some(7), 0), planned(Some(7), 1));
+        assert_ne!(planned(None, 0), planned(None, 0));
+        assert_ne!(planned(None, 0), planned(None, 1));
+    }
 }

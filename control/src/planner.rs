@@ -16,11 +16,12 @@ pub trait Planner: Send + Sync {
     /// The definition cannot be read, or names what nobody registered.
     fn facts(&self, definition: &[u8]) -> Result<DatasetFacts, PlanError>;
 
-    /// How the sources divide, listing files where they must be listed. May do I/O.
+    /// How the sources divide in pass `repetition` over the dataset, listing files where they must be listed, in the order
+    /// in which that pass deals them out. May do I/O.
     ///
     /// # Errors
     /// A listing fails or finds nothing.
-    fn plan_splits(&self, definition: &[u8]) -> Result<SplitPlan, PlanError>;
+    fn plan_splits(&self, definition: &[u8], repetition: u64) -> Result<SplitPlan, PlanError>;
 }
 
 /// A dataset's properties, computed once at registration.

@@ -235,11 +235,11 @@ impl Planner for HangingPlanner {
         WordPlanner.facts(b"1")
     }
 
-    fn plan_splits(&self, definition: &[u8]) -> Result<SplitPlan, PlanError> {
+    fn plan_splits(&self, definition: &[u8], repetition: u64) -> Result<SplitPlan, PlanError> {
         if definition == b"hang" {
             self.0.lock().unwrap().recv().ok();
         }
-        WordPlanner.plan_splits(b"1")
+        WordPlanner.plan_splits(b"1", repetition)
     }
 }
 
@@ -251,7 +251,7 @@ impl Planner for HugePlanner {
         WordPlanner.facts(b"1")
     }
 
-    fn plan_splits(&self, _definition: &[u8]) -> Result<SplitPlan, PlanError> {
+    fn plan_splits(&self, _definition: &[u8], _repetition: u64) -> Result<SplitPlan, PlanError> {
         Ok(SplitPlan {
             sources: vec![SourcePlan::listed((0..130).map(|_| vec![0; 1 << 20]))],
         })

@@ -46,6 +46,8 @@ pub enum Action {
     PlanSplits {
         /// For which iteration.
         iteration: IterationId,
+        /// Which pass it is.
+        repetition: u64,
         /// Of which dataset.
         dataset: Arc<DatasetRecord>,
     },

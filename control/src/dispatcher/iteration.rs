@@ -75,15 +75,18 @@ impl Dispatcher {
     }
 
     pub(super) fn ask_for_plan(&mut self, iteration: IterationId) {
-        let dataset = self
-            .tables
-            .iterations
-            .get(&iteration)
-            .and_then(|row| self.tables.jobs.get(&row.job))
-            .and_then(|job| self.tables.datasets.get(&job.parameters.dataset));
+        let Some(row) = self.tables.iterations.get(&iteration) else {
+            return;
+        };
+        let job = self.tables.jobs.get(&row.job);
+        let dataset = job.and_then(|job| self.tables.datasets.get(&job.parameters.dataset));
         if let Some(dataset) = dataset {
-            let dataset = Arc::clone(dataset);
-            self.act(Action::PlanSplits { iteration, dataset });
+            let action = Action::PlanSplits {
+                iteration,
+                repetition: row.repetition,
+                dataset: Arc::clone(dataset),
+            };
+            self.act(action);
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct WordPlanner;
 
 impl Planner for WordPlanner {
     fn facts(&self, definition: &[u8]) -> Result<DatasetFacts, PlanError> {
-        self.plan_splits(definition)?;
+        self.plan_splits(definition, 0)?;
         Ok(DatasetFacts {
             spec: b"spec".to_vec(),
             cardinality: Cardinality::Unknown,
@@ -37,7 +37,7 @@ impl Planner for WordPlanner {
         })
     }
 
-    fn plan_splits(&self, definition: &[u8]) -> Result<SplitPlan, PlanError> {
+    fn plan_splits(&self, definition: &[u8], _repetition: u64) -> Result<SplitPlan, PlanError> {
         let text =
             std::str::from_utf8(definition).map_err(|error| PlanError::Definition(error.to_string()))?;
         let source = match text.strip_prefix("files ") {

@@ -257,7 +257,11 @@ impl EventLoop {
                 self.push(session, WirePush::Client(client, push.into()));
             }
             Action::PushWorker { session, push } => self.push(session, WirePush::Worker(push.into())),
-            Action::PlanSplits { iteration, dataset } => self.listings.begin(iteration, dataset),
+            Action::PlanSplits {
+                iteration,
+                repetition,
+                dataset,
+            } => self.listings.begin(iteration, repetition, dataset),
             Action::Disconnect { session, reason } => {
                 tracing::warn!(%session, reason, "a worker was given up");
                 if let Some(peer) = self.peers.remove(&session) {

@@ -36,13 +36,13 @@ impl Listings {
     }
 
     /// Begins to list the sources of a dataset for an iteration.
-    pub(super) fn begin(&mut self, iteration: IterationId, dataset: Arc<DatasetRecord>) {
+    pub(super) fn begin(&mut self, iteration: IterationId, repetition: u64, dataset: Arc<DatasetRecord>) {
         let planner = Arc::clone(&self.planner);
         let (turns, threads) = (Arc::clone(&self.turns), Arc::clone(&self.threads));
         let deadline = self.deadline;
         self.under_way.spawn(async move {
             let name = dataset.id.clone();
-            let listing = list(planner, dataset, &turns, threads);
+            let listing = list(planner, repetition, dataset, &turns, threads);
             let result = tokio::time::timeout(deadline, listing).await.unwrap_or_else(|_| {
                 Err(PlanError::Source(format!(
                     "dataset {name} was not listed within {} s: its file system does not answer, or others that do not \
@@ -68,6 +68,7 @@ impl Listings {
 
 async fn list(
     planner: Arc<dyn Planner>,
+    repetition: u64,
     dataset: Arc<DatasetRecord>,
     turns: &Semaphore,
     threads: Arc<Semaphore>,
@@ -81,7 +82,7 @@ async fn list(
         )));
     };
     let listing = tokio::task::spawn_blocking(move || {
-        let plan = planner.plan_splits(&dataset.definition);
+        let plan = planner.plan_splits(&dataset.definition, repetition);
         drop(thread);
         plan
     });
