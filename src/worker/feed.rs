@@ -22,4 +22,8 @@ impl SplitSource for TaskFeed {
             Err(FeedError::Dispatcher(error)) => Err(SplitError::Dispatcher(error.to_string())),
         }
     }
+
+    fn current(&self, source: u32) -> Option<u64> {
+        Some(self.0.current_repetition(source))
+    }
 }

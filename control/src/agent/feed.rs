@@ -142,10 +142,14 @@ impl SplitFeed {
         }
     }
 
-    /// The pass over a source that was dealt out when the dispatcher last answered: at least every earlier one is over, and
-    /// need not be asked for. 0 before the first answer.
+    /// The pass over a source that was dealt out when the dispatcher last answered, or that of a split which was fetched
+    /// and not taken: every earlier one is over, and need not be asked for. 0 before the first answer.
     pub fn current_repetition(&self, source: u32) -> u64 {
-        self.sources.get(&source).map_or(0, |feed| feed.current)
+        let Some(feed) = self.sources.get(&source) else {
+            return 0;
+        };
+        let next = feed.ready.front().map(|leased| leased.run.repetition);
+        next.map_or(feed.current, |next| next.min(feed.current))
     }
 
     /// Gives back what was fetched and not started, in the background. Afterwards the feed is empty.
