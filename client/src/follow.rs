@@ -3,12 +3,13 @@
 //! Never waits for one thing alone: what cannot be reported yet stays with the intake. Refuses to know how events come in
 //! and reports go out: they are channels, which the control plane's client fills and drains, or a test.
 
+use std::convert::Infallible;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_dataplane::TaskId;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::driver::{Connector, drive};
@@ -22,6 +23,10 @@ const TICK: Duration = Duration::from_millis(5);
 
 /// How often a worker is asked again for a task that it did not know: about as long as the dispatcher takes to tell it.
 const ASK_AGAIN_EVERY: Duration = Duration::from_millis(20);
+
+/// How long the links stay when the reader is gone, so that its workers hear that it wants nothing more. One that does
+/// not keeps what it sent for a reader that might come back.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// What happens to an iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,12 +117,13 @@ pub struct Feed {
     pub reports: mpsc::Sender<Report>,
 }
 
-/// Follows until the reader is dropped, which drops this future and the drivers with it.
+/// Follows until the reader is gone, which drops the other end of `gone`, and ends the drivers and the feed with itself.
 pub(crate) async fn follow(
     intake: Arc<Intake>,
     connector: Arc<dyn Connector>,
     feed: Feed,
     give_up: Duration,
+    mut gone: oneshot::Receiver<Infallible>,
 ) {
     let Feed { mut events, reports } = feed;
     let mut drivers = JoinSet::new();
@@ -167,7 +173,13 @@ pub(crate) async fn follow(
             }
             _ = ask_again.tick() => intake.ask_again(give_up),
             Some(_) = drivers.join_next(), if !drivers.is_empty() => {}
+            _ = &mut gone => break,
         }
+    }
+    intake.tick();
+    pass_reports(&intake, &reports);
+    if !intake.is_over() {
+        tokio::time::sleep(FAREWELL).await;
     }
 }
 

@@ -427,6 +427,11 @@ impl Intake {
         self.wake(&state);
     }
 
+    /// Whether everything was handed over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.lock().is_over()
+    }
+
     /// Where decompressed elements go.
     pub(crate) fn alloc(&self) -> &Arc<dyn SlotAlloc> {
         &self.alloc

@@ -4,6 +4,7 @@
 //! `max_outstanding_bytes` allow.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,6 +14,7 @@ use futures_util::Stream;
 use millstream_dataplane::transport::LinkReport;
 use millstream_element::{Element, Pool, SlotAlloc};
 use millstream_link::{Lane, LaneTask};
+use tokio::sync::oneshot;
 
 use crate::credit::{Bounds, MaxOutstanding};
 use crate::cursor::{Cursor, OnHanded};
@@ -70,6 +72,8 @@ pub struct Reader {
     waiting_since: Option<Instant>,
     is_done: bool,
     look_up_every: Duration,
+    /// Dropping it ends what follows the iteration.
+    _alive: oneshot::Sender<Infallible>,
     // Dropped in this order: the tasks on the lane, then the lane.
     _following: LaneTask<()>,
     _lane: Arc<Lane>,
@@ -100,7 +104,8 @@ impl Reader {
             usize::try_from(config.max_outstanding_bytes.saturating_mul(2)).unwrap_or(usize::MAX);
         let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(pool_bytes)));
         let intake = Arc::new(Intake::new(bounds, alloc));
-        let following = follow(intake.clone(), connector, feed, config.worker_give_up);
+        let (alive, gone) = oneshot::channel();
+        let following = follow(intake.clone(), connector, feed, config.worker_give_up, gone);
         let what = "what follows the iteration".to_owned();
         let following = lane.spawn(guard(intake.clone(), what, following));
         Self {
@@ -110,6 +115,7 @@ impl Reader {
             waiting_since: None,
             is_done: false,
             look_up_every: config.look_up_every,
+            _alive: alive,
             _following: following,
             _lane: lane,
         }
