@@ -69,6 +69,63 @@ fn a_function_that_panics_is_named_and_its_worker_lives_on() {
 }
 
 #[test]
+fn a_function_that_panics_while_it_is_prepared_is_named_and_its_worker_lives_on() {
+    let functions = Functions::new().with_map("fussy", |_, _| panic!("such parameters"));
+    let dataset = || Dataset::range(0, 10, 1).map_declared("fussy", Params::none(), number());
+    fails_naming("prepare", vec![functions], dataset, &["such parameters"]);
+}
+
+#[test]
+fn a_file_that_is_gone_when_it_is_read_is_named() {
+    watched("missing file", || {
+        let directory = tempfile::tempdir().expect("a directory");
+        let shard = directory.path().join("shard.tar");
+        let cluster = Cluster::plain(Mechanism::Memory, 1);
+        for policy in [Policy::Off, Policy::Dynamic] {
+            fs::copy(SHARD, &shard).expect("copied");
+            let mut reader = cluster.read(pictures(&shard), policy, MaxOutstanding::Elements(4));
+            fs::remove_file(&shard).expect("removed");
+            let error = reader.next_element().expect_err("it is gone").to_string();
+            assert!(
+                error.contains("shard.tar") && error.contains("No such file"),
+                "{policy}: {error}"
+            );
+            serves_others(&cluster);
+        }
+    });
+}
+
+#[test]
+fn an_iteration_reads_the_files_that_were_there_when_it_began() {
+    watched("listed once", || {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cluster = Cluster::plain(Mechanism::Memory, 2);
+        for (policy, times) in [(Policy::Off, 2), (Policy::Dynamic, 1)] {
+            let files = ["a", "b", "c", "d"].map(|name| directory.path().join(name));
+            files
+                .iter()
+                .for_each(|file| fs::write(file, "").expect("written"));
+            let pattern = directory.path().join("*");
+            let dataset = Dataset::files(pattern.to_str().expect("text"));
+            let mut reader = cluster.read(dataset, policy, MaxOutstanding::Elements(4));
+            for file in &files {
+                fs::remove_file(file).expect("removed");
+            }
+            let mut seen = Vec::new();
+            while let Some(element) = reader.next_element().expect("they were listed") {
+                let path = element.component(0).expect("a path");
+                let path = path.strings().expect("strings");
+                seen.extend(path.iter().map(|path| String::from_utf8_lossy(path).into_owned()));
+            }
+            seen.sort_unstable();
+            let listed = files.iter().map(|file| file.to_str().expect("text"));
+            let promised: Vec<&str> = listed.flat_map(|file| std::iter::repeat_n(file, times)).collect();
+            assert_eq!(seen, promised, "{policy}");
+        }
+    });
+}
+
+#[test]
 fn a_pattern_that_matches_nothing_is_named() {
     watched("empty glob", || {
         let directory = tempfile::tempdir().expect("a directory");

@@ -1,67 +1,32 @@
 //! The program as a user runs it: processes, flags, exit codes and what is printed.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::net::UdpSocket;
 
-use millstream::link::ClusterKey;
+use millstream::link::{ClusterKey, KeySource, Role};
+use millstream::{Service, ServiceConfig};
 
-/// The program with a key of its own, so that no test touches the user's.
-fn millstream(key: &ClusterKey, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
-    command
-        .args(arguments)
-        .env("MILLSTREAM_KEY", key.to_text())
-        .stdin(Stdio::null());
-    command
+use crate::support::process::{Process, Running, finish, millstream};
+use crate::support::{eventually, watched};
+
+/// No command may count on a silence being noticed within a test.
+const PATIENT: [&str; 2] = ["--liveness-s", "3600"];
+
+fn fresh_key() -> String {
+    ClusterKey::generate().unwrap().to_text()
 }
 
-fn output(key: &ClusterKey, arguments: &[&str]) -> Output {
-    millstream(key, arguments).output().expect("the program starts")
-}
-
-/// A server that ends when its standard input closes, as it does when this is dropped.
-struct Server {
-    child: Child,
-    /// The line that it printed when it was ready.
-    line: String,
-}
-
-impl Server {
-    fn start(key: &ClusterKey, arguments: &[&str]) -> Self {
-        let mut command = millstream(key, arguments);
-        command
-            .arg("--until-stdin-closes")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("it is piped"))
-            .read_line(&mut line)
-            .expect("it prints text");
-        Self { child, line }
-    }
-
-    /// Closes its standard input and waits. True when it ended well.
-    fn ends_well(mut self) -> bool {
-        drop(self.child.stdin.take());
-        self.child.wait().expect("it is a child").success()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Ended already unless a test failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn dispatcher(key: &str) -> Process {
+    Process::start(
+        key,
+        &[&["dispatcher", "--bind", "127.0.0.1:0"], PATIENT.as_slice()].concat(),
+    )
 }
 
 #[test]
 fn the_demo_sees_every_picture_once_an_epoch() {
     let directory = tempfile::tempdir().unwrap();
     let keys = directory.path().join("keys");
-    let key = ClusterKey::generate().unwrap();
     let arguments = [
         "demo",
         "--epochs",
@@ -71,16 +36,13 @@ fn the_demo_sees_every_picture_once_an_epoch() {
         "--dump-keys",
         keys.to_str().unwrap(),
     ];
-    let output = output(&key, &arguments);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let finished = finish(millstream(&fresh_key(), &arguments));
+    assert!(finished.status.success(), "{finished:?}");
     assert!(
-        output.status.success(),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(
-        said.contains("112 pictures was seen exactly once in each of 2 epochs"),
-        "{said}"
+        finished
+            .stdout
+            .contains("112 pictures was seen exactly once in each of 2 epochs"),
+        "{finished:?}"
     );
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     let keys = std::fs::read_to_string(keys).unwrap();
@@ -90,55 +52,217 @@ fn the_demo_sees_every_picture_once_an_epoch() {
 }
 
 #[test]
+fn a_demo_whose_pictures_cannot_all_be_read_fails_and_names_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let shard = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/photos-0000.tar");
+    let mut bytes = std::fs::read(shard).unwrap();
+    let picture = bytes.windows(3).position(|window| window == [0xff, 0xd8, 0xff]);
+    let picture = picture.unwrap();
+    bytes[picture..picture + 64].fill(0);
+    std::fs::write(directory.path().join("broken.tar"), bytes).unwrap();
+    let data = directory.path().to_str().unwrap();
+    let finished = finish(millstream(
+        &fresh_key(),
+        &["demo", "--epochs", "1", "--data", data],
+    ));
+    assert_eq!(finished.status.code(), Some(1), "{finished:?}");
+    assert!(finished.stderr.contains("broken.tar"), "{finished:?}");
+    assert!(
+        finished
+            .stderr
+            .contains("not every picture was seen exactly once"),
+        "{finished:?}"
+    );
+}
+
+#[test]
 fn a_digest_does_not_depend_on_batches_or_workers() {
-    let key = ClusterKey::generate().unwrap();
-    let dispatcher = Server::start(&key, &["dispatcher", "--bind", "127.0.0.1:0"]);
-    let address = dispatcher.line.trim().rsplit(' ').next().unwrap().to_owned();
-    let mut workers = vec![Server::start(&key, &["worker", "--dispatcher", &address])];
+    let key = fresh_key();
+    let dispatcher = dispatcher(&key);
+    let address = dispatcher.address.clone();
+    let mut workers = vec![Process::start(&key, &["worker", "--dispatcher", &address])];
     let read = |arguments: &[&str]| {
         let all = [&["read", "--dispatcher", &address, "--range", "5000"], arguments].concat();
-        let output = output(&key, &all);
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        let said = String::from_utf8(output.stdout).unwrap();
-        let epoch = said.lines().next().unwrap();
+        let finished = finish(millstream(&key, &all));
+        assert!(finished.status.success(), "{finished:?}");
+        let epoch = finished.stdout.lines().next().unwrap();
         let elements = epoch.split(' ').nth(2).unwrap().to_owned();
         (elements, epoch.rsplit(' ').next().unwrap().to_owned())
     };
     let alone = read(&["--batch", "0"]);
     assert_eq!(alone.0, "5000");
-    workers.push(Server::start(&key, &["worker", "--dispatcher", &address]));
+    workers.push(Process::start(&key, &["worker", "--dispatcher", &address]));
     for batch in ["1", "7", "64"] {
         assert_eq!(read(&["--batch", batch]), alone, "batches of {batch}");
     }
     let doubled = read(&["--sharding", "off"]);
     assert_eq!(doubled.0, "10000", "every worker yields everything");
     assert_ne!(doubled.1, alone.1);
-    assert!(workers.into_iter().all(Server::ends_well));
+    assert!(workers.into_iter().all(Process::ends_well));
     assert!(dispatcher.ends_well());
 }
 
 #[test]
+fn whoever_is_done_or_interrupted_is_forgotten_by_the_dispatcher_without_a_silence() {
+    watched("farewell", || {
+        let key = fresh_key();
+        let dispatcher = dispatcher(&key);
+        let address = dispatcher.address.clone();
+        let loaded = KeySource::from_setting(&key).load().unwrap();
+        let service = Service::connect(&loaded, &address, ServiceConfig::default()).unwrap();
+        let counts = || {
+            let counts = service.status().unwrap().counts;
+            (counts.workers, counts.clients)
+        };
+        let mut worker = Process::start(&key, &["worker", "--dispatcher", &address]);
+        let read = |range| {
+            let arguments = ["read", "--dispatcher", &address, "--range", range];
+            Running::start(millstream(&key, &arguments))
+        };
+        for name in ["INT", "TERM"] {
+            let reader = read("1000000000000");
+            eventually("workers and readers", &(1, 1), counts);
+            reader.signal(name);
+            let finished = reader.finish();
+            assert_eq!(finished.status.code(), Some(1), "{finished:?}");
+            assert_eq!(finished.stderr, "millstream: interrupted\n");
+            eventually("workers and readers", &(1, 0), counts);
+        }
+        let finished = read("10").finish();
+        assert!(finished.status.success(), "{finished:?}");
+        eventually("workers and readers", &(1, 0), counts);
+        worker.signal("INT");
+        assert!(worker.has_ended_well());
+        eventually("workers and readers", &(0, 0), counts);
+    });
+}
+
+#[test]
+fn a_signal_ends_every_server_well_also_one_that_still_waits() {
+    for name in ["INT", "TERM"] {
+        let mut server = dispatcher(&fresh_key());
+        server.signal(name);
+        assert!(server.has_ended_well());
+
+        // Bound, so that nobody else answers there.
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        let waiting = Running::start(millstream(&fresh_key(), &["worker", "--dispatcher", &address]));
+        // Its first packet: it watches signals by then.
+        silent.recv_from(&mut [0; 2048]).unwrap();
+        waiting.signal(name);
+        let finished = waiting.finish();
+        assert!(finished.status.success(), "{finished:?}");
+    }
+}
+
+#[test]
 fn what_cannot_work_is_said_and_fails() {
-    let key = ClusterKey::generate().unwrap();
-    let cases: [(&[&str], &str); 6] = [
-        (&["demo", "--data", "examples/absent"], "examples/absent"),
-        (&["demo", "--workers", "0"], "--workers"),
-        (&["read"], "--files PATTERN or --range N"),
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&["demo", "--data", "examples/absent"], 1, "examples/absent"),
+        (&["demo", "--workers", "0"], 1, "--workers"),
+        (&["read"], 1, "--files PATTERN or --range N"),
         (
             &["worker", "--dispatcher", "nowhere"],
+            1,
             "`nowhere` is not `host:port`",
         ),
-        (&["worker", "--compression", "zip"], "`zip`"),
-        (&["dispatcher", "--liveness-s", "0"], "--liveness-s"),
+        (
+            &["worker", "--compression", "zip"],
+            2,
+            "possible values: none, lz4",
+        ),
+        (&["worker", "--threads", "0"], 1, "--threads 0"),
+        (&["dispatcher", "--liveness-s", "0"], 1, "--liveness-s"),
+        (&["status", "--key", "/absent/key"], 1, "/absent/key"),
+        (&["read", "--range", "1", "--files", "x"], 2, "--files"),
     ];
-    for (arguments, said) in cases {
-        let output = output(&key, arguments);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
-        assert!(errors.contains(said), "{arguments:?}: {errors}");
+    for (arguments, code, said) in cases {
+        let finished = finish(millstream(&fresh_key(), arguments));
+        assert_eq!(finished.status.code(), Some(code), "{arguments:?}: {finished:?}");
+        assert!(finished.stderr.contains(said), "{arguments:?}: {finished:?}");
+        assert_eq!(finished.stdout, "", "{arguments:?}");
     }
+}
+
+#[test]
+fn a_wrong_key_or_role_is_refused_with_what_to_do() {
+    let cluster = ClusterKey::generate().unwrap();
+    let server = dispatcher(&cluster.to_text());
+    let address = server.address.as_str();
+    let role = |role| cluster.role_key(role).to_text();
+    let stranger = format!(
+        "permission denied: {address} does not hold this cluster's key: check that the address is this cluster's \
+         dispatcher, and that both sides were given the same key (--key FILE or MILLSTREAM_KEY)"
+    );
+    let not_a_worker =
+        "this key may only act as `read`, not as `worker`: use the cluster key, or a `worker` key";
+    let may_not_register = |role| {
+        format!(
+            "permission denied: a peer of role `{role}` may not register datasets, since workers run what is in them: \
+             use the cluster key, or a `submit` key"
+        )
+    };
+    let read = ["read", "--dispatcher", address, "--range", "10"];
+    let worker = ["worker", "--dispatcher", address];
+    let status = ["status", "--dispatcher", address];
+    fails_saying(&fresh_key(), &status, &stranger);
+    fails_saying(&fresh_key(), &worker, &stranger);
+    fails_saying(&fresh_key(), &read, &stranger);
+    fails_saying(&role(Role::Read), &worker, not_a_worker);
+    fails_saying(&role(Role::Read), &read, &may_not_register("read"));
+    fails_saying(&role(Role::Worker), &read, &may_not_register("worker"));
+    fails_saying(
+        &role(Role::Worker),
+        &["key", "--role", "read"],
+        "a key of role worker cannot be turned into one of role read; ask who has the cluster key",
+    );
+    let finished = finish(millstream(&role(Role::Read), &status));
+    assert!(finished.status.success(), "others are served: {finished:?}");
+}
+
+#[test]
+fn an_address_that_cannot_be_had_is_refused_with_what_to_do() {
+    let key = fresh_key();
+    let server = dispatcher(&key);
+    let taken = server.address.as_str();
+    let port = taken.rsplit(':').next().unwrap();
+    let in_use = format!(
+        "UDP port {port} is in use on {taken}: stop the process that listens there, or choose another port"
+    );
+    fails_saying(&key, &["dispatcher", "--bind", taken], &in_use);
+    fails_saying(&key, &["worker", "--bind", taken, "--dispatcher", taken], &in_use);
+
+    let home = tempfile::tempdir().unwrap();
+    for command in ["dispatcher", "worker"] {
+        let mut command = millstream(&key, &[command, "--bind", "0.0.0.0:0"]);
+        command
+            .env_remove("MILLSTREAM_KEY")
+            .env("XDG_DATA_HOME", home.path());
+        let finished = finish(command);
+        assert_eq!(finished.status.code(), Some(1), "{finished:?}");
+        let last = finished.stderr.lines().last();
+        let beyond = "millstream: will not listen on 0.0.0.0:0, which other machines can reach, with the key that was made \
+             for this machine: give the cluster's key with --key FILE or MILLSTREAM_KEY (`millstream key` prints one to \
+             share), or listen on 127.0.0.1";
+        assert_eq!(last, Some(beyond));
+    }
+}
+
+#[test]
+fn help_teaches_each_command_by_examples() {
+    for command in ["dispatcher", "worker", "read", "status", "key", "demo"] {
+        let finished = finish(millstream(&fresh_key(), &[command, "--help"]));
+        assert!(finished.status.success(), "{finished:?}");
+        let example = format!("Examples:\n  millstream {command}");
+        assert!(finished.stdout.contains(&example), "{}", finished.stdout);
+    }
+}
+
+/// That a command fails with exactly this.
+fn fails_saying(key: &str, arguments: &[&str], said: &str) {
+    let finished = finish(millstream(key, arguments));
+    assert_eq!(finished.status.code(), Some(1), "{arguments:?}: {finished:?}");
+    assert_eq!(finished.stderr, format!("millstream: {said}\n"), "{arguments:?}");
+    assert_eq!(finished.stdout, "", "{arguments:?}");
 }

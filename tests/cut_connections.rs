@@ -2,90 +2,144 @@
 
 use std::time::Duration;
 
-use millstream::client::MaxOutstanding;
+use millstream::client::{MaxOutstanding, Reader};
 use millstream::control::Policy;
 use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
+use proptest::prelude::*;
 
 use crate::support::cluster::{Cluster, numbers};
 use crate::support::links::Mechanism;
 use crate::support::proxy::Proxy;
-use crate::support::watched;
+use crate::support::{eventually, watched};
 
-const ELEMENTS: i64 = 30_000;
+const ELEMENTS: usize = 30_000;
 const WORKERS: usize = 2;
 
 /// Silence after which a connection is given up.
 const IDLE: Duration = Duration::from_millis(600);
 
-/// Places at which the network is cut, in elements read: in the middle of packs and splits.
-const CUTS: [usize; 3] = [1, 4_321, 17_003];
+/// Few, because each cut takes a silence.
+const CASES: u32 = 3;
 
 #[test]
 fn connections_cut_under_off_lose_nothing_and_repeat_nothing() {
-    watched("cut, off", || connections_are_cut(Policy::Off, WORKERS));
+    let last = ELEMENTS * WORKERS;
+    for cuts in [vec![1, 4_321, 17_003], vec![last - 1], vec![last]] {
+        connections_are_cut(Policy::Off, cuts);
+    }
 }
 
 #[test]
 fn connections_cut_under_dynamic_lose_nothing_and_repeat_nothing() {
-    watched("cut, dynamic", || connections_are_cut(Policy::Dynamic, 1));
+    for cuts in [vec![1, 4_321, 17_003], vec![ELEMENTS - 1], vec![ELEMENTS]] {
+        connections_are_cut(Policy::Dynamic, cuts);
+    }
 }
 
-fn connections_are_cut(policy: Policy, times: usize) {
-    let endpoint = EndpointConfig {
-        idle_timeout: IDLE,
-        keep_alive: Some(IDLE / 4),
-        ..EndpointConfig::default()
-    };
-    let mut proxies: Vec<Proxy> = (0..WORKERS).map(|_| Proxy::bind()).collect();
-    let mut addresses = proxies.iter().map(Proxy::address);
-    let functions = vec![Functions::new(); WORKERS];
-    let cluster = Cluster::start_with(Mechanism::Quic, functions, &endpoint, |config| {
-        config.advertise = addresses.next().map(|address| address.to_string());
+proptest! {
+    // A failure prints the places, which are all there is to repeat it.
+    #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 0, ..ProptestConfig::default() })]
+
+    #[test]
+    fn connections_cut_anywhere_under_off_lose_nothing_and_repeat_nothing(cuts in cuts(ELEMENTS * WORKERS)) {
+        connections_are_cut(Policy::Off, cuts);
+    }
+
+    #[test]
+    fn connections_cut_anywhere_under_dynamic_lose_nothing_and_repeat_nothing(cuts in cuts(ELEMENTS)) {
+        connections_are_cut(Policy::Dynamic, cuts);
+    }
+}
+
+/// Places at which the network is cut, in elements read.
+fn cuts(last: usize) -> impl Strategy<Value = Vec<usize>> {
+    proptest::collection::vec(1..=last, 1..=3)
+}
+
+fn connections_are_cut(policy: Policy, cuts: Vec<usize>) {
+    let what = format!("{policy}, cut at {cuts:?}");
+    watched(&what.clone(), move || {
+        let network = Network::start();
+        let mut reader = network.cluster.read(
+            Dataset::range(0, ELEMENTS as i64, 1),
+            policy,
+            MaxOutstanding::Elements(100),
+        );
+        let seen = network.read(&mut reader, &cuts, &what);
+        let times = if policy == Policy::Off { WORKERS } else { 1 };
+        let promised: Vec<i64> = (0..ELEMENTS as i64)
+            .flat_map(|number| std::iter::repeat_n(number, times))
+            .collect();
+        assert!(
+            seen == promised,
+            "{what}: {} numbers instead of {}",
+            seen.len(),
+            promised.len()
+        );
+        assert!(
+            reader.stats().lost_splits.is_empty(),
+            "{what}: nothing is lost while all processes live"
+        );
     });
-    drop(addresses);
-    for (proxy, worker) in proxies.iter_mut().zip(&cluster.workers) {
-        proxy.forward_to(worker.local_addr());
-    }
-    let mut reader = cluster.read(
-        Dataset::range(0, ELEMENTS, 1),
-        policy,
-        MaxOutstanding::Elements(100),
-    );
-    let mut seen = Vec::new();
-    while let Some(element) = reader.next_element().expect("the reading goes on") {
-        seen.extend(numbers(&element));
-        if CUTS.contains(&seen.len()) {
-            proxies.iter().for_each(|proxy| proxy.set_cut(true));
-            // Until both ends have given the connection up.
-            std::thread::sleep(IDLE * 3 / 2);
-            proxies.iter().for_each(|proxy| proxy.set_cut(false));
+}
+
+/// Workers behind proxies.
+struct Network {
+    proxies: Vec<Proxy>,
+    cluster: Cluster,
+}
+
+impl Network {
+    fn start() -> Self {
+        let endpoint = EndpointConfig {
+            idle_timeout: IDLE,
+            keep_alive: Some(IDLE / 4),
+            ..EndpointConfig::default()
+        };
+        let mut proxies: Vec<Proxy> = (0..WORKERS).map(|_| Proxy::bind()).collect();
+        let mut addresses = proxies.iter().map(Proxy::address);
+        let functions = vec![Functions::new(); WORKERS];
+        let cluster = Cluster::start_with(Mechanism::Quic, functions, &endpoint, |config| {
+            config.advertise = addresses.next().map(|address| address.to_string());
+        });
+        drop(addresses);
+        for (proxy, worker) in proxies.iter_mut().zip(&cluster.workers) {
+            proxy.forward_to(worker.local_addr());
         }
+        Self { proxies, cluster }
     }
-    let sessions = |worker: &millstream::Worker| {
-        worker
-            .server()
-            .counters()
-            .sessions
-            .load(std::sync::atomic::Ordering::Relaxed)
-    };
-    assert!(
-        cluster.workers.iter().any(|worker| sessions(worker) > 1),
-        "no connection was ever made anew"
-    );
-    seen.sort_unstable();
-    let promised: Vec<i64> = (0..ELEMENTS)
-        .flat_map(|number| std::iter::repeat_n(number, times))
-        .collect();
-    assert!(
-        seen == promised,
-        "{} numbers instead of {}",
-        seen.len(),
-        promised.len()
-    );
-    assert!(
-        reader.stats().lost_splits.is_empty(),
-        "nothing is lost while all processes live"
-    );
+
+    /// All numbers, in order, cutting where it is said. A cut behind the last of them finds the end on its way.
+    fn read(&self, reader: &mut Reader, cuts: &[usize], what: &str) -> Vec<i64> {
+        let mut seen = Vec::new();
+        loop {
+            let next = reader.next_element();
+            let Some(element) = next.unwrap_or_else(|error| panic!("{what}: {error}")) else {
+                break;
+            };
+            seen.extend(numbers(&element));
+            if cuts.contains(&seen.len()) {
+                self.cut();
+            }
+        }
+        seen.sort_unstable();
+        seen
+    }
+
+    /// Swallows everything until the workers have given up every link that stood.
+    fn cut(&self) {
+        self.proxies.iter().for_each(|proxy| proxy.set_cut(true));
+        let links = || {
+            let links = self
+                .cluster
+                .workers
+                .iter()
+                .map(|worker| worker.server().links().len());
+            links.sum::<usize>()
+        };
+        eventually("links", &0, links);
+        self.proxies.iter().for_each(|proxy| proxy.set_cut(false));
+    }
 }

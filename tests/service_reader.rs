@@ -1,16 +1,26 @@
 //! A dataset that goes on in the trainer: workers yield elements, the trainer batches them.
 
+use std::net::UdpSocket;
 use std::sync::Arc;
 
 use millstream::client::MaxOutstanding;
 use millstream::control::{DispatcherConfig, Policy};
 use millstream::link::{ClusterKey, KeySource, LoadedKey};
-use millstream::pipeline::exec::{Functions, Value};
-use millstream::pipeline::graph::Dataset;
+use millstream::pipeline::exec::{
+    Cancel, ErrorKind, ExecContext, Executor, Functions, Pool, PreparedMap, Value,
+};
+use millstream::pipeline::graph::{Dataset, OnError, Params};
 use millstream::{
     Dispatcher, LocalReader, ReadRequest, Service, ServiceConfig, Worker, WorkerConfig, functions,
     service_reader,
 };
+
+use crate::support::cluster::{Cluster, number};
+use crate::support::links::Mechanism;
+use crate::support::{eventually, watched};
+
+/// A shard of real pictures.
+const SHARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/photos-0000.tar");
 
 fn key() -> LoadedKey {
     let text = ClusterKey::generate().expect("there is randomness").to_text();
@@ -81,6 +91,118 @@ fn a_service_that_is_not_there_is_named() {
         .unwrap_err();
     assert!(error.to_string().contains("key"), "{error}");
     dispatcher.stop().unwrap();
+}
+
+#[test]
+fn strings_from_a_service_are_as_good_as_strings_made_in_the_trainer() {
+    watched("strings", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let functions = Arc::new(functions::builtin(Some(&cluster.key)));
+        let samples = |files: Dataset| files.webdataset(["jpg", "cls"], OnError::Raise);
+        let decoded = |samples: Dataset| samples.decode_image("jpg").parse_int("cls").take(5);
+        let here = decoded(samples(Dataset::files(SHARD)));
+        let paths = distributed(&cluster, Dataset::files(SHARD), None);
+        let sampled = distributed(&cluster, samples(Dataset::files(SHARD)), None);
+        let read = |dataset| {
+            let reader = LocalReader::open(dataset, functions.clone(), 1, 0).expect("it opens");
+            let label = |sample: Value| sample.iter().filter_map(|tensor| tensor.as_i64()).next();
+            let labels = reader.map(|sample| label(sample.expect("it is decoded")).expect("a label"));
+            labels.collect::<Vec<_>>()
+        };
+        let promised = read(here);
+        assert_eq!(promised.len(), 5);
+        assert_eq!(read(decoded(samples(paths))), promised, "paths from the workers");
+        assert_eq!(read(decoded(sampled)), promised, "samples from the workers");
+    });
+}
+
+#[test]
+fn each_epoch_of_a_named_job_is_a_pass_of_its_own() {
+    watched("epochs", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let functions = Arc::new(functions::builtin(Some(&cluster.key)));
+        let dataset = distributed(&cluster, Dataset::range(0, 100, 1), Some("shared"));
+        for epoch in 0..3 {
+            let reader = LocalReader::open(dataset.clone(), functions.clone(), 1, epoch).expect("it opens");
+            assert_eq!(reader.count(), 100, "epoch {epoch}");
+        }
+    });
+}
+
+#[test]
+fn a_cancelled_pipeline_waits_neither_for_elements_nor_for_a_dispatcher() {
+    watched("cancelled", || {
+        let (entered, enters) = std::sync::mpsc::channel();
+        let (release, stuck) = std::sync::mpsc::channel::<()>();
+        let channels = Arc::new(parking_lot::Mutex::new((entered, stuck)));
+        let stuck = Functions::new().with_map("stuck", move |_, input| {
+            let channels = channels.clone();
+            let call = move |value: Value| {
+                let channels = channels.lock();
+                let _ = channels.0.send(());
+                // Until the test lets go of the other end.
+                let _ = channels.1.recv();
+                Ok(value)
+            };
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(call),
+            })
+        });
+        let mut cluster = Cluster::start(Mechanism::Quic, vec![stuck]);
+        let dataset = Dataset::range(0, 10, 1).map_declared("stuck", Params::none(), number());
+        let dataset = distributed(&cluster, dataset, None);
+        let (cancel, outcome) = execute(&cluster, dataset.clone());
+        enters.recv().expect("an element is asked for");
+        cancel.cancel();
+        assert_eq!(outcome.join().expect("no panic"), Err(ErrorKind::Cancelled));
+        drop(release);
+
+        cluster.end_dispatcher();
+        let mut silent = None;
+        eventually("the dispatcher's port is free", &true, || {
+            silent = UdpSocket::bind(&cluster.address).ok();
+            silent.is_some()
+        });
+        let (cancel, outcome) = execute(&cluster, dataset);
+        let mut datagram = [0; 2048];
+        silent
+            .expect("it is bound")
+            .recv_from(&mut datagram)
+            .expect("somebody knocks");
+        cancel.cancel();
+        assert_eq!(outcome.join().expect("no panic"), Err(ErrorKind::Cancelled));
+    });
+}
+
+/// What the workers make of a dataset, to go on in the trainer.
+fn distributed(cluster: &Cluster, dataset: Dataset, job_name: Option<&str>) -> Dataset {
+    let request = ReadRequest {
+        dataset: cluster.service().register(dataset, None).expect("registered"),
+        policy: Policy::Dynamic,
+        job_name: job_name.map(str::to_owned),
+    };
+    service_reader::dataset(cluster.service(), &request, MaxOutstanding::Elements(4)).expect("known")
+}
+
+/// Whether there was an element, or who is to blame.
+type Outcome = Result<bool, ErrorKind>;
+
+/// Asks for a first element on a thread of its own.
+fn execute(cluster: &Cluster, dataset: Dataset) -> (Cancel, std::thread::JoinHandle<Outcome>) {
+    let functions = Arc::new(functions::builtin(Some(&cluster.key)));
+    let pool = Arc::new(Pool::new(1).expect("a thread"));
+    let context = ExecContext::new(0, functions, pool);
+    let cancel = context.cancel.clone();
+    let graph = dataset.graph().expect("a dataset");
+    let outcome = std::thread::spawn(move || {
+        let mut executor = Executor::open(&graph, context).expect("it opens");
+        executor
+            .next()
+            .map(|item| item.is_some())
+            .map_err(|error| error.kind())
+    });
+    (cancel, outcome)
 }
 
 fn batches(dataset: Dataset, functions: &Arc<Functions>) -> Vec<Vec<i64>> {

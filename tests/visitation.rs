@@ -1,57 +1,96 @@
 //! Every element as often as the policy promises, for whatever shape of service and reader.
 
-use millstream::client::MaxOutstanding;
+use std::sync::Arc;
+
+use millstream::client::{MaxOutstanding, Reader};
 use millstream::control::Policy;
-use millstream::pipeline::graph::Dataset;
+use millstream::dataplane::worker::BufferLimits;
+use millstream::element::{Dtype, ElementSpec, TensorSpec};
+use millstream::link::EndpointConfig;
+use millstream::pipeline::exec::{Functions, PreparedMap, Tensor, Value};
+use millstream::pipeline::graph::{Dataset, Params};
 use proptest::prelude::*;
 
-use crate::support::cluster::{Cluster, drain};
+use crate::support::cluster::{Cluster, numbers};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
 /// Few, because each starts a service, which is then read in several shapes.
 const CASES: u32 = 8;
 
+/// Numbers of one reading at most, the repeated ones included.
+const NUMBERS_MAX: u64 = 1_000_000;
+
+/// How a service's workers pack, and how it is read.
+#[derive(Debug, Clone)]
+struct Service {
+    workers: usize,
+    /// What a task holds ready: a pack is never larger.
+    buffer: BufferLimits,
+    shapes: Vec<Shape>,
+}
+
 #[derive(Debug, Clone)]
 struct Shape {
-    elements: i64,
+    elements: u64,
+    /// How often a number stands in its element: some fill a pack by themselves, of others it takes thousands.
+    width: u64,
     max_outstanding: u64,
     batch: Option<u64>,
 }
 
-fn shapes() -> impl Strategy<Value = Vec<Shape>> {
-    let shape = (0..2000_i64, 1..=100_u64, proptest::option::of(1..=33_u64));
-    let shape = shape.prop_map(|(elements, max_outstanding, batch)| Shape {
-        elements,
-        max_outstanding,
-        batch,
-    });
-    proptest::collection::vec(shape, 1..=5)
+fn services() -> impl Strategy<Value = Service> {
+    let limits = (
+        prop_oneof![1..=8_u64, 1..=65_536_u64],
+        prop_oneof![1..=4_096_u64, 1..=4_194_304_u64],
+    );
+    let limits = limits.prop_map(|(elements, bytes)| BufferLimits { elements, bytes });
+    let shapes = proptest::collection::vec(shape(), 1..=5);
+    (1..=3_usize, limits, shapes).prop_map(|(workers, buffer, shapes)| Service {
+        workers,
+        buffer,
+        shapes,
+    })
 }
 
-fn every_number_comes_as_often_as_promised(mechanism: Mechanism, workers: usize, shapes: &[Shape]) {
-    let cluster = Cluster::plain(mechanism, workers);
-    for shape in shapes {
+fn shape() -> impl Strategy<Value = Shape> {
+    let widths = prop_oneof![4 => Just(1_u64), 2 => 2..=64_u64, 1 => 10_000..=50_000_u64];
+    let batches = proptest::option::of(1..=33_u64);
+    let shape = (0..2000_u64, widths, 1..=100_u64, batches);
+    shape.prop_map(|(elements, width, max_outstanding, batch)| Shape {
+        elements: elements.min(NUMBERS_MAX / width),
+        width,
+        max_outstanding,
+        batch,
+    })
+}
+
+fn every_number_comes_as_often_as_promised(mechanism: Mechanism, service: &Service) {
+    let functions = vec![widening(); service.workers];
+    let cluster = Cluster::start_with(mechanism, functions, &EndpointConfig::default(), |config| {
+        config.server.buffer = service.buffer;
+    });
+    for shape in &service.shapes {
         read_in_shape(&cluster, shape);
     }
 }
 
 fn read_in_shape(cluster: &Cluster, shape: &Shape) {
-    let Shape {
-        elements,
-        max_outstanding,
-        batch,
-    } = *shape;
     let workers = cluster.workers.len();
     for (policy, times) in [(Policy::Off, workers), (Policy::Dynamic, 1)] {
-        let mut dataset = Dataset::range(0, elements, 1);
-        if let Some(size) = batch {
+        let mut dataset = Dataset::range(0, shape.elements as i64, 1);
+        if shape.width > 1 {
+            let width = Params::encode(&shape.width).expect("a number");
+            dataset = dataset.map_declared("widen", width, wide(shape.width));
+        }
+        if let Some(size) = shape.batch {
             dataset = dataset.batch(size, false);
         }
-        let mut reader = cluster.read(dataset, policy, MaxOutstanding::Elements(max_outstanding));
-        let mut seen = drain(&mut reader);
+        let bound = MaxOutstanding::Elements(shape.max_outstanding);
+        let mut reader = cluster.read(dataset, policy, bound);
+        let mut seen = rows(&mut reader, shape.width as usize);
         seen.sort_unstable();
-        let promised: Vec<i64> = (0..elements)
+        let promised: Vec<i64> = (0..shape.elements as i64)
             .flat_map(|number| std::iter::repeat_n(number, times))
             .collect();
         assert!(
@@ -68,18 +107,52 @@ fn read_in_shape(cluster: &Cluster, shape: &Shape) {
     }
 }
 
+/// The numbers, each of which stands `width` times in its row.
+fn rows(reader: &mut Reader, width: usize) -> Vec<i64> {
+    let mut all = Vec::new();
+    for element in reader {
+        let numbers = numbers(&element.expect("the reading goes on"));
+        for row in numbers.chunks(width) {
+            assert!(row.iter().all(|number| *number == row[0]), "rows are mixed");
+            all.push(row[0]);
+        }
+    }
+    all
+}
+
+/// `widen`: repeats a number as often as its parameter says.
+fn widening() -> Functions {
+    Functions::new().with_map("widen", |params, _| {
+        let width: u64 = params.decode()?;
+        let call = move |value: Value| {
+            let number = value.first().and_then(Tensor::as_i64).ok_or("not a number")?;
+            let bytes = number.to_le_bytes().repeat(width as usize);
+            let wide = Tensor::fixed(Dtype::I64, &[width], bytes)?;
+            Ok(Value::from_iter([wide]))
+        };
+        Ok(PreparedMap {
+            output: wide(width),
+            call: Arc::new(call),
+        })
+    })
+}
+
+fn wide(width: u64) -> ElementSpec {
+    ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[width])).expect("a vector")
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn over_memory_every_number_comes_as_often_as_promised(workers in 1..=3_usize, shapes in shapes()) {
-        let what = format!("{workers} workers, {shapes:?}");
-        watched(&what, move || every_number_comes_as_often_as_promised(Mechanism::Memory, workers, &shapes));
+    fn over_memory_every_number_comes_as_often_as_promised(service in services()) {
+        let what = format!("{service:?}");
+        watched(&what, move || every_number_comes_as_often_as_promised(Mechanism::Memory, &service));
     }
 
     #[test]
-    fn over_quic_every_number_comes_as_often_as_promised(workers in 1..=3_usize, shapes in shapes()) {
-        let what = format!("{workers} workers, {shapes:?}");
-        watched(&what, move || every_number_comes_as_often_as_promised(Mechanism::Quic, workers, &shapes));
+    fn over_quic_every_number_comes_as_often_as_promised(service in services()) {
+        let what = format!("{service:?}");
+        watched(&what, move || every_number_comes_as_often_as_promised(Mechanism::Quic, &service));
     }
 }

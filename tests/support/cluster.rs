@@ -92,6 +92,11 @@ impl Cluster {
         read(self.service(), dataset, policy, max_outstanding)
     }
 
+    /// Ends the dispatcher without farewell.
+    pub(crate) fn end_dispatcher(&mut self) {
+        self.dispatcher = None;
+    }
+
     /// Elements that have left the task buffers of all workers.
     pub(crate) fn elements_taken(&self) -> u64 {
         let taken = |worker: &Worker| {
