@@ -12,12 +12,17 @@ use tokio::task::JoinSet;
 /// How long a client may take from its handshake to its first stream.
 const FIRST_STREAM_DEADLINE: Duration = Duration::from_secs(5);
 
+/// How often clients that lost their link and stay away are looked for.
+const FORGET_EVERY: Duration = Duration::from_secs(5);
+
 /// Serves until the endpoint is closed. Sessions end with the future.
 pub(crate) async fn serve(endpoint: Endpoint, server: Server, alloc: Arc<dyn SlotAlloc>) {
     let Some(mut acceptor) = endpoint.acceptor() else {
         return;
     };
     let mut sessions = JoinSet::new();
+    let mut forget = tokio::time::interval(FORGET_EVERY);
+    forget.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             accepted = acceptor.accept() => {
@@ -36,6 +41,7 @@ pub(crate) async fn serve(endpoint: Endpoint, server: Server, alloc: Arc<dyn Slo
                 });
             }
             Some(_) = sessions.join_next(), if !sessions.is_empty() => {}
+            _ = forget.tick() => server.forget_absent(),
         }
     }
 }

@@ -26,7 +26,7 @@ impl Tasks {
         self.running.insert(task, cancel);
     }
 
-    /// Stops a task; its clients hear that it ended.
+    /// Stops a task; its clients hear of it from the dispatcher.
     pub(super) fn stop(&mut self, task: TaskId) {
         // First the flag: a task that is about to be served looks at it afterwards, and so is removed by one of the two.
         if let Some(cancel) = self.running.remove(&task) {
