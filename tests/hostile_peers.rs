@@ -1,7 +1,9 @@
 //! Peers written by hand that break the protocol over real QUIC: each is named with what it did and hears of it, nothing
 //! of an absurd size is allocated, and the process goes on serving others.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use millstream::client::{Feed, MaxOutstanding, ReadError, Reader, ReaderConfig, TaskEvent, TaskSource};
@@ -210,6 +212,26 @@ fn a_client_that_breaks_the_protocol_is_told_why_and_others_are_served_on() {
             assert!(next.is_some(), "{read} elements and no more");
         }
         assert_eq!(drain(&mut reader).len(), 5000 - 6);
+    });
+}
+
+/// What a client sends and nobody reads would stay in the worker's memory.
+#[test]
+fn a_client_of_a_worker_has_one_stream_for_its_messages_and_no_other() {
+    watched("streams", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let credentials = cluster.key.credentials(Role::Read).expect("a cluster key");
+        let address = cluster.workers[0].local_addr();
+        run(async move {
+            let endpoint = Endpoint::client(credentials, EndpointConfig::default()).expect("a free port");
+            let alpn = std::str::from_utf8(quic::ALPN).expect("ascii");
+            let connected = endpoint.connect(address, Role::Worker, alpn, PATIENCE).await;
+            let connection = connected.expect("connected");
+            let _messages = connection.open_bi().await.expect("a stream");
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(pin!(connection.open_bi()).poll(&mut cx).is_pending());
+            assert!(pin!(connection.open_uni()).poll(&mut cx).is_pending());
+        });
     });
 }
 

@@ -100,3 +100,27 @@ pub(super) fn append<M: Encode<()>>(out: &mut Vec<u8>, message: &M) -> Result<()
     out.extend_from_slice(&bytes);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::message::{MESSAGE_BYTES_MAX, Subscribe, TaskId, ToWorker};
+
+    /// D2.1.
+    #[test]
+    fn a_message_that_is_too_long_is_its_senders_own_fault() {
+        let mut out = Vec::new();
+        let subscribe = Subscribe {
+            task: TaskId(1),
+            ticket: vec![0; MESSAGE_BYTES_MAX],
+            resume_from: 0,
+            splits_from: 0,
+        };
+        let lost = append(&mut out, &ToWorker::Subscribe(subscribe)).unwrap_err();
+        assert!(
+            matches!(&lost, LinkLost::Resource(reason) if reason.contains("131072")),
+            "{lost}"
+        );
+        assert!(out.is_empty(), "part of it would be taken for another message");
+    }
+}
