@@ -33,14 +33,18 @@ impl Inbox {
         self.boxes.lock().remove(&client);
     }
 
-    fn deliver(&self, client: ClientId, push: ClientPush) {
+    /// False if there is no box for it, or no longer.
+    pub(super) fn deliver(&self, client: ClientId, push: ClientPush) -> bool {
         let mut boxes = self.boxes.lock();
-        if let Some(sender) = boxes.get(&client)
-            && sender.try_send(push).is_err()
-        {
+        let Some(sender) = boxes.get(&client) else {
+            return false;
+        };
+        let is_delivered = sender.try_send(push).is_ok();
+        if !is_delivered {
             // Its end tells the client to ask for a snapshot.
             boxes.remove(&client);
         }
+        is_delivered
     }
 
     fn clients(&self) -> Vec<ClientId> {
@@ -74,7 +78,9 @@ pub(super) async fn sort(
                     tokio::spawn(attach(Arc::clone(&session), Arc::clone(&inbox), client));
                 }
             }
-            SessionEvent::Push(WirePush::Client(client, push)) => inbox.deliver(client, push.into()),
+            SessionEvent::Push(WirePush::Client(client, push)) => {
+                inbox.deliver(client, push.into());
+            }
             SessionEvent::Push(WirePush::Beat(_) | WirePush::Worker(_)) => {}
             SessionEvent::Down(reason) => tracing::debug!(reason, "the dispatcher's connection was lost"),
         }
@@ -88,7 +94,9 @@ pub(super) async fn attach(session: Arc<Session>, inbox: Arc<Inbox>, client: Cli
     match session.call(WireRequest::Attach { client }, deadline).await {
         Ok(WireReply::Done) => {}
         Ok(_) => tracing::error!(%client, "an unexpected answer to a request for a snapshot"),
-        Err(error) if error.code == Code::NotFound => inbox.deliver(client, ClientPush::Lapsed),
+        Err(error) if error.code == Code::NotFound => {
+            inbox.deliver(client, ClientPush::Lapsed);
+        }
         // The client meets the same error when it asks itself.
         Err(_) => inbox.close(client),
     }

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
-use super::inbox::{self, Inbox};
+use super::inbox::Inbox;
+use super::pushes::Pushes;
 use super::told::Told;
 use crate::dispatcher::ClientPush;
 use crate::error::{Code, Error};
@@ -21,8 +20,7 @@ const RANGES_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct IterationHandle {
     reporter: IterationReporter,
-    inbox: Arc<Inbox>,
-    pushes: mpsc::Receiver<ClientPush>,
+    pushes: Pushes,
     /// Told and not yet handed out.
     queue: VecDeque<ClientPush>,
     told: Told,
@@ -41,11 +39,9 @@ pub struct IterationReporter {
 impl IterationHandle {
     pub(super) fn open(session: Arc<Session>, inbox: Arc<Inbox>, client: ClientId) -> IterationHandle {
         session.clients().lock().insert(client);
-        let pushes = inbox.open(client);
-        tokio::spawn(inbox::attach(Arc::clone(&session), Arc::clone(&inbox), client));
+        let pushes = Pushes::open(inbox, client, &session);
         IterationHandle {
             reporter: IterationReporter { session, client },
-            inbox,
             pushes,
             queue: VecDeque::new(),
             told: Told::default(),
@@ -75,10 +71,8 @@ impl IterationHandle {
             if let Some(push) = self.queue.pop_front() {
                 return Ok(push);
             }
-            match self.pushes.recv().await {
-                Some(push) => self.queue.extend(self.told.news(push)),
-                None => self.reopen().await?,
-            }
+            let push = self.pushes.next(&self.reporter.session).await?;
+            self.queue.extend(self.told.news(push));
         }
     }
 
@@ -116,25 +110,11 @@ impl IterationHandle {
         self.reporter.session.clients().lock().remove(&client);
         self.reporter.report(WireRequest::Release { client }).await
     }
-
-    async fn reopen(&mut self) -> Result<(), Error> {
-        // Fails if the session has, which is then what ended the pushes.
-        self.reporter
-            .session
-            .connected(self.reporter.session.config().request_deadline)
-            .await?;
-        let client = self.reporter.client;
-        self.pushes = self.inbox.open(client);
-        let session = Arc::clone(&self.reporter.session);
-        inbox::attach(session, Arc::clone(&self.inbox), client).await;
-        Ok(())
-    }
 }
 
 impl Drop for IterationHandle {
     fn drop(&mut self) {
         let client = self.reporter.client;
-        self.inbox.close(client);
         self.reporter.session.clients().lock().remove(&client);
         if self.released {
             return;

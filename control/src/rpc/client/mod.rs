@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `requests` | datasets, jobs, iterations, status |
 //! | `iteration` | one client: its pushes, its reports, its end |
+//! | `pushes` | what it is told, also behind a gap |
 //! | `told` | what it was told already |
 //! | `inbox` | which push belongs to which client |
 
 mod inbox;
 mod iteration;
+mod pushes;
 mod requests;
 mod told;
 
