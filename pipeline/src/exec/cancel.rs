@@ -153,7 +153,7 @@ mod tests {
         let _held = hook(&cancel);
         assert_eq!(count.load(Ordering::Relaxed), 0);
         cancel.cancel();
-        cancel.clone().cancel();
+        cancel.cancel();
         assert_eq!(count.load(Ordering::Relaxed), 1);
         let _late = hook(&cancel);
         assert_eq!(count.load(Ordering::Relaxed), 2, "at once when it is raised");
