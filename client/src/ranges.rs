@@ -20,6 +20,13 @@ impl Ranges {
         if first > last {
             return;
         }
+        // Most follow right behind the greatest so far.
+        if let Some(mut greatest) = self.ranges.last_entry()
+            && greatest.get().checked_add(1) == Some(first)
+        {
+            greatest.insert(last);
+            return;
+        }
         // A range that begins at `last + 1` or before, seen from the back, may be joined.
         while let Some((&near, &end)) = self.ranges.range(..=last.saturating_add(1)).next_back() {
             if end.saturating_add(1) < first {
