@@ -172,7 +172,7 @@ pub(crate) enum Transport {
     RawQuic,
     /// The same without the copy.
     RawQuicNocopy,
-    /// Plaintext TCP with large buffers and one read.
+    /// Plaintext TCP with large buffers and one read into memory of its own.
     RawTcp,
     /// A copy from memory to memory.
     Memcpy,

@@ -4,14 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::report::cpu_seconds;
 
-/// Bytes that travel as one unit when elements are small, as the packs of the service do.
-const UNIT_BYTES: u64 = 256 * 1024;
-
-/// Bytes of one unit of elements of this size: at least [`UNIT_BYTES`], whole elements.
-pub(crate) fn unit_bytes(element_bytes: u64) -> u64 {
-    element_bytes.max(UNIT_BYTES / element_bytes.max(1) * element_bytes)
-}
-
 /// What a reader counts between the end of the warm-up and the end.
 #[derive(Debug)]
 pub(crate) struct Meter {

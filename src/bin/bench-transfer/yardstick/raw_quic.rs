@@ -1,8 +1,7 @@
 //! Bare quinn: the endpoint, TLS and socket of the service, one stream a unit, no elements.
 //!
 //! The reader either copies each chunk to its place in a pooled contiguous buffer, as any reader that needs contiguous
-//! memory must, or drops it. Both ends go through their buffers in turn, since memory that holds data is not the memory
-//! of the data before: one buffer sent and filled again and again would stay in the core's own cache.
+//! memory must, or drops it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,15 +11,9 @@ use bytes::Bytes;
 use millstream_link::{Credentials, Endpoint, EndpointConfig, PathReport, Role};
 use tokio::task::JoinSet;
 
-use super::{Measured, Meter, unit_bytes};
+use super::{Measured, Meter, buffers, unit_bytes};
 
 const ALPN: &str = "millstream-bench-raw/1";
-
-/// Bytes of the buffers that an end goes through: what the service keeps in a task's buffer and outstanding together.
-const BUFFERS_BYTES: u64 = 8 << 20;
-
-/// Buffers of an end at least: units on their way, and one more to fill.
-const BUFFERS_MIN: u64 = 4;
 
 /// Binds a sender.
 pub(crate) fn bind(credentials: Credentials, config: EndpointConfig) -> Result<Endpoint, String> {
@@ -32,9 +25,7 @@ pub(crate) async fn send(endpoint: Endpoint, element_bytes: u64) -> Result<PathR
     let mut acceptor = endpoint.acceptor().ok_or("the endpoint is no server")?;
     let accepted = acceptor.accept().await.ok_or("the endpoint was closed")?;
     let connection = accepted.connection;
-    let units: Vec<Bytes> = (0..buffers(element_bytes))
-        .map(|_| Bytes::from(vec![7_u8; unit_bytes(element_bytes) as usize]))
-        .collect();
+    let units: Vec<Bytes> = buffers(element_bytes).into_iter().map(Bytes::from).collect();
     for unit in units.iter().cycle() {
         // An error means that the reader is done.
         let Ok(mut stream) = connection.open_uni().await else {
@@ -58,7 +49,7 @@ pub(crate) async fn receive(
     let connecting = endpoint.connect(address, Role::Worker, ALPN, Duration::from_secs(5));
     let connection = connecting.await.map_err(|error| error.to_string())?;
     let unit = unit_bytes(element_bytes) as usize;
-    let mut pool: VecDeque<Vec<u8>> = (0..buffers(element_bytes)).map(|_| vec![0; unit]).collect();
+    let mut pool = VecDeque::from(buffers(element_bytes));
     let mut readers = JoinSet::new();
     loop {
         tokio::select! {
@@ -81,10 +72,6 @@ pub(crate) async fn receive(
             }
         }
     }
-}
-
-fn buffers(element_bytes: u64) -> u64 {
-    (BUFFERS_BYTES / unit_bytes(element_bytes)).max(BUFFERS_MIN)
 }
 
 async fn read(mut stream: quinn::RecvStream, mut buffer: Vec<u8>, copies: bool) -> Result<Vec<u8>, String> {

@@ -1,9 +1,9 @@
-//! Plaintext TCP: large socket buffers, large writes, one read into a reused buffer.
+//! Plaintext TCP: large socket buffers, large writes, one read into the buffers in turn.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use super::{Measured, Meter, unit_bytes};
+use super::{Measured, Meter, buffers};
 
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
@@ -11,8 +11,12 @@ const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 pub(crate) fn send(listener: &TcpListener, element_bytes: u64) -> std::io::Result<()> {
     let (mut stream, _) = listener.accept()?;
     socket2::SockRef::from(&stream).set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
-    let unit = vec![7_u8; unit_bytes(element_bytes) as usize];
-    while stream.write_all(&unit).is_ok() {}
+    for unit in buffers(element_bytes).iter().cycle() {
+        // An error means that the reader is done.
+        if stream.write_all(unit).is_err() {
+            break;
+        }
+    }
     Ok(())
 }
 
@@ -24,14 +28,20 @@ pub(crate) fn receive(
 ) -> std::io::Result<Measured> {
     let mut stream = TcpStream::connect(address)?;
     socket2::SockRef::from(&stream).set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
-    let mut buffer = vec![0_u8; unit_bytes(element_bytes).max(1 << 20) as usize];
+    let mut buffers = buffers(element_bytes);
     loop {
-        let count = stream.read(&mut buffer)?;
-        if count == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        if let Some(measured) = meter.count(count as u64) {
-            return Ok(measured);
+        for buffer in &mut buffers {
+            let mut filled = 0;
+            while filled < buffer.len() {
+                let count = stream.read(&mut buffer[filled..])?;
+                if count == 0 {
+                    return Err(std::io::ErrorKind::UnexpectedEof.into());
+                }
+                filled += count;
+                if let Some(measured) = meter.count(count as u64) {
+                    return Ok(measured);
+                }
+            }
         }
     }
 }
