@@ -119,13 +119,11 @@ impl Program {
         let mut parts = Vec::with_capacity(specs.len());
         for (index, node) in graph.nodes().iter().enumerate() {
             let input = node.inputs.first().map(|input| &specs[*input as usize]);
-            parts.push(match (&node.op, input) {
-                (Op::Files(wanted), None) => {
-                    let place = sources.iter().position(|source| *source == index);
-                    files_part(wanted, files, place)?
-                }
-                (op, None) => source_part(op, functions)?,
-                (op, Some(input)) => operation_part(op, functions, input, &specs[index])?,
+            parts.push(if let Op::Files(wanted) = &node.op {
+                let place = sources.iter().position(|source| *source == index);
+                files_part(wanted, files, place)?
+            } else {
+                part(&node.op, functions, input, &specs[index])?
             });
         }
         Ok(Program {
@@ -272,7 +270,14 @@ fn files_part(wanted: &Files, files: FilesOf<'_>, place: Option<usize>) -> Resul
     Ok(Part::Listing(paths.map_err(refused)?.into()))
 }
 
-fn source_part(op: &Op, functions: &Functions) -> Result<Part, OpenError> {
+/// What the operation `op` needs, which is given elements of `input` and yields `output`.
+fn part(
+    op: &Op,
+    functions: &Functions,
+    input: Option<&ElementSpec>,
+    output: &ElementSpec,
+) -> Result<Part, OpenError> {
+    let input = || input.ok_or_else(|| unprepared(op.name()));
     Ok(match op {
         Op::TensorSlices(slices) => {
             let tensors = ops::tensors(&slices.constant);
@@ -284,32 +289,8 @@ fn source_part(op: &Op, functions: &Functions) -> Result<Part, OpenError> {
             Part::Source(factory, source_signature(source, functions)?)
         }
         Op::Service(_) => Part::Service(functions.service().ok_or(OpenError::NoServiceReader)?),
-        Op::Range(_)
-        | Op::Files(_)
-        | Op::Argument
-        | Op::Map(..)
-        | Op::Filter(_)
-        | Op::WebDataset(_)
-        | Op::Batch(_)
-        | Op::Unbatch
-        | Op::Shuffle(_)
-        | Op::Repeat(_)
-        | Op::Take(_)
-        | Op::Skip(_)
-        | Op::Prefetch(_)
-        | Op::FlatMap(_) => Part::None,
-    })
-}
-
-fn operation_part(
-    op: &Op,
-    functions: &Functions,
-    input: &ElementSpec,
-    output: &ElementSpec,
-) -> Result<Part, OpenError> {
-    Ok(match op {
         Op::Map(Function::Registered(registered), _) => {
-            let prepared = functions.prepare_map(&registered.name, &registered.params, input)?;
+            let prepared = functions.prepare_map(&registered.name, &registered.params, input()?)?;
             check_declared(&registered.name, output, &prepared.output)?;
             Part::Function(prepared)
         }
@@ -333,25 +314,22 @@ fn operation_part(
             });
         }
         Op::Filter(filter) => {
-            Part::Predicate(functions.prepare_filter(&filter.function, &filter.params, input)?)
+            Part::Predicate(functions.prepare_filter(&filter.function, &filter.params, input()?)?)
         }
         Op::FlatMap(FlatMap::Graph(body)) => Part::Body(Arc::new(Program::prepare(
             body,
             functions,
-            Some(input),
+            Some(input()?),
             FilesOf::Disk,
         )?)),
         Op::FlatMap(FlatMap::Registered(registered)) => {
-            let prepared = functions.prepare_flat_map(&registered.name, &registered.params, input)?;
+            let prepared = functions.prepare_flat_map(&registered.name, &registered.params, input()?)?;
             check_declared(&registered.name, output, &prepared.output)?;
             Part::FlatMap(prepared)
         }
         Op::WebDataset(_)
         | Op::Range(_)
-        | Op::TensorSlices(_)
         | Op::Files(_)
-        | Op::Source(_)
-        | Op::Service(_)
         | Op::Argument
         | Op::Batch(_)
         | Op::Unbatch

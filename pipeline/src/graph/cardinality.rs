@@ -9,7 +9,7 @@ use super::facts::Cardinality;
 use super::function::Function;
 use super::op::{FlatMap, OnError, Op};
 use super::registry::Registry;
-use super::spec::{node_specs, source_signature};
+use super::spec::{no_input, node_specs, source_signature};
 
 /// The cardinality of `graph`, whose nodes yield `specs`.
 ///
@@ -23,11 +23,8 @@ pub(super) fn cardinality(
     let mut all: Vec<Cardinality> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
         let input = node.inputs.first().map(|input| *input as usize);
-        let of = match input {
-            None => source_cardinality(&node.op, registry)?,
-            Some(input) => output_cardinality(&node.op, all[input], &specs[input], registry)?,
-        };
-        all.push(of);
+        let given = input.map(|input| (all[input], &specs[input]));
+        all.push(node_cardinality(&node.op, given, registry)?);
     }
     Ok(all[graph.output()])
 }
@@ -41,70 +38,52 @@ pub(crate) fn declared(count: Option<u64>, infinite: bool) -> Cardinality {
     }
 }
 
-fn source_cardinality(op: &Op, registry: &dyn Registry) -> Result<Cardinality, AnalysisError> {
-    Ok(match op {
-        Op::Range(range) => Cardinality::Finite(range.len()),
-        Op::TensorSlices(slices) => slices
-            .constant
-            .slices()
-            .map_or(Cardinality::Unknown, Cardinality::Finite),
-        Op::Source(source) => source_signature(source, registry)?.cardinality,
-        Op::Service(service) => declared(service.count, service.infinite),
-        Op::Argument => Cardinality::Finite(1),
-        Op::Files(_)
-        | Op::Map(..)
-        | Op::Filter(_)
-        | Op::WebDataset(_)
-        | Op::Batch(_)
-        | Op::Unbatch
-        | Op::Shuffle(_)
-        | Op::Repeat(_)
-        | Op::Take(_)
-        | Op::Skip(_)
-        | Op::Prefetch(_)
-        | Op::FlatMap(_) => Cardinality::Unknown,
-    })
-}
-
-fn output_cardinality(
+/// How many elements `op` yields, given how many come in and what they are.
+fn node_cardinality(
     op: &Op,
-    input: Cardinality,
-    input_spec: &ElementSpec,
+    given: Option<(Cardinality, &ElementSpec)>,
     registry: &dyn Registry,
 ) -> Result<Cardinality, AnalysisError> {
     use Cardinality::{Finite, Infinite, Unknown};
+    let given = || given.ok_or_else(|| no_input(op));
+    let input = || given().map(|(input, _)| input);
     Ok(match op {
-        Op::Range(_) | Op::TensorSlices(_) | Op::Files(_) | Op::Source(_) | Op::Service(_) | Op::Argument => {
-            source_cardinality(op, registry)?
-        }
-        Op::Map(Function::DecodeImage(decode), _) if decode.on_error == OnError::Skip => thinned(input),
-        Op::Map(..) => input,
-        Op::Shuffle(_) | Op::Prefetch(_) => input,
-        Op::Filter(_) | Op::WebDataset(_) => thinned(input),
-        Op::Batch(batch) => match input {
+        Op::Range(range) => Finite(range.len()),
+        Op::TensorSlices(slices) => slices.constant.slices().map_or(Unknown, Finite),
+        Op::Files(_) => Unknown,
+        Op::Source(source) => source_signature(source, registry)?.cardinality,
+        Op::Service(service) => declared(service.count, service.infinite),
+        Op::Argument => Finite(1),
+        Op::Map(Function::DecodeImage(decode), _) if decode.on_error == OnError::Skip => thinned(input()?),
+        Op::Map(..) | Op::Shuffle(_) | Op::Prefetch(_) => input()?,
+        Op::Filter(_) | Op::WebDataset(_) | Op::FlatMap(FlatMap::Registered(_)) => thinned(input()?),
+        Op::Batch(batch) => match input()? {
             Finite(count) if batch.drop_remainder => Finite(count / batch.size),
             Finite(count) => Finite(count.div_ceil(batch.size)),
-            Infinite | Unknown => input,
+            endless @ (Infinite | Unknown) => endless,
         },
-        Op::Unbatch => multiplied(input, rows(input_spec).map_or(Unknown, Finite)),
-        Op::Repeat(repeat) => match (repeat.count, input) {
+        Op::Unbatch => {
+            let (input, spec) = given()?;
+            multiplied(input, rows(spec).map_or(Unknown, Finite))
+        }
+        Op::Repeat(repeat) => match (repeat.count, input()?) {
             (Some(0), _) | (_, Finite(0)) => Finite(0),
             (None, Finite(_) | Infinite | Unknown) => Infinite,
             (Some(count), input) => multiplied(input, Finite(count)),
         },
-        Op::Take(take) => match input {
+        Op::Take(take) => match input()? {
             _ if take.count == 0 => Finite(0),
             Finite(count) => Finite(count.min(take.count)),
             Infinite => Finite(take.count),
             Unknown => Unknown,
         },
-        Op::Skip(skip) => match input {
+        Op::Skip(skip) => match input()? {
             Finite(count) => Finite(count.saturating_sub(skip.count)),
-            Infinite | Unknown => input,
+            endless @ (Infinite | Unknown) => endless,
         },
-        Op::FlatMap(FlatMap::Registered(_)) => thinned(input),
         Op::FlatMap(FlatMap::Graph(body)) => {
-            let specs = node_specs(body, registry, Some(input_spec))?;
+            let (input, spec) = given()?;
+            let specs = node_specs(body, registry, Some(spec))?;
             multiplied(input, cardinality(body, &specs, registry)?)
         }
     })

@@ -23,12 +23,11 @@ pub fn node_specs(
 ) -> Result<Vec<ElementSpec>, AnalysisError> {
     let mut specs: Vec<ElementSpec> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
-        let input = node.inputs.first().map(|input| &specs[*input as usize]);
-        let spec = match input {
-            None => source_spec(&node.op, registry, argument)?,
-            Some(input) => output_spec(&node.op, registry, input)?,
+        let input = match node.inputs.first() {
+            Some(input) => Some(&specs[*input as usize]),
+            None => argument,
         };
-        specs.push(spec);
+        specs.push(node_spec(&node.op, registry, input)?);
     }
     Ok(specs)
 }
@@ -84,12 +83,33 @@ pub(crate) fn source_signature(
     }
 }
 
-fn source_spec(
+fn scalar(op: &Op, dtype: Dtype) -> Result<ElementSpec, AnalysisError> {
+    ElementSpec::single(TensorSpec::scalar(dtype)).map_err(|error| AnalysisError::Spec {
+        op: op.name().to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// What a graph's own check rules out: an operation without what it works on.
+pub(super) fn no_input(op: &Op) -> AnalysisError {
+    AnalysisError::Mismatch {
+        op: op.name().to_owned(),
+        reason: "it is given nothing to work on".to_owned(),
+    }
+}
+
+/// What `op` yields. `input` is what it is given: its input's elements, or a function's argument.
+fn node_spec(
     op: &Op,
     registry: &dyn Registry,
-    argument: Option<&ElementSpec>,
+    input: Option<&ElementSpec>,
 ) -> Result<ElementSpec, AnalysisError> {
+    let input = || input.ok_or_else(|| no_input(op));
     let mismatch = |reason: String| AnalysisError::Mismatch {
+        op: op.name().to_owned(),
+        reason,
+    };
+    let not_allowed = |reason: String| AnalysisError::Spec {
         op: op.name().to_owned(),
         reason,
     };
@@ -99,62 +119,27 @@ fn source_spec(
         Op::Files(_) => scalar(op, Dtype::String),
         Op::Source(source) => Ok(source_signature(source, registry)?.spec),
         Op::Service(service) => Ok(service.spec.0.clone()),
-        Op::Argument => argument
-            .cloned()
-            .ok_or_else(|| mismatch("there is no argument here".to_owned())),
-        Op::Map(..)
-        | Op::Filter(_)
-        | Op::WebDataset(_)
-        | Op::Batch(_)
-        | Op::Unbatch
-        | Op::Shuffle(_)
-        | Op::Repeat(_)
-        | Op::Take(_)
-        | Op::Skip(_)
-        | Op::Prefetch(_)
-        | Op::FlatMap(_) => Err(mismatch("there is none".to_owned())),
-    }
-}
-
-fn scalar(op: &Op, dtype: Dtype) -> Result<ElementSpec, AnalysisError> {
-    ElementSpec::single(TensorSpec::scalar(dtype)).map_err(|error| AnalysisError::Spec {
-        op: op.name().to_owned(),
-        reason: error.to_string(),
-    })
-}
-
-fn output_spec(op: &Op, registry: &dyn Registry, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
-    let not_allowed = |reason: String| AnalysisError::Spec {
-        op: op.name().to_owned(),
-        reason,
-    };
-    match op {
-        Op::Range(_) | Op::TensorSlices(_) | Op::Files(_) | Op::Source(_) | Op::Service(_) | Op::Argument => {
-            source_spec(op, registry, None)
-        }
-        Op::Map(function, _) => function_spec(function, registry, input),
+        Op::Argument => input().cloned(),
+        Op::Map(function, _) => function_spec(function, registry, input()?),
         Op::Filter(filter) => {
-            registry.filter(&filter.function, &filter.params, input)?;
-            Ok(input.clone())
+            registry.filter(&filter.function, &filter.params, input()?)?;
+            input().cloned()
         }
-        Op::WebDataset(webdataset) => webdataset_spec(webdataset, input),
-        Op::Batch(batch) => input
+        Op::WebDataset(webdataset) => webdataset_spec(webdataset, input()?),
+        Op::Batch(batch) => input()?
             .batched(batch.drop_remainder.then_some(batch.size))
             .map_err(|error| not_allowed(error.to_string())),
-        Op::Unbatch => without_leading(input).map_err(|reason| AnalysisError::Mismatch {
-            op: op.name().to_owned(),
-            reason,
-        }),
-        Op::Shuffle(_) | Op::Repeat(_) | Op::Take(_) | Op::Skip(_) | Op::Prefetch(_) => Ok(input.clone()),
+        Op::Unbatch => without_leading(input()?).map_err(mismatch),
+        Op::Shuffle(_) | Op::Repeat(_) | Op::Take(_) | Op::Skip(_) | Op::Prefetch(_) => input().cloned(),
         Op::FlatMap(FlatMap::Graph(body)) => {
-            let mut specs = node_specs(body, registry, Some(input))?;
+            let mut specs = node_specs(body, registry, Some(input()?))?;
             specs
                 .pop()
                 .ok_or_else(|| not_allowed("an empty function".to_owned()))
         }
         Op::FlatMap(FlatMap::Registered(registered)) => match &registered.output {
             Some(output) => Ok(output.0.clone()),
-            None => registry.flat_map(&registered.name, &registered.params, input),
+            None => registry.flat_map(&registered.name, &registered.params, input()?),
         },
     }
 }
