@@ -70,7 +70,7 @@ pub enum Shortage {
     },
 }
 
-/// A place that sending cannot resume at; the client's fault, or it stayed away too long.
+/// A place that sending cannot resume at (D6.4); the client's fault, or it stayed away too long.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error("cannot resume at element {from}: elements {kept} to {sent} are at hand")]
 pub struct CannotResume {

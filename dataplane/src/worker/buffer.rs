@@ -59,7 +59,7 @@ pub enum Take {
         /// Its size, in bytes.
         bytes: u64,
     },
-    /// Everything was taken, all splits' ends were told, and nothing follows.
+    /// Everything was taken and nothing follows; unless the task failed, the ends of all splits were told.
     Ended(Ending),
 }
 
@@ -125,8 +125,10 @@ impl TaskBuffer {
             shared.packs.pop_front();
         }
         match &shared.ending {
-            Some(ending) if shared.marks.is_empty() => Take::Ended(ending.clone()),
-            Some(_) | None => Take::Empty,
+            // An end that waits for a client which owes elements; a failure is told at once.
+            Some(Ending::Exhausted) if !shared.marks.is_empty() => Take::Empty,
+            Some(ending) => Take::Ended(ending.clone()),
+            None => Take::Empty,
         }
     }
 

@@ -281,7 +281,10 @@ impl Session {
                         book_marks(&task, client, &mut state);
                         return self.dispatch(out);
                     }
-                    Take::Ended(ending) => state.half.handle_ending(ending),
+                    Take::Ended(ending) => {
+                        book_marks(&task, client, &mut state);
+                        state.half.handle_ending(ending);
+                    }
                     shortage @ (Take::Empty | Take::NoCredit { .. }) => {
                         if !book_marks(&task, client, &mut state) {
                             let shortage = match shortage {

@@ -130,7 +130,7 @@ impl Task {
         self.buffer.is_drained() && self.subscriptions.lock().is_empty()
     }
 
-    /// Forgets a client that wants no more, unless a later link than that of `session` has taken it over (D3.4).
+    /// Forgets a client that wants no more (D3.3), unless a later link than that of `session` has taken it over (D3.4).
     pub(super) fn forget(&self, client: u64, session: u64) {
         let mut subscriptions = self.subscriptions.lock();
         let state = subscriptions.get(&client);

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::buffer::{BufferLimits, Mark, Take, TaskBuffer};
 use super::producer::{ProduceError, Producer};
+use crate::proto::message::Failure;
 use crate::proto::send::Ending;
 
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -330,6 +331,28 @@ fn stopping_wakes_a_producer_that_waits_for_memory() {
     buffer.stop();
     producing.join().unwrap();
     drop(held);
+}
+
+/// D5.2, D5.3.
+#[test]
+fn an_end_waits_for_the_ends_of_splits_and_a_failure_does_not() {
+    let failed = Ending::Failed(Failure::new("data", "torn", "", ""));
+    for (ending, waits) in [(Ending::Exhausted, true), (failed, false)] {
+        let (buffer, mut producer) = pair(BufferLimits::default());
+        for index in 0..2 {
+            write(&mut producer, index, 1);
+            assert!(matches!(buffer.take(index, 1, u64::MAX), Take::Elements(_)));
+        }
+        producer.split_done(7, 0);
+        producer.finish(ending);
+        for client in 0..2 {
+            assert!(buffer.take_marks(client, 1).is_empty());
+            assert_eq!(matches!(buffer.take(client, 1, 1), Take::Empty), waits);
+        }
+        buffer.acknowledge(0, 1);
+        assert_eq!(buffer.take_marks(1, 1).len(), 1);
+        assert!(matches!(buffer.take(0, 1, 1), Take::Ended(_)));
+    }
 }
 
 /// A pipeline that rejects every element makes ends of splits only.
