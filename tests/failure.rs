@@ -33,6 +33,12 @@ fn a_stopped_worker_is_written_off_within_the_liveness_limit() {
     watched("SIGSTOP", || a_worker_ends_in_the_middle("STOP"));
 }
 
+/// Whoever reads of a worker that says goodbye must not take that for the end of the data.
+#[test]
+fn a_worker_that_leaves_in_the_middle_of_a_read_repeats_nothing_and_ends_nothing() {
+    watched("SIGTERM", || a_worker_ends_in_the_middle("TERM"));
+}
+
 fn a_worker_ends_in_the_middle(signal: &str) {
     let cluster = Cluster::plain(Mechanism::Quic, 0);
     let workers: Vec<Process> = (0..3).map(|_| Process::worker(&cluster)).collect();
