@@ -163,9 +163,12 @@ struct Elements {
 
 impl Source for Elements {
     fn next(&mut self) -> Result<Option<Value>, ExecError> {
-        let element = self.reader.next_element().map_err(|error| match error {
-            ReadError::Cancelled => cancelled(error),
-            other => peer(other),
+        let element = self.reader.next_element().map_err(|error| {
+            if error == ReadError::Cancelled {
+                cancelled(error)
+            } else {
+                peer(error)
+            }
         })?;
         element.as_ref().map(value).transpose()
     }
@@ -200,9 +203,10 @@ fn caller(error: impl ToString) -> ExecError {
 }
 
 fn unanswered(error: ServiceError) -> ExecError {
-    match error {
-        ServiceError::GivenUp => cancelled(error),
-        other => peer(other),
+    if matches!(error, ServiceError::GivenUp) {
+        cancelled(error)
+    } else {
+        peer(error)
     }
 }
 

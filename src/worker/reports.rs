@@ -115,3 +115,37 @@ async fn until_settled(server: &Server, task: TaskId) {
         tokio::time::sleep(DRAIN_LOOK).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_heard_is_said_again_and_what_is_not_wanted_is_not() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let error = |code| Error {
+                code,
+                message: "the test says so".to_owned(),
+            };
+            let said = Cell::new(0);
+            let heard = until_heard(TaskId(1), || {
+                said.set(said.get() + 1);
+                std::future::ready(match said.get() {
+                    1 => Err(error(Code::Unavailable)),
+                    2 => Err(error(Code::DeadlineExceeded)),
+                    _ => Ok(()),
+                })
+            });
+            assert!(heard.await);
+            assert_eq!(said.get(), 3);
+            let refused = || std::future::ready(Err(error(Code::Aborted)));
+            assert!(!until_heard(TaskId(1), refused).await);
+        });
+    }
+}

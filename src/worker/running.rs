@@ -13,7 +13,9 @@ use millstream_control::{Error, Policy, TaskDef, TaskId};
 use millstream_dataplane::transport::quic::CLIENT_LIMITS;
 use millstream_dataplane::worker::Server;
 use millstream_element::SlotAlloc;
-use millstream_link::{Endpoint, HostPort, Lane, LaneError, LoadedKey, Role, TicketKey};
+use millstream_link::{
+    Credentials, Endpoint, EndpointConfig, HostPort, Lane, LaneError, LoadedKey, Role, TicketKey,
+};
 use millstream_pipeline::exec::{Cancel, Functions, Pool};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -98,35 +100,26 @@ impl Worker {
         let server = Server::new(config.server.clone(), ticket_key.clone(), &alloc)
             .map_err(|error| WorkerError::Resource(error.to_string()))?;
         let lane = Lane::start("worker")?;
-        let endpoint_config = millstream_link::EndpointConfig {
+        let endpoint_config = EndpointConfig {
             bind: config.bind,
             of_accepted: CLIENT_LIMITS,
             ..config.endpoint
         };
-        let (serving, serving_alloc) = (server.clone(), alloc.clone());
-        let endpoint = lane
-            .spawn(async move {
-                let accepted = [Role::Read, Role::Submit];
-                let endpoint = Endpoint::bind_server(credentials, &[alpn()], &accepted, endpoint_config)
-                    .map_err(|error| WorkerError::Bind(error.to_string()))?;
-                tokio::task::spawn_local(serve(endpoint.clone(), serving, serving_alloc));
-                Ok::<_, WorkerError>(endpoint)
-            })
-            .wait()??;
+        let endpoint = bind(&lane, credentials, endpoint_config, server.clone(), alloc.clone())?;
         let local_addr = endpoint.local_addr();
         let address = config.advertise.clone().unwrap_or_else(|| local_addr.to_string());
         // Taken back on every way out: a worker that did not start serves nobody.
         let local = config.local.add(&address, server.clone());
         let mut agent_config = AgentConfig::new(&address, ticket_key);
-        agent_config.registration.tags = config.tags.clone();
-        agent_config.session = config.session.clone();
+        agent_config.registration.tags = config.tags;
+        agent_config.session = config.session;
         agent_config.lease = config.lease;
         let threads = config
             .threads
             .or_else(|| std::thread::available_parallelism().ok().map(usize::from));
         let pool =
             Pool::new(threads.unwrap_or(1)).map_err(|error| WorkerError::Resource(error.to_string()))?;
-        let (functions, follow_server) = (config.functions.clone(), server.clone());
+        let (functions, follow_server) = (config.functions, server.clone());
         let (stop, stopped) = oneshot::channel();
         let registered = lane
             .spawn(async move { Agent::start(endpoint, dispatcher, agent_config).await })
@@ -215,6 +208,24 @@ impl Drop for Worker {
             self.threads.join(STOP_GRACE);
         }
     }
+}
+
+/// Binds, and serves on the lane from then on.
+fn bind(
+    lane: &Lane,
+    credentials: Credentials,
+    config: EndpointConfig,
+    server: Server,
+    alloc: Arc<dyn SlotAlloc>,
+) -> Result<Endpoint, WorkerError> {
+    let binding = lane.spawn(async move {
+        let accepted = [Role::Read, Role::Submit];
+        let endpoint = Endpoint::bind_server(credentials, &[alpn()], &accepted, config)
+            .map_err(|error| WorkerError::Bind(error.to_string()))?;
+        tokio::task::spawn_local(serve(endpoint.clone(), server, alloc));
+        Ok(endpoint)
+    });
+    binding.wait()?
 }
 
 impl Follower {
