@@ -79,6 +79,11 @@ impl Dispatcher {
         self.local_addr
     }
 
+    /// Whether it has ended by itself: its store failed. [`Dispatcher::stop`] says why.
+    pub fn has_ended(&self) -> bool {
+        self.server.as_ref().is_none_or(Server::has_ended)
+    }
+
     /// Says goodbye and ends, within seconds.
     ///
     /// # Errors

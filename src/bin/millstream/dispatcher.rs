@@ -27,7 +27,7 @@ pub(crate) fn run(args: &DispatcherArgs) -> Result<(), String> {
     )
     .map_err(|error| error.to_string())?;
     say(&format!("dispatcher listening on {}", dispatcher.local_addr()));
-    ending.wait(|| false);
+    ending.wait(|| dispatcher.has_ended());
     dispatcher.stop().map_err(|error| error.to_string())
 }
 
