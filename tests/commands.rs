@@ -13,7 +13,7 @@ use crate::support::{eventually, watched};
 const PATIENT: [&str; 2] = ["--liveness-s", "3600"];
 
 fn fresh_key() -> String {
-    ClusterKey::generate().unwrap().to_text()
+    ClusterKey::generate().expect("randomness").to_text()
 }
 
 fn dispatcher(key: &str) -> Process {

@@ -1,11 +1,11 @@
 //! The bound on outstanding elements, counted where elements leave the workers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use millstream::client::MaxOutstanding;
+use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
 use millstream::control::Policy;
-use millstream::dataplane::worker::ServerConfig;
+use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::{Functions, PreparedMap, Value};
 use millstream::pipeline::graph::{Dataset, Params};
 use parking_lot::{Condvar, Mutex};
@@ -30,20 +30,23 @@ fn a_paused_reader_takes_exactly_what_may_be_outstanding_over_quic() {
 
 fn a_paused_reader_takes_exactly_what_may_be_outstanding(mechanism: Mechanism) {
     for workers in [1, 3] {
-        let cluster = Cluster::plain(mechanism, workers);
+        let gauge = Arc::new(Gauge::default());
+        let cluster = gauged(mechanism, workers, &gauge);
         for max_outstanding in [1, 2, 7, 64] {
-            let before = cluster.elements_taken();
-            let bound = MaxOutstanding::Elements(max_outstanding);
-            let mut reader = cluster.read(Dataset::range(0, 100_000, 1), Policy::Off, bound);
+            let mut reader = read_gauged(&cluster, Dataset::range(0, 100_000, 1), max_outstanding, &gauge);
             for read in [1, 2, 100] {
                 for _ in 0..read {
                     assert!(reader.next_element().expect("elements come").is_some());
                 }
-                let taken = || cluster.elements_taken() - before;
-                let wanted = reader.stats().elements + max_outstanding;
-                eventually(&format!("taken, {workers} workers"), &wanted, taken);
-                stays(&wanted, taken);
+                let what = format!("outstanding, {workers} workers");
+                eventually(&what, &(max_outstanding as i64), || gauge.now());
             }
+            assert_eq!(gauge.most(), max_outstanding as i64, "{workers} workers");
+            drop(reader);
+            // What is still under way is no later reader's.
+            let links = || cluster.workers.iter().map(|worker| worker.server().links().len());
+            eventually("links", &0, || links().sum::<usize>());
+            gauge.reset();
         }
     }
 }
@@ -51,14 +54,59 @@ fn a_paused_reader_takes_exactly_what_may_be_outstanding(mechanism: Mechanism) {
 #[test]
 fn nothing_is_taken_before_the_first_element_is_asked_for() {
     watched("unread", || {
-        let cluster = Cluster::plain(Mechanism::Memory, 1);
-        let _reader = cluster.read(
-            Dataset::range(0, 100, 1),
-            Policy::Off,
-            MaxOutstanding::Elements(10),
-        );
-        stays(&0, || cluster.elements_taken());
+        let gauge = Arc::new(Gauge::default());
+        let cluster = gauged(Mechanism::Memory, 1, &gauge);
+        let _unread = read_gauged(&cluster, Dataset::range(0, 100, 1), 10, &gauge);
+        // Opened later, and read to its end: by then the other would have got something too.
+        let mut read = read_gauged(&cluster, Dataset::range(0, 100, 1), 10, &gauge);
+        assert_eq!(drain(&mut read).len(), 100);
+        assert_eq!(gauge.now(), 0, "all that was taken was handed over");
     });
+}
+
+/// Elements that left the workers' buffers and were not handed over: now, and at most.
+#[derive(Debug, Default)]
+struct Gauge {
+    now: AtomicI64,
+    most: AtomicI64,
+}
+
+impl Gauge {
+    fn add(&self, elements: i64) {
+        let now = self.now.fetch_add(elements, Ordering::SeqCst) + elements;
+        self.most.fetch_max(now, Ordering::SeqCst);
+    }
+
+    fn now(&self) -> i64 {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    fn most(&self) -> i64 {
+        self.most.load(Ordering::SeqCst)
+    }
+
+    fn reset(&self) {
+        self.now.store(0, Ordering::SeqCst);
+        self.most.store(0, Ordering::SeqCst);
+    }
+}
+
+fn gauged(mechanism: Mechanism, workers: usize, gauge: &Arc<Gauge>) -> Cluster {
+    let functions = vec![Functions::new(); workers];
+    Cluster::start_with(mechanism, functions, &EndpointConfig::default(), |config| {
+        let gauge = gauge.clone();
+        config.server.on_taken = Some(Arc::new(move |elements| gauge.add(elements as i64)));
+    })
+}
+
+fn read_gauged(cluster: &Cluster, dataset: Dataset, max_outstanding: u64, gauge: &Arc<Gauge>) -> Reader {
+    let gauge = gauge.clone();
+    let config = ReaderConfig {
+        max_outstanding: MaxOutstanding::Elements(max_outstanding),
+        on_handed: Some(Arc::new(move || gauge.add(-1))),
+        ..ReaderConfig::default()
+    };
+    cluster.read_with(dataset, Policy::Off, &config)
 }
 
 #[test]
@@ -97,15 +145,6 @@ fn a_stuck_worker_leaves_the_others_flowing(mechanism: Mechanism) {
             (0..ELEMENTS).collect::<Vec<_>>(),
             "the stuck worker's own elements"
         );
-    }
-}
-
-/// That a condition holds now and for as long as any credit could be on its way.
-fn stays<T: PartialEq + std::fmt::Debug>(wanted: &T, look: impl Fn() -> T) {
-    let until = Instant::now() + ServerConfig::default().patience * 3;
-    while Instant::now() < until {
-        assert_eq!(look(), *wanted);
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

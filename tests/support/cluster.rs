@@ -89,24 +89,28 @@ impl Cluster {
 
     /// Reads a dataset from its beginning, in a job of its own.
     pub(crate) fn read(&self, dataset: Dataset, policy: Policy, max_outstanding: MaxOutstanding) -> Reader {
-        read(self.service(), dataset, policy, max_outstanding)
+        let config = ReaderConfig {
+            max_outstanding,
+            ..ReaderConfig::default()
+        };
+        self.read_with(dataset, policy, &config)
+    }
+
+    /// The same with other settings.
+    pub(crate) fn read_with(&self, dataset: Dataset, policy: Policy, config: &ReaderConfig) -> Reader {
+        let dataset = self.service().register(dataset, None).expect("registered");
+        let request = ReadRequest {
+            dataset,
+            policy,
+            job_name: None,
+        };
+        let job = self.service().job(&request).expect("a job");
+        self.service().read(job, 0, config).expect("a reader")
     }
 
     /// Ends the dispatcher without farewell.
     pub(crate) fn end_dispatcher(&mut self) {
         self.dispatcher = None;
-    }
-
-    /// Elements that have left the task buffers of all workers.
-    pub(crate) fn elements_taken(&self) -> u64 {
-        let taken = |worker: &Worker| {
-            worker
-                .server()
-                .counters()
-                .elements
-                .load(std::sync::atomic::Ordering::Relaxed)
-        };
-        self.workers.iter().map(taken).sum()
     }
 }
 
@@ -124,28 +128,6 @@ impl Drop for Cluster {
             "the service did not end well: {troubles:?}"
         );
     }
-}
-
-/// Reads a dataset from its beginning, in a job of its own.
-pub(crate) fn read(
-    service: &Service,
-    dataset: Dataset,
-    policy: Policy,
-    max_outstanding: MaxOutstanding,
-) -> Reader {
-    let dataset = service.register(dataset, None).expect("registered");
-    let job = service
-        .job(&ReadRequest {
-            dataset,
-            policy,
-            job_name: None,
-        })
-        .expect("a job");
-    let config = ReaderConfig {
-        max_outstanding,
-        ..ReaderConfig::default()
-    };
-    service.read(job, 0, &config).expect("a reader")
 }
 
 /// A key that nobody else has, and its text.
