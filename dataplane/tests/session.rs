@@ -472,6 +472,31 @@ async fn who_cannot_resume_or_stays_away_is_forgotten() {
     assert!(server.is_settled(TASK));
 }
 
+/// D6.2.
+#[tokio::test]
+async fn what_a_forgotten_client_did_not_acknowledge_is_not_called_delivered() {
+    for acknowledged in [1, 2] {
+        let server = server_with(ServerConfig {
+            resume_within: Duration::ZERO,
+            ..ServerConfig::default()
+        });
+        let mut producer = server
+            .add_task(TASK, &spec(), Arc::new(HeapAlloc))
+            .expect("a new task");
+        write(&mut producer, 0..2);
+        producer.finish(Ending::Exhausted);
+        let mut client = Client::accepted(&server, 1, 0).await;
+        client.grant(2, 0).await;
+        assert_eq!(client.elements(2).await, [0, 1]);
+        client.grant(2, acknowledged).await;
+        let Client { link, session } = client;
+        drop(link);
+        let end = tokio::time::timeout(WATCHDOG, session).await;
+        end.expect("the session goes on").expect("no panic");
+        assert_eq!(server.is_settled(TASK), acknowledged == 2);
+    }
+}
+
 /// D6.5.
 #[tokio::test]
 async fn who_acknowledges_nothing_is_sent_no_more() {

@@ -207,7 +207,8 @@ impl Server {
     }
 
     /// Whether a task produced its last element, all of them left its buffer, and the end has reached its clients: each
-    /// has cancelled, or stayed away for so long that it is forgotten. True for an unknown task.
+    /// has cancelled, or stayed away for so long that it is forgotten, with everything that it was sent acknowledged. True
+    /// for an unknown task.
     pub fn is_settled(&self, id: TaskId) -> bool {
         let task = self.inner.tasks.read().get(&id).cloned();
         task.is_none_or(|task| {

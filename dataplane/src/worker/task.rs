@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ pub(super) struct Task {
     pub(super) element_bytes: u64,
     pub(super) buffer: Arc<TaskBuffer>,
     subscriptions: Mutex<BTreeMap<u64, Arc<Mutex<Subscription>>>>,
+    /// A client was forgotten before it acknowledged all that it was sent. Read and written under the lock above.
+    has_given_up: AtomicBool,
 }
 
 /// Where one client stands.
@@ -75,6 +78,7 @@ impl Task {
             element_bytes,
             buffer,
             subscriptions: Mutex::default(),
+            has_given_up: AtomicBool::new(false),
         }
     }
 
@@ -125,9 +129,10 @@ impl Task {
     }
 
     /// Whether everything was produced and taken, and each client has said that it wants no more: it does so when the end
-    /// has reached it.
+    /// has reached it. Where one was given up, nobody knows here whether everything was delivered.
     pub(super) fn is_settled(&self) -> bool {
-        self.buffer.is_drained() && self.subscriptions.lock().is_empty()
+        let subscriptions = self.subscriptions.lock();
+        self.buffer.is_drained() && subscriptions.is_empty() && !self.has_given_up.load(Ordering::Relaxed)
     }
 
     /// Forgets a client that wants no more (D3.3), unless a later link than that of `session` has taken it over (D3.4).
@@ -143,9 +148,14 @@ impl Task {
     /// Forgets the clients that lost their link longer than `resume_within` ago, and frees what was kept for them.
     pub(super) fn forget_absent(&self, resume_within: Duration, now: Instant) {
         self.subscriptions.lock().retain(|client, subscription| {
-            let detached_at = subscription.lock().detached_at;
-            let stays = detached_at.is_none_or(|at| now.saturating_duration_since(at) < resume_within);
+            let state = subscription.lock();
+            let stays = state
+                .detached_at
+                .is_none_or(|at| now.saturating_duration_since(at) < resume_within);
             if !stays {
+                if state.half.acknowledged() < state.half.sent() {
+                    self.has_given_up.store(true, Ordering::Relaxed);
+                }
                 self.buffer.forget(*client);
             }
             stays
