@@ -145,6 +145,20 @@ fn nothing_is_taken_before_the_first_element_is_asked_for() {
 }
 
 #[test]
+fn any_bound_on_bytes_can_be_set() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let config = ReaderConfig {
+            max_outstanding_bytes: u64::MAX,
+            ..ReaderConfig::default()
+        };
+        let mut read = read_with(&workers, config);
+        read.tell(workers.add_task("a", 0, 5, 1, Ending::Exhausted));
+        expect(&mut read, 0, 0..5);
+    });
+}
+
+#[test]
 fn an_element_beyond_the_bytes_allowed_is_an_error_that_says_so() {
     watched(|| {
         let workers = Workers::new(&["a"]);
