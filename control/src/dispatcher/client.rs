@@ -123,7 +123,12 @@ impl Dispatcher {
                     done.extend(holding.take(*range));
                 }
             } else if let Some(removal) = self.tables.removals.get_mut(&task) {
-                done.extend(removal.holding.take(*range));
+                // C6.4
+                if removal.shared {
+                    removal.holding.mark_seen(*range);
+                } else {
+                    done.extend(removal.holding.take(*range));
+                }
             }
         }
         if !done.is_empty()

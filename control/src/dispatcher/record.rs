@@ -250,6 +250,9 @@ pub struct RemovalRecord {
     /// What it held.
     #[n(5)]
     pub holding: Holding,
+    /// It had several clients: what one of them takes for whole may miss what another dropped when it heard of the removal.
+    #[cbor(n(6), default)]
+    pub shared: bool,
 }
 
 /// What is remembered of a process' requests.

@@ -20,8 +20,12 @@ impl Dispatcher {
         let iteration = task.iteration;
         self.note_lost_worker(iteration, &worker_address);
         // Who has received its end has nothing to say of it.
-        let clients = self.tables.clients_of(iteration).into_iter();
-        let awaiting = clients.filter(|client| !task.drained.contains(client)).collect();
+        let clients = self.tables.clients_of(iteration);
+        let shared = clients.len() > 1;
+        let awaiting = clients
+            .into_iter()
+            .filter(|client| !task.drained.contains(client))
+            .collect();
         let push = ClientPush::TaskRemoved(TaskRemoved {
             task: id,
             worker_address: worker_address.clone(),
@@ -34,6 +38,7 @@ impl Dispatcher {
             reason,
             awaiting,
             holding,
+            shared,
         });
         self.clocks.removed.insert(id, self.now);
         self.push_clients(iteration, &push);

@@ -153,6 +153,40 @@ fn what_a_drained_client_may_have_seen_is_not_shown_to_another() {
     );
 }
 
+/// C6.4: the other client may have dropped an element of it when it heard of the removal.
+#[test]
+fn what_one_of_several_clients_takes_for_whole_after_a_removal_is_not_done() {
+    for clients in 1..=2 {
+        let mut rig = Rig::new();
+        let job = rig.any_job(Policy::Dynamic);
+        let dies = rig.worker(1, "dies:1");
+        let (deaf, other) = (rig.client(job), rig.client(job));
+        let mut living = vec![deaf];
+        if clients == 2 {
+            living.push(other);
+        } else {
+            let request = Request::Release { client: other };
+            rig.ask(READER, Role::Read, request).unwrap();
+        }
+        let task = rig.tasks(dies)[0];
+        rig.lease(dies, task).unwrap();
+        rig.pass(6, &[], &living);
+        if clients == 2 {
+            acknowledge(&mut rig, other, task, Seen::default());
+        }
+        let request = Request::SplitsDone {
+            client: deaf,
+            task,
+            leases: vec![LeaseRange::one(0)],
+        };
+        rig.ask(READER, Role::Read, request).unwrap();
+        acknowledge(&mut rig, deaf, task, Seen::default());
+        let iteration = &rig.machine.status().iterations[0];
+        let expected = if clients == 2 { (0, 1) } else { (1, 0) };
+        assert_eq!((iteration.splits_done, iteration.splits_lost), expected);
+    }
+}
+
 /// C6.4: that one task ends by itself says nothing of what another one left.
 #[test]
 fn what_a_dead_worker_left_is_read_though_another_task_stopped_early() {
