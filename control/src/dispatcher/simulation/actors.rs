@@ -12,6 +12,16 @@ pub(super) struct Element {
     pub(super) split: SplitName,
     pub(super) lease: u64,
     pub(super) number: u32,
+    /// Its place among the elements of its task.
+    pub(super) position: u64,
+}
+
+/// What is on its way from a worker to a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sent {
+    Element(Element),
+    /// All of this lease was sent, and the others have what they were sent of it (C5.6).
+    Whole(u64),
 }
 
 impl Element {
@@ -37,6 +47,11 @@ pub(super) struct SimTask {
     pub(super) pass: u64,
     pub(super) splits: VecDeque<(SplitName, u64)>,
     pub(super) buffer: VecDeque<Element>,
+    /// In order for each client.
+    pub(super) in_flight: VecDeque<(ClientId, Sent)>,
+    /// Leases whose elements were all taken, with the position behind the last.
+    pub(super) marks: VecDeque<(u64, u64)>,
+    pub(super) produced: u64,
     pub(super) finished: bool,
     pub(super) delivered_told: bool,
 }
@@ -54,9 +69,61 @@ impl SimTask {
     /// Computes the next split's elements.
     pub(super) fn produce(&mut self) {
         if let Some((split, lease)) = self.splits.pop_front() {
-            self.buffer
-                .extend((0..ELEMENTS).map(|number| Element { split, lease, number }));
+            let first = self.produced;
+            self.produced += u64::from(ELEMENTS);
+            self.buffer.extend((0..ELEMENTS).map(|number| Element {
+                split,
+                lease,
+                number,
+                position: first + u64::from(number),
+            }));
         }
+    }
+
+    /// Sends the next element to a client.
+    pub(super) fn send(&mut self, to: ClientId) {
+        let Some(element) = self.buffer.pop_front() else {
+            return;
+        };
+        if element.is_last() {
+            self.marks.push_back((element.lease, element.position + 1));
+        }
+        self.in_flight.push_back((to, Sent::Element(element)));
+    }
+
+    /// Tells a client that a lease is whole, if every other one has acknowledged what it was sent before.
+    pub(super) fn send_mark(&mut self, to: ClientId) {
+        let Some((lease, end)) = self.marks.front().copied() else {
+            return;
+        };
+        let before = |sent: &Sent| matches!(sent, Sent::Element(element) if element.position < end);
+        if !self
+            .in_flight
+            .iter()
+            .any(|(client, sent)| *client != to && before(sent))
+        {
+            self.marks.pop_front();
+            self.in_flight.push_back((to, Sent::Whole(lease)));
+        }
+    }
+
+    /// What arrives next at a client.
+    pub(super) fn arrive(&mut self, at: ClientId) -> Option<Sent> {
+        let next = self.in_flight.iter().position(|(client, _)| *client == at)?;
+        self.in_flight.remove(next).map(|(_, sent)| sent)
+    }
+
+    /// Whether a client has everything it will ever get.
+    pub(super) fn is_drained_by(&self, client: ClientId) -> bool {
+        let mut in_flight = self.in_flight.iter();
+        self.finished
+            && self.buffer.is_empty()
+            && self.marks.is_empty()
+            && !in_flight.any(|(to, _)| *to == client)
+    }
+
+    pub(super) fn is_delivered(&self) -> bool {
+        self.buffer.is_empty() && self.marks.is_empty() && self.in_flight.is_empty()
     }
 }
 
@@ -94,12 +161,16 @@ impl SimClient {
         }
     }
 
-    pub(super) fn receive(&mut self, task: TaskId, element: Element) {
+    pub(super) fn receive(&mut self, task: TaskId, sent: Sent) {
         let seen = self.seen.entry(task).or_default();
-        let whole = seen.entry(element.lease).or_default();
-        *whole |= element.is_last();
-        if element.is_last() {
-            self.to_report.entry(task).or_default().push(element.lease);
+        match sent {
+            Sent::Element(element) => {
+                seen.entry(element.lease).or_default();
+            }
+            Sent::Whole(lease) => {
+                seen.insert(lease, true);
+                self.to_report.entry(task).or_default().push(lease);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream_link::Role;
 
-use super::actors::{SimClient, SimTask, SimWorker};
+use super::actors::{Sent, SimClient, SimTask, SimWorker};
 use super::world::{CLIENTS_MAX, World};
 use crate::dispatcher::{Dispatcher, Event, Record, Reply, Request};
 use crate::id::{BootId, ClientId, SessionId, TaskId};
@@ -15,7 +15,7 @@ impl World {
     pub(super) fn step(&mut self, op: u8, choice: u64) {
         let pick = usize::try_from(choice % 97).unwrap();
         match op {
-            0 => self.kill_worker(pick),
+            0 => self.end_worker(pick, choice.is_multiple_of(2)),
             1 => self.restart_worker(pick),
             2 => self.cut_off_worker(pick),
             3 => self.end_client(pick, choice.is_multiple_of(2)),
@@ -27,12 +27,22 @@ impl World {
             11 => self.pass(Duration::from_millis(choice % 1500)),
             12..=14 => self.lease(pick, choice),
             15..=19 => self.produce(pick),
-            20..=25 => self.deliver(pick, choice),
+            20..=22 => self.deliver(pick, choice),
+            23..=25 => self.arrive(pick, choice),
             26 | 27 => self.report(pick),
             28 => self.acknowledge(pick),
             29 => self.finish(pick, choice.is_multiple_of(2)),
             30 => self.drain_tasks(pick),
             _ => self.return_splits(pick),
+        }
+    }
+
+    pub(super) fn end_worker(&mut self, pick: usize, gracefully: bool) {
+        let leaving = picked(&mut self.workers, pick).filter(|worker| gracefully && !worker.cut_off);
+        let session = leaving.map(|worker| worker.session);
+        self.kill_worker(pick);
+        if let Some(session) = session {
+            self.ask(session, Role::Worker, Request::LeaveWorker).ok();
         }
     }
 
@@ -62,10 +72,10 @@ impl World {
         let Some(client) = picked(&mut self.clients, pick) else {
             return;
         };
-        client.alive = false;
         let (session, id) = (client.session, client.id);
-        self.oracle.uncertain = true;
+        self.lapse(id);
         if gracefully {
+            self.excuse_held();
             self.ask(session, Role::Read, Request::Release { client: id })
                 .ok();
         }
@@ -80,8 +90,6 @@ impl World {
             return self.reconnect(id);
         }
         client.deaf = true;
-        // It may not hear of a removal before the deadline.
-        self.oracle.uncertain = true;
     }
 
     pub(super) fn reconnect(&mut self, id: ClientId) {
@@ -104,6 +112,14 @@ impl World {
         while self.now < end {
             self.now = (self.now + Duration::from_millis(500)).min(end);
             self.acknowledge_in_time();
+            let gone = |client: &SimClient| {
+                let known = self.machine.tables.clients.contains(&client.id);
+                known && (client.deaf || !client.alive)
+            };
+            if self.clients.iter().any(gone) {
+                // It may lapse now, or not answer before the deadline.
+                self.excuse_held();
+            }
             let workers = self
                 .workers
                 .iter()
@@ -182,18 +198,35 @@ impl World {
             return;
         };
         for (id, task) in &mut worker.tasks {
-            let mut readers: Vec<&mut SimClient> = self
-                .clients
-                .iter_mut()
-                .filter(|client| client.alive && client.tasks.contains(id))
-                .collect();
+            let readers = self.clients.iter();
+            let readers = readers.filter(|client| client.alive && client.tasks.contains(id));
+            let readers: Vec<ClientId> = readers.map(|client| client.id).collect();
             if readers.is_empty() {
                 continue;
             }
-            let reader = usize::try_from(choice % 31).unwrap() % readers.len();
-            if let Some(element) = task.buffer.pop_front() {
-                readers[reader].receive(*id, element);
-                self.oracle.deliver(element.split, element.number);
+            let choice = usize::try_from(choice % 31).unwrap();
+            task.send(readers[choice % readers.len()]);
+            task.send_mark(readers[choice / 2 % readers.len()]);
+        }
+    }
+
+    /// What a worker has sent arrives at a client, which drops it if the task was removed.
+    pub(super) fn arrive(&mut self, pick: usize, choice: u64) {
+        let Some(worker) = picked(&mut self.workers, pick) else {
+            return;
+        };
+        let choice = usize::try_from(choice % 31).unwrap();
+        let Some(client) = picked(&mut self.clients, choice) else {
+            return;
+        };
+        for (id, task) in &mut worker.tasks {
+            if let Some(sent) = task.arrive(client.id)
+                && client.tasks.contains(id)
+            {
+                client.receive(*id, sent);
+                if let Sent::Element(element) = sent {
+                    self.oracle.deliver(element.split, element.number);
+                }
             }
         }
     }
@@ -262,7 +295,7 @@ impl World {
             if state.pass < repetitions || !state.splits.is_empty() {
                 continue;
             }
-            let delivered = delivered && state.buffer.is_empty();
+            let delivered = delivered && state.is_delivered();
             if state.finished && (!delivered || state.delivered_told) {
                 continue;
             }
@@ -279,23 +312,20 @@ impl World {
 
     /// A client has received the end of tasks, and everything before it.
     pub(super) fn drain_tasks(&mut self, pick: usize) {
-        let over: Vec<TaskId> = self
-            .workers
-            .iter()
-            .filter(|worker| worker.alive)
-            .flat_map(|worker| &worker.tasks)
-            .filter(|(_, task)| task.finished && task.buffer.is_empty())
-            .map(|(id, _)| *id)
-            .collect();
         let Some(client) = picked(&mut self.clients, pick) else {
             return;
         };
         let (session, id) = (client.session, client.id);
-        let fresh: Vec<TaskId> = over
-            .into_iter()
+        let tasks = self.workers.iter().filter(|worker| worker.alive);
+        let over = tasks.flat_map(|worker| &worker.tasks);
+        let over = over.filter(|(_, task)| task.is_drained_by(id)).map(|(id, _)| *id);
+        let over: Vec<TaskId> = over
             .filter(|task| client.tasks.contains(task) && client.drained.insert(*task))
             .collect();
-        for task in fresh {
+        for task in over {
+            if self.machine.tables.clients.len() > 1 {
+                self.excuse_held();
+            }
             self.ask(session, Role::Read, Request::TaskDrained { client: id, task })
                 .ok();
         }

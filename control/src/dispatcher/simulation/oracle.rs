@@ -12,8 +12,9 @@ pub(super) type SplitName = (u64, u64);
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     delivered: BTreeMap<SplitName, BTreeSet<u32>>,
-    /// Whether a client died or did not answer, so that what it has seen nobody can say.
-    pub(super) uncertain: bool,
+    /// Splits that may be given up though nobody saw them: somebody was gone, silent or not asked any more when they were
+    /// held, so that nobody can say what that one has seen.
+    pub(super) excused: BTreeSet<SplitName>,
 }
 
 impl Oracle {
@@ -31,7 +32,7 @@ impl Oracle {
             let whole = arrived == ELEMENTS as usize;
             if lost.contains(&name) {
                 assert!(
-                    arrived > 0 || self.uncertain,
+                    arrived > 0 || self.excused.contains(&name),
                     "split {name:?} was given up though nobody saw it"
                 );
             } else {

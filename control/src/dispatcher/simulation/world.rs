@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use millstream_link::{Role, TicketKey};
 
-use super::actors::{SimClient, SimWorker};
+use super::actors::{Sent, SimClient, SimWorker};
 use super::oracle::Oracle;
 use crate::dispatcher::{
     Action, Change, ClientPush, Dispatcher, DispatcherConfig, Event, Incoming, Key, Moment, Phase, Record,
-    Reply, ReplyToken, Request, WorkerPush, WorkerRegistration,
+    Reply, ReplyToken, Request, Run, WorkerPush, WorkerRegistration,
 };
 use crate::error::Error;
 use crate::id::{BootId, ClientId, DatasetId, JobId, RequestNumber, SessionId};
@@ -118,9 +118,12 @@ impl World {
             for actor in 0..WORKERS_MAX.max(CLIENTS_MAX) {
                 self.lease(actor, u64::MAX);
                 self.produce(actor);
-                self.deliver(actor, 0);
-                self.deliver(actor, 1);
-                self.deliver(actor, 2);
+                for choice in 0..3 {
+                    self.deliver(actor, choice);
+                    self.arrive(actor, 0);
+                    self.arrive(actor, 1);
+                    self.arrive(actor, 2);
+                }
                 self.report(actor);
                 self.acknowledge(actor);
                 self.finish(actor, actor % 2 == 0);
@@ -304,7 +307,7 @@ impl World {
         }
         match push {
             ClientPush::Snapshot(snapshot) => {
-                client.tasks.extend(snapshot.tasks.iter().map(|task| task.task));
+                client.tasks = snapshot.tasks.iter().map(|task| task.task).collect();
                 client.finished |= snapshot.finished;
                 for removed in snapshot.removed {
                     client.tasks.remove(&removed.task);
@@ -328,10 +331,32 @@ impl World {
     }
 
     pub(super) fn lapse(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
-            client.alive = false;
-            self.oracle.uncertain = true;
+        let Some(client) = self.clients.iter_mut().find(|client| client.id == id) else {
+            return;
+        };
+        client.alive = false;
+        // What was on its way to it is gone with it.
+        for (task, state) in self.workers.iter_mut().flat_map(|worker| &mut worker.tasks) {
+            while let Some(sent) = state.arrive(id) {
+                if let Sent::Element(element) = sent
+                    && client.tasks.contains(task)
+                {
+                    self.oracle.deliver(element.split, element.number);
+                }
+            }
         }
+    }
+
+    /// From here on everything held may be given up though nobody saw it.
+    pub(super) fn excuse_held(&mut self) {
+        let tables = &self.machine.tables;
+        let of_tasks = tables.holdings.iter().map(|(_, holding)| holding);
+        let held = of_tasks.chain(tables.removals.values().map(|removal| &removal.holding));
+        let splits = held.flat_map(|holding| holding.runs()).map(Run::splits);
+        let names = splits.flat_map(|range| {
+            (range.first..range.first + range.count).map(move |index| (range.repetition, index))
+        });
+        self.oracle.excused.extend(names);
     }
 
     pub(super) fn tell_worker(&mut self, session: SessionId, push: &WorkerPush) {
