@@ -40,6 +40,11 @@ fn spec() -> ElementSpec {
     ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[1])).expect("a spec")
 }
 
+fn add_task(server: &Server) -> Producer {
+    let producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc));
+    producer.expect("a new task")
+}
+
 fn server(patience: Duration) -> Server {
     server_with(ServerConfig {
         patience,
@@ -188,6 +193,14 @@ impl Client {
         all
     }
 
+    /// Drops the link; returns when the worker's side of it has ended.
+    async fn leave(self) {
+        let Self { link, session } = self;
+        drop(link);
+        let end = tokio::time::timeout(WATCHDOG, session).await;
+        end.expect("the session goes on").expect("no panic");
+    }
+
     /// Why the worker ended the link.
     async fn end(self) -> LinkLost {
         let end = tokio::time::timeout(WATCHDOG, self.session)
@@ -223,9 +236,7 @@ async fn who_does_not_greet_or_greets_in_another_version_is_sent_away() {
 #[tokio::test]
 async fn who_reads_no_answers_is_not_listened_to_and_then_gets_every_one() {
     let server = server(WATCHDOG);
-    let _producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let _producer = add_task(&server);
     let mut client = Client::greeted(&server).await;
     let mut asked = 0;
     let mut idle = 0;
@@ -285,9 +296,7 @@ async fn a_forged_ticket_and_an_unknown_task_are_refused_and_the_link_goes_on() 
         panic!("not refused")
     };
     assert_eq!(refused.code, RefusalCode::UnknownTask);
-    let mut producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let mut producer = add_task(&server);
     write(&mut producer, 0..3);
     client.subscribe(1, 0).await;
     assert!(matches!(client.message().await, ToClient::Accepted(_)));
@@ -299,9 +308,7 @@ async fn a_forged_ticket_and_an_unknown_task_are_refused_and_the_link_goes_on() 
 #[tokio::test]
 async fn exactly_as_many_as_were_granted_are_sent_and_then_the_end() {
     let server = server(WATCHDOG);
-    let mut producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let mut producer = add_task(&server);
     write(&mut producer, 0..5);
     producer.split_done(9, 2);
     producer.finish(Ending::Exhausted);
@@ -334,9 +341,7 @@ async fn exactly_as_many_as_were_granted_are_sent_and_then_the_end() {
 #[tokio::test]
 async fn a_task_that_is_stopped_tells_no_end() {
     let server = server(Duration::from_millis(50));
-    let mut producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let mut producer = add_task(&server);
     write(&mut producer, 0..2);
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(8, 0).await;
@@ -355,9 +360,7 @@ async fn a_task_that_is_stopped_tells_no_end() {
 async fn a_split_is_told_of_only_when_no_other_client_owes_elements_of_it() {
     for leaves in [false, true] {
         let server = server(WATCHDOG);
-        let mut producer = server
-            .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-            .expect("a new task");
+        let mut producer = add_task(&server);
         write(&mut producer, 0..4);
         producer.split_done(9, 2);
         producer.finish(Ending::Exhausted);
@@ -389,9 +392,7 @@ async fn a_split_is_told_of_only_when_no_other_client_owes_elements_of_it() {
 #[tokio::test]
 async fn a_client_that_comes_back_gets_what_it_has_not() {
     let server = server(WATCHDOG);
-    let mut producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let mut producer = add_task(&server);
     write(&mut producer, 0..10);
     producer.finish(Ending::Exhausted);
     let mut first = Client::accepted(&server, 1, 0).await;
@@ -421,9 +422,7 @@ async fn a_client_that_comes_back_gets_what_it_has_not() {
 #[tokio::test]
 async fn what_comes_on_a_link_that_was_superseded_has_no_effect() {
     let server = server(WATCHDOG);
-    let mut producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let mut producer = add_task(&server);
     write(&mut producer, 0..10);
     let mut first = Client::accepted(&server, 1, 0).await;
     first.grant(2, 0).await;
@@ -450,9 +449,7 @@ async fn who_cannot_resume_or_stays_away_is_forgotten() {
         resume_within: Duration::ZERO,
         ..ServerConfig::default()
     });
-    let producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let producer = add_task(&server);
     producer.finish(Ending::Exhausted);
     let mut client = Client::greeted(&server).await;
     client.subscribe(1, 9).await;
@@ -465,10 +462,7 @@ async fn who_cannot_resume_or_stays_away_is_forgotten() {
     client.subscribe(1, 0).await;
     assert!(matches!(client.message().await, ToClient::Accepted(_)));
     assert!(!server.is_settled(TASK));
-    let Client { link, session } = client;
-    drop(link);
-    let end = tokio::time::timeout(WATCHDOG, session).await;
-    end.expect("the session goes on").expect("no panic");
+    client.leave().await;
     assert!(server.is_settled(TASK));
 }
 
@@ -480,19 +474,14 @@ async fn what_a_forgotten_client_did_not_acknowledge_is_not_called_delivered() {
             resume_within: Duration::ZERO,
             ..ServerConfig::default()
         });
-        let mut producer = server
-            .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-            .expect("a new task");
+        let mut producer = add_task(&server);
         write(&mut producer, 0..2);
         producer.finish(Ending::Exhausted);
         let mut client = Client::accepted(&server, 1, 0).await;
         client.grant(2, 0).await;
         assert_eq!(client.elements(2).await, [0, 1]);
         client.grant(2, acknowledged).await;
-        let Client { link, session } = client;
-        drop(link);
-        let end = tokio::time::timeout(WATCHDOG, session).await;
-        end.expect("the session goes on").expect("no panic");
+        client.leave().await;
         assert_eq!(server.is_settled(TASK), acknowledged == 2);
     }
 }
@@ -504,9 +493,7 @@ async fn who_acknowledges_nothing_is_sent_no_more() {
         unacknowledged_bytes: 1,
         ..ServerConfig::default()
     });
-    let mut producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let mut producer = add_task(&server);
     write(&mut producer, 0..10);
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(3, 0).await;
@@ -521,9 +508,7 @@ async fn who_acknowledges_nothing_is_sent_no_more() {
 #[tokio::test]
 async fn an_idle_task_gives_its_credits_back_and_says_when_it_has_something() {
     let server = server(Duration::from_millis(50));
-    let mut producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let mut producer = add_task(&server);
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(8, 0).await;
     let ToClient::Yielded(yielded) = client.message().await else {
@@ -543,9 +528,7 @@ async fn an_idle_task_gives_its_credits_back_and_says_when_it_has_something() {
 #[tokio::test]
 async fn a_cancelled_subscription_is_forgotten() {
     let server = server(WATCHDOG);
-    let mut producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let mut producer = add_task(&server);
     write(&mut producer, 0..4);
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(2, 0).await;
@@ -565,9 +548,7 @@ async fn a_cancelled_subscription_is_forgotten() {
 #[tokio::test]
 async fn two_clients_of_a_task_share_its_elements() {
     let server = server(WATCHDOG);
-    let mut producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let mut producer = add_task(&server);
     write(&mut producer, 0..100);
     producer.finish(Ending::Exhausted);
     let mut clients = [
@@ -596,9 +577,7 @@ async fn two_clients_of_a_task_share_its_elements() {
 #[tokio::test]
 async fn a_false_acknowledgement_ends_the_link() {
     let server = server(WATCHDOG);
-    let _producer = server
-        .add_task(TASK, &spec(), Arc::new(HeapAlloc))
-        .expect("a new task");
+    let _producer = add_task(&server);
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(1, 1).await;
     assert!(matches!(client.end().await, LinkLost::Misbehaved(_)));
