@@ -167,29 +167,31 @@ async fn a_process_that_takes_no_pushes_is_disconnected_and_told_all_when_it_com
         send.write_all(b"\x03\0\0\0\x82\x01\x05").await.unwrap();
         (endpoint, connection, (send, recv))
     };
+    // The answer's length, unless the connection is closed.
+    macro_rules! ask {
+        ($connection:expr, $request:expr) => {
+            async {
+                let (mut send, mut recv) = $connection.open_bi().await.ok()?;
+                send.write_all($request).await.ok()?;
+                send.finish().ok()?;
+                Some(recv.read_to_end(1 << 16).await.ok()?.len())
+            }
+        };
+    }
     let (_endpoint, deaf, _unread) = connect().await;
     // Open iteration 0 of job 5000, as request 1; then attach client 3001 again and again.
-    ask(&deaf, b"\x01\x83\x01\x01\x82\x03\x82\x19\x13\x88\x00")
+    ask!(deaf, b"\x01\x83\x01\x01\x82\x03\x82\x19\x13\x88\x00")
         .await
         .unwrap();
     let attach = b"\x01\x83\xf6\x01\x82\x04\x81\x19\x0b\xb9";
-    let flood = async { while ask(&deaf, attach).await.is_some() {} };
+    let flood = async { while ask!(deaf, attach).await.is_some() {} };
     within("being disconnected", flood).await;
     let reason = within("the reason", deaf.closed()).await.to_string();
     assert!(reason.contains("pushes were not taken"), "{reason}");
     let (_endpoint, back, (_send, mut recv)) = connect().await;
-    ask(&back, attach).await.unwrap();
+    ask!(back, attach).await.unwrap();
     let mut told = vec![0; 60_000];
     within("the snapshot", recv.read_exact(&mut told)).await.unwrap();
-}
-
-/// The answer's length, unless the connection is closed.
-async fn ask(connection: &quinn::Connection, request: &[u8]) -> Option<usize> {
-    let (mut send, mut recv) = connection.open_bi().await.ok()?;
-    send.write_all(request).await.ok()?;
-    send.finish().ok()?;
-    let answer = recv.read_to_end(1 << 16).await.ok()?;
-    Some(answer.len())
 }
 
 /// While it hangs, storing waits until the other end of `hanging` is dropped.
@@ -199,6 +201,10 @@ struct HangingStore {
 }
 
 impl Store for HangingStore {
+    fn is_volatile(&self) -> bool {
+        false
+    }
+
     fn load(&mut self) -> Result<Vec<Record>, StoreError> {
         Ok(Vec::new())
     }
@@ -215,6 +221,10 @@ impl Store for HangingStore {
 struct FailingStore(Arc<Mutex<bool>>);
 
 impl Store for FailingStore {
+    fn is_volatile(&self) -> bool {
+        false
+    }
+
     fn load(&mut self) -> Result<Vec<Record>, StoreError> {
         MemoryStore::new().load()
     }

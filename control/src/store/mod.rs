@@ -21,9 +21,7 @@ pub trait Store: Send {
     fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError>;
 
     /// Whether it keeps nothing, so that changes need not be given to it.
-    fn is_volatile(&self) -> bool {
-        false
-    }
+    fn is_volatile(&self) -> bool;
 }
 
 /// A store failed. The machine's fault, not the caller's.

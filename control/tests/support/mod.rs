@@ -65,6 +65,10 @@ impl SharedStore {
 }
 
 impl Store for SharedStore {
+    fn is_volatile(&self) -> bool {
+        false
+    }
+
     fn load(&mut self) -> Result<Vec<Record>, StoreError> {
         self.0.lock().unwrap().load()
     }

@@ -312,6 +312,73 @@ fn is_numbered(request: &WireRequest) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::{DatasetId, JobId, TaskId};
+    use crate::job::{JobParameters, Policy};
+    use crate::planner::{Cardinality, DatasetFacts};
+
+    /// C1.5
+    #[test]
+    fn both_ends_agree_on_which_requests_are_numbered() {
+        let task = TaskId(1);
+        let client = ClientId(1);
+        let facts = DatasetFacts {
+            spec: vec![],
+            cardinality: Cardinality::Unknown,
+            splittable: Ok(()),
+            aligned: Ok(()),
+        };
+        let parameters = JobParameters::new(DatasetId::automatic(1000), Policy::Off);
+        let requests = [
+            WireRequest::RegisterDataset {
+                id: None,
+                definition: vec![].into(),
+            },
+            WireRequest::DescribeDataset { id: "1".to_owned() },
+            WireRequest::create_job(None, &parameters),
+            WireRequest::OpenIteration {
+                job: JobId(1),
+                repetition: 0,
+            },
+            WireRequest::Attach { client },
+            WireRequest::Release { client },
+            WireRequest::Acknowledge {
+                client,
+                task,
+                complete: vec![],
+                partial: vec![],
+            },
+            WireRequest::SplitsDone {
+                client,
+                task,
+                leases: vec![],
+            },
+            WireRequest::TaskDrained { client, task },
+            WireRequest::Status,
+            WireRequest::LeaveWorker,
+            WireRequest::DescribeTask { task },
+            WireRequest::LeaseSplits {
+                task,
+                source: 0,
+                repetition: 0,
+                want: 1,
+            },
+            WireRequest::ReturnSplits { task, leases: vec![] },
+            WireRequest::FinishTask {
+                task,
+                delivered: true,
+                exhausted: true,
+            },
+            WireRequest::FailTask {
+                task,
+                message: String::new(),
+            },
+        ];
+        for request in requests {
+            let here = is_numbered(&request);
+            let there = request.clone().into_domain(Some(facts.clone())).unwrap();
+            assert_eq!(here, there.is_numbered(), "{request:?}");
+        }
+    }
 
     /// C1.5
     #[test]
