@@ -40,7 +40,14 @@ impl Dispatcher {
         };
         let phase = self.tables.iterations.get(&iteration).map(|row| row.phase);
         if phase == Some(Phase::Planning) {
-            self.openers.entry(iteration).or_default().push((session, number));
+            let openers = self.openers.entry(iteration).or_default();
+            if openers.len() >= self.config.clients_max {
+                return Err(Error::exhausted(format!(
+                    "{} clients wait for this iteration already: no more may",
+                    openers.len()
+                )));
+            }
+            openers.push((session, number));
             return Ok(Outcome::Later);
         }
         self.create_client(session, iteration).map(Outcome::Answer)

@@ -178,6 +178,29 @@ fn who_joins_after_a_failure_is_told_of_it() {
 
 /// C3.3
 #[test]
+fn a_task_settles_when_its_last_client_has_its_end_and_not_before() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let first = rig.client(job);
+    let task = rig.tasks(worker)[0];
+    let drained = |client| Request::TaskDrained { client, task };
+    rig.ask(READER, Role::Read, drained(first)).unwrap();
+    let late = rig.client(job);
+    let finished = Request::FinishTask {
+        task,
+        delivered: false,
+        exhausted: true,
+    };
+    rig.ask(worker, Role::Worker, finished).unwrap();
+    let phase = |rig: &Rig| rig.machine.status().iterations[0].phase;
+    assert_eq!(phase(&rig), Phase::Running, "one came meanwhile");
+    rig.ask(READER, Role::Read, drained(late)).unwrap();
+    assert_eq!(phase(&rig), Phase::Finished);
+}
+
+/// C3.3
+#[test]
 fn a_client_that_did_not_see_a_tasks_end_is_told_that_it_ended() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
