@@ -195,9 +195,8 @@ impl SendHalf {
         self.forget_elements(grant.received);
         self.forget_splits(grant.splits);
         self.element_bytes = self.element_bytes.max(grant.element_bytes);
-        if self.credit.raise_to(grant.limit) > 0 {
-            self.parked = false;
-        }
+        // One that crosses a yield ends no parking: the client grants nothing more until it hears of an element (D4.4).
+        self.credit.raise_to(grant.limit);
         self.check_invariants();
         Ok(())
     }

@@ -308,6 +308,37 @@ proptest! {
     }
 }
 
+/// D4.3, D4.4: the client stops granting when it hears of the yield, and the worker has used up what crossed it.
+#[test]
+fn a_grant_that_crosses_a_yield_leaves_nobody_waiting() {
+    for is_yield_heard_first in [true, false] {
+        let mut world = World::new(4, u64::MAX);
+        for step in [
+            Step::Produce(1, 64),
+            Step::Grant,
+            Step::DeliverGrant,
+            Step::Send(1),
+            Step::Deliver(prop::sample::Index::arbitrary_first()),
+            Step::Read,
+            Step::Send(1),
+            Step::Wait,
+            Step::Grant,
+            Step::DeliverGrant,
+            Step::Produce(3, 64),
+        ] {
+            world.step(&step);
+        }
+        if is_yield_heard_first {
+            let heard = world.messages.pop_front().expect("a yield");
+            world.client.handle(heard).unwrap();
+        }
+        world.step(&Step::Send(1));
+        world.step(&Step::Send(1));
+        world.run_out();
+        assert_eq!(world.read, [0, 1, 2, 3]);
+    }
+}
+
 /// D6.4.
 #[test]
 fn what_was_acknowledged_cannot_be_asked_for_again() {
