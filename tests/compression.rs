@@ -153,7 +153,7 @@ fn produce(mut producer: Producer) {
             });
             written.expect("written");
             if (sequence + 1) % SPLIT == 0 {
-                let _ = producer.split_done(sequence / SPLIT, 1);
+                producer.split_done(sequence / SPLIT, 1);
             }
         }
         producer.finish(Ending::Exhausted);
