@@ -89,6 +89,7 @@ fn every_operation_survives_its_encoding() {
         Dataset::range(0, 1, 1)
             .flat_map_registered("g", Params::none())
             .shuffle(3, None),
+        Dataset::range(0, 9, 1).shard(3, 2).shard_hint(),
     ];
     for dataset in datasets {
         let graph = dataset.graph().unwrap();
@@ -155,6 +156,7 @@ fn alignment_is_refused_with_its_reason() {
     };
     assert!(reason(Dataset::range(0, 9, 1).shuffle(2, None)).contains("shuffle"));
     assert!(reason(Dataset::range(0, 9, 1).take(2)).contains("take"));
+    assert!(reason(Dataset::range(0, 9, 1).shard(2, 0)).contains("shard"));
     let unordered = Dataset::range(0, 9, 1)
         .map("add", Params::encode(&1i64).unwrap())
         .parallel(2)
@@ -266,6 +268,8 @@ fn mistakes_in_a_chain_are_reported_with_their_operation() {
     let message = |dataset: Dataset| dataset.graph().unwrap_err().to_string();
     assert!(message(Dataset::range(0, 9, 0)).contains("step is 0"));
     assert!(message(Dataset::range(0, 9, 1).batch(0, false)).contains("batch"));
+    assert!(message(Dataset::range(0, 9, 1).shard(3, 3)).contains("shard 3 of 3"));
+    assert!(message(Dataset::range(0, 9, 1).shard(0, 0)).contains("shard 0 of 0"));
     assert!(message(Dataset::range(0, 9, 1).parallel(2)).contains("not a map"));
     assert!(message(Dataset::files("x").webdataset([], OnError::Raise)).contains("no fields"));
     let wrong = TensorSpec::fixed(Dtype::I64, &[3]);

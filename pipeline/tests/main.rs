@@ -9,6 +9,7 @@
 //! - `listings`: which files there are and in which order
 //! - `packs`: what is written into packs is what is yielded
 //! - `randomness`: what is drawn anew, and what is drawn alike
+//! - `sharding`: what a shard of a dataset holds, and when it is refused
 //! - `shards`: WebDataset shards and images
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -19,6 +20,7 @@ mod listings;
 mod model;
 mod packs;
 mod randomness;
+mod sharding;
 #[cfg(all(feature = "images", feature = "webdataset"))]
 mod shards;
 mod splits;

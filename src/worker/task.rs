@@ -166,6 +166,7 @@ fn opening(error: OpenError) -> ExecError {
         OpenError::PlanMismatch { .. } => ErrorKind::Peer,
         OpenError::Analysis(_)
         | OpenError::NotSplittable(_)
+        | OpenError::ShardHint
         | OpenError::Feature { .. }
         | OpenError::NoServiceReader => ErrorKind::Caller,
     };

@@ -69,6 +69,9 @@ impl Program {
             )),
             Op::Take(take) => Box::new(ops::Take::new(take.count, input)),
             Op::Skip(skip) => Box::new(ops::Skip::new(skip.count, input, cancel)),
+            Op::Shard(shard) => {
+                Box::new(ops::Shard::new(*shard, input, cancel).ok_or_else(|| unprepared("shard"))?)
+            }
             Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
             Op::FlatMap(flat_map) => Box::new(ops::FlatMap::new(
                 self.body(node, flat_map, shared)?,

@@ -50,6 +50,12 @@ pub enum OpenError {
         /// The feature.
         feature: &'static str,
     },
+    /// It has a `shard` without numbers, and nobody has put any there.
+    #[error(
+        "the dataset has a shard hint, which only the sharding policy `hint` gives its numbers: read it under that policy, \
+         or say which shard with shard(count, index)"
+    )]
+    ShardHint,
     /// It reads a service, and this process has no reader for one.
     #[error("the dataset reads a service, and no service reader is provided here")]
     NoServiceReader,
@@ -277,6 +283,7 @@ fn part(
     input: Option<&ElementSpec>,
     output: &ElementSpec,
 ) -> Result<Part, OpenError> {
+    check_runs(op)?;
     let input = || input.ok_or_else(|| unprepared(op.name()));
     Ok(match op {
         Op::TensorSlices(slices) => {
@@ -294,25 +301,6 @@ fn part(
             check_declared(&registered.name, output, &prepared.output)?;
             Part::Function(prepared)
         }
-        Op::Map(function, _) => {
-            let is_image = matches!(
-                function,
-                Function::DecodeImage(_) | Function::Resize(_) | Function::RandomResizedCrop(_)
-            );
-            if is_image && !cfg!(feature = "images") {
-                return Err(OpenError::Feature {
-                    op: function.op_name(),
-                    feature: "images",
-                });
-            }
-            Part::None
-        }
-        Op::WebDataset(_) if !cfg!(feature = "webdataset") => {
-            return Err(OpenError::Feature {
-                op: "webdataset",
-                feature: "webdataset",
-            });
-        }
         Op::Filter(filter) => {
             Part::Predicate(functions.prepare_filter(&filter.function, &filter.params, input()?)?)
         }
@@ -327,7 +315,8 @@ fn part(
             check_declared(&registered.name, output, &prepared.output)?;
             Part::FlatMap(prepared)
         }
-        Op::WebDataset(_)
+        Op::Map(..)
+        | Op::WebDataset(_)
         | Op::Range(_)
         | Op::Files(_)
         | Op::Argument
@@ -337,8 +326,33 @@ fn part(
         | Op::Repeat(_)
         | Op::Take(_)
         | Op::Skip(_)
+        | Op::Shard(_)
         | Op::Prefetch(_) => Part::None,
     })
+}
+
+/// Refuses what nobody can run as it is, and what this build cannot.
+fn check_runs(op: &Op) -> Result<(), OpenError> {
+    let without = |feature| OpenError::Feature {
+        op: op.name(),
+        feature,
+    };
+    if let Op::Map(Function::DecodeImage(_) | Function::Resize(_) | Function::RandomResizedCrop(_), _) = op
+        && !cfg!(feature = "images")
+    {
+        return Err(without("images"));
+    }
+    if let Op::WebDataset(_) = op
+        && !cfg!(feature = "webdataset")
+    {
+        return Err(without("webdataset"));
+    }
+    if let Op::Shard(shard) = op
+        && shard.count.is_none()
+    {
+        return Err(OpenError::ShardHint);
+    }
+    Ok(())
 }
 
 /// What a graph declares of a function must be what the function says.

@@ -81,6 +81,12 @@ fn node_cardinality(
             Finite(count) => Finite(count.saturating_sub(skip.count)),
             endless @ (Infinite | Unknown) => endless,
         },
+        Op::Shard(shard) => match (input()?, shard.count) {
+            (Finite(0), _) => Finite(0),
+            (Finite(input), Some(count)) => Finite(input.saturating_sub(shard.index).div_ceil(count)),
+            (Finite(_), None) | (Unknown, _) => Unknown,
+            (Infinite, _) => Infinite,
+        },
         Op::FlatMap(FlatMap::Graph(body)) => {
             let (input, spec) = given()?;
             let specs = node_specs(body, registry, Some(spec))?;

@@ -100,6 +100,7 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         Op::Shuffle(params) => encoded(params)?,
         Op::Repeat(params) => encoded(params)?,
         Op::Take(params) | Op::Skip(params) => encoded(params)?,
+        Op::Shard(params) => encoded(params)?,
         Op::Prefetch(params) => encoded(params)?,
         Op::FlatMap(FlatMap::Registered(params)) => encoded(params)?,
         Op::FlatMap(FlatMap::Graph(body)) => {
@@ -165,6 +166,7 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         "repeat" => Op::Repeat(params.decode()?),
         "take" => Op::Take(params.decode()?),
         "skip" => Op::Skip(params.decode()?),
+        "shard" => Op::Shard(params.decode()?),
         "prefetch" => Op::Prefetch(params.decode()?),
         "flat_map" => Op::FlatMap(match record.functions.first() {
             None => FlatMap::Registered(params.decode()?),

@@ -11,7 +11,7 @@ use super::function::{
 };
 use super::op::{
     Batch, Count, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap, RegisteredSource,
-    Repeat, Schedule, ServiceReader, Shuffle, SourceDeclaration, TensorSlices, WebDataset,
+    Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices, WebDataset,
 };
 use super::params::{Params, SpecField};
 
@@ -240,6 +240,26 @@ impl Dataset {
     /// All but the first `count` elements.
     pub fn skip(self, count: u64) -> Dataset {
         self.then(Op::Skip(Count { count }))
+    }
+
+    /// Shard `index` of `count`: the elements whose number, from 0 on in every pass, leaves the rest `index` when divided
+    /// by `count`.
+    pub fn shard(self, count: u64, index: u64) -> Dataset {
+        self.then(Op::Shard(Shard {
+            count: Some(count),
+            index,
+            require_non_empty: false,
+        }))
+    }
+
+    /// A place for a [`Dataset::shard`] whose numbers are those of the workers: the sharding policy `hint` puts them
+    /// here. Run in any other way, the dataset is refused.
+    pub fn shard_hint(self) -> Dataset {
+        self.then(Op::Shard(Shard {
+            count: None,
+            index: 0,
+            require_non_empty: false,
+        }))
     }
 
     /// A buffer of elements that a thread fills ahead: of `buffer` of them, at most 4096, within the pipeline's

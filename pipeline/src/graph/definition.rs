@@ -207,6 +207,13 @@ fn check_params(op: &Op) -> Result<(), String> {
         }
         Op::Batch(batch) => check_buffer("batch size", batch.size),
         Op::Shuffle(shuffle) => check_buffer("shuffle buffer", shuffle.buffer),
+        Op::Shard(shard) => match shard.count {
+            Some(count) if shard.index >= count => Err(format!(
+                "takes shard {} of {count}: shards are numbered from 0",
+                shard.index
+            )),
+            Some(_) | None => Ok(()),
+        },
         Op::Prefetch(prefetch) => check_buffer("prefetch buffer", prefetch.buffer),
         Op::FlatMap(FlatMap::Graph(_)) => Ok(()),
         Op::FlatMap(FlatMap::Registered(registered)) => check_name("function", &registered.name),

@@ -35,7 +35,7 @@ pub use function::{
 };
 pub use op::{
     Batch, Count, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap, RegisteredSource,
-    Repeat, Schedule, ServiceReader, Shuffle, SourceDeclaration, TensorSlices, WebDataset,
+    Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices, WebDataset,
 };
 pub use params::{Params, SpecField};
 pub use registry::{NoFunctions, Registry, SourceSignature};

@@ -45,6 +45,8 @@ pub enum Op {
     Take(Count),
     /// All but the first `count` elements.
     Skip(Count),
+    /// Every n-th element.
+    Shard(Shard),
     /// A buffer filled by a thread of its own.
     Prefetch(Prefetch),
     /// A dataset per element, one after the other.
@@ -70,6 +72,7 @@ impl Op {
             Op::Repeat(_) => "repeat",
             Op::Take(_) => "take",
             Op::Skip(_) => "skip",
+            Op::Shard(_) => "shard",
             Op::Prefetch(_) => "prefetch",
             Op::FlatMap(_) => "flat_map",
         }
@@ -93,6 +96,7 @@ impl Op {
             | Op::Repeat(_)
             | Op::Take(_)
             | Op::Skip(_)
+            | Op::Shard(_)
             | Op::Prefetch(_)
             | Op::FlatMap(_) => 1,
         }
@@ -314,6 +318,22 @@ pub struct Count {
     /// How many elements.
     #[n(0)]
     pub count: u64,
+}
+
+/// Parameters of `shard`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Shard {
+    /// How many shards there are, at least 1; absent = a hint: whoever runs the dataset on several workers puts their
+    /// number and the worker's here.
+    #[n(0)]
+    pub count: Option<u64>,
+    /// Which of them is kept, from 0.
+    #[n(1)]
+    pub index: u64,
+    /// Whether a shard that has elements demands that every other one has some, and fails otherwise.
+    #[n(2)]
+    pub require_non_empty: bool,
 }
 
 /// Parameters of `prefetch`.

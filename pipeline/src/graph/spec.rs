@@ -130,7 +130,9 @@ fn node_spec(
             .batched(batch.drop_remainder.then_some(batch.size))
             .map_err(|error| not_allowed(error.to_string())),
         Op::Unbatch => without_leading(input()?).map_err(mismatch),
-        Op::Shuffle(_) | Op::Repeat(_) | Op::Take(_) | Op::Skip(_) | Op::Prefetch(_) => input().cloned(),
+        Op::Shuffle(_) | Op::Repeat(_) | Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Prefetch(_) => {
+            input().cloned()
+        }
         Op::FlatMap(FlatMap::Graph(body)) => {
             let mut specs = node_specs(body, registry, Some(input()?))?;
             specs

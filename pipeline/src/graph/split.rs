@@ -150,6 +150,7 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
         | Op::Repeat(_)
         | Op::Take(_)
         | Op::Skip(_)
+        | Op::Shard(_)
         | Op::Prefetch(_)
         | Op::FlatMap(_) => Splitting::Whole("is not a source".to_owned()),
     })
@@ -162,7 +163,9 @@ fn misaligns(op: &Op) -> Option<&'static str> {
             Some("yields results in no particular order")
         }
         Op::Shuffle(_) => Some("mixes positions"),
-        Op::Take(_) | Op::Skip(_) => Some("counts elements of each task, not positions of the source"),
+        Op::Take(_) | Op::Skip(_) | Op::Shard(_) => {
+            Some("counts elements of each task, not positions of the source")
+        }
         Op::FlatMap(_) | Op::Unbatch => Some("makes several elements of one position"),
         Op::WebDataset(_) => Some("reads a shard from its start and cannot be opened at a position"),
         Op::Range(_)

@@ -27,6 +27,7 @@ pub(crate) enum Step {
     Repeat(u64),
     Take(u64),
     Skip(u64),
+    Shard { count: u64, index: u64 },
     Prefetch(u64),
     Shuffle { buffer: u64, seed: u64 },
     FlatMap(Vec<Step>),
@@ -128,6 +129,7 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
         Step::Repeat(count) => dataset.repeat(Some(*count)),
         Step::Take(count) => dataset.take(*count),
         Step::Skip(count) => dataset.skip(*count),
+        Step::Shard { count, index } => dataset.shard(*count, *index),
         Step::Prefetch(buffer) => dataset.prefetch(*buffer),
         Step::Shuffle { buffer, seed } => dataset.shuffle(*buffer, Some(*seed)),
         Step::FlatMap(steps) => dataset.flat_map(|argument| steps.iter().fold(argument, extended)),
@@ -157,6 +159,10 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
         Step::Repeat(count) => (0..*count).flat_map(|_| input.clone()).collect(),
         Step::Take(count) => input.into_iter().take(*count as usize).collect(),
         Step::Skip(count) => input.into_iter().skip(*count as usize).collect(),
+        Step::Shard { count, index } => {
+            let mine = input.into_iter().skip(*index as usize);
+            mine.step_by(*count as usize).collect()
+        }
         Step::Prefetch(_) | Step::Shuffle { .. } => input,
         Step::FlatMap(steps) => input
             .into_iter()
@@ -177,7 +183,8 @@ fn model_add(model: &Model, amount: i64) -> Model {
 pub(crate) struct Allowed {
     /// Operations that shuffle.
     pub(crate) shuffle: bool,
-    /// Operations whose result depends on the order or the number of elements of a task: batch, take, skip.
+    /// Operations whose result depends on the order or the number of elements of a task: batch, take, skip,
+    /// shard.
     pub(crate) counting: bool,
     /// Repeat.
     pub(crate) repeat: bool,
@@ -207,6 +214,14 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
         );
         steps.push((0u64..40).prop_map(Step::Take).boxed());
         steps.push((0u64..20).prop_map(Step::Skip).boxed());
+        steps.push(
+            (1u64..5, 0u64..5)
+                .prop_map(|(count, index)| Step::Shard {
+                    count,
+                    index: index % count,
+                })
+                .boxed(),
+        );
     }
     if allowed.shuffle {
         steps.push(
