@@ -90,6 +90,9 @@ fn every_operation_survives_its_encoding() {
             .flat_map_registered("g", Params::none())
             .shuffle(3, None),
         Dataset::range(0, 9, 1).shard(3, 2).shard_hint(),
+        Dataset::zip([Dataset::range(0, 9, 1), Dataset::files("a").take(1)]),
+        Dataset::files("a").concatenate(Dataset::files("b")).enumerate(-3),
+        Dataset::zip_named([("a", Dataset::range(0, 9, 1)), ("b", Dataset::files("a"))]),
     ];
     for dataset in datasets {
         let graph = dataset.graph().unwrap();
@@ -157,6 +160,8 @@ fn alignment_is_refused_with_its_reason() {
     assert!(reason(Dataset::range(0, 9, 1).shuffle(2, None)).contains("shuffle"));
     assert!(reason(Dataset::range(0, 9, 1).take(2)).contains("take"));
     assert!(reason(Dataset::range(0, 9, 1).shard(2, 0)).contains("shard"));
+    assert!(reason(Dataset::zip([Dataset::range(0, 9, 1)])).contains("zip"));
+    assert!(reason(Dataset::range(0, 9, 1).enumerate(0)).contains("enumerate"));
     let unordered = Dataset::range(0, 9, 1)
         .map("add", Params::encode(&1i64).unwrap())
         .parallel(2)
@@ -210,7 +215,7 @@ fn an_unknown_function_is_named_with_the_known_ones() {
     let error = graph.facts(&functions()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown function \"absent\"; registered here: add"
+        "unknown function \"absent\"; registered here: add, total"
     );
     assert!(matches!(error, AnalysisError::Unknown { .. }));
     let error = graph.facts(&NoFunctions).unwrap_err();

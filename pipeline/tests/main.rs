@@ -1,6 +1,7 @@
 //! The pipeline held against its promises, through its public interface.
 //!
 //! - `model`: random chains of operations against a naive model on vectors; counts against the analysis
+//! - `combined`: datasets made of several
 //! - `states`: an executor saved and restored goes on as if nothing had happened
 //! - `splits`: workers fed from one pool of splits see the dataset exactly once, and account for every lease
 //! - `buffers`: what is computed ahead withholds nothing and stays within the byte budget
@@ -14,6 +15,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 mod buffers;
+mod combined;
 mod failures;
 mod graphs;
 mod listings;

@@ -24,8 +24,8 @@ const UNCOUNTED: Allowed = Allowed {
 #[derive(Clone)]
 struct Dealer {
     shared: Arc<parking_lot::Mutex<Dealt>>,
-    /// The pass being dealt, as the latest answer to this worker said.
-    told: Option<u64>,
+    /// The pass of each source being dealt, as the latest answer to this worker said.
+    told: BTreeMap<u32, u64>,
 }
 
 struct Dealt {
@@ -46,7 +46,7 @@ impl Dealer {
                 leases: 0,
                 questions: 0,
             })),
-            told: None,
+            told: BTreeMap::new(),
         }
     }
 
@@ -68,7 +68,7 @@ impl SplitSource for Dealer {
             (pass, index) = (repetition, 0);
         }
         // Only the dispatcher's answers tell a worker how far the others are.
-        self.told = Some(pass);
+        self.told.insert(source, pass);
         let count = match &dealt.plan.sources[source as usize] {
             SourcePlan::Counted { splits } => *splits,
             SourcePlan::Listed { items } => items.len() as u64,
@@ -94,8 +94,8 @@ impl SplitSource for Dealer {
         }))
     }
 
-    fn current(&self, _: u32) -> Option<u64> {
-        self.told
+    fn current(&self, source: u32) -> Option<u64> {
+        self.told.get(&source).copied()
     }
 }
 
@@ -243,6 +243,41 @@ proptest! {
             prop_assert_eq!(stated, rows);
         }
     }
+}
+
+#[test]
+fn one_worker_pairs_elements_of_the_same_position_and_states_the_splits_of_both() {
+    let graph = Dataset::zip([Dataset::range(0, 200, 1), Dataset::range(0, 1000, 1)])
+        .graph()
+        .unwrap();
+    let mut executor = fed(&graph, &dealer(&graph), 0);
+    for expected in 0..200 {
+        let item = executor.next().unwrap().unwrap();
+        let pair: Vec<_> = item.value.iter().map(|tensor| tensor.as_i64()).collect();
+        assert_eq!(pair, [Some(expected); 2]);
+        assert_eq!(item.marks.len(), 2);
+    }
+    assert!(executor.next().unwrap().is_none());
+}
+
+#[test]
+fn workers_pair_as_many_elements_as_the_shorter_input_has() {
+    let keep_tens = Params::encode(&(10i64, 0i64)).unwrap();
+    let zip = Dataset::zip([
+        Dataset::range(0, 100, 1),
+        Dataset::range(0, 100, 1).filter("keep", keep_tens),
+    ]);
+    let graph = zip.graph().unwrap();
+    let (found, _) = run(&graph, &dealer(&graph), 3, &[0, 1, 2]);
+    assert_eq!(found.len(), 10);
+    let graph = zip_of_passes().graph().unwrap();
+    let (found, _) = run(&graph, &dealer(&graph), 3, &[0, 1, 2, 1]);
+    assert_eq!(found.len(), 5 * 20);
+}
+
+/// Five passes of twenty pairs.
+fn zip_of_passes() -> Dataset {
+    Dataset::zip([Dataset::range(0, 20, 1), Dataset::range(0, 500, 1)]).repeat(Some(5))
 }
 
 #[test]

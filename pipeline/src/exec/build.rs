@@ -17,18 +17,12 @@ use super::value::{Tensor, Value};
 impl Program {
     /// A new tree over `shared`. `argument` is the element a function's body is called with; sources of a
     /// body are read whole.
-    pub(crate) fn open(&self, shared: &Shared, argument: Option<Item>) -> Result<Input, ExecError> {
-        let mut argument = argument;
-        self.open_node(self.graph.output(), shared, &mut argument)
+    pub(crate) fn open(&self, shared: &Shared, argument: Option<&Item>) -> Result<Input, ExecError> {
+        self.open_node(self.graph.output(), shared, argument)
     }
 
     /// Recurses as deep as a graph may be, which its limits keep within a thread's stack.
-    fn open_node(
-        &self,
-        node: usize,
-        shared: &Shared,
-        argument: &mut Option<Item>,
-    ) -> Result<Input, ExecError> {
+    fn open_node(&self, node: usize, shared: &Shared, argument: Option<&Item>) -> Result<Input, ExecError> {
         let op = &self.graph.nodes()[node].op;
         let Some(input) = self.graph.nodes()[node]
             .inputs
@@ -39,6 +33,9 @@ impl Program {
         };
         if let Op::Map(_, schedule) = op {
             return self.open_map(node, *schedule, shared, argument);
+        }
+        if let Op::Zip(_) | Op::Concatenate = op {
+            return self.open_several(node, shared, argument);
         }
         let input = self.open_node(input, shared, argument)?;
         let cancel = shared.cancel.clone();
@@ -72,6 +69,7 @@ impl Program {
             Op::Shard(shard) => {
                 Box::new(ops::Shard::new(*shard, input, cancel).ok_or_else(|| unprepared("shard"))?)
             }
+            Op::Enumerate(enumerate) => Box::new(ops::Enumerate::new(enumerate.start, input)),
             Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
             Op::FlatMap(flat_map) => Box::new(ops::FlatMap::new(
                 self.body(node, flat_map, shared)?,
@@ -79,6 +77,8 @@ impl Program {
                 cancel,
             )),
             Op::Map(..)
+            | Op::Zip(_)
+            | Op::Concatenate
             | Op::Range(_)
             | Op::TensorSlices(_)
             | Op::Files(_)
@@ -88,13 +88,34 @@ impl Program {
         })
     }
 
+    /// An operation over any number of inputs.
+    fn open_several(
+        &self,
+        node: usize,
+        shared: &Shared,
+        argument: Option<&Item>,
+    ) -> Result<Input, ExecError> {
+        let op = &self.graph.nodes()[node].op;
+        let inputs = self.graph.nodes()[node].inputs.iter();
+        let inputs: Vec<Input> = inputs
+            .map(|input| self.open_node(*input as usize, shared, argument))
+            .collect::<Result<_, _>>()?;
+        if let Op::Zip(_) = op {
+            Ok(Box::new(ops::Zip::new(inputs)))
+        } else if let Op::Concatenate = op {
+            Ok(Box::new(ops::Concatenate::new(inputs)))
+        } else {
+            Err(unprepared(op.name()))
+        }
+    }
+
     /// A map and the maps right below it that have the same schedule, as one step.
     fn open_map(
         &self,
         node: usize,
         schedule: Schedule,
         shared: &Shared,
-        argument: &mut Option<Item>,
+        argument: Option<&Item>,
     ) -> Result<Input, ExecError> {
         let mut calls = Vec::new();
         let mut below = node;
@@ -121,12 +142,7 @@ impl Program {
         })
     }
 
-    fn open_source(
-        &self,
-        node: usize,
-        shared: &Shared,
-        argument: &mut Option<Item>,
-    ) -> Result<Input, ExecError> {
+    fn open_source(&self, node: usize, shared: &Shared, argument: Option<&Item>) -> Result<Input, ExecError> {
         let op = &self.graph.nodes()[node].op;
         // The index of a source fits: a graph has at most 4096 nodes.
         let place = self
@@ -175,7 +191,7 @@ impl Program {
                 Box::new(ops::Service::new(reader.clone(), Arc::clone(factory), shared))
             }
             (Op::Argument, _) => Box::new(ops::Argument::new(
-                argument.take().ok_or_else(|| unprepared("argument"))?,
+                argument.cloned().ok_or_else(|| unprepared("argument"))?,
             )),
             (_, _) => return Err(unprepared(op.name())),
         })

@@ -327,7 +327,10 @@ fn part(
         | Op::Take(_)
         | Op::Skip(_)
         | Op::Shard(_)
-        | Op::Prefetch(_) => Part::None,
+        | Op::Enumerate(_)
+        | Op::Prefetch(_)
+        | Op::Zip(_)
+        | Op::Concatenate => Part::None,
     })
 }
 

@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
+use smallvec::SmallVec;
 
 use super::definition::Graph;
 use super::error::AnalysisError;
@@ -22,9 +23,9 @@ pub(super) fn cardinality(
 ) -> Result<Cardinality, AnalysisError> {
     let mut all: Vec<Cardinality> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
-        let input = node.inputs.first().map(|input| *input as usize);
-        let given = input.map(|input| (all[input], &specs[input]));
-        all.push(node_cardinality(&node.op, given, registry)?);
+        let inputs = node.inputs.iter().map(|input| *input as usize);
+        let given: SmallVec<[_; 1]> = inputs.map(|input| (all[input], &specs[input])).collect();
+        all.push(node_cardinality(&node.op, &given, registry)?);
     }
     Ok(all[graph.output()])
 }
@@ -38,14 +39,14 @@ pub(crate) fn declared(count: Option<u64>, infinite: bool) -> Cardinality {
     }
 }
 
-/// How many elements `op` yields, given how many come in and what they are.
+/// How many elements `op` yields, given how many come in from each input and what they are.
 fn node_cardinality(
     op: &Op,
-    given: Option<(Cardinality, &ElementSpec)>,
+    inputs: &[(Cardinality, &ElementSpec)],
     registry: &dyn Registry,
 ) -> Result<Cardinality, AnalysisError> {
     use Cardinality::{Finite, Infinite, Unknown};
-    let given = || given.ok_or_else(|| no_input(op));
+    let given = || inputs.first().copied().ok_or_else(|| no_input(op));
     let input = || given().map(|(input, _)| input);
     Ok(match op {
         Op::Range(range) => Finite(range.len()),
@@ -55,7 +56,7 @@ fn node_cardinality(
         Op::Service(service) => declared(service.count, service.infinite),
         Op::Argument => Finite(1),
         Op::Map(Function::DecodeImage(decode), _) if decode.on_error == OnError::Skip => thinned(input()?),
-        Op::Map(..) | Op::Shuffle(_) | Op::Prefetch(_) => input()?,
+        Op::Map(..) | Op::Shuffle(_) | Op::Enumerate(_) | Op::Prefetch(_) => input()?,
         Op::Filter(_) | Op::WebDataset(_) | Op::FlatMap(FlatMap::Registered(_)) => thinned(input()?),
         Op::Batch(batch) => match input()? {
             Finite(count) if batch.drop_remainder => Finite(count / batch.size),
@@ -92,7 +93,30 @@ fn node_cardinality(
             let specs = node_specs(body, registry, Some(spec))?;
             multiplied(input, cardinality(body, &specs, registry)?)
         }
+        Op::Concatenate => inputs.iter().map(|(input, _)| *input).fold(Finite(0), added),
+        Op::Zip(_) => inputs.iter().map(|(input, _)| *input).fold(Infinite, shorter),
     })
+}
+
+/// Both together. What comes after an endless one is never reached.
+fn added(one: Cardinality, other: Cardinality) -> Cardinality {
+    use Cardinality::{Finite, Infinite, Unknown};
+    match (one, other) {
+        (Infinite, _) | (_, Infinite) => Infinite,
+        (Finite(one), Finite(other)) => one.checked_add(other).map_or(Unknown, Finite),
+        (Unknown, _) | (_, Unknown) => Unknown,
+    }
+}
+
+/// The smaller of two; nothing is smaller than none, whatever the other one is.
+fn shorter(one: Cardinality, other: Cardinality) -> Cardinality {
+    use Cardinality::{Finite, Infinite, Unknown};
+    match (one, other) {
+        (Finite(0), _) | (_, Finite(0)) => Finite(0),
+        (Finite(one), Finite(other)) => Finite(one.min(other)),
+        (Infinite, bound) | (bound, Infinite) => bound,
+        (Unknown, _) | (_, Unknown) => Unknown,
+    }
 }
 
 /// What is left when any number of elements may be dropped or added.

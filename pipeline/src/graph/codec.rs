@@ -82,7 +82,7 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         Op::Files(params) => encoded(params)?,
         Op::Source(params) => encoded(params)?,
         Op::Service(params) => encoded(params)?,
-        Op::Argument | Op::Unbatch => Vec::new(),
+        Op::Argument | Op::Unbatch | Op::Concatenate => Vec::new(),
         Op::Map(function, calls) => {
             schedule = Some(*calls);
             match function {
@@ -101,7 +101,9 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         Op::Repeat(params) => encoded(params)?,
         Op::Take(params) | Op::Skip(params) => encoded(params)?,
         Op::Shard(params) => encoded(params)?,
+        Op::Enumerate(params) => encoded(params)?,
         Op::Prefetch(params) => encoded(params)?,
+        Op::Zip(params) => encoded(params)?,
         Op::FlatMap(FlatMap::Registered(params)) => encoded(params)?,
         Op::FlatMap(FlatMap::Graph(body)) => {
             functions.push(body.to_bytes()?.into());
@@ -167,7 +169,10 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         "take" => Op::Take(params.decode()?),
         "skip" => Op::Skip(params.decode()?),
         "shard" => Op::Shard(params.decode()?),
+        "enumerate" => Op::Enumerate(params.decode()?),
         "prefetch" => Op::Prefetch(params.decode()?),
+        "zip" => Op::Zip(params.decode()?),
+        "concatenate" => Op::Concatenate,
         "flat_map" => Op::FlatMap(match record.functions.first() {
             None => FlatMap::Registered(params.decode()?),
             Some(body) => FlatMap::Graph(Box::new(Graph::function(decode_nodes(body, nesting + 1)?)?)),

@@ -10,8 +10,9 @@ use super::function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
 use super::op::{
-    Batch, Count, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap, RegisteredSource,
-    Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices, WebDataset,
+    Batch, Count, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap,
+    RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices,
+    WebDataset,
 };
 use super::params::{Params, SpecField};
 
@@ -25,8 +26,8 @@ pub const PIXELS_MAX_DEFAULT: u64 = 1 << 26;
 #[derive(Debug, Clone)]
 #[must_use = "a dataset does nothing until its graph is registered or executed"]
 pub struct Dataset {
-    nodes: Vec<Node>,
-    error: Option<GraphError>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) error: Option<GraphError>,
 }
 
 impl Dataset {
@@ -260,6 +261,12 @@ impl Dataset {
             index: 0,
             require_non_empty: false,
         }))
+    }
+
+    /// Tuples of a number, counted from `start` on in every pass, and the element. Where splits are dealt out, each
+    /// task counts its own elements.
+    pub fn enumerate(self, start: i64) -> Dataset {
+        self.then(Op::Enumerate(Enumerate { start }))
     }
 
     /// A buffer of elements that a thread fills ahead: of `buffer` of them, at most 4096, within the pipeline's

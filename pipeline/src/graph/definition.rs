@@ -117,19 +117,13 @@ impl Graph {
                 op: node.op.name(),
                 reason,
             };
-            if node.inputs.len() != node.op.arity() {
-                return Err(invalid(format!(
-                    "has {} inputs, takes {}",
-                    node.inputs.len(),
-                    node.op.arity()
-                )));
-            }
+            check_arity(node).map_err(invalid)?;
             if matches!(node.op, Op::Argument) && role == Role::Dataset {
                 return Err(invalid(
                     "stands for a function's argument, and this is no function".to_owned(),
                 ));
             }
-            check_params(&node.op).map_err(invalid)?;
+            check_params(&node.op, node.inputs.len()).map_err(invalid)?;
             for input in &node.inputs {
                 let input = *input as usize;
                 if input >= index {
@@ -177,11 +171,32 @@ enum Role {
     Function,
 }
 
-/// The rules that parameters obey by themselves; what depends on the input's spec is checked by the analysis.
-fn check_params(op: &Op) -> Result<(), String> {
+fn check_arity(node: &Node) -> Result<(), String> {
+    let (arity, inputs) = (node.op.arity(), node.inputs.len());
+    if arity.contains(&inputs) {
+        return Ok(());
+    }
+    let more = if arity.start() == arity.end() {
+        ""
+    } else {
+        " or more"
+    };
+    Err(format!("has {inputs} inputs, takes {}{more}", arity.start()))
+}
+
+/// The rules that parameters obey by themselves, given how many inputs there are; what depends on the spec of those is
+/// checked by the analysis.
+fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
     match op {
         Op::Range(range) if range.step == 0 => Err("step is 0".to_owned()),
-        Op::Range(_) | Op::Argument | Op::Unbatch | Op::Repeat(_) | Op::Take(_) | Op::Skip(_) => Ok(()),
+        Op::Range(_)
+        | Op::Argument
+        | Op::Unbatch
+        | Op::Repeat(_)
+        | Op::Take(_)
+        | Op::Skip(_)
+        | Op::Enumerate(_)
+        | Op::Concatenate => Ok(()),
         Op::TensorSlices(slices) => slices.constant.slices().map(|_| ()),
         Op::Files(files) => check_name("pattern", &files.pattern),
         Op::Source(source) => check_name("source", &source.name),
@@ -217,6 +232,13 @@ fn check_params(op: &Op) -> Result<(), String> {
         Op::Prefetch(prefetch) => check_buffer("prefetch buffer", prefetch.buffer),
         Op::FlatMap(FlatMap::Graph(_)) => Ok(()),
         Op::FlatMap(FlatMap::Registered(registered)) => check_name("function", &registered.name),
+        Op::Zip(zip) => match &zip.names {
+            Some(names) if names.len() != inputs => {
+                Err(format!("has {} names for {inputs} inputs", names.len()))
+            }
+            Some(names) => names.iter().try_for_each(|name| check_name("name", name)),
+            None => Ok(()),
+        },
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod cardinality;
 mod codec;
+mod combine;
 mod constant;
 mod dataset;
 mod definition;
@@ -34,8 +35,9 @@ pub use function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
 pub use op::{
-    Batch, Count, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap, RegisteredSource,
-    Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices, WebDataset,
+    Batch, Count, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap,
+    RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices,
+    WebDataset, Zip,
 };
 pub use params::{Params, SpecField};
 pub use registry::{NoFunctions, Registry, SourceSignature};

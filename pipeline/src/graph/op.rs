@@ -5,10 +5,12 @@
 //! this file.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::ops::RangeInclusive;
+
 use minicbor::{Decode, Encode};
 
 use super::constant::Constant;
-use super::definition::Graph;
+use super::definition::{Graph, NODES_MAX};
 use super::function::Function;
 use super::params::{Params, SpecField};
 
@@ -47,10 +49,16 @@ pub enum Op {
     Skip(Count),
     /// Every n-th element.
     Shard(Shard),
+    /// Every element behind its number.
+    Enumerate(Enumerate),
     /// A buffer filled by a thread of its own.
     Prefetch(Prefetch),
     /// A dataset per element, one after the other.
     FlatMap(FlatMap),
+    /// The elements of several inputs side by side, until the first input ends.
+    Zip(Zip),
+    /// The elements of several inputs, one input after the other.
+    Concatenate,
 }
 
 impl Op {
@@ -73,20 +81,23 @@ impl Op {
             Op::Take(_) => "take",
             Op::Skip(_) => "skip",
             Op::Shard(_) => "shard",
+            Op::Enumerate(_) => "enumerate",
             Op::Prefetch(_) => "prefetch",
             Op::FlatMap(_) => "flat_map",
+            Op::Zip(_) => "zip",
+            Op::Concatenate => "concatenate",
         }
     }
 
     /// How many inputs the operation takes.
-    pub fn arity(&self) -> usize {
+    pub fn arity(&self) -> RangeInclusive<usize> {
         match self {
             Op::Range(_)
             | Op::TensorSlices(_)
             | Op::Files(_)
             | Op::Source(_)
             | Op::Service(_)
-            | Op::Argument => 0,
+            | Op::Argument => 0..=0,
             Op::Map(..)
             | Op::Filter(_)
             | Op::WebDataset(_)
@@ -97,8 +108,10 @@ impl Op {
             | Op::Take(_)
             | Op::Skip(_)
             | Op::Shard(_)
+            | Op::Enumerate(_)
             | Op::Prefetch(_)
-            | Op::FlatMap(_) => 1,
+            | Op::FlatMap(_) => 1..=1,
+            Op::Zip(_) | Op::Concatenate => 1..=NODES_MAX,
         }
     }
 }
@@ -336,6 +349,15 @@ pub struct Shard {
     pub require_non_empty: bool,
 }
 
+/// Parameters of `enumerate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Enumerate {
+    /// The number of the first element of every pass.
+    #[n(0)]
+    pub start: i64,
+}
+
 /// Parameters of `prefetch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
@@ -367,4 +389,13 @@ pub struct RegisteredFlatMap {
     /// What its datasets yield, where declared; else the registry is asked.
     #[n(2)]
     pub output: Option<SpecField>,
+}
+
+/// Parameters of `zip`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Zip {
+    /// What each input is called in the dict that an element is; absent = elements are tuples.
+    #[n(0)]
+    pub names: Option<Vec<String>>,
 }

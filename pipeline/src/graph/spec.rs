@@ -2,11 +2,12 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
+use smallvec::SmallVec;
 
-use super::definition::Graph;
+use super::definition::{Graph, Node};
 use super::error::AnalysisError;
 use super::function::{Function, Select};
-use super::op::{FlatMap, Op, WebDataset};
+use super::op::{FlatMap, Op, WebDataset, Zip};
 use super::registry::{Registry, SourceSignature};
 
 /// The name of the component that `webdataset` adds: the sample's key.
@@ -23,13 +24,23 @@ pub fn node_specs(
 ) -> Result<Vec<ElementSpec>, AnalysisError> {
     let mut specs: Vec<ElementSpec> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
-        let input = match node.inputs.first() {
-            Some(input) => Some(&specs[*input as usize]),
-            None => argument,
-        };
-        specs.push(node_spec(&node.op, registry, input)?);
+        let spec = node_spec(&node.op, registry, &given(node, &specs, argument))?;
+        specs.push(spec);
     }
     Ok(specs)
+}
+
+/// What `node` is given, of a graph whose nodes up to it yield `specs`.
+fn given<'s>(
+    node: &Node,
+    specs: &'s [ElementSpec],
+    argument: Option<&'s ElementSpec>,
+) -> SmallVec<[&'s ElementSpec; 1]> {
+    if node.inputs.is_empty() {
+        argument.into_iter().collect()
+    } else {
+        node.inputs.iter().map(|input| &specs[*input as usize]).collect()
+    }
 }
 
 /// The position of a named component; the empty name is the only component of a single-component element.
@@ -98,13 +109,9 @@ pub(super) fn no_input(op: &Op) -> AnalysisError {
     }
 }
 
-/// What `op` yields. `input` is what it is given: its input's elements, or a function's argument.
-fn node_spec(
-    op: &Op,
-    registry: &dyn Registry,
-    input: Option<&ElementSpec>,
-) -> Result<ElementSpec, AnalysisError> {
-    let input = || input.ok_or_else(|| no_input(op));
+/// What `op` yields. `given` is what it is given: the elements of each input, or a function's argument.
+fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result<ElementSpec, AnalysisError> {
+    let input = || given.first().copied().ok_or_else(|| no_input(op));
     let mismatch = |reason: String| AnalysisError::Mismatch {
         op: op.name().to_owned(),
         reason,
@@ -133,6 +140,10 @@ fn node_spec(
         Op::Shuffle(_) | Op::Repeat(_) | Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Prefetch(_) => {
             input().cloned()
         }
+        Op::Enumerate(_) => {
+            let number = scalar(op, Dtype::I64)?;
+            zipped(&Zip { names: None }, &[&number, input()?]).map_err(not_allowed)
+        }
         Op::FlatMap(FlatMap::Graph(body)) => {
             let mut specs = node_specs(body, registry, Some(input()?))?;
             specs
@@ -143,6 +154,57 @@ fn node_spec(
             Some(output) => Ok(output.0.clone()),
             None => registry.flat_map(&registered.name, &registered.params, input()?),
         },
+        Op::Zip(zip) => zipped(zip, given).map_err(not_allowed),
+        Op::Concatenate => alike(given).map_err(mismatch),
+    }
+}
+
+/// The elements of every input side by side.
+fn zipped(zip: &Zip, given: &[&ElementSpec]) -> Result<ElementSpec, String> {
+    let structures = given.iter().map(|spec| spec.structure().clone());
+    let structure = match &zip.names {
+        Some(names) => Structure::Dict(names.iter().cloned().zip(structures).collect()),
+        None => Structure::Tuple(structures.collect()),
+    };
+    let components = given.iter().flat_map(|spec| spec.components()).cloned();
+    ElementSpec::new(structure, components.collect()).map_err(|error| error.to_string())
+}
+
+/// What describes the elements of all inputs, which have one structure: dimensions that differ are unknown.
+fn alike(given: &[&ElementSpec]) -> Result<ElementSpec, String> {
+    let Some((first, others)) = given.split_first() else {
+        return Err("it has no inputs".to_owned());
+    };
+    let mut components = first.components().to_vec();
+    for (index, other) in others.iter().enumerate() {
+        let differs = || {
+            format!(
+                "its inputs yield different structures or dtypes: {first} (input 0) and {other} (input {}); map them to one",
+                index + 1
+            )
+        };
+        if other.structure() != first.structure() {
+            return Err(differs());
+        }
+        for (component, other) in components.iter_mut().zip(other.components()) {
+            if component.dtype() != other.dtype() {
+                return Err(differs());
+            }
+            *component = widened(component, other);
+        }
+    }
+    ElementSpec::new(first.structure().clone(), components).map_err(|error| error.to_string())
+}
+
+/// The narrowest spec that describes both tensors, whose dtypes are the same.
+fn widened(one: &TensorSpec, other: &TensorSpec) -> TensorSpec {
+    match (one.dims(), other.dims()) {
+        (Some(dims), Some(others)) if dims.len() == others.len() => {
+            let same = |(dim, other): (&Option<u64>, &Option<u64>)| dim.filter(|_| dim == other);
+            let dims: Vec<Option<u64>> = dims.iter().zip(others).map(same).collect();
+            TensorSpec::with_dims(one.dtype(), &dims)
+        }
+        (Some(_) | None, _) => TensorSpec::unknown_rank(one.dtype()),
     }
 }
 

@@ -151,8 +151,11 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
         | Op::Take(_)
         | Op::Skip(_)
         | Op::Shard(_)
+        | Op::Enumerate(_)
         | Op::Prefetch(_)
-        | Op::FlatMap(_) => Splitting::Whole("is not a source".to_owned()),
+        | Op::FlatMap(_)
+        | Op::Zip(_)
+        | Op::Concatenate => Splitting::Whole("is not a source".to_owned()),
     })
 }
 
@@ -167,6 +170,8 @@ fn misaligns(op: &Op) -> Option<&'static str> {
             Some("counts elements of each task, not positions of the source")
         }
         Op::FlatMap(_) | Op::Unbatch => Some("makes several elements of one position"),
+        Op::Enumerate(_) => Some("numbers the elements of each task"),
+        Op::Zip(_) => Some("pairs whatever splits a task was dealt"),
         Op::WebDataset(_) => Some("reads a shard from its start and cannot be opened at a position"),
         Op::Range(_)
         | Op::TensorSlices(_)
@@ -178,6 +183,7 @@ fn misaligns(op: &Op) -> Option<&'static str> {
         | Op::Filter(_)
         | Op::Batch(_)
         | Op::Repeat(_)
-        | Op::Prefetch(_) => None,
+        | Op::Prefetch(_)
+        | Op::Concatenate => None,
     }
 }

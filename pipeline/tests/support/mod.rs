@@ -20,20 +20,40 @@ pub(crate) enum Model {
 /// One operation of a random chain.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    Add { amount: i64, parallel: Option<u32> },
-    KeepIfSumModulo { modulus: i64, rest: i64 },
-    Batch { size: u64, drop_remainder: bool },
+    Add {
+        amount: i64,
+        parallel: Option<u32>,
+    },
+    KeepIfSumModulo {
+        modulus: i64,
+        rest: i64,
+    },
+    Batch {
+        size: u64,
+        drop_remainder: bool,
+    },
     Unbatch,
     Repeat(u64),
     Take(u64),
     Skip(u64),
-    Shard { count: u64, index: u64 },
+    Shard {
+        count: u64,
+        index: u64,
+    },
+    /// The sums of its elements and their numbers.
+    Enumerate(i64),
     Prefetch(u64),
-    Shuffle { buffer: u64, seed: u64 },
+    Shuffle {
+        buffer: u64,
+        seed: u64,
+    },
     FlatMap(Vec<Step>),
+    /// The sums of its elements and those of another chain.
+    Zip(Chain),
+    Concatenate(Chain),
 }
 
-/// `add`: adds its parameter to every item. `keep`: keeps elements whose sum has a rest.
+/// `add`: adds its parameter to every item. `total`: adds up the components. `keep`: keeps elements whose sum has a rest.
 pub(crate) fn functions() -> Functions {
     Functions::new()
         .with_map("add", |params, input| {
@@ -41,6 +61,18 @@ pub(crate) fn functions() -> Functions {
             let call = move |value: Value| Ok(value.iter().map(|tensor| add(tensor, amount)).collect());
             Ok(PreparedMap {
                 output: input.clone(),
+                call: Arc::new(call),
+            })
+        })
+        .with_map("total", |_, _| {
+            let call = |value: Value| {
+                let items = value
+                    .iter()
+                    .map(|tensor| tensor.settled().unwrap().as_i64().unwrap());
+                Ok(Value::from_buf([Tensor::i64(items.sum())]))
+            };
+            Ok(PreparedMap {
+                output: scalar(),
                 call: Arc::new(call),
             })
         })
@@ -130,9 +162,12 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
         Step::Take(count) => dataset.take(*count),
         Step::Skip(count) => dataset.skip(*count),
         Step::Shard { count, index } => dataset.shard(*count, *index),
+        Step::Enumerate(start) => dataset.enumerate(*start).map("total", Params::none()),
         Step::Prefetch(buffer) => dataset.prefetch(*buffer),
         Step::Shuffle { buffer, seed } => dataset.shuffle(*buffer, Some(*seed)),
         Step::FlatMap(steps) => dataset.flat_map(|argument| steps.iter().fold(argument, extended)),
+        Step::Concatenate(other) => dataset.concatenate(other.dataset()),
+        Step::Zip(other) => Dataset::zip([dataset, other.dataset()]).map("total", Params::none()),
     }
 }
 
@@ -163,11 +198,20 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             let mine = input.into_iter().skip(*index as usize);
             mine.step_by(*count as usize).collect()
         }
+        Step::Enumerate(start) => {
+            let numbered = input.iter().zip(*start..);
+            numbered.map(|(model, number)| model_add(model, number)).collect()
+        }
         Step::Prefetch(_) | Step::Shuffle { .. } => input,
         Step::FlatMap(steps) => input
             .into_iter()
             .flat_map(|model| steps.iter().fold(vec![model], model_step))
             .collect(),
+        Step::Concatenate(other) => input.into_iter().chain(other.model()).collect(),
+        Step::Zip(other) => {
+            let pairs = input.iter().zip(other.model());
+            pairs.map(|(one, other)| model_add(one, sum(&other))).collect()
+        }
     }
 }
 
@@ -190,6 +234,7 @@ pub(crate) struct Allowed {
     pub(crate) repeat: bool,
 }
 
+/// Steps that make something of each element, or of the elements of one task.
 pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
     let mut steps: Vec<BoxedStrategy<Step>> = vec![
         (-5i64..5, prop::option::of(0u32..4))
@@ -214,6 +259,7 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
         );
         steps.push((0u64..40).prop_map(Step::Take).boxed());
         steps.push((0u64..20).prop_map(Step::Skip).boxed());
+        steps.push((-5i64..5).prop_map(Step::Enumerate).boxed());
         steps.push(
             (1u64..5, 0u64..5)
                 .prop_map(|(count, index)| Step::Shard {
@@ -231,6 +277,30 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
         );
     }
     prop::strategy::Union::new(steps).boxed()
+}
+
+/// Steps that read another chain beside the one they stand in.
+fn combining_step(allowed: Allowed) -> BoxedStrategy<Step> {
+    let mut steps = vec![side().prop_map(Step::Concatenate).boxed()];
+    if allowed.counting {
+        steps.push(side().prop_map(Step::Zip).boxed());
+    }
+    prop::strategy::Union::new(steps).boxed()
+}
+
+/// What is read beside a chain: nothing in it depends on the order or the number of elements of a task.
+fn side() -> BoxedStrategy<Chain> {
+    let step = prop_oneof![
+        (-5i64..5).prop_map(|amount| Step::Add {
+            amount,
+            parallel: None
+        }),
+        (0u64..3).prop_map(Step::Repeat),
+        (1u64..3).prop_map(Step::Prefetch),
+    ];
+    (0i64..20, prop::collection::vec(step, 0..3))
+        .prop_map(|(count, steps)| Chain { count, steps })
+        .boxed()
 }
 
 /// Steps that stand in the body of a flat_map.
@@ -272,7 +342,8 @@ impl Chain {
 }
 
 pub(crate) fn chain(allowed: Allowed, counts: std::ops::Range<i64>) -> BoxedStrategy<Chain> {
-    (counts, prop::collection::vec(step(allowed), 0..6))
+    let step = prop_oneof![4 => step(allowed), 1 => combining_step(allowed)];
+    (counts, prop::collection::vec(step, 0..6))
         .prop_map(|(count, steps)| {
             let last = steps.len();
             let mut taken_apart = Vec::new();

@@ -78,7 +78,7 @@ impl Body {
                     ..outer.clone()
                 };
                 let within = shared.within(mix(outer.position, pass));
-                program.open(&within, Some(argument)).map(Inner::Tree)
+                program.open(&within, Some(&argument)).map(Inner::Tree)
             }
             Body::Registered { name, call, .. } => {
                 let open = || {

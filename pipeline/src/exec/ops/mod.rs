@@ -2,8 +2,10 @@
 
 mod argument;
 mod batch;
+mod concatenate;
 #[cfg(feature = "images")]
 mod decode_image;
+mod enumerate;
 mod files;
 mod filter;
 mod flat_map;
@@ -29,11 +31,14 @@ mod tensor_slices;
 mod unbatch;
 #[cfg(feature = "webdataset")]
 mod webdataset;
+mod zip;
 
 pub(crate) use argument::Argument;
 pub(crate) use batch::Batch;
+pub(crate) use concatenate::Concatenate;
 #[cfg(feature = "images")]
 pub(crate) use decode_image::DecodeImageCall;
+pub(crate) use enumerate::Enumerate;
 pub(crate) use files::Files;
 pub(crate) use filter::Filter;
 pub(crate) use flat_map::{Body, FlatMap};
@@ -58,3 +63,4 @@ pub(crate) use tensor_slices::{slice, tensors};
 pub(crate) use unbatch::Unbatch;
 #[cfg(feature = "webdataset")]
 pub(crate) use webdataset::WebDataset;
+pub(crate) use zip::Zip;

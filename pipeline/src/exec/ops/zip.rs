@@ -1,0 +1,80 @@
+//! `zip`: one element of every input, side by side, until the first input ends. What the inputs before that one had
+//! yielded for the row that was not completed is dropped.
+
+use crate::exec::error::ExecError;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::random::mix;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::token;
+
+pub(crate) struct Zip {
+    inputs: Vec<Input>,
+    /// Whether an input has ended in this pass; the others may have more.
+    ended: bool,
+}
+
+impl Zip {
+    pub(crate) fn new(inputs: Vec<Input>) -> Zip {
+        Zip { inputs, ended: false }
+    }
+}
+
+impl Iterate for Zip {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let mut row: Option<Item> = None;
+        for input in &mut self.inputs {
+            let next = input
+                .next()
+                .inspect_err(|_| row.iter().for_each(|row| token::abandon(&row.marks)))?;
+            let Some(item) = next else {
+                self.ended = true;
+                return Ok(None);
+            };
+            match &mut row {
+                Some(row) => join(row, item),
+                None => row = Some(item),
+            }
+        }
+        Ok(row)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.ended = false;
+        self.inputs.iter_mut().try_for_each(|input| input.restart())
+    }
+
+    fn further(&self) -> Further {
+        let further = |wanted| self.inputs.iter().any(|input| input.further() == wanted);
+        if further(Further::Nothing) {
+            Further::Nothing
+        } else if further(Further::Behind) {
+            Further::Behind
+        } else {
+            Further::Open
+        }
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("zip")?;
+        state.flag(self.ended)?;
+        self.inputs.iter_mut().try_for_each(|input| input.save(state))
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("zip")?;
+        self.ended = state.flag()?;
+        self.inputs.iter_mut().try_for_each(|input| input.restore(state))
+    }
+}
+
+/// Adds `item` to the components of `row`, which then stands for the splits of both.
+fn join(row: &mut Item, item: Item) {
+    row.value.extend(item.value);
+    token::merge(&mut row.marks, item.marks);
+    row.position = mix(row.position, item.position);
+    row.origin = row.origin.take().or(item.origin);
+}

@@ -1,0 +1,72 @@
+//! The part of the builder that makes one dataset of several.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::dataset::Dataset;
+use super::definition::Node;
+use super::op::{Op, Zip};
+
+impl Dataset {
+    /// Tuples of one element of each dataset, in this order, as many as the shortest dataset has elements.
+    ///
+    /// Where splits are dealt out, each task pairs those it was given: only one worker pairs elements of the same
+    /// position.
+    pub fn zip(datasets: impl IntoIterator<Item = Dataset>) -> Dataset {
+        Dataset::joined(Op::Zip(Zip { names: None }), datasets)
+    }
+
+    /// As [`Dataset::zip`], but the elements are dicts in which each dataset's element has its name.
+    pub fn zip_named<'a>(datasets: impl IntoIterator<Item = (&'a str, Dataset)>) -> Dataset {
+        let (names, datasets): (Vec<String>, Vec<Dataset>) = datasets
+            .into_iter()
+            .map(|(name, dataset)| (name.to_owned(), dataset))
+            .unzip();
+        Dataset::joined(Op::Zip(Zip { names: Some(names) }), datasets)
+    }
+
+    /// The elements of this dataset and then those of `other`, which yields the same structure and dtypes. Dimensions may
+    /// differ, and are unknown of the whole where they do.
+    pub fn concatenate(self, other: Dataset) -> Dataset {
+        let Some(Node {
+            op: Op::Concatenate, ..
+        }) = self.nodes.last()
+        else {
+            return Dataset::joined(Op::Concatenate, [self, other]);
+        };
+        // One operation for a chain of them, however long: depth is limited, inputs are not.
+        let mut joined = self;
+        let Some(mut node) = joined.nodes.pop() else {
+            return joined;
+        };
+        node.inputs.push(joined.append(other));
+        joined.nodes.push(node);
+        joined
+    }
+
+    /// `op` over `datasets`.
+    fn joined(op: Op, datasets: impl IntoIterator<Item = Dataset>) -> Dataset {
+        let mut joined = Dataset {
+            nodes: Vec::new(),
+            error: None,
+        };
+        let inputs = datasets
+            .into_iter()
+            .map(|dataset| joined.append(dataset))
+            .collect();
+        joined.nodes.push(Node { op, inputs });
+        joined
+    }
+
+    /// Adds the nodes and the mistakes of `dataset`; the index that its output has then.
+    fn append(&mut self, dataset: Dataset) -> u32 {
+        // Beyond 2^32 nodes is beyond memory, and refused by `graph` long before.
+        let offset = self.nodes.len() as u32;
+        for mut node in dataset.nodes {
+            node.inputs.iter_mut().for_each(|input| *input += offset);
+            self.nodes.push(node);
+        }
+        if let Some(error) = dataset.error {
+            self.error.get_or_insert(error);
+        }
+        (self.nodes.len() as u32).saturating_sub(1)
+    }
+}

@@ -1,0 +1,166 @@
+//! Datasets made of several: what their elements are, which splits those stand for, and when they end.
+
+use std::collections::BTreeSet;
+
+use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
+use millstream_pipeline::exec::Executor;
+use millstream_pipeline::graph::{Cardinality, Dataset, Facts, Params, Splitting};
+
+use crate::support::{functions, open};
+
+fn range(count: i64) -> Dataset {
+    Dataset::range(0, count, 1)
+}
+
+fn facts(dataset: &Dataset) -> Facts {
+    dataset.clone().graph().unwrap().facts(&functions()).unwrap()
+}
+
+fn message(dataset: Dataset) -> String {
+    match dataset.graph() {
+        Ok(graph) => graph.facts(&functions()).unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Every element as its components.
+fn rows(executor: &mut Executor) -> Vec<Vec<i64>> {
+    let mut rows = Vec::new();
+    while let Some(item) = executor.next().unwrap() {
+        rows.push(item.value.iter().map(|tensor| tensor.as_i64().unwrap()).collect());
+    }
+    rows
+}
+
+fn rows_of(dataset: Dataset) -> Vec<Vec<i64>> {
+    rows(&mut open(&dataset.graph().unwrap()))
+}
+
+#[test]
+fn a_zip_pairs_elements_until_its_shortest_input_ends() {
+    let zip = Dataset::zip([range(5), range(3).batch(1, true).unbatch(), range(9).skip(4)]);
+    assert_eq!(facts(&zip).cardinality, Cardinality::Finite(3));
+    assert_eq!(rows_of(zip), [[0, 0, 4], [1, 1, 5], [2, 2, 6]]);
+    assert_eq!(rows_of(Dataset::zip([range(2)])), [[0], [1]]);
+    assert_eq!(
+        facts(&Dataset::zip([range(2).repeat(None)])).cardinality,
+        Cardinality::Infinite
+    );
+}
+
+#[test]
+fn every_pass_of_a_zip_begins_all_its_inputs_anew() {
+    let zip = Dataset::zip([range(2), range(1000).repeat(None)]);
+    assert_eq!(rows_of(zip.repeat(Some(2))), [[0, 0], [1, 1], [0, 0], [1, 1]]);
+}
+
+#[test]
+fn a_zip_yields_tuples_or_dicts_of_what_its_inputs_yield() {
+    let scalar = TensorSpec::scalar(Dtype::I64);
+    let pair = Structure::Tuple(vec![Structure::Leaf, Structure::Leaf]);
+    let nested = Dataset::zip([range(1), Dataset::zip([range(1), range(1)])]);
+    let structure = Structure::Tuple(vec![Structure::Leaf, pair.clone()]);
+    let expected = ElementSpec::new(structure, vec![scalar.clone(); 3]).unwrap();
+    assert_eq!(facts(&nested).spec, expected);
+    let named = Dataset::zip_named([("a", range(1)), ("b", Dataset::zip([range(1), range(1)]))]);
+    let structure = Structure::Dict(vec![("a".to_owned(), Structure::Leaf), ("b".to_owned(), pair)]);
+    assert_eq!(
+        facts(&named).spec,
+        ElementSpec::new(structure, vec![scalar; 3]).unwrap()
+    );
+}
+
+#[test]
+fn what_cannot_be_zipped_says_why() {
+    assert!(message(Dataset::zip([])).contains("has 0 inputs, takes 1 or more"));
+    assert!(message(Dataset::zip_named([("a", range(1)), ("a", range(1))])).contains("comes twice"));
+    assert!(message(Dataset::zip_named([("", range(1))])).contains("name is empty"));
+    assert!(message(Dataset::zip([range(1), range(1).batch(0, false)])).contains("batch"));
+}
+
+#[test]
+fn a_concatenation_yields_its_inputs_one_after_the_other_in_every_pass() {
+    let dataset = range(2).concatenate(range(0)).concatenate(range(3).skip(1));
+    assert_eq!(facts(&dataset).cardinality, Cardinality::Finite(4));
+    assert_eq!(
+        rows_of(dataset.repeat(Some(2))),
+        [[0], [1], [1], [2], [0], [1], [1], [2]]
+    );
+    let endless = facts(&range(2).concatenate(range(1).repeat(None)));
+    assert_eq!(endless.cardinality, Cardinality::Infinite);
+    assert_eq!(endless.aligned, Ok(()));
+}
+
+#[test]
+fn a_long_chain_of_concatenations_is_no_deeper_than_one() {
+    let dataset = (0..1000).fold(range(1), |dataset, _| dataset.concatenate(range(1)));
+    assert_eq!(rows_of(dataset).len(), 1001);
+}
+
+#[test]
+fn what_is_concatenated_has_one_structure_and_where_dimensions_differ_they_are_unknown() {
+    let rows = |size| range(6).batch(size, true);
+    let spec = |dims: &[Option<u64>]| ElementSpec::single(TensorSpec::with_dims(Dtype::I64, dims)).unwrap();
+    assert_eq!(facts(&rows(2).concatenate(rows(2))).spec, spec(&[Some(2)]));
+    assert_eq!(facts(&rows(2).concatenate(rows(3))).spec, spec(&[None]));
+    let unranked = ElementSpec::single(TensorSpec::unknown_rank(Dtype::I64)).unwrap();
+    assert_eq!(facts(&range(1).concatenate(rows(3))).spec, unranked);
+    for other in [Dataset::files("a"), Dataset::zip([range(1)])] {
+        let message = message(range(1).concatenate(other));
+        assert!(message.contains("different structures or dtypes"), "{message}");
+    }
+}
+
+#[test]
+fn elements_at_one_position_of_several_inputs_draw_apart() {
+    let inputs = || range(20).repeat(Some(2));
+    let dataset = inputs().concatenate(inputs()).concatenate(inputs());
+    let mut executor = open(&dataset.graph().unwrap());
+    let mut positions = BTreeSet::new();
+    while let Some(item) = executor.next().unwrap() {
+        assert!(positions.insert(item.position), "two elements at one position");
+    }
+    assert_eq!(positions.len(), 120);
+}
+
+#[test]
+fn an_enumeration_numbers_the_elements_of_every_pass_from_its_start() {
+    let dataset = Dataset::zip([range(3), range(3)]).enumerate(-1);
+    let pair = Structure::Tuple(vec![Structure::Leaf, Structure::Leaf]);
+    let structure = Structure::Tuple(vec![Structure::Leaf, pair]);
+    assert_eq!(*facts(&dataset).spec.structure(), structure);
+    assert_eq!(facts(&dataset).cardinality, Cardinality::Finite(3));
+    let once = [[-1, 0, 0], [0, 1, 1], [1, 2, 2]];
+    assert_eq!(rows_of(dataset.repeat(Some(2))), [once, once].concat());
+}
+
+#[test]
+fn the_argument_of_a_function_can_be_zipped_with_itself() {
+    let dataset = range(3).flat_map(|argument| {
+        let other = argument.clone().map("add", Params::encode(&10i64).unwrap());
+        Dataset::zip([argument.repeat(Some(2)), other.repeat(None)])
+    });
+    assert_eq!(
+        rows_of(dataset),
+        [[0, 10], [0, 10], [1, 11], [1, 11], [2, 12], [2, 12]]
+    );
+}
+
+#[test]
+fn every_source_of_a_zip_is_dealt_out_on_its_own() {
+    let zip = Dataset::zip([range(10), Dataset::zip([range(2000), range(30)])]);
+    let splits = |splitting: &Splitting| match splitting {
+        Splitting::Counted(units) => units.splits(),
+        Splitting::Listed(_) | Splitting::Whole(_) => 0,
+    };
+    let facts = facts(&zip);
+    assert_eq!(facts.splittable, Ok(()));
+    assert_eq!(
+        facts
+            .sources
+            .iter()
+            .map(|source| splits(&source.splitting))
+            .collect::<Vec<_>>(),
+        [10, 1000, 30]
+    );
+}
