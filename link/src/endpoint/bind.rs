@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn::{ServerConfig, TokioRuntime, VarInt};
+use quinn::{AsyncUdpSocket, ServerConfig, TokioRuntime, VarInt};
 
 use super::config::{ConfigError, EndpointConfig};
+use super::reset::survive_restarts;
 use super::{Acceptor, PathReport};
 use crate::identity::{BindRefused, Credentials, Role, bind_policy};
 use crate::socket::{LinkSocket, SocketReport};
@@ -135,6 +136,12 @@ impl Endpoint {
         quic_config
             .max_udp_payload_size(config.payload_bytes_max())
             .expect("the MTU was checked, and quinn's range is wider");
+        let local_address = socket
+            .local_addr()
+            .map_err(|source| BindError::of_socket(address, source))?;
+        if server.is_some() {
+            survive_restarts(&mut quic_config, identity.credentials(), local_address);
+        }
         let default_server = server.as_ref().map(|server| (*server.network).clone());
         let quic = quinn::Endpoint::new_with_abstract_socket(
             quic_config,
@@ -143,9 +150,6 @@ impl Endpoint {
             Arc::new(TokioRuntime),
         )
         .map_err(|source| BindError::of_socket(address, source))?;
-        let local_address = quic
-            .local_addr()
-            .map_err(|source| BindError::of_socket(address, source))?;
         let shared = Shared {
             config,
             identity,

@@ -6,6 +6,7 @@
 //! | `bind` | the [`Endpoint`] itself: binding, closing, reports |
 //! | `connect` | the client's side: connect, wait until the server has said yes, or say why not |
 //! | `accept` | the server's side: handshakes with a deadline and a bound, quotas |
+//! | `reset` | how a server that comes back ends the connections of its earlier life |
 //! | `report` | what a link looks like from outside |
 
 mod accept;
@@ -13,6 +14,7 @@ mod bind;
 mod config;
 mod connect;
 mod report;
+mod reset;
 
 pub use accept::{AcceptCounts, Accepted, Acceptor, ConnectionPermit};
 pub use bind::{BindError, Endpoint};

@@ -3,6 +3,7 @@
 mod admission;
 mod limits;
 mod mtu;
+mod restarts;
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,0 +1,50 @@
+//! Servers that die without a word and come back.
+
+use std::net::SocketAddr;
+
+use quinn::ConnectionError;
+use tokio::runtime::Builder;
+
+use super::*;
+
+/// Longer than the watchdog: silence ends nothing here.
+const PATIENT: Duration = Duration::from_secs(600);
+
+#[test]
+fn a_server_that_comes_back_after_a_sudden_end_tells_its_peers_at_once() {
+    let clients = Builder::new_multi_thread().enable_all().build().unwrap();
+    let first = Builder::new_current_thread().enable_all().build().unwrap();
+    let mut server = first.block_on(async { serve(None) });
+    let address = server.endpoint.local_addr();
+    let (accepted, connection) = first.block_on(async {
+        let connecting = clients.spawn(connect_to(address));
+        (server.accept().await, connecting.await.unwrap())
+    });
+    // In this order nobody is left who could say goodbye.
+    drop(first);
+    drop((accepted, server));
+    let second = Builder::new_multi_thread().enable_all().build().unwrap();
+    let _server = second.block_on(async { serve(Some(address)) });
+    let ended = clients.block_on(within(connection.closed()));
+    assert!(matches!(ended, ConnectionError::Reset), "{ended}");
+}
+
+async fn connect_to(address: SocketAddr) -> Connection {
+    let config = EndpointConfig {
+        idle_timeout: PATIENT,
+        keep_alive: Some(Duration::from_millis(20)),
+        ..EndpointConfig::default()
+    };
+    let client = Endpoint::client(cluster().credentials(Role::Read), config).unwrap();
+    let connecting = client.connect(address, Role::Worker, ALPN, WATCHDOG);
+    connecting.await.unwrap()
+}
+
+fn serve(bind: Option<SocketAddr>) -> Server {
+    let config = EndpointConfig {
+        bind,
+        idle_timeout: PATIENT,
+        ..EndpointConfig::default()
+    };
+    Server::start(cluster().credentials(Role::Worker), &[Role::Read], config)
+}
