@@ -91,7 +91,10 @@ fn every_operation_survives_its_encoding() {
             .shuffle(3, None),
         Dataset::range(0, 9, 1).shard(3, 2).shard_hint(),
         Dataset::zip([Dataset::range(0, 9, 1), Dataset::files("a").take(1)]),
-        Dataset::files("a").concatenate(Dataset::files("b")).enumerate(-3),
+        Dataset::files("a")
+            .concatenate(Dataset::files("b"))
+            .text_lines()
+            .enumerate(-3),
         Dataset::zip_named([("a", Dataset::range(0, 9, 1)), ("b", Dataset::files("a"))]),
     ];
     for dataset in datasets {
@@ -298,6 +301,7 @@ fn operations_that_do_not_fit_their_input_say_so() {
     assert!(message(Dataset::range(0, 9, 1).unbatch()).contains("scalar"));
     assert!(message(Dataset::range(0, 9, 1).decode_image("")).contains("byte string"));
     assert!(message(Dataset::range(0, 9, 1).webdataset(["jpg"], OnError::Raise)).contains("path"));
+    assert!(message(Dataset::range(0, 9, 1).text_lines()).contains("the path of a text file"));
     assert!(
         message(
             Dataset::files("x")

@@ -12,6 +12,7 @@
 //! - `randomness`: what is drawn anew, and what is drawn alike
 //! - `sharding`: what a shard of a dataset holds, and when it is refused
 //! - `shards`: WebDataset shards and images
+//! - `text`: the lines of text files
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 mod buffers;
@@ -28,3 +29,4 @@ mod shards;
 mod splits;
 mod states;
 mod support;
+mod text;

@@ -8,6 +8,7 @@ use super::call::Chain;
 use super::context::Shared;
 use super::cursor::{Cursor, Cut};
 use super::error::{ErrorKind, ExecError};
+use super::functions::FilterCall;
 use super::item::Item;
 use super::iterate::Input;
 use super::ops;
@@ -41,20 +42,14 @@ impl Program {
         let cancel = shared.cancel.clone();
         Ok(match op {
             Op::Filter(filter) => {
-                let Part::Predicate(call) = &self.parts[node] else {
-                    return Err(unprepared("filter"));
-                };
-                Box::new(ops::Filter::new(
-                    filter.function.clone(),
-                    Arc::clone(call),
-                    input,
-                    cancel,
-                ))
+                let call = self.predicate(node)?;
+                Box::new(ops::Filter::new(filter.function.clone(), call, input, cancel))
             }
             #[cfg(feature = "webdataset")]
             Op::WebDataset(options) => Box::new(ops::WebDataset::new(options.clone(), input, shared)),
             #[cfg(not(feature = "webdataset"))]
             Op::WebDataset(_) => return Err(unprepared("webdataset")),
+            Op::TextLines => Box::new(ops::TextLines::new(input, cancel)),
             Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, shared.clone())),
             Op::Unbatch => Box::new(ops::Unbatch::new(input)),
             Op::Shuffle(shuffle) => Box::new(ops::Shuffle::new(*shuffle, node, input, shared.clone())),
@@ -195,6 +190,13 @@ impl Program {
             )),
             (_, _) => return Err(unprepared(op.name())),
         })
+    }
+
+    fn predicate(&self, node: usize) -> Result<FilterCall, ExecError> {
+        let Part::Predicate(call) = &self.parts[node] else {
+            return Err(unprepared("filter"));
+        };
+        Ok(Arc::clone(call))
     }
 
     fn body(&self, node: usize, flat_map: &FlatMap, shared: &Shared) -> Result<ops::Body, ExecError> {

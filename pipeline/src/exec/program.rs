@@ -320,6 +320,7 @@ fn part(
         | Op::Range(_)
         | Op::Files(_)
         | Op::Argument
+        | Op::TextLines
         | Op::Batch(_)
         | Op::Unbatch
         | Op::Shuffle(_)

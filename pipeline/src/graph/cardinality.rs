@@ -57,7 +57,9 @@ fn node_cardinality(
         Op::Argument => Finite(1),
         Op::Map(Function::DecodeImage(decode), _) if decode.on_error == OnError::Skip => thinned(input()?),
         Op::Map(..) | Op::Shuffle(_) | Op::Enumerate(_) | Op::Prefetch(_) => input()?,
-        Op::Filter(_) | Op::WebDataset(_) | Op::FlatMap(FlatMap::Registered(_)) => thinned(input()?),
+        Op::Filter(_) | Op::WebDataset(_) | Op::TextLines | Op::FlatMap(FlatMap::Registered(_)) => {
+            thinned(input()?)
+        }
         Op::Batch(batch) => match input()? {
             Finite(count) if batch.drop_remainder => Finite(count / batch.size),
             Finite(count) => Finite(count.div_ceil(batch.size)),

@@ -82,7 +82,7 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         Op::Files(params) => encoded(params)?,
         Op::Source(params) => encoded(params)?,
         Op::Service(params) => encoded(params)?,
-        Op::Argument | Op::Unbatch | Op::Concatenate => Vec::new(),
+        Op::Argument | Op::TextLines | Op::Unbatch | Op::Concatenate => Vec::new(),
         Op::Map(function, calls) => {
             schedule = Some(*calls);
             match function {
@@ -162,6 +162,7 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         "select" => Op::Map(Function::Select(params.decode()?), schedule),
         "filter" => Op::Filter(params.decode()?),
         "webdataset" => Op::WebDataset(params.decode()?),
+        "text_lines" => Op::TextLines,
         "batch" => Op::Batch(params.decode()?),
         "unbatch" => Op::Unbatch,
         "shuffle" => Op::Shuffle(params.decode()?),

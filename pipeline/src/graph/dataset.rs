@@ -212,6 +212,12 @@ impl Dataset {
         self.then(Op::WebDataset(WebDataset { fields, on_error }))
     }
 
+    /// The lines of the UTF-8 text files whose paths this dataset yields, as string scalars without their `\n` or
+    /// `\r\n`.
+    pub fn text_lines(self) -> Dataset {
+        self.then(Op::TextLines)
+    }
+
     /// `size` consecutive elements stacked along a new leading dimension.
     pub fn batch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.then(Op::Batch(Batch { size, drop_remainder }))

@@ -191,6 +191,7 @@ fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
         Op::Range(range) if range.step == 0 => Err("step is 0".to_owned()),
         Op::Range(_)
         | Op::Argument
+        | Op::TextLines
         | Op::Unbatch
         | Op::Repeat(_)
         | Op::Take(_)

@@ -35,6 +35,8 @@ pub enum Op {
     Filter(Filter),
     /// The samples of the WebDataset tar shards whose paths come in.
     WebDataset(WebDataset),
+    /// The lines of the text files whose paths come in.
+    TextLines,
     /// `size` consecutive elements stacked along a new leading dimension.
     Batch(Batch),
     /// The rows of every element, one by one.
@@ -74,6 +76,7 @@ impl Op {
             Op::Map(function, _) => function.op_name(),
             Op::Filter(_) => "filter",
             Op::WebDataset(_) => "webdataset",
+            Op::TextLines => "text_lines",
             Op::Batch(_) => "batch",
             Op::Unbatch => "unbatch",
             Op::Shuffle(_) => "shuffle",
@@ -101,6 +104,7 @@ impl Op {
             Op::Map(..)
             | Op::Filter(_)
             | Op::WebDataset(_)
+            | Op::TextLines
             | Op::Batch(_)
             | Op::Unbatch
             | Op::Shuffle(_)

@@ -132,7 +132,14 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
             registry.filter(&filter.function, &filter.params, input()?)?;
             input().cloned()
         }
-        Op::WebDataset(webdataset) => webdataset_spec(webdataset, input()?),
+        Op::WebDataset(webdataset) => {
+            wants_path(op, "a tar shard", input()?)?;
+            webdataset_spec(webdataset)
+        }
+        Op::TextLines => {
+            wants_path(op, "a text file", input()?)?;
+            scalar(op, Dtype::String)
+        }
         Op::Batch(batch) => input()?
             .batched(batch.drop_remainder.then_some(batch.size))
             .map_err(|error| not_allowed(error.to_string())),
@@ -208,17 +215,18 @@ fn widened(one: &TensorSpec, other: &TensorSpec) -> TensorSpec {
     }
 }
 
-fn webdataset_spec(webdataset: &WebDataset, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
-    let path = match input.components() {
-        [only] => only.accepts(Dtype::String, &[]),
-        _ => false,
-    };
-    if !path {
-        return Err(AnalysisError::Mismatch {
-            op: "webdataset".to_owned(),
-            reason: format!("it wants one string, the path of a tar shard, and is given {input}"),
-        });
+/// Refuses what is not the path of `what`.
+fn wants_path(op: &Op, what: &str, input: &ElementSpec) -> Result<(), AnalysisError> {
+    match input.components() {
+        [only] if only.accepts(Dtype::String, &[]) => Ok(()),
+        _ => Err(AnalysisError::Mismatch {
+            op: op.name().to_owned(),
+            reason: format!("it wants one string, the path of {what}, and is given {input}"),
+        }),
     }
+}
+
+fn webdataset_spec(webdataset: &WebDataset) -> Result<ElementSpec, AnalysisError> {
     let fields = webdataset
         .fields
         .iter()

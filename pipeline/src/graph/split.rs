@@ -144,6 +144,7 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
         | Op::Map(..)
         | Op::Filter(_)
         | Op::WebDataset(_)
+        | Op::TextLines
         | Op::Batch(_)
         | Op::Unbatch
         | Op::Shuffle(_)
@@ -172,7 +173,9 @@ fn misaligns(op: &Op) -> Option<&'static str> {
         Op::FlatMap(_) | Op::Unbatch => Some("makes several elements of one position"),
         Op::Enumerate(_) => Some("numbers the elements of each task"),
         Op::Zip(_) => Some("pairs whatever splits a task was dealt"),
-        Op::WebDataset(_) => Some("reads a shard from its start and cannot be opened at a position"),
+        Op::WebDataset(_) | Op::TextLines => {
+            Some("reads a file from its start and cannot be opened at a position")
+        }
         Op::Range(_)
         | Op::TensorSlices(_)
         | Op::Files(_)

@@ -12,6 +12,7 @@ mod flat_map;
 mod map;
 mod parallel_map;
 mod parse_int;
+mod path;
 mod positions;
 mod prefetch;
 #[cfg(feature = "images")]
@@ -28,6 +29,7 @@ mod skip;
 mod source;
 mod take;
 mod tensor_slices;
+mod text_lines;
 mod unbatch;
 #[cfg(feature = "webdataset")]
 mod webdataset;
@@ -60,6 +62,7 @@ pub(crate) use skip::Skip;
 pub(crate) use source::Registered;
 pub(crate) use take::Take;
 pub(crate) use tensor_slices::{slice, tensors};
+pub(crate) use text_lines::TextLines;
 pub(crate) use unbatch::Unbatch;
 #[cfg(feature = "webdataset")]
 pub(crate) use webdataset::WebDataset;

@@ -20,6 +20,8 @@ use crate::exec::token;
 use crate::exec::value::{Tensor, Value};
 use crate::graph::{self, OnError};
 
+use super::path::path_of;
+
 /// Read-ahead of a shard: large enough that a disk or a network file system streams.
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -122,12 +124,7 @@ impl WebDataset {
 impl Shard {
     fn open(outer: &Item) -> Result<(Arc<str>, TarReader<BufReader<File>>), ExecError> {
         let failed = |message: String| ExecError::new(ErrorKind::Data, "webdataset", message);
-        let path = outer
-            .value
-            .first()
-            .and_then(Tensor::contiguous)
-            .and_then(|path| std::str::from_utf8(path).ok());
-        let path = path.ok_or_else(|| failed("was given no path".to_owned()))?;
+        let path = path_of("webdataset", outer)?;
         let file = File::open(path).map_err(|error| failed(format!("cannot open shard {path}: {error}")))?;
         Ok((
             Arc::from(path),
