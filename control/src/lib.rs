@@ -39,4 +39,4 @@ pub use id::{
 pub use job::{JobParameters, Policy, TargetWorkers, UnknownPolicy};
 pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 pub use split::{LeaseRange, Seen, Split, SplitRange};
-pub use store::{MemoryStore, Store, StoreError};
+pub use store::{DiskStore, MemoryStore, Store, StoreError, WorkDirError};

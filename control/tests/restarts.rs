@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millstream_control::agent::AgentEvent;
 use millstream_control::rpc::Server;
-use millstream_control::{ClientPush, Code, LeaseRange, MemoryStore, Policy};
+use millstream_control::{ClientPush, Code, DiskStore, LeaseRange, MemoryStore, Policy, Store};
 use millstream_link::Role;
 
 use crate::support::{Cluster, SharedStore, open, task_added, told, within};
@@ -37,9 +37,20 @@ async fn a_dispatcher_without_memory_is_told_apart_from_the_old_one() {
 /// C1.6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_its_memory_a_dispatcher_goes_on_where_it_was() {
-    let cluster = Cluster::new();
     let store = SharedStore::new();
-    let server = cluster.dispatcher(None, Box::new(store.clone()));
+    goes_on_where_it_was(|| Box::new(store.clone())).await;
+}
+
+/// C1.6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_its_work_directory_a_dispatcher_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    goes_on_where_it_was(|| Box::new(DiskStore::open(folder.path()).unwrap())).await;
+}
+
+async fn goes_on_where_it_was(store: impl Fn() -> Box<dyn Store>) {
+    let cluster = Cluster::new();
+    let server = cluster.dispatcher(None, store());
     let address = server.local_addr();
     let mut worker = cluster.worker("worker:1", address).await;
     let client = cluster.connect(Role::Submit, address).await.unwrap();
@@ -48,7 +59,7 @@ async fn with_its_memory_a_dispatcher_goes_on_where_it_was() {
     task_added(&mut iteration).await;
     let (mut feed, mut splits) = worker.read_some(task, 4).await;
     stop(server).await;
-    let _server = cluster.dispatcher(Some(address), Box::new(store));
+    let _server = cluster.dispatcher(Some(address), store());
     let rest = tokio::task::spawn_blocking(move || {
         let mut rest = Vec::new();
         while let Some(split) = feed.next(0, 0).unwrap() {

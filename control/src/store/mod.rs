@@ -1,7 +1,11 @@
 //! Where the dispatcher's records are kept: changes go in, all or none; at a start everything comes out.
 
+mod disk;
 mod memory;
+#[cfg(test)]
+mod tests;
 
+pub use disk::{DiskStore, WorkDirError};
 pub use memory::MemoryStore;
 
 use crate::dispatcher::{Change, Record};

@@ -1,0 +1,100 @@
+//! Why a work directory cannot be used: who is to blame, which file, what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a dispatcher has no store in this directory.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkDirError {
+    /// The directory or a file in it cannot be made or read. The caller's choice of directory, or the machine.
+    #[error(
+        "cannot use {path}: {source}: check the directory's permissions and its disk, or choose another one"
+    )]
+    Inaccessible {
+        /// The directory or file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// One dispatcher at a time. The caller's.
+    #[error("another dispatcher works in {folder}: stop it, or give this one a directory of its own")]
+    InUse {
+        /// The directory.
+        folder: PathBuf,
+    },
+    /// Something else lies where the store should. The caller's.
+    #[error("{file} is not a dispatcher's store ({reason}): move it away, or choose another directory")]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+        /// How it can be told.
+        reason: String,
+    },
+    /// A later version wrote it. The caller's.
+    #[error(
+        "{file} was written by a later version of millstream (format {found}, this version reads {known}): run that \
+         version, or move the file away to begin anew"
+    )]
+    Later {
+        /// The file.
+        file: PathBuf,
+        /// The format it states.
+        found: u64,
+        /// The latest format that this version reads.
+        known: u64,
+    },
+    /// It is not as it was written. The disk's fault, or that of whoever changed it.
+    #[error(
+        "{file} is damaged ({reason}), so nothing in it is trusted: put back a copy that was made while no dispatcher \
+         ran, or move it away; the dispatcher then begins anew, and its trainers start over"
+    )]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl WorkDirError {
+    pub(super) fn inaccessible(path: &Path) -> impl FnOnce(io::Error) -> WorkDirError {
+        |source| WorkDirError::Inaccessible {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(super) fn foreign(file: &Path, reason: impl Into<String>) -> WorkDirError {
+        WorkDirError::Foreign {
+            file: file.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(super) fn damaged(file: &Path, reason: impl Into<String>) -> WorkDirError {
+        WorkDirError::Damaged {
+            file: file.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
+    /// An error of the database while the file is read.
+    pub(super) fn of_database(file: &Path, error: impl Into<redb::Error>) -> WorkDirError {
+        let error: redb::Error = error.into();
+        if matches!(
+            error,
+            redb::Error::DatabaseAlreadyOpen | redb::Error::LockProtocolMismatch
+        ) {
+            let folder = file.parent().unwrap_or(file).to_owned();
+            return WorkDirError::InUse { folder };
+        }
+        let ends_early = [io::ErrorKind::UnexpectedEof, io::ErrorKind::InvalidData];
+        let reason = error.to_string();
+        if let redb::Error::Io(source) = error
+            && !ends_early.contains(&source.kind())
+        {
+            return WorkDirError::inaccessible(file)(source);
+        }
+        WorkDirError::damaged(file, reason)
+    }
+}

@@ -1,0 +1,181 @@
+//! Files that are not what was written: refused by name, or harmless, and never the end of the process.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use proptest::prelude::*;
+use redb::Database;
+use tempfile::TempDir;
+
+use super::conformance::{Disk, Subject};
+use super::records::{apply, by_key, change, meta};
+use crate::dispatcher::{Change, Key, Record};
+use crate::store::disk::{FILE, FORMAT, FORMAT_KEY, FORMAT_VERSION, RECORDS};
+use crate::store::{DiskStore, Store};
+
+/// What happens to a file.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    /// At this part of its length, this bit of the byte.
+    Flip(f64, u8),
+    /// In its first page, which says where everything is.
+    FlipHeader(usize, u8),
+    /// Its end is missing, from this part of its length on.
+    Cut(f64),
+}
+
+fn harm() -> impl Strategy<Value = Harm> {
+    prop_oneof![
+        3 => (0.0..1.0, 0_u8..8).prop_map(|(part, bit)| Harm::Flip(part, bit)),
+        2 => (0_usize..320, 0_u8..8).prop_map(|(byte, bit)| Harm::FlipHeader(byte, bit)),
+        1 => (0.0..1.0).prop_map(Harm::Cut),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #[test]
+    fn a_changed_or_cut_file_is_refused_by_name_or_gives_the_last_commit(
+        commits in prop::collection::vec(prop::collection::vec(change(), 1..40), 1..4),
+        is_killed in any::<bool>(),
+        harm in harm(),
+    ) {
+        let mut disk = Disk::new();
+        let mut model: BTreeMap<Key, Record> = BTreeMap::new();
+        for changes in std::iter::once(vec![Change::Put(meta(7))]).chain(commits) {
+            disk.store().commit(changes.clone()).unwrap();
+            apply(&mut model, &changes);
+        }
+        let disk = if is_killed { disk } else { disk.reopened() };
+        let folder = harmed_copy(disk.folder.path(), harm);
+        match load(folder.path()) {
+            Ok(records) => prop_assert_eq!(by_key(records), model),
+            Err(error) => {
+                let file = folder.path().join(FILE).display().to_string();
+                prop_assert!(error.contains(&file), "{}", error);
+                prop_assert!(error.contains("move it away"), "{}", error);
+            }
+        }
+    }
+}
+
+fn harmed_copy(from: &Path, harm: Harm) -> TempDir {
+    let mut bytes = std::fs::read(from.join(FILE)).unwrap();
+    let place = |part: f64| (part * bytes.len() as f64) as usize;
+    match harm {
+        Harm::Flip(part, bit) => {
+            let at = place(part);
+            flip(&mut bytes, at, bit);
+        }
+        Harm::FlipHeader(at, bit) => flip(&mut bytes, at, bit),
+        Harm::Cut(part) => {
+            let at = place(part);
+            bytes.truncate(at);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(FILE), bytes).unwrap();
+    folder
+}
+
+/// All bits but one: which of the two latest commits counts is a single bit, and with the other value the file is what a
+/// process leaves that was killed just before it reported the latest.
+fn flip(bytes: &mut [u8], at: usize, bit: u8) {
+    if (at, bit) != (9, 0) {
+        bytes[at] ^= 1 << bit;
+    }
+}
+
+fn load(folder: &Path) -> Result<Vec<Record>, String> {
+    let mut store = DiskStore::open(folder).map_err(|error| error.to_string())?;
+    store.load().map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_file_of_somebody_else_is_refused() {
+    let strangers: [&dyn Fn(&Path); 4] = [
+        &|file| std::fs::write(file, "").unwrap(),
+        &|file| std::fs::write(file, "Dear diary").unwrap(),
+        &|file| change_database(file, |_| {}),
+        &|file| {
+            change_database(file, |write| {
+                write.open_table(FORMAT).unwrap().insert("other", 1).unwrap();
+            });
+        },
+    ];
+    for stranger in strangers {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        stranger(&file);
+        let error = load(folder.path()).unwrap_err();
+        let said = format!("{} is not a dispatcher's store", file.display());
+        assert!(error.starts_with(&said), "{error}");
+    }
+}
+
+#[test]
+fn a_file_of_a_later_version_is_refused_with_what_to_do() {
+    let error = load_changed(|write| {
+        let later = FORMAT_VERSION + 1;
+        write
+            .open_table(FORMAT)
+            .unwrap()
+            .insert(FORMAT_KEY, later)
+            .unwrap();
+    });
+    assert!(
+        error.contains("written by a later version of millstream (format 2, this version reads 1)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn records_that_make_no_sense_are_refused_by_the_file() {
+    let put = |key: &'static [u8], value: Vec<u8>| {
+        load_changed(move |write| {
+            let mut table = write.open_table(RECORDS).unwrap();
+            table.insert(key, value.as_slice()).unwrap();
+        })
+    };
+    let unreadable = put(b"\x07", b"\xff\xff".to_vec());
+    assert!(
+        unreadable.contains("a stored record cannot be read"),
+        "{unreadable}"
+    );
+    // A list of 2^60 tasks, of which none is there.
+    let endless = put(b"\x07", b"\x82\x07\x81\x9b\x10\0\0\0\0\0\0\0".to_vec());
+    assert!(endless.contains("a stored record cannot be read"), "{endless}");
+    let misplaced = put(b"\x07", meta(1).to_bytes());
+    assert!(misplaced.contains("under another record's key"), "{misplaced}");
+    let headless = load_changed(|write| {
+        let mut table = write.open_table(RECORDS).unwrap();
+        table.remove(Key::Meta.to_bytes().as_slice()).unwrap();
+    });
+    assert!(headless.contains("which ids come next"), "{headless}");
+}
+
+/// What is said of a store of two records that somebody changed.
+fn load_changed(change: impl FnOnce(&redb::WriteTransaction)) -> String {
+    let mut disk = Disk::new();
+    let mut records = vec![Change::Put(meta(7))];
+    records.push(Change::Put(Record::Client(crate::dispatcher::ClientRecord {
+        id: crate::id::ClientId(1),
+        session: crate::id::SessionId(2),
+        iteration: crate::id::IterationId(3),
+    })));
+    disk.store().commit(records).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(FILE);
+    std::fs::copy(disk.folder.path().join(FILE), &file).unwrap();
+    change_database(&file, change);
+    let error = load(folder.path()).unwrap_err();
+    assert!(error.contains(&file.display().to_string()), "{error}");
+    error
+}
+
+fn change_database(file: &Path, change: impl FnOnce(&redb::WriteTransaction)) {
+    let database = Database::create(file).unwrap();
+    let write = database.begin_write().unwrap();
+    change(&write);
+    write.commit().unwrap();
+}

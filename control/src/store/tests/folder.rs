@@ -1,0 +1,83 @@
+//! The work directory: who may use it, what lies in it, and how large it grows.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::conformance::{Disk, Subject};
+use super::records::meta;
+use crate::dispatcher::{Change, ClientRecord, Record};
+use crate::id::{ClientId, IterationId, SessionId};
+use crate::store::disk::{FILE, FRESH};
+use crate::store::{DiskStore, Store, WorkDirError};
+
+#[test]
+fn one_dispatcher_at_a_time_works_in_a_directory() {
+    let mut disk = Disk::new();
+    let folder = disk.folder.path().to_owned();
+    let error = DiskStore::open(&folder).unwrap_err();
+    assert!(matches!(error, WorkDirError::InUse { .. }), "{error}");
+    assert!(
+        error.to_string().contains(&folder.display().to_string()),
+        "{error}"
+    );
+    disk.store().commit(vec![Change::Put(meta(1))]).unwrap();
+    let mut disk = disk.reopened();
+    assert_eq!(disk.store().load().unwrap(), [meta(1)]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let in_the_way = folder.path().join("file");
+    std::fs::write(&in_the_way, "").unwrap();
+    for folder in [in_the_way.clone(), in_the_way.join("below")] {
+        let error = DiskStore::open(&folder).unwrap_err();
+        assert!(matches!(error, WorkDirError::Inaccessible { .. }), "{error}");
+        assert!(
+            error.to_string().contains(&in_the_way.display().to_string()),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_start_that_was_interrupted_is_begun_again() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(FRESH), "half a sto").unwrap();
+    let mut store = DiskStore::open(folder.path()).unwrap();
+    assert_eq!(store.load().unwrap(), []);
+    assert!(!folder.path().join(FRESH).exists());
+}
+
+/// It holds the keys that tickets are minted with.
+#[test]
+fn only_its_user_reads_what_is_stored() {
+    let above = tempfile::tempdir().unwrap();
+    let folder = above.path().join("a/b");
+    let _store = DiskStore::open(&folder).unwrap();
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for file in std::fs::read_dir(&folder).unwrap() {
+        assert_eq!(mode(&file.unwrap().path()), 0o600);
+    }
+}
+
+#[test]
+fn a_store_shrinks_with_what_it_keeps() {
+    const CLIENTS: u64 = 200_000;
+    let client = |id| ClientRecord {
+        id: ClientId(id),
+        session: SessionId(u64::MAX),
+        iteration: IterationId(u64::MAX),
+    };
+    let mut disk = Disk::new();
+    let puts = (0..CLIENTS).map(|id| Change::Put(Record::Client(client(id))));
+    let puts = std::iter::once(Change::Put(meta(1))).chain(puts);
+    disk.store().commit(puts.collect()).unwrap();
+    let bytes = |disk: &Disk| disk.folder.path().join(FILE).metadata().unwrap().len();
+    let peak = bytes(&disk);
+    let deletes = (0..CLIENTS).map(|id| Change::Delete(Record::Client(client(id)).key()));
+    disk.store().commit(deletes.collect()).unwrap();
+    let disk = disk.reopened().reopened();
+    assert!(peak > 8 << 20, "{peak}: what it kept was not worth giving back");
+    assert!(bytes(&disk) <= 8 << 20, "{} of {peak}", bytes(&disk));
+}

@@ -1,0 +1,291 @@
+//! Records of every kind, made of numbers: the same numbers, the same record.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use minicbor::bytes::ByteVec;
+use proptest::prelude::*;
+
+use crate::dispatcher::{
+    Answer, Change, ClientRecord, DatasetRecord, HiddenKey, Holding, IterationRecord, JobRecord, Key, Ledger,
+    MetaRecord, Phase, Record, RemovalReason, RemovalRecord, Run, SessionRecord, TaskFailure, TaskPhase,
+    TaskRecord, WorkerRecord,
+};
+use crate::error::Error;
+use crate::id::{
+    BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId,
+};
+use crate::job::{JobParameters, Policy, TargetWorkers};
+use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
+
+/// Kinds of records.
+const KINDS: u8 = 12;
+
+/// A record, or the end of one; few ids, so that they meet again.
+pub(super) fn change() -> impl Strategy<Value = Change> {
+    let put =
+        (0..KINDS, 0_u64..4, any::<u64>()).prop_map(|(kind, id, seed)| Change::Put(record(kind, id, seed)));
+    // The dispatcher's own record stays.
+    let delete = (1..KINDS, 0_u64..4).prop_map(|(kind, id)| Change::Delete(record(kind, id, 0).key()));
+    prop_oneof![3 => put, 1 => delete]
+}
+
+/// What the dispatcher always commits first.
+pub(super) fn meta(seed: u64) -> Record {
+    Record::Meta(MetaRecord {
+        boot: BootId(seed),
+        next_dataset: seed.wrapping_add(1),
+        next_job: JobId(seed.wrapping_add(2)),
+        next_iteration: IterationId(seed.wrapping_add(3)),
+        next_client: ClientId(seed.wrapping_add(4)),
+        next_task: TaskId(seed.wrapping_add(5)),
+        next_worker: WorkerId(seed.wrapping_add(6)),
+    })
+}
+
+/// Applies a commit to the naive model of a store.
+pub(super) fn apply(model: &mut BTreeMap<Key, Record>, changes: &[Change]) {
+    for change in changes {
+        match change {
+            Change::Put(record) => model.insert(record.key(), record.clone()),
+            Change::Delete(key) => model.remove(key),
+        };
+    }
+}
+
+/// Records by their keys, as the model has them.
+pub(super) fn by_key(records: Vec<Record>) -> BTreeMap<Key, Record> {
+    let count = records.len();
+    let map: BTreeMap<Key, Record> = records.into_iter().map(|record| (record.key(), record)).collect();
+    assert_eq!(map.len(), count, "a record came twice");
+    map
+}
+
+fn record(kind: u8, id: u64, seed: u64) -> Record {
+    match kind {
+        0 => meta(seed),
+        1 => Record::Dataset(Arc::new(dataset(id, seed))),
+        2 => Record::Job(job(id, seed)),
+        3 => Record::Iteration(iteration(id, seed)),
+        4 => Record::Plan(IterationId(id), Arc::new(plan(seed))),
+        5 => Record::Ledger(IterationId(id), ledger(seed)),
+        6 => Record::Client(ClientRecord {
+            id: ClientId(id),
+            session: SessionId(seed),
+            iteration: IterationId(seed / 3),
+        }),
+        7 => Record::Task(task(id, seed)),
+        8 => Record::Holding(TaskId(id), holding(seed)),
+        9 => Record::Removal(removal(id, seed)),
+        10 => Record::Worker(worker(id, seed)),
+        _ => Record::Session(session(id, seed)),
+    }
+}
+
+fn dataset(id: u64, seed: u64) -> DatasetRecord {
+    DatasetRecord {
+        id: DatasetId::new(&format!("set-{id}")).unwrap(),
+        definition: bytes(seed).into(),
+        facts: facts(seed),
+    }
+}
+
+/// As an earlier version wrote them, without what came later.
+fn facts(seed: u64) -> DatasetFacts {
+    let cardinality = match seed % 3 {
+        0 => Cardinality::Infinite,
+        1 => Cardinality::Unknown,
+        _ => Cardinality::Finite(seed),
+    };
+    let unless = |holds: bool| if holds { Ok(()) } else { Err(text(seed)) };
+    let splittable: Result<(), String> = unless(seed.is_multiple_of(2));
+    let aligned: Result<(), String> = unless(seed.is_multiple_of(5));
+    reread((ByteVec::from(bytes(seed / 2)), cardinality, splittable, aligned))
+}
+
+fn job(id: u64, seed: u64) -> JobRecord {
+    let policies = [
+        Policy::Off,
+        Policy::Dynamic,
+        Policy::File,
+        Policy::Data,
+        Policy::FileOrData,
+        Policy::Hint,
+    ];
+    let targets = [
+        TargetWorkers::Auto,
+        TargetWorkers::Any,
+        TargetWorkers::Local,
+        TargetWorkers::Host,
+    ];
+    JobRecord {
+        id: JobId(id),
+        name: text(seed),
+        parameters: JobParameters {
+            target_workers: targets[seed as usize % targets.len()],
+            num_consumers: (seed % 3 == 1).then_some(seed as u32),
+            cross_trainer_cache: seed % 4 == 3,
+            ..JobParameters::new(
+                DatasetId::new("data").unwrap(),
+                policies[seed as usize % policies.len()],
+            )
+        },
+    }
+}
+
+fn iteration(id: u64, seed: u64) -> IterationRecord {
+    let phases = [Phase::Planning, Phase::Running, Phase::Finished, Phase::Collected];
+    let failure = |task| TaskFailure {
+        task: TaskId(task),
+        worker_address: text(seed),
+        message: text(seed / 7),
+    };
+    // As an earlier version wrote it, without what came later.
+    reread((
+        IterationId(id),
+        JobId(seed),
+        seed / 2,
+        phases[seed as usize % phases.len()],
+        seed as u32,
+        runs(seed).iter().map(Run::splits).collect::<Vec<_>>(),
+        seed / 3,
+        seed / 5,
+        vec![text(seed); seed as usize % 3],
+        seed % 3 == 2,
+        (0..seed % 3).map(failure).collect::<Vec<_>>(),
+        seed / 7,
+    ))
+}
+
+/// A record that has these for its first fields.
+fn reread<T: for<'b> minicbor::Decode<'b, ()>>(fields: impl minicbor::Encode<()>) -> T {
+    minicbor::decode(&minicbor::to_vec(fields).unwrap()).unwrap()
+}
+
+fn plan(seed: u64) -> SplitPlan {
+    let listed = SourcePlan::listed((0..seed % 40).map(|file| bytes(seed / 3 + file)));
+    SplitPlan {
+        sources: vec![SourcePlan::Counted { splits: seed }, listed],
+    }
+}
+
+/// With splits that were dealt out, came back and are free again.
+fn ledger(seed: u64) -> Ledger {
+    let splits = 100 + seed % 1000;
+    let mut ledger = Ledger::new(&SplitPlan {
+        sources: vec![SourcePlan::Counted { splits }, SourcePlan::Counted { splits: 7 }],
+    });
+    for (round, run) in ledger.lease(0, seed % 2, 1 + seed % 50).into_iter().enumerate() {
+        match (seed as usize + round) % 4 {
+            0 => ledger.free(&run),
+            1 => ledger.take_back(&run, TaskId(seed)),
+            2 => ledger.done(&run),
+            _ => ledger.lost(&run),
+        }
+    }
+    ledger
+}
+
+fn task(id: u64, seed: u64) -> TaskRecord {
+    TaskRecord {
+        id: TaskId(id),
+        iteration: IterationId(seed),
+        worker: WorkerId(seed / 2),
+        phase: match seed % 4 {
+            0 => TaskPhase::Running,
+            1 => TaskPhase::Finished,
+            2 => TaskPhase::Failed(text(seed)),
+            _ => TaskPhase::Settled,
+        },
+        drained: clients(seed),
+        stopped_early: seed % 3 == 1,
+        round: seed as u32,
+    }
+}
+
+fn holding(seed: u64) -> Holding {
+    let mut holding = Holding::default();
+    for run in runs(seed) {
+        holding.insert(run);
+    }
+    holding
+}
+
+fn removal(id: u64, seed: u64) -> RemovalRecord {
+    let reasons = [
+        RemovalReason::WorkerSilent,
+        RemovalReason::WorkerRestarted,
+        RemovalReason::WorkerLeft,
+    ];
+    RemovalRecord {
+        task: TaskId(id),
+        iteration: IterationId(seed),
+        worker_address: text(seed),
+        reason: reasons[seed as usize % reasons.len()],
+        awaiting: clients(seed / 2),
+        holding: holding(seed),
+        shared: seed % 4 == 1,
+    }
+}
+
+fn worker(id: u64, seed: u64) -> WorkerRecord {
+    WorkerRecord {
+        id: WorkerId(id),
+        session: SessionId(seed),
+        address: text(seed),
+        tags: vec![text(seed / 2); seed as usize % 4],
+        ticket_key: HiddenKey([seed as u8; 32].into()),
+        version: text(seed / 3),
+        dead: (seed % 2 == 1).then_some(RemovalReason::WorkerSilent),
+        index: seed / 5,
+    }
+}
+
+fn session(id: u64, seed: u64) -> SessionRecord {
+    let answers = [
+        Answer::Done,
+        Answer::Dataset(DatasetId::new("data").unwrap()),
+        Answer::Job(JobId(seed)),
+        Answer::Client(ClientId(seed)),
+        Answer::Splits {
+            iteration: IterationId(seed),
+            runs: runs(seed),
+            end: seed % 2 == 1,
+            current: seed / 2,
+        },
+        Answer::Refused(Error::aborted(text(seed))),
+    ];
+    let first = RequestNumber(seed % 1000);
+    SessionRecord {
+        id: SessionId(id),
+        floor: first,
+        answers: (first.0..).map(RequestNumber).zip(answers).collect(),
+    }
+}
+
+fn runs(seed: u64) -> Vec<Run> {
+    let run = |at: u64| Run {
+        source: (seed % 3) as u32,
+        repetition: seed % 5,
+        first_index: 100 * at,
+        count: 1 + (seed / 7) % 90,
+        first_lease: 1000 * at,
+        attempt: (seed % 4) as u32,
+        seen: (seed + at) % 2 == 1,
+    };
+    (0..seed % 6).map(run).collect()
+}
+
+fn clients(seed: u64) -> BTreeSet<ClientId> {
+    (0..seed % 5).map(|client| ClientId(seed / 11 + client)).collect()
+}
+
+fn text(seed: u64) -> String {
+    format!("a text with ümlaut and number {seed}")
+}
+
+/// A few, or more than a page of the file.
+fn bytes(seed: u64) -> Vec<u8> {
+    let count = if seed.is_multiple_of(7) { 6000 } else { seed % 100 };
+    (0..count).map(|at| (seed.wrapping_add(at)) as u8).collect()
+}
