@@ -98,9 +98,22 @@ impl EventLoop {
         }
     }
 
-    /// Runs until told to stop, or until the store fails.
+    /// Runs until told to stop, or until the store fails: then nobody is served any more, and everybody is told why.
     pub(super) async fn run(
         mut self,
+        events: mpsc::Receiver<Input>,
+        stopped: watch::Receiver<bool>,
+    ) -> Result<(), StoreError> {
+        let result = self.decide(events, stopped).await;
+        if let Err(error) = &result {
+            tracing::error!(%error, "the dispatcher stops: what it decided cannot be stored");
+            self.endpoint.close("the dispatcher's store failed");
+        }
+        result
+    }
+
+    async fn decide(
+        &mut self,
         mut events: mpsc::Receiver<Input>,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<(), StoreError> {
@@ -129,11 +142,7 @@ impl EventLoop {
                 }
                 _ = stopped.wait_for(|stop| *stop) => return Ok(()),
             }
-            if let Err(error) = self.finish_group().await {
-                tracing::error!(%error, "the dispatcher stops: what it decided cannot be stored");
-                self.endpoint.close("the dispatcher's store failed");
-                return Err(error);
-            }
+            self.finish_group().await?;
         }
     }
 
@@ -286,6 +295,15 @@ impl EventLoop {
 
     fn now(&self) -> Moment {
         self.started.elapsed()
+    }
+}
+
+/// A loop that dies leaves nobody waiting for it.
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.endpoint.close("the dispatcher has failed");
+        }
     }
 }
 
