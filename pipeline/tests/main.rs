@@ -13,6 +13,7 @@
 //! - `sharding`: what a shard of a dataset holds, and when it is refused
 //! - `shards`: WebDataset shards and images
 //! - `text`: the lines of text files
+//! - `workers`: a dataset divided among workers
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 mod buffers;
@@ -30,3 +31,4 @@ mod splits;
 mod states;
 mod support;
 mod text;
+mod workers;

@@ -6,6 +6,7 @@
 //! - [`Graph::to_bytes`] and [`Graph::from_bytes`] move it between processes;
 //! - [`Graph::facts`] infers spec, cardinality, splits and alignment, asking a [`Registry`] about registered
 //!   names;
+//! - [`Graph::sharded`] makes one worker's share of it;
 //! - [`Graph::resolved`] writes the registry's answers into the graph, for those who have no such registry.
 
 mod cardinality;
@@ -21,6 +22,7 @@ mod op;
 mod params;
 mod registry;
 mod resolve;
+mod sharding;
 mod spec;
 mod split;
 
@@ -41,6 +43,7 @@ pub use op::{
 };
 pub use params::{Params, SpecField};
 pub use registry::{NoFunctions, Registry, SourceSignature};
+pub use sharding::{ShardBy, ShardingError, Share};
 pub use spec::{KEY_COMPONENT, node_specs};
 pub use split::{SourceFacts, Splitting, Units};
 

@@ -76,6 +76,18 @@ impl SplitPlan {
         }
         self
     }
+
+    /// Puts all files back into the order of their names, so that a file's number does not depend on the pass.
+    #[must_use]
+    pub fn in_order(mut self) -> SplitPlan {
+        for source in &mut self.sources {
+            match source {
+                SourcePlan::Listed { items } => items.sort_unstable(),
+                SourcePlan::Counted { .. } => {}
+            }
+        }
+        self
+    }
 }
 
 /// Plans an iteration of `graph`, listing its files, which are sorted until [`SplitPlan::shuffled`]. Blocks on the file system.

@@ -1,0 +1,558 @@
+//! A dataset divided among workers: their shares together are the whole.
+
+use millstream_pipeline::exec::{ExecContext, ExecError, Executor};
+use millstream_pipeline::graph::{
+    Dataset, Graph, Op, Params, ServiceReader, Shard, ShardBy, ShardingError, Share, SpecField,
+};
+use proptest::prelude::*;
+
+use crate::support::{Allowed, Chain, Model, chain, context, functions, model_of, scalar, step};
+
+/// What each of `workers` yields of `graph`, which is divided by `by`; an error is the first one.
+fn shares(graph: &Graph, by: ShardBy, workers: u64) -> Result<Vec<Vec<Model>>, ExecError> {
+    let share = |index| {
+        let share = Share {
+            count: workers,
+            index,
+            seed: 77,
+        };
+        let divided = graph.sharded(by, share).unwrap();
+        // As another worker would, which knows other numbers of its own.
+        let context = ExecContext {
+            task_id: 1000 + index,
+            ..context()
+        };
+        let mut executor = Executor::open(&divided, context).unwrap();
+        let mut found = Vec::new();
+        while let Some(item) = executor.next()? {
+            found.push(model_of(&item.value));
+        }
+        Ok(found)
+    };
+    (0..workers).map(share).collect()
+}
+
+fn sorted(models: impl IntoIterator<Item = Vec<Model>>) -> Vec<Model> {
+    let mut all: Vec<Model> = models.into_iter().flatten().collect();
+    all.sort();
+    all
+}
+
+/// The same graph without seeds, and with calls in no particular order.
+fn unsteady(graph: &Graph) -> Graph {
+    let mut nodes = graph.nodes().to_vec();
+    for node in &mut nodes {
+        if let Op::Shuffle(shuffle) = &mut node.op {
+            shuffle.seed = None;
+        } else if let Op::Map(_, schedule) = &mut node.op {
+            schedule.ordered = false;
+        }
+    }
+    Graph::new(nodes).unwrap()
+}
+
+fn shards_of(graph: &Graph) -> Vec<Shard> {
+    let shards = graph.nodes().iter();
+    shards
+        .filter_map(|node| {
+            if let Op::Shard(shard) = node.op {
+                Some(shard)
+            } else {
+                None
+            }
+        })
+        .collect()
+}
+
+fn one_of_three(dataset: Dataset, by: ShardBy) -> Result<Graph, ShardingError> {
+    let share = Share {
+        count: 3,
+        index: 1,
+        seed: 7,
+    };
+    dataset.graph().unwrap().sharded(by, share)
+}
+
+const ORDERED: Allowed = Allowed {
+    shuffle: false,
+    counting: true,
+    repeat: true,
+};
+const SHUFFLED: Allowed = Allowed {
+    shuffle: true,
+    counting: false,
+    repeat: true,
+};
+/// What may follow a shard without looking at how many elements a worker has, or at their order.
+const EACH_BY_ITSELF: Allowed = Allowed {
+    shuffle: true,
+    counting: false,
+    repeat: false,
+};
+
+/// Whether every worker has an element, or none has: otherwise those that have some must fail.
+fn fits(elements: usize, workers: u64) -> bool {
+    elements == 0 || elements as u64 >= workers
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn by_elements_each_worker_has_every_nth_element(chain in chain(ORDERED, 0..30), workers in 1u64..6) {
+        let whole = chain.model();
+        match shares(&chain.graph(), ShardBy::Elements, workers) {
+            Ok(found) => {
+                prop_assert!(fits(whole.len(), workers));
+                for (index, share) in found.iter().enumerate() {
+                    let expected: Vec<Model> = whole.iter().skip(index).step_by(workers as usize).cloned().collect();
+                    prop_assert_eq!(share, &expected);
+                }
+            }
+            Err(error) => prop_assert!(!fits(whole.len(), workers), "{} elements: {}", whole.len(), error),
+        }
+    }
+
+    #[test]
+    fn by_elements_what_has_no_order_of_its_own_is_still_whole(chain in chain(SHUFFLED, 0..30), workers in 1u64..6) {
+        let graph = unsteady(&chain.graph());
+        let whole = sorted([chain.model()]);
+        match shares(&graph, ShardBy::Elements, workers) {
+            Ok(found) => prop_assert_eq!(sorted(found), whole),
+            Err(error) => prop_assert!(!fits(whole.len(), workers), "{} elements: {}", whole.len(), error),
+        }
+    }
+
+    #[test]
+    fn at_a_hint_each_worker_has_its_share_of_what_comes_before(
+        below in chain(SHUFFLED, 0..30),
+        above in prop::collection::vec(step(EACH_BY_ITSELF), 0..4),
+        workers in 1u64..6,
+    ) {
+        let hinted = below.dataset().shard_hint();
+        let graph = above.iter().fold(hinted, crate::support::extended).graph().unwrap();
+        let whole = Chain { steps: [below.steps.clone(), above].concat(), count: below.count };
+        match shares(&unsteady(&graph), ShardBy::Hint, workers) {
+            Ok(found) => prop_assert_eq!(sorted(found), sorted([whole.model()])),
+            Err(error) => prop_assert!(!fits(below.model().len(), workers), "{}", error),
+        }
+    }
+}
+
+#[test]
+fn what_is_read_ahead_at_the_end_is_what_is_kept() {
+    let divided = one_of_three(
+        Dataset::range(0, 9, 1).prefetch(2).batch(1, false).prefetch(4),
+        ShardBy::Elements,
+    )
+    .unwrap();
+    let names: Vec<&str> = divided.nodes().iter().map(|node| node.op.name()).collect();
+    assert_eq!(names, ["range", "prefetch", "batch", "shard", "prefetch"]);
+    let expected = Shard {
+        count: Some(3),
+        index: 1,
+        require_non_empty: true,
+    };
+    assert_eq!(shards_of(&divided), [expected]);
+}
+
+#[test]
+fn one_worker_reads_everything_as_it_is() {
+    let graph = Dataset::range(0, 9, 1).graph().unwrap();
+    let alone = Share {
+        count: 1,
+        index: 0,
+        seed: 7,
+    };
+    for by in [ShardBy::Files, ShardBy::Elements, ShardBy::FilesOrElements] {
+        assert_eq!(graph.sharded(by, alone).unwrap(), graph);
+    }
+}
+
+#[test]
+fn workers_that_do_not_exist_are_refused() {
+    let graph = Dataset::range(0, 9, 1).graph().unwrap();
+    for (count, index) in [(0, 0), (2, 5), (2, 2)] {
+        for by in [
+            ShardBy::Files,
+            ShardBy::Elements,
+            ShardBy::FilesOrElements,
+            ShardBy::Hint,
+        ] {
+            let share = Share {
+                count,
+                index,
+                seed: 7,
+            };
+            let error = graph.sharded(by, share).unwrap_err();
+            assert_eq!(error, ShardingError::NoSuchShare { index, count });
+        }
+    }
+}
+
+#[test]
+fn what_has_no_files_is_not_divided_by_files_and_by_elements_instead() {
+    let reader = ServiceReader {
+        params: Params::none(),
+        spec: SpecField(scalar()),
+        count: None,
+        infinite: false,
+    };
+    let numbers = Dataset::range(0, 9, 1).shuffle(3, None).batch(2, false);
+    let error = one_of_three(numbers.clone(), ShardBy::Files).unwrap_err();
+    let source_name = "range".to_owned();
+    assert_eq!(error, ShardingError::NoFiles { source_name });
+    let divided = one_of_three(numbers, ShardBy::FilesOrElements).unwrap();
+    assert!(matches!(divided.nodes().last().unwrap().op, Op::Shard(_)));
+    let error = one_of_three(Dataset::from_service(reader), ShardBy::FilesOrElements).unwrap_err();
+    let source_name = "service".to_owned();
+    assert_eq!(error, ShardingError::NoOrder { source_name });
+}
+
+#[test]
+fn without_a_hint_every_worker_has_everything_and_with_one_it_is_known() {
+    let plain = Dataset::range(0, 9, 1).shard(2, 1);
+    assert!(!plain.clone().graph().unwrap().has_shard_hint());
+    assert_eq!(
+        one_of_three(plain.clone(), ShardBy::Hint).unwrap(),
+        plain.graph().unwrap()
+    );
+    let within = Dataset::range(0, 9, 1).flat_map(|argument| argument.repeat(Some(3)).shard_hint());
+    let graph = within.graph().unwrap();
+    assert!(graph.has_shard_hint());
+    let found = shares(&graph, ShardBy::Hint, 3).unwrap();
+    assert!(found.iter().all(|share| share.len() == 9), "{found:?}");
+    let divided = one_of_three(Dataset::range(0, 9, 1).shard_hint(), ShardBy::Hint).unwrap();
+    assert!(!divided.has_shard_hint() && shards_of(&divided)[0].require_non_empty);
+}
+
+#[test]
+fn a_graph_that_grows_beyond_its_limits_is_refused() {
+    let deep = (0..255).fold(Dataset::range(0, 9, 1), |dataset, _| dataset.take(9));
+    let error = one_of_three(deep, ShardBy::Elements).unwrap_err();
+    assert!(matches!(error, ShardingError::Graph(_)), "{error}");
+}
+
+#[test]
+fn facts_of_a_share_are_those_of_the_whole_but_for_the_number() {
+    let dataset = Dataset::range(0, 10, 1).batch(2, true);
+    let whole = dataset.clone().graph().unwrap().facts(&functions()).unwrap();
+    let share = one_of_three(dataset, ShardBy::Elements).unwrap();
+    assert_eq!(share.facts(&functions()).unwrap().spec, whole.spec);
+}
+
+#[cfg(feature = "webdataset")]
+mod files {
+    //! Divided by files.
+
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use millstream_pipeline::graph::OnError;
+    use millstream_pipeline::plan::{FileOrder, SourcePlan, SplitPlan, plan_splits};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::support::{Step, text};
+
+    /// As many shards of WebDataset, of three samples each, whose numbers are `10 * shard` and on.
+    fn directory(shards: usize) -> (TempDir, String) {
+        let directory = tempfile::tempdir().unwrap();
+        for shard in 0..shards {
+            write(&directory.path().join(format!("{shard:03}.tar")), shard);
+        }
+        let pattern = format!("{}/*.tar", directory.path().display());
+        (directory, pattern)
+    }
+
+    fn write(path: &Path, shard: usize) {
+        let mut builder = tar::Builder::new(Vec::new());
+        for sample in 0..3 {
+            let number = (10 * shard + sample).to_string();
+            let mut header = tar::Header::new_gnu();
+            header.set_size(number.len() as u64);
+            header.set_mode(0o644);
+            builder
+                .append_data(&mut header, format!("{number}.n"), number.as_bytes())
+                .unwrap();
+        }
+        std::fs::write(path, builder.into_inner().unwrap()).unwrap();
+    }
+
+    fn samples(files: Dataset) -> Dataset {
+        files
+            .webdataset(["n"], OnError::Raise)
+            .parse_int("n")
+            .select([("n", "n")])
+    }
+
+    /// The numbers that a worker reads, given the iteration's plan.
+    fn numbers(graph: &Graph, plan: &SplitPlan, task_id: u64) -> Result<Vec<i64>, ExecError> {
+        let context = ExecContext {
+            task_id,
+            plan: Some(plan.clone()),
+            ..context()
+        };
+        let mut executor = Executor::open(graph, context).unwrap();
+        let mut found = Vec::new();
+        while let Some(item) = executor.next()? {
+            found.push(item.value[0].as_i64().unwrap());
+        }
+        Ok(found)
+    }
+
+    /// The plan of an iteration, whose dispatcher has its own order of shuffled files.
+    fn planned(graph: &Graph, iteration: u64) -> SplitPlan {
+        let order = FileOrder { iteration, epoch: 0 };
+        plan_splits(graph, &functions())
+            .unwrap()
+            .shuffled(graph, order)
+            .in_order()
+    }
+
+    fn share(count: u64, index: u64) -> Share {
+        Share {
+            count,
+            index,
+            seed: 7,
+        }
+    }
+
+    /// What stands between the listing and its reader.
+    #[derive(Debug, Clone)]
+    struct Before {
+        listing_shuffled: bool,
+        steps: Vec<Step>,
+    }
+
+    impl Before {
+        fn dataset(&self, pattern: &str) -> Dataset {
+            let files = if self.listing_shuffled {
+                Dataset::files_shuffled(pattern, None)
+            } else {
+                Dataset::files(pattern)
+            };
+            let steps = self.steps.iter();
+            samples(steps.fold(files, crate::support::extended))
+        }
+
+        /// How often each file is read in all.
+        fn repetitions(&self) -> u64 {
+            self.steps.iter().fold(1, |times, step| {
+                if let Step::Repeat(count) = step {
+                    times * count
+                } else {
+                    times
+                }
+            })
+        }
+    }
+
+    fn before() -> impl Strategy<Value = Before> {
+        let steps = prop_oneof![
+            (1u64..20, any::<u64>()).prop_map(|(buffer, seed)| Step::Shuffle { buffer, seed }),
+            (1u64..4).prop_map(Step::Prefetch),
+            (1u64..3).prop_map(Step::Repeat),
+        ];
+        (any::<bool>(), prop::collection::vec(steps, 0..4)).prop_map(|(listing_shuffled, steps)| Before {
+            listing_shuffled,
+            steps,
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn by_files_every_record_is_read_by_one_worker(
+            files in 1usize..9,
+            before in before(),
+            workers in 1u64..5,
+            iteration: u64,
+        ) {
+            let (_directory, pattern) = directory(files);
+            let graph = unsteady(&before.dataset(&pattern).graph().unwrap());
+            let plan = planned(&graph, iteration);
+            let times = before.repetitions();
+            let listed = files as u64 * times;
+            let mut found = Vec::new();
+            for index in 0..workers {
+                let divided = graph.sharded(ShardBy::Files, share(workers, index)).unwrap();
+                match numbers(&divided, &plan, index) {
+                    Ok(numbers) => found.extend(numbers),
+                    Err(error) => {
+                        prop_assert!(listed < workers, "{} files: {}", listed, error);
+                        return Ok(());
+                    }
+                }
+            }
+            let once = (0..files as i64).flat_map(|file| (0..3).map(move |sample| 10 * file + sample));
+            let mut expected: Vec<i64> = (0..times).flat_map(|_| once.clone()).collect();
+            expected.sort_unstable();
+            found.sort_unstable();
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    /// Worker 3 of 5 has files 3 and 8 of 10, in whatever order.
+    #[test]
+    fn a_shuffle_of_the_files_is_moved_behind_the_shard() {
+        let (_directory, pattern) = directory(10);
+        let datasets = [
+            Dataset::files(&pattern),
+            Dataset::files(&pattern).shuffle(10, None),
+            Dataset::files(&pattern).shuffle(10, Some(3)).prefetch(2),
+            Dataset::files_shuffled(&pattern, None),
+            Dataset::files_shuffled(&pattern, Some(5)).shuffle(4, None),
+        ];
+        for (number, files) in datasets.into_iter().enumerate() {
+            let graph = samples(files).graph().unwrap();
+            for by in [ShardBy::Files, ShardBy::FilesOrElements] {
+                let divided = graph.sharded(by, share(5, 3)).unwrap();
+                let found = numbers(&divided, &planned(&graph, 9), 1).unwrap();
+                if number == 0 {
+                    assert_eq!(found, [30, 31, 32, 80, 81, 82], "in order");
+                }
+                let found: BTreeSet<i64> = found.into_iter().collect();
+                assert_eq!(found, BTreeSet::from([30, 31, 32, 80, 81, 82]), "{divided:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_shard_stands_before_the_reader_also_where_a_function_reads() {
+        let reading = |argument: Dataset| samples(argument);
+        let (_directory, pattern) = directory(10);
+        let graph = Dataset::files(&pattern)
+            .flat_map(reading)
+            .prefetch(2)
+            .graph()
+            .unwrap();
+        let divided = graph.sharded(ShardBy::Files, share(5, 3)).unwrap();
+        let names: Vec<&str> = divided.nodes().iter().map(|node| node.op.name()).collect();
+        assert_eq!(names, ["files", "shard", "flat_map", "prefetch"]);
+        let found = numbers(&divided, &planned(&graph, 9), 1).unwrap();
+        assert_eq!(found, [30, 31, 32, 80, 81, 82]);
+        // Of paths that come from elsewhere too.
+        let graph = Dataset::range(0, 3, 1)
+            .flat_map_declared("paths", Params::none(), path_spec())
+            .flat_map(reading)
+            .graph()
+            .unwrap();
+        let divided = graph.sharded(ShardBy::Files, share(3, 1)).unwrap();
+        let names: Vec<&str> = divided.nodes().iter().map(|node| node.op.name()).collect();
+        assert_eq!(names, ["range", "flat_map", "shard", "flat_map"]);
+    }
+
+    fn path_spec() -> millstream_element::ElementSpec {
+        let paths = Dataset::files("x").graph().unwrap();
+        paths.facts(&functions()).unwrap().spec
+    }
+
+    #[test]
+    fn every_branch_is_divided_alike() {
+        let (_directory, pattern) = directory(10);
+        let branch = || samples(Dataset::files_shuffled(&pattern, Some(4)));
+        let zipped = Dataset::zip([branch(), branch()]).graph().unwrap();
+        let divided = zipped.sharded(ShardBy::Files, share(5, 3)).unwrap();
+        assert_eq!(shards_of(&divided).len(), 2, "{divided:?}");
+        let context = ExecContext {
+            plan: Some(planned(&zipped, 9)),
+            ..context()
+        };
+        let mut executor = Executor::open(&divided, context).unwrap();
+        let mut found = Vec::new();
+        while let Some(item) = executor.next().unwrap() {
+            found.push((item.value[0].as_i64().unwrap(), item.value[1].as_i64().unwrap()));
+        }
+        let firsts: BTreeSet<i64> = found.iter().map(|(first, _)| *first).collect();
+        let seconds: BTreeSet<i64> = found.iter().map(|(_, second)| *second).collect();
+        assert_eq!(firsts, BTreeSet::from([30, 31, 32, 80, 81, 82]));
+        assert_eq!(firsts, seconds);
+        let chained = branch().concatenate(branch()).graph().unwrap();
+        let divided = chained.sharded(ShardBy::Files, share(5, 3)).unwrap();
+        let found = numbers(&divided, &planned(&chained, 9), 1).unwrap();
+        assert_eq!((shards_of(&divided).len(), found.len()), (2, 12));
+        // A branch without files is none to divide by.
+        let mixed = Dataset::zip([branch(), Dataset::range(0, 99, 1)])
+            .graph()
+            .unwrap();
+        let error = mixed.sharded(ShardBy::Files, share(5, 3)).unwrap_err();
+        assert!(matches!(error, ShardingError::NoFiles { .. }), "{error}");
+        let divided = mixed.sharded(ShardBy::FilesOrElements, share(5, 3)).unwrap();
+        assert!(matches!(divided.nodes().last().unwrap().op, Op::Shard(_)));
+    }
+
+    #[test]
+    fn paths_alone_are_divided_where_they_are_listed() {
+        let (_directory, pattern) = directory(4);
+        let graph = Dataset::files_shuffled(&pattern, None).graph().unwrap();
+        let mut found = BTreeSet::new();
+        for index in 0..2 {
+            let divided = graph.sharded(ShardBy::Files, share(2, index)).unwrap();
+            let context = ExecContext {
+                task_id: index,
+                ..context()
+            };
+            let mut executor = Executor::open(&divided, context).unwrap();
+            while let Some(item) = executor.next().unwrap() {
+                assert!(
+                    found.insert(text(&item.value[0]).to_vec()),
+                    "a file is read twice"
+                );
+            }
+        }
+        assert_eq!(found.len(), 4);
+    }
+
+    #[test]
+    fn fewer_files_than_workers_are_refused_by_whoever_has_one() {
+        let (_directory, pattern) = directory(4);
+        let graph = samples(Dataset::files(&pattern)).graph().unwrap();
+        for index in 0..5 {
+            let divided = graph.sharded(ShardBy::Files, share(5, index)).unwrap();
+            let found = numbers(&divided, &planned(&graph, 9), 1);
+            if index < 4 {
+                let error = found.unwrap_err().to_string();
+                assert!(error.contains("not enough for 5 shards"), "{error}");
+            } else {
+                assert_eq!(found.unwrap(), [0_i64; 0]);
+            }
+        }
+        let divided = graph.sharded(ShardBy::Elements, share(5, 3)).unwrap();
+        assert_eq!(numbers(&divided, &planned(&graph, 9), 1).unwrap(), [10, 22]);
+    }
+
+    #[test]
+    fn files_that_are_counted_before_they_are_read_are_drawn_alike_by_all_workers() {
+        let (_directory, pattern) = directory(10);
+        let graph = samples(Dataset::files_shuffled(&pattern, None).take(6))
+            .graph()
+            .unwrap();
+        let plan = planned(&graph, 9);
+        let mut found = BTreeSet::new();
+        for index in 0..3 {
+            let divided = graph.sharded(ShardBy::Files, share(3, index)).unwrap();
+            found.extend(numbers(&divided, &plan, index).unwrap());
+        }
+        assert_eq!(found.len(), 18, "six files of three samples");
+    }
+
+    #[test]
+    fn a_plan_in_order_is_that_of_an_unshuffled_listing() {
+        let (_directory, pattern) = directory(9);
+        let shuffled = Dataset::files_shuffled(&pattern, Some(1)).graph().unwrap();
+        let plain = Dataset::files(&pattern).graph().unwrap();
+        let order = FileOrder {
+            iteration: 1,
+            epoch: 2,
+        };
+        let found = plan_splits(&shuffled, &functions())
+            .unwrap()
+            .shuffled(&shuffled, order);
+        let listed = plan_splits(&plain, &functions()).unwrap();
+        assert_ne!(found, listed);
+        assert_eq!(found.in_order(), listed);
+        assert!(matches!(&listed.sources[0], SourcePlan::Listed { items } if items.len() == 9));
+    }
+}
