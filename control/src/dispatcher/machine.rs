@@ -32,7 +32,7 @@ pub struct Dispatcher {
     actions: Vec<Action>,
 }
 
-/// What is not remembered across a restart: after one, everybody is given a full timeout.
+/// What is not remembered across a restart: after one, everybody is given a full timeout (C1.6).
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
     pub(super) worker_seen: BTreeMap<WorkerId, Moment>,
@@ -62,8 +62,9 @@ impl Dispatcher {
         Dispatcher::load(config, [], boot, now)
     }
 
-    /// A dispatcher that knows what these records say, as if everybody had given a sign of life just now. `boot` is the name
-    /// of this life of the state, if no record names one.
+    /// A dispatcher that knows what these records say, as if everybody had given a sign of life just now; workers, who need
+    /// one silence to miss the earlier one, have another to come back. `boot` is the name of this life of the state, if no
+    /// record names one.
     pub fn load(
         config: DispatcherConfig,
         records: impl IntoIterator<Item = Record>,
@@ -181,13 +182,11 @@ impl Dispatcher {
         let clocks = &mut self.clocks;
         clocks.last_sweep = now;
         for worker in self.tables.workers.values() {
-            let living = worker.dead.is_none();
-            let stamps = if living {
-                &mut clocks.worker_seen
+            if worker.dead.is_none() {
+                clocks.worker_seen.insert(worker.id, now + self.config.liveness);
             } else {
-                &mut clocks.worker_died
-            };
-            stamps.insert(worker.id, now);
+                clocks.worker_died.insert(worker.id, now);
+            }
         }
         clocks.client_seen = self.tables.clients.iter().map(|(id, _)| (*id, now)).collect();
         clocks.session_seen = self.tables.sessions.iter().map(|(id, _)| (*id, now)).collect();

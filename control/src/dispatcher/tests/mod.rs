@@ -3,5 +3,6 @@
 mod naming;
 mod people;
 mod requests;
+mod restart;
 mod rig;
 mod splits;
