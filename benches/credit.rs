@@ -42,6 +42,7 @@ fn account(c: &mut Criterion) {
         let standings: Vec<Standing> = (0..tasks).map(standing).collect();
         let bounds = Bounds {
             max_outstanding: MaxOutstanding::Elements(8 * tasks),
+            auto_bytes: 0,
             max_outstanding_bytes: u64::MAX,
         };
         group.bench_with_input(

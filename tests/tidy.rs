@@ -108,6 +108,7 @@ const PURE: &[&str] = &[
     "control/src/dispatcher",
     "pipeline/src/graph",
     "link/src/ticket.rs",
+    "client/src/auto.rs",
     "client/src/credit.rs",
     "client/src/ranges.rs",
     "client/src/unreported.rs",

@@ -14,16 +14,12 @@ pub const CREDIT_BYTES_UNKNOWN: u64 = 4096;
 /// How many elements may be outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaxOutstanding {
-    /// As many as keep the network busy: about [`AUTO_BYTES`] worth, two for each task at least.
+    /// As many as keep the network busy, by the rate and the round-trip time; two for each task at least.
     #[default]
     Auto,
     /// Exactly so many.
     Elements(u64),
 }
-
-/// Bytes that `Auto` keeps outstanding: three times what 10 Gbit/s carry in a millisecond. More is slower where the
-/// network is not: it leaves the caches of both sides.
-pub const AUTO_BYTES: u64 = 4 << 20;
 
 /// Elements that `Auto` keeps outstanding at most.
 pub const AUTO_ELEMENTS_MAX: u64 = 1 << 17;
@@ -50,6 +46,8 @@ pub struct Standing {
 pub struct Bounds {
     /// Elements outstanding: granted, in flight or not handed over, over all tasks.
     pub max_outstanding: MaxOutstanding,
+    /// What `Auto` comes to, in bytes.
+    pub auto_bytes: u64,
     /// Bytes reserved for them.
     pub max_outstanding_bytes: u64,
 }
@@ -61,7 +59,7 @@ impl Bounds {
             MaxOutstanding::Elements(elements) => elements,
             MaxOutstanding::Auto => {
                 let largest = tasks.iter().map(worth).max().unwrap_or(CREDIT_BYTES_UNKNOWN);
-                (AUTO_BYTES / largest)
+                (self.auto_bytes / largest)
                     .min(AUTO_ELEMENTS_MAX)
                     .max(2 * tasks.len() as u64)
             }
@@ -148,6 +146,7 @@ mod tests {
     fn bounds(elements: u64) -> Bounds {
         Bounds {
             max_outstanding: MaxOutstanding::Elements(elements),
+            auto_bytes: 0,
             max_outstanding_bytes: u64::MAX,
         }
     }
@@ -183,6 +182,7 @@ mod tests {
     fn bytes_bound_what_elements_would_allow() {
         let limits = Bounds {
             max_outstanding: MaxOutstanding::Elements(100),
+            auto_bytes: 0,
             max_outstanding_bytes: 10 * 1024,
         };
         assert_eq!(

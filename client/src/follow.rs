@@ -24,6 +24,9 @@ const TICK: Duration = Duration::from_millis(5);
 /// How often a worker is asked again for a task that it did not know: about as long as the dispatcher takes to tell it.
 const ASK_AGAIN_EVERY: Duration = Duration::from_millis(20);
 
+/// How often `Auto` looks at the rate: over several round trips of all but the longest paths.
+const RESIZE_EVERY: Duration = Duration::from_millis(100);
+
 /// How long the links stay when the reader is gone, so that its workers hear that it wants nothing more. One that does
 /// not keeps what it sent for a reader that might come back.
 const FAREWELL: Duration = Duration::from_millis(100);
@@ -132,6 +135,9 @@ pub(crate) async fn follow(
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ask_again = tokio::time::interval(ASK_AGAIN_EVERY);
     ask_again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut resize = tokio::time::interval(RESIZE_EVERY);
+    resize.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut resized_at = tokio::time::Instant::now();
     let mut is_open = true;
     loop {
         tokio::select! {
@@ -170,6 +176,10 @@ pub(crate) async fn follow(
             _ = tick.tick() => {
                 intake.tick();
                 pass_reports(&intake, &reports);
+            }
+            now = resize.tick() => {
+                intake.resize_auto(now.duration_since(resized_at));
+                resized_at = now;
             }
             _ = ask_again.tick() => intake.ask_again(give_up),
             Some(_) = drivers.join_next(), if !drivers.is_empty() => {}

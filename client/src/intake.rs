@@ -18,6 +18,7 @@ use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkL
 use millstream_element::{Layout, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 
+use crate::auto::Auto;
 use crate::credit::Bounds;
 use crate::entry::Entry;
 use crate::error::ReadError;
@@ -77,6 +78,7 @@ impl Intake {
     pub(crate) fn new(bounds: Bounds, alloc: Arc<dyn SlotAlloc>) -> Self {
         let state = State {
             bounds,
+            auto: Auto::default(),
             tasks: BTreeMap::new(),
             links: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -153,7 +155,11 @@ impl Intake {
 
     /// Notes what a link is like.
     pub(crate) fn note_link(&self, worker: &str, report: LinkReport) {
-        self.state.lock().reports.insert(worker.to_owned(), report);
+        let mut state = self.state.lock();
+        if let Some(round_trip) = report.round_trip {
+            state.auto.note_round_trip(worker, round_trip);
+        }
+        state.reports.insert(worker.to_owned(), report);
     }
 
     /// What the links were last like, by worker.
@@ -256,6 +262,7 @@ impl Intake {
     /// A link broke: writes off its credits, so that the other tasks get them.
     pub(crate) fn handle_link_lost(&self, worker: &str) {
         let mut state = self.state.lock();
+        state.auto.forget(worker);
         if let Some(outbox) = state.links.get_mut(worker) {
             outbox.is_up = false;
             outbox.messages.clear();
@@ -366,6 +373,17 @@ impl Intake {
             state.distribute();
         }
         state.acknowledge();
+    }
+
+    /// Sizes `Auto` anew, `elapsed` after it did so last.
+    pub(crate) fn resize_auto(&self, elapsed: Duration) {
+        let mut state = self.state.lock();
+        state.auto.resize(elapsed);
+        let is_more = state.auto.bytes() > state.bounds.auto_bytes;
+        state.bounds.auto_bytes = state.auto.bytes();
+        if is_more {
+            state.distribute();
+        }
     }
 
     /// What the dispatcher is to be told next.

@@ -2,6 +2,7 @@
 //!
 //! - [`Reader`]: the iterator and stream that users hold
 //! - [`MaxOutstanding`] and `credit`: how many elements may be outstanding, and which task gets the next credit
+//! - `auto`: how much that comes to when the reader sizes it
 //! - `intake`, `state`: what arrived and is owed, shared between the reader's lane and its consumer
 //! - `entry`: one task within it
 //! - `remains`, `unreported`: what is left of a removed task, and what the dispatcher is still to be told
@@ -11,6 +12,7 @@
 //! - [`ReaderStats`]: what was measured
 
 mod alloc;
+mod auto;
 pub mod credit;
 mod cursor;
 mod discovery;
@@ -27,6 +29,7 @@ mod state;
 mod stats;
 mod unreported;
 
+pub use auto::AUTO_BYTES_MIN;
 pub use credit::MaxOutstanding;
 pub use cursor::OnHanded;
 pub use discovery::discover;

@@ -16,6 +16,7 @@ use millstream_element::{Element, Pool, SlotAlloc};
 use millstream_link::{Lane, LaneTask};
 use tokio::sync::oneshot;
 
+use crate::auto::AUTO_BYTES_MIN;
 use crate::credit::{Bounds, MaxOutstanding};
 use crate::cursor::{Cursor, OnHanded};
 use crate::driver::Connector;
@@ -97,6 +98,7 @@ impl Reader {
     pub fn start(lane: Arc<Lane>, connector: Arc<dyn Connector>, feed: Feed, config: &ReaderConfig) -> Self {
         let bounds = Bounds {
             max_outstanding: config.max_outstanding,
+            auto_bytes: AUTO_BYTES_MIN,
             max_outstanding_bytes: config.max_outstanding_bytes,
         };
         // Twice the bound: what the consumer still holds is no longer outstanding but still here.

@@ -13,6 +13,7 @@ use millstream_dataplane::proto::receive::Arrival;
 use millstream_dataplane::transport::{Body, LinkLost, LinkReport};
 use millstream_element::{ElementSpec, Layout, Pack};
 
+use crate::auto::Auto;
 use crate::credit::{Bounds, Standing, distribute};
 use crate::entry::{Entry, Outbox, task_of};
 use crate::error::ReadError;
@@ -24,6 +25,7 @@ use crate::unreported::Unreported;
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) bounds: Bounds,
+    pub(crate) auto: Auto,
     pub(crate) tasks: BTreeMap<TaskId, Entry>,
     pub(crate) links: BTreeMap<Arc<str>, Outbox>,
     pub(crate) ready: VecDeque<Delivery>,
@@ -166,6 +168,7 @@ impl State {
                             "task {task} sent elements before its specification"
                         )));
                     };
+                    self.auto.note_arrival(body.region_bytes());
                     entry.polled += elements;
                     entry.delivered += elements;
                     self.ready.push_back(Delivery {

@@ -194,7 +194,7 @@ fn automatic_credit_goes_by_the_size_of_the_elements() {
             .expect("no failure")
             .expect("an element");
         // 64 bytes, a header of 40, and where it comes from, 32.
-        let expected = millstream_client::credit::AUTO_BYTES / 136;
+        let expected = millstream_client::AUTO_BYTES_MIN / 136;
         let taken = || {
             workers
                 .server("a")

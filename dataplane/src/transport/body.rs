@@ -79,6 +79,14 @@ pub enum BodyError {
 }
 
 impl Body {
+    /// Bytes of the elements and the gaps between them, as they are read.
+    pub fn region_bytes(&self) -> u64 {
+        match self {
+            Self::Plain(pack) => pack.region().len() as u64,
+            Self::Lz4 { region_bytes, .. } => *region_bytes as u64,
+        }
+    }
+
     /// The elements, decompressed into a slot of `alloc` if need be.
     pub fn open(self, alloc: &dyn SlotAlloc) -> Result<Pack, BodyError> {
         match self {

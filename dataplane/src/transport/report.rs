@@ -1,5 +1,7 @@
 //! What a link looks like from outside.
 
+use std::time::Duration;
+
 /// What is in force on a link, for people and for `bench-transfer`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkReport {
@@ -15,6 +17,8 @@ pub struct LinkReport {
     pub rcvbuf_bytes: Option<usize>,
     /// The cipher suite.
     pub cipher: Option<String>,
+    /// Smoothed round-trip time, where there is a network.
+    pub round_trip: Option<Duration>,
     /// Packets lost so far.
     pub lost_packets: u64,
     /// Payload bytes copied by this end's own code so far.

@@ -23,7 +23,8 @@ const MARKS_MAX: usize = 4096;
 pub struct BufferLimits {
     /// Elements at most; default 65 536.
     pub elements: u64,
-    /// Bytes at most, one element excepted; default 4 MiB: some packs ahead of a fast network, and little to lose.
+    /// Bytes at most, one element excepted; default 2 MiB: some packs ahead of a fast network, within the caches,
+    /// and little to lose.
     pub bytes: u64,
 }
 
@@ -31,7 +32,7 @@ impl Default for BufferLimits {
     fn default() -> Self {
         Self {
             elements: 1 << 16,
-            bytes: 4 << 20,
+            bytes: 2 << 20,
         }
     }
 }

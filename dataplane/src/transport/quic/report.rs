@@ -33,6 +33,7 @@ impl PathReporter {
             gro: path.gro,
             rcvbuf_bytes: Some(path.rcvbuf_bytes),
             cipher: Some(path.cipher.to_owned()),
+            round_trip: Some(path.rtt),
             lost_packets: path.lost_packets,
             bytes_copied,
             packs,
