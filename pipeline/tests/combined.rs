@@ -135,6 +135,26 @@ fn an_enumeration_numbers_the_elements_of_every_pass_from_its_start() {
 }
 
 #[test]
+fn an_interleave_takes_blocks_by_turns_and_opens_the_next_where_one_has_ended() {
+    let dataset = Dataset::range(1, 6, 1).interleave(2, 4, |argument| argument.repeat(Some(6)));
+    let expected = [
+        1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3, 4, 4, 5, 5, 5, 5, 5, 5,
+    ];
+    assert_eq!(facts(&dataset).cardinality, Cardinality::Finite(30));
+    let twice = rows_of(dataset.repeat(Some(2))).concat();
+    assert_eq!(twice, [expected, expected].concat());
+}
+
+#[test]
+fn an_interleave_longer_than_its_input_ends() {
+    let dataset = range(3).interleave(100, 1, |argument| {
+        Dataset::zip([argument.repeat(Some(2)), range(9)]).enumerate(0)
+    });
+    let expected = [[0, 0, 0], [0, 1, 0], [0, 2, 0], [1, 0, 1], [1, 1, 1], [1, 2, 1]];
+    assert_eq!(rows_of(dataset), expected);
+}
+
+#[test]
 fn the_argument_of_a_function_can_be_zipped_with_itself() {
     let dataset = range(3).flat_map(|argument| {
         let other = argument.clone().map("add", Params::encode(&10i64).unwrap());

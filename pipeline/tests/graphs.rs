@@ -2,8 +2,8 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::graph::{
-    AnalysisError, Cardinality, ConstantTensor, Dataset, Graph, GraphError, NODES_MAX, NoFunctions, OnError,
-    Op, Params, ServiceReader, SourceDeclaration, SpecField, Splitting,
+    AnalysisError, CYCLE_MAX, Cardinality, ConstantTensor, Dataset, Graph, GraphError, NODES_MAX,
+    NoFunctions, OnError, Op, Params, ServiceReader, SourceDeclaration, SpecField, Splitting,
 };
 use proptest::prelude::*;
 
@@ -89,6 +89,9 @@ fn every_operation_survives_its_encoding() {
         Dataset::range(0, 1, 1)
             .flat_map_registered("g", Params::none())
             .shuffle(3, None),
+        Dataset::range(0, 1, 1)
+            .interleave_registered(4, 16, "g", Params::none())
+            .interleave(2, 1, |argument| argument.repeat(Some(2))),
         Dataset::range(0, 9, 1).shard(3, 2).shard_hint(),
         Dataset::zip([Dataset::range(0, 9, 1), Dataset::files("a").take(1)]),
         Dataset::files("a")
@@ -276,6 +279,10 @@ fn mistakes_in_a_chain_are_reported_with_their_operation() {
     let message = |dataset: Dataset| dataset.graph().unwrap_err().to_string();
     assert!(message(Dataset::range(0, 9, 0)).contains("step is 0"));
     assert!(message(Dataset::range(0, 9, 1).batch(0, false)).contains("batch"));
+    let turns = |length, block| Dataset::range(0, 9, 1).interleave(length, block, |argument| argument);
+    assert!(message(turns(0, 1)).contains("cycle of 0"));
+    assert!(message(turns(CYCLE_MAX + 1, 1)).contains("cycle of 4097"));
+    assert!(message(turns(1, 0)).contains("blocks of no elements"));
     assert!(message(Dataset::range(0, 9, 1).shard(3, 3)).contains("shard 3 of 3"));
     assert!(message(Dataset::range(0, 9, 1).shard(0, 0)).contains("shard 0 of 0"));
     assert!(message(Dataset::range(0, 9, 1).parallel(2)).contains("not a map"));

@@ -71,6 +71,10 @@ impl Program {
                 input,
                 cancel,
             )),
+            Op::Interleave(function, turns) => {
+                let body = self.body(node, function, shared)?;
+                Box::new(ops::Interleave::new(body, *turns, input, cancel))
+            }
             Op::Map(..)
             | Op::Zip(_)
             | Op::Concatenate
@@ -210,7 +214,7 @@ impl Program {
                 call: Arc::clone(&prepared.call),
                 output: self.specs[node].clone(),
             },
-            (_, _) => return Err(unprepared("flat_map")),
+            (_, _) => return Err(unprepared(self.graph.nodes()[node].op.name())),
         })
     }
 }

@@ -98,9 +98,9 @@ pub(super) enum Part {
     Predicate(FilterCall),
     /// The registered function of a `map`.
     Function(PreparedMap),
-    /// The body of a `flat_map`.
+    /// The body of a `flat_map` or `interleave`.
     Body(Arc<Program>),
-    /// The registered function of a `flat_map`.
+    /// The registered function of a `flat_map` or `interleave`.
     FlatMap(PreparedFlatMap),
 }
 
@@ -304,13 +304,10 @@ fn part(
         Op::Filter(filter) => {
             Part::Predicate(functions.prepare_filter(&filter.function, &filter.params, input()?)?)
         }
-        Op::FlatMap(FlatMap::Graph(body)) => Part::Body(Arc::new(Program::prepare(
-            body,
-            functions,
-            Some(input()?),
-            FilesOf::Disk,
-        )?)),
-        Op::FlatMap(FlatMap::Registered(registered)) => {
+        Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) => Part::Body(Arc::new(
+            Program::prepare(body, functions, Some(input()?), FilesOf::Disk)?,
+        )),
+        Op::FlatMap(FlatMap::Registered(registered)) | Op::Interleave(FlatMap::Registered(registered), _) => {
             let prepared = functions.prepare_flat_map(&registered.name, &registered.params, input()?)?;
             check_declared(&registered.name, output, &prepared.output)?;
             Part::FlatMap(prepared)

@@ -57,9 +57,11 @@ fn node_cardinality(
         Op::Argument => Finite(1),
         Op::Map(Function::DecodeImage(decode), _) if decode.on_error == OnError::Skip => thinned(input()?),
         Op::Map(..) | Op::Shuffle(_) | Op::Enumerate(_) | Op::Prefetch(_) => input()?,
-        Op::Filter(_) | Op::WebDataset(_) | Op::TextLines | Op::FlatMap(FlatMap::Registered(_)) => {
-            thinned(input()?)
-        }
+        Op::Filter(_)
+        | Op::WebDataset(_)
+        | Op::TextLines
+        | Op::FlatMap(FlatMap::Registered(_))
+        | Op::Interleave(FlatMap::Registered(_), _) => thinned(input()?),
         Op::Batch(batch) => match input()? {
             Finite(count) if batch.drop_remainder => Finite(count / batch.size),
             Finite(count) => Finite(count.div_ceil(batch.size)),
@@ -90,7 +92,7 @@ fn node_cardinality(
             (Finite(_), None) | (Unknown, _) => Unknown,
             (Infinite, _) => Infinite,
         },
-        Op::FlatMap(FlatMap::Graph(body)) => {
+        Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) => {
             let (input, spec) = given()?;
             let specs = node_specs(body, registry, Some(spec))?;
             multiplied(input, cardinality(body, &specs, registry)?)

@@ -2,13 +2,15 @@
 //! operation is recognised by its name before anything else of it is read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::fmt::Display;
+
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use super::definition::{GRAPH_BYTES_MAX, Graph, NESTING_MAX, NODES_MAX, Node};
 use super::error::GraphError;
 use super::function::Function;
-use super::op::{FlatMap, Op, Schedule};
+use super::op::{Cycle, FlatMap, Op, Schedule};
 
 /// A graph on the wire.
 #[derive(Debug, Encode, Decode)]
@@ -37,6 +39,9 @@ struct NodeRecord {
     /// How its calls are spread, where it makes calls.
     #[n(4)]
     schedule: Option<Schedule>,
+    /// How its datasets take turns, where they do.
+    #[n(5)]
+    cycle: Option<Cycle>,
 }
 
 impl Graph {
@@ -74,8 +79,8 @@ impl Graph {
 }
 
 fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
-    let mut functions = Vec::new();
-    let mut schedule = None;
+    let inner = node.op.inner().map(Graph::to_bytes).transpose()?;
+    let (mut schedule, mut cycle) = (None, None);
     let params = match &node.op {
         Op::Range(params) => encoded(params)?,
         Op::TensorSlices(params) => encoded(params)?,
@@ -104,19 +109,28 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         Op::Enumerate(params) => encoded(params)?,
         Op::Prefetch(params) => encoded(params)?,
         Op::Zip(params) => encoded(params)?,
-        Op::FlatMap(FlatMap::Registered(params)) => encoded(params)?,
-        Op::FlatMap(FlatMap::Graph(body)) => {
-            functions.push(body.to_bytes()?.into());
-            Vec::new()
+        Op::FlatMap(function) => encode_flat_map(function)?,
+        Op::Interleave(function, turns) => {
+            cycle = Some(*turns);
+            encode_flat_map(function)?
         }
     };
     Ok(NodeRecord {
         op: node.op.name().to_owned(),
         params: params.into(),
         inputs: node.inputs.clone(),
-        functions,
+        functions: inner.into_iter().map(ByteVec::from).collect(),
         schedule,
+        cycle,
     })
+}
+
+/// The parameters of a function that is no graph; a graph is encoded beside them.
+fn encode_flat_map(function: &FlatMap) -> Result<Vec<u8>, GraphError> {
+    match function {
+        FlatMap::Registered(params) => encoded(params),
+        FlatMap::Graph(_) => Ok(Vec::new()),
+    }
 }
 
 fn decode_nodes(bytes: &[u8], nesting: usize) -> Result<Vec<Node>, GraphError> {
@@ -147,6 +161,12 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         bytes: &record.params,
     };
     let schedule = record.schedule.unwrap_or_default();
+    let function = || -> Result<FlatMap, GraphError> {
+        Ok(match record.functions.first() {
+            None => FlatMap::Registered(params.decode()?),
+            Some(body) => FlatMap::Graph(Box::new(Graph::function(decode_nodes(body, nesting + 1)?)?)),
+        })
+    };
     let op = match record.op.as_str() {
         "range" => Op::Range(params.decode()?),
         "tensor_slices" => Op::TensorSlices(params.decode()?),
@@ -174,10 +194,11 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         "prefetch" => Op::Prefetch(params.decode()?),
         "zip" => Op::Zip(params.decode()?),
         "concatenate" => Op::Concatenate,
-        "flat_map" => Op::FlatMap(match record.functions.first() {
-            None => FlatMap::Registered(params.decode()?),
-            Some(body) => FlatMap::Graph(Box::new(Graph::function(decode_nodes(body, nesting + 1)?)?)),
-        }),
+        "flat_map" => Op::FlatMap(function()?),
+        "interleave" => {
+            let cycle = record.cycle.ok_or_else(|| params.malformed("has no cycle"))?;
+            Op::Interleave(function()?, cycle)
+        }
         unknown => {
             return Err(GraphError::UnknownOp {
                 op: unknown.to_owned(),
@@ -200,12 +221,14 @@ struct Parameters<'b> {
 
 impl<'b> Parameters<'b> {
     fn decode<T: Decode<'b, ()>>(&self) -> Result<T, GraphError> {
-        minicbor::decode(self.bytes).map_err(|error| {
-            GraphError::Malformed(format!(
-                "parameters of operation {:?} (node {}): {error}",
-                self.op, self.node
-            ))
-        })
+        minicbor::decode(self.bytes).map_err(|error| self.malformed(error))
+    }
+
+    fn malformed(&self, reason: impl Display) -> GraphError {
+        GraphError::Malformed(format!(
+            "parameters of operation {:?} (node {}): {reason}",
+            self.op, self.node
+        ))
     }
 }
 

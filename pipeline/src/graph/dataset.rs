@@ -10,7 +10,7 @@ use super::function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
 use super::op::{
-    Batch, Count, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap,
+    Batch, Count, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap,
     RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices,
     WebDataset,
 };
@@ -283,15 +283,8 @@ impl Dataset {
 
     /// The datasets that `body` makes of the elements, one after the other. `body` is handed the placeholder
     /// for its argument: a dataset of that one element.
-    pub fn flat_map(mut self, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
-        let body = body(Dataset::source(Op::Argument));
-        match body.error.map_or_else(|| Graph::function(body.nodes), Err) {
-            Ok(body) => self.then(Op::FlatMap(FlatMap::Graph(Box::new(body)))),
-            Err(error) => {
-                self.error.get_or_insert(error);
-                self
-            }
-        }
+    pub fn flat_map(self, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
+        self.expanded(body, Op::FlatMap)
     }
 
     /// The datasets that the registered function `name` makes of the elements, one after the other.
@@ -311,6 +304,32 @@ impl Dataset {
             params,
             output: Some(SpecField(output)),
         })))
+    }
+
+    /// The datasets that `body` makes of the elements, `length` of them by turns: `block` elements of one, then of the
+    /// next. Where one has ended, the next element's takes its place. The order is always the same. With `length` 1
+    /// this is [`Dataset::flat_map`].
+    pub fn interleave(self, length: u64, block: u64, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
+        self.expanded(body, |body| Op::Interleave(body, Cycle { length, block }))
+    }
+
+    /// As [`Dataset::interleave`], with the datasets that the registered function `name` makes of the elements.
+    pub fn interleave_registered(
+        self,
+        length: u64,
+        block: u64,
+        name: impl Into<String>,
+        params: Params,
+    ) -> Dataset {
+        let registered = RegisteredFlatMap {
+            name: name.into(),
+            params,
+            output: None,
+        };
+        self.then(Op::Interleave(
+            FlatMap::Registered(registered),
+            Cycle { length, block },
+        ))
     }
 
     /// The finished graph.
@@ -336,6 +355,18 @@ impl Dataset {
 
     fn function(self, function: Function) -> Dataset {
         self.then(Op::Map(function, Schedule::default()))
+    }
+
+    /// The operation that `op` makes of a function's body.
+    fn expanded(mut self, body: impl FnOnce(Dataset) -> Dataset, op: impl FnOnce(FlatMap) -> Op) -> Dataset {
+        let body = body(Dataset::source(Op::Argument));
+        match body.error.map_or_else(|| Graph::function(body.nodes), Err) {
+            Ok(body) => self.then(op(FlatMap::Graph(Box::new(body)))),
+            Err(error) => {
+                self.error.get_or_insert(error);
+                self
+            }
+        }
     }
 
     fn then(mut self, op: Op) -> Dataset {

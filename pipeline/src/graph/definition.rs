@@ -20,6 +20,9 @@ pub const NAME_BYTES_MAX: usize = 4096;
 /// Elements that `shuffle`, `batch` and `prefetch` may hold.
 pub const BUFFER_MAX: u64 = 1 << 24;
 
+/// Datasets that an `interleave` may have open at once: each holds at least a file, as a rule.
+pub const CYCLE_MAX: u64 = 4096;
+
 /// One operation and the nodes it reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
@@ -132,12 +135,9 @@ impl Graph {
                 users[input] += 1;
                 depths[index] = depths[index].max(depths[input]);
             }
-            let body = if let Op::FlatMap(FlatMap::Graph(body)) = &node.op {
-                body.check_within(Role::Function, budget, nesting + 1)?
-            } else {
-                0
-            };
-            depths[index] += 1 + body;
+            let inner = node.op.inner();
+            let inner = inner.map(|inner| inner.check_within(Role::Function, budget, nesting + 1));
+            depths[index] += 1 + inner.transpose()?.unwrap_or(0);
             if depths[index] > DEPTH_MAX {
                 return Err(GraphError::TooLarge {
                     what: "operations one behind the other",
@@ -231,8 +231,19 @@ fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
             Some(_) | None => Ok(()),
         },
         Op::Prefetch(prefetch) => check_buffer("prefetch buffer", prefetch.buffer),
-        Op::FlatMap(FlatMap::Graph(_)) => Ok(()),
-        Op::FlatMap(FlatMap::Registered(registered)) => check_name("function", &registered.name),
+        Op::FlatMap(function) => check_flat_map(function),
+        Op::Interleave(function, cycle) => {
+            if cycle.length == 0 || cycle.length > CYCLE_MAX {
+                return Err(format!(
+                    "cycle of {} datasets is not within 1..={CYCLE_MAX}",
+                    cycle.length
+                ));
+            }
+            if cycle.block == 0 {
+                return Err("takes blocks of no elements by turns; the least is 1".to_owned());
+            }
+            check_flat_map(function)
+        }
         Op::Zip(zip) => match &zip.names {
             Some(names) if names.len() != inputs => {
                 Err(format!("has {} names for {inputs} inputs", names.len()))
@@ -240,6 +251,13 @@ fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
             Some(names) => names.iter().try_for_each(|name| check_name("name", name)),
             None => Ok(()),
         },
+    }
+}
+
+fn check_flat_map(function: &FlatMap) -> Result<(), String> {
+    match function {
+        FlatMap::Graph(_) => Ok(()),
+        FlatMap::Registered(registered) => check_name("function", &registered.name),
     }
 }
 

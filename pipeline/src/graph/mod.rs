@@ -29,7 +29,7 @@ mod split;
 pub use constant::{Constant, ConstantTensor};
 pub use dataset::{AUTO, Dataset, PIXELS_MAX_DEFAULT};
 pub use definition::{
-    BUFFER_MAX, DEPTH_MAX, GRAPH_BYTES_MAX, Graph, NAME_BYTES_MAX, NESTING_MAX, NODES_MAX, Node,
+    BUFFER_MAX, CYCLE_MAX, DEPTH_MAX, GRAPH_BYTES_MAX, Graph, NAME_BYTES_MAX, NESTING_MAX, NODES_MAX, Node,
 };
 pub use error::{AnalysisError, GraphError};
 pub use facts::{Cardinality, Facts};
@@ -37,7 +37,7 @@ pub use function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
 pub use op::{
-    Batch, Count, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap,
+    Batch, Count, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap,
     RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices,
     WebDataset, Zip,
 };

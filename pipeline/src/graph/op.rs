@@ -57,6 +57,8 @@ pub enum Op {
     Prefetch(Prefetch),
     /// A dataset per element, one after the other.
     FlatMap(FlatMap),
+    /// A dataset per element, several of them by turns.
+    Interleave(FlatMap, Cycle),
     /// The elements of several inputs side by side, until the first input ends.
     Zip(Zip),
     /// The elements of several inputs, one input after the other.
@@ -87,8 +89,18 @@ impl Op {
             Op::Enumerate(_) => "enumerate",
             Op::Prefetch(_) => "prefetch",
             Op::FlatMap(_) => "flat_map",
+            Op::Interleave(..) => "interleave",
             Op::Zip(_) => "zip",
             Op::Concatenate => "concatenate",
+        }
+    }
+
+    /// The graph that it has as a parameter: the body of its function.
+    pub(super) fn inner(&self) -> Option<&Graph> {
+        if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) = self {
+            Some(body)
+        } else {
+            None
         }
     }
 
@@ -114,7 +126,8 @@ impl Op {
             | Op::Shard(_)
             | Op::Enumerate(_)
             | Op::Prefetch(_)
-            | Op::FlatMap(_) => 1..=1,
+            | Op::FlatMap(_)
+            | Op::Interleave(..) => 1..=1,
             Op::Zip(_) | Op::Concatenate => 1..=NODES_MAX,
         }
     }
@@ -371,7 +384,19 @@ pub struct Prefetch {
     pub buffer: u64,
 }
 
-/// Parameters of `flat_map`: the dataset that each element becomes.
+/// How `interleave` takes turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Cycle {
+    /// How many datasets are open at once, at least 1.
+    #[n(0)]
+    pub length: u64,
+    /// How many consecutive elements each yields before it is the next one's turn, at least 1.
+    #[n(1)]
+    pub block: u64,
+}
+
+/// Parameters of `flat_map` and `interleave`: the dataset that each element becomes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FlatMap {
     /// A sub-graph in which [`Op::Argument`] stands for the element.
@@ -380,7 +405,7 @@ pub enum FlatMap {
     Registered(RegisteredFlatMap),
 }
 
-/// Parameters of a `flat_map` whose function is registered.
+/// Parameters of a `flat_map` or `interleave` whose function is registered.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct RegisteredFlatMap {

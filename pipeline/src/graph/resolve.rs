@@ -50,9 +50,11 @@ fn resolved_op(
     let mut op = op.clone();
     if let Op::Map(Function::Registered(registered), _) = &mut op {
         registered.output = Some(SpecField(output.clone()));
-    } else if let Op::FlatMap(FlatMap::Registered(registered)) = &mut op {
+    } else if let Op::FlatMap(FlatMap::Registered(registered))
+    | Op::Interleave(FlatMap::Registered(registered), _) = &mut op
+    {
         registered.output = Some(SpecField(output.clone()));
-    } else if let Op::FlatMap(FlatMap::Graph(body)) = &mut op {
+    } else if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) = &mut op {
         **body = body.resolved_within(registry, input)?;
     } else if let Op::Source(source) = &mut op {
         let signature = source_signature(source, registry)?;

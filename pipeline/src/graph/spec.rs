@@ -151,16 +151,18 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
             let number = scalar(op, Dtype::I64)?;
             zipped(&Zip { names: None }, &[&number, input()?]).map_err(not_allowed)
         }
-        Op::FlatMap(FlatMap::Graph(body)) => {
+        Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) => {
             let mut specs = node_specs(body, registry, Some(input()?))?;
             specs
                 .pop()
                 .ok_or_else(|| not_allowed("an empty function".to_owned()))
         }
-        Op::FlatMap(FlatMap::Registered(registered)) => match &registered.output {
-            Some(output) => Ok(output.0.clone()),
-            None => registry.flat_map(&registered.name, &registered.params, input()?),
-        },
+        Op::FlatMap(FlatMap::Registered(registered)) | Op::Interleave(FlatMap::Registered(registered), _) => {
+            match &registered.output {
+                Some(output) => Ok(output.0.clone()),
+                None => registry.flat_map(&registered.name, &registered.params, input()?),
+            }
+        }
         Op::Zip(zip) => zipped(zip, given).map_err(not_allowed),
         Op::Concatenate => alike(given).map_err(mismatch),
     }

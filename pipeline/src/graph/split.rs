@@ -155,6 +155,7 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
         | Op::Enumerate(_)
         | Op::Prefetch(_)
         | Op::FlatMap(_)
+        | Op::Interleave(..)
         | Op::Zip(_)
         | Op::Concatenate => Splitting::Whole("is not a source".to_owned()),
     })
@@ -170,7 +171,7 @@ fn misaligns(op: &Op) -> Option<&'static str> {
         Op::Take(_) | Op::Skip(_) | Op::Shard(_) => {
             Some("counts elements of each task, not positions of the source")
         }
-        Op::FlatMap(_) | Op::Unbatch => Some("makes several elements of one position"),
+        Op::FlatMap(_) | Op::Interleave(..) | Op::Unbatch => Some("makes several elements of one position"),
         Op::Enumerate(_) => Some("numbers the elements of each task"),
         Op::Zip(_) => Some("pairs whatever splits a task was dealt"),
         Op::WebDataset(_) | Op::TextLines => {

@@ -3,6 +3,7 @@
 #[cfg(feature = "images")]
 pub(crate) mod jpeg;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
@@ -48,6 +49,11 @@ pub(crate) enum Step {
         seed: u64,
     },
     FlatMap(Vec<Step>),
+    Interleave {
+        length: u64,
+        block: u64,
+        steps: Vec<Step>,
+    },
     /// The sums of its elements and those of another chain.
     Zip(Chain),
     Concatenate(Chain),
@@ -166,6 +172,9 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
         Step::Prefetch(buffer) => dataset.prefetch(*buffer),
         Step::Shuffle { buffer, seed } => dataset.shuffle(*buffer, Some(*seed)),
         Step::FlatMap(steps) => dataset.flat_map(|argument| steps.iter().fold(argument, extended)),
+        Step::Interleave { length, block, steps } => {
+            dataset.interleave(*length, *block, |argument| steps.iter().fold(argument, extended))
+        }
         Step::Concatenate(other) => dataset.concatenate(other.dataset()),
         Step::Zip(other) => Dataset::zip([dataset, other.dataset()]).map("total", Params::none()),
     }
@@ -207,12 +216,39 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             .into_iter()
             .flat_map(|model| steps.iter().fold(vec![model], model_step))
             .collect(),
+        Step::Interleave { length, block, steps } => {
+            let inner = input
+                .into_iter()
+                .map(|model| steps.iter().fold(vec![model], model_step));
+            by_turns(inner.collect(), *length as usize, *block as usize)
+        }
         Step::Concatenate(other) => input.into_iter().chain(other.model()).collect(),
         Step::Zip(other) => {
             let pairs = input.iter().zip(other.model());
             pairs.map(|(one, other)| model_add(one, sum(&other))).collect()
         }
     }
+}
+
+/// The elements of `waiting` by turns: a slot whose dataset has ended takes the next one when its turn comes.
+fn by_turns(mut waiting: VecDeque<Vec<Model>>, length: usize, block: usize) -> Vec<Model> {
+    let mut slots: Vec<Option<VecDeque<Model>>> = vec![None; length];
+    let mut all = Vec::new();
+    while !waiting.is_empty() || slots.iter().any(Option::is_some) {
+        for slot in &mut slots {
+            if slot.is_none() {
+                *slot = waiting.pop_front().map(VecDeque::from);
+            }
+            let Some(open) = slot else { continue };
+            let taken = block.min(open.len());
+            all.extend(open.drain(..taken));
+            // Who asks for one more than there is finds the end.
+            if taken < block {
+                *slot = None;
+            }
+        }
+    }
+    all
 }
 
 fn model_add(model: &Model, amount: i64) -> Model {
@@ -246,6 +282,9 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
         (1u64..4).prop_map(Step::Prefetch).boxed(),
         prop::collection::vec(inner_step(), 0..3)
             .prop_map(Step::FlatMap)
+            .boxed(),
+        (1u64..5, 1u64..4, prop::collection::vec(inner_step(), 0..3))
+            .prop_map(|(length, block, steps)| Step::Interleave { length, block, steps })
             .boxed(),
     ];
     if allowed.repeat {

@@ -2,6 +2,7 @@
 
 mod argument;
 mod batch;
+mod body;
 mod concatenate;
 #[cfg(feature = "images")]
 mod decode_image;
@@ -9,6 +10,7 @@ mod enumerate;
 mod files;
 mod filter;
 mod flat_map;
+mod interleave;
 mod map;
 mod parallel_map;
 mod parse_int;
@@ -37,13 +39,15 @@ mod zip;
 
 pub(crate) use argument::Argument;
 pub(crate) use batch::Batch;
+pub(crate) use body::Body;
 pub(crate) use concatenate::Concatenate;
 #[cfg(feature = "images")]
 pub(crate) use decode_image::DecodeImageCall;
 pub(crate) use enumerate::Enumerate;
 pub(crate) use files::Files;
 pub(crate) use filter::Filter;
-pub(crate) use flat_map::{Body, FlatMap};
+pub(crate) use flat_map::FlatMap;
+pub(crate) use interleave::Interleave;
 pub(crate) use map::{Map, RegisteredCall};
 pub(crate) use parallel_map::ParallelMap;
 pub(crate) use parse_int::ParseIntCall;
