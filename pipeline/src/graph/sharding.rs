@@ -106,7 +106,7 @@ impl Graph {
     /// `hint` only.
     pub fn has_shard_hint(&self) -> bool {
         let mut ops = self.nodes().iter().map(|node| &node.op);
-        ops.any(|op| is_hint(op) || body(op).is_some_and(Graph::has_shard_hint))
+        ops.any(|op| is_hint(op) || op.inner().is_some_and(Graph::has_shard_hint))
     }
 
     /// The nodes behind which a shard divides the files, one on every branch: the input of the reader that is closest to the
@@ -310,43 +310,15 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         | Op::Zip(_)
         | Op::Concatenate
         | Op::Enumerate(_)
-        | Op::TextLines => {}
+        | Op::TextLines
+        | Op::Interleave(..) => {}
     }
     with_body(op, |op| drawn_alike(op.clone(), seed))
 }
 
-/// The dataset in a function of the operation.
-fn body(op: &Op) -> Option<&Graph> {
-    match op {
-        Op::FlatMap(FlatMap::Graph(body)) => Some(body),
-        Op::FlatMap(FlatMap::Registered(_))
-        | Op::Range(_)
-        | Op::TensorSlices(_)
-        | Op::Files(_)
-        | Op::Source(_)
-        | Op::Service(_)
-        | Op::Argument
-        | Op::Map(..)
-        | Op::Filter(_)
-        | Op::WebDataset(_)
-        | Op::Batch(_)
-        | Op::Unbatch
-        | Op::Shuffle(_)
-        | Op::Repeat(_)
-        | Op::Take(_)
-        | Op::Skip(_)
-        | Op::Shard(_)
-        | Op::Prefetch(_)
-        | Op::Zip(_)
-        | Op::Concatenate
-        | Op::Enumerate(_)
-        | Op::TextLines => None,
-    }
-}
-
 /// The operation with every operation in its function's dataset changed.
 fn with_body(mut op: Op, change: impl Fn(&Op) -> Op) -> Op {
-    if let Op::FlatMap(FlatMap::Graph(body)) = &mut op {
+    if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) = &mut op {
         let nodes = body.nodes().iter().map(|node| Node {
             op: change(&node.op),
             inputs: node.inputs.clone(),
@@ -359,7 +331,7 @@ fn with_body(mut op: Op, change: impl Fn(&Op) -> Op) -> Op {
 /// Whether the operation makes elements of the files whose paths come in.
 fn reads_files(op: &Op) -> bool {
     let within = |body: &Graph| body.nodes().iter().any(|node| reads_files(&node.op));
-    matches!(op, Op::WebDataset(_) | Op::TextLines) || body(op).is_some_and(within)
+    matches!(op, Op::WebDataset(_) | Op::TextLines) || op.inner().is_some_and(within)
 }
 
 /// Whether it yields the same elements, in whatever order its input comes.
@@ -384,7 +356,8 @@ fn ignores_order(op: &Op) -> bool {
         | Op::Zip(_)
         | Op::Concatenate
         | Op::Enumerate(_)
-        | Op::TextLines => false,
+        | Op::TextLines
+        | Op::Interleave(..) => false,
     }
 }
 
