@@ -154,6 +154,123 @@ fn an_interleave_longer_than_its_input_ends() {
     assert_eq!(rows_of(dataset), expected);
 }
 
+fn constant(value: i64) -> Dataset {
+    Dataset::range(value, value + 1, 1).repeat(None)
+}
+
+#[test]
+fn inputs_are_sampled_as_often_as_their_weights_say() {
+    let inputs = [
+        (0.6, constant(0)),
+        (0.0, constant(9)),
+        (0.3, constant(1)),
+        (0.1, constant(2)),
+    ];
+    let dataset = Dataset::sample(inputs, Some(3), false).take(10_000);
+    assert_eq!(facts(&dataset).cardinality, Cardinality::Finite(10_000));
+    let found = rows_of(dataset).concat();
+    for (value, expected) in [(0, 6000), (1, 3000), (2, 1000)] {
+        let count = found.iter().filter(|found| **found == value).count();
+        // Five standard deviations of a binomial draw are at most 250.
+        assert!(count.abs_diff(expected) < 250, "{value} was drawn {count} times");
+    }
+}
+
+#[test]
+fn passes_of_a_sample_differ_and_one_seed_samples_alike() {
+    let passes = |seed| {
+        let inputs = [(1.0, range(50)), (1.0, Dataset::range(100, 150, 1))];
+        rows_of(Dataset::sample(inputs, seed, false).repeat(Some(2))).concat()
+    };
+    let found = passes(Some(1));
+    assert_eq!(found, passes(Some(1)));
+    assert_ne!(found, passes(Some(2)));
+    assert_ne!(found[..100], found[100..]);
+}
+
+#[test]
+fn a_sample_keeps_the_order_of_its_inputs_and_stops_when_told_to() {
+    let inputs = || [(1.0, range(20)), (1.0, Dataset::range(100, 1000, 1))];
+    let all = rows_of(Dataset::sample(inputs(), Some(5), false)).concat();
+    let (small, large): (Vec<i64>, Vec<i64>) = all.iter().partition(|value| **value < 100);
+    assert_eq!((small, large), ((0..20).collect(), (100..1000).collect()));
+    assert_eq!(
+        facts(&Dataset::sample(inputs(), None, false)).cardinality,
+        Cardinality::Finite(920)
+    );
+    assert_eq!(
+        facts(&Dataset::sample(inputs(), None, true)).cardinality,
+        Cardinality::Unknown
+    );
+    let stopped = rows_of(Dataset::sample(inputs(), Some(5), true)).concat();
+    // It ends where the first input was drawn in vain: all of that one, and of the other what came before.
+    assert!(stopped.len() < all.len() && all.starts_with(&stopped));
+    assert_eq!(stopped.iter().filter(|value| **value < 100).count(), 20);
+}
+
+#[test]
+fn inputs_are_chosen_by_number_in_every_pass() {
+    let choices = range(3).repeat(Some(2));
+    let inputs = [10, 20, 30].map(|start| Dataset::range(start, start + 2, 1));
+    let dataset = Dataset::choose(choices, inputs, true).repeat(Some(2));
+    let once = [10, 20, 30, 11, 21, 31];
+    assert_eq!(rows_of(dataset).concat(), [once, once].concat());
+}
+
+#[test]
+fn endless_choices_end_with_their_inputs() {
+    let dataset = Dataset::choose(constant(1), [range(3), range(2)], true);
+    assert_eq!(rows_of(dataset).concat(), [0, 1]);
+    let dataset = Dataset::choose(range(2).repeat(None), [range(3), range(1)], false);
+    assert_eq!(rows_of(dataset).concat(), [0, 0, 1, 2]);
+    let cardinality =
+        |choices| facts(&Dataset::choose(choices, [constant(0), constant(1)], true)).cardinality;
+    assert_eq!(cardinality(constant(1)), Cardinality::Infinite);
+    assert_eq!(cardinality(range(2)), Cardinality::Finite(2));
+}
+
+#[test]
+fn a_choice_that_is_no_index_is_an_error_that_says_what_it_is() {
+    for choice in [-1, 2] {
+        let dataset = Dataset::choose(constant(choice), [range(3), range(3)], true);
+        let error = open(&dataset.graph().unwrap()).next().unwrap_err();
+        let expected = format!("a choice is {choice}, which is not the index of one of 2 datasets");
+        assert!(error.to_string().contains(&expected), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_sampled_or_chosen_says_why() {
+    let sample = |weight| {
+        message(Dataset::sample(
+            [(1.0, range(1)), (weight, range(1))],
+            None,
+            false,
+        ))
+    };
+    assert!(sample(-1.0).contains("weight -1"));
+    assert!(sample(f64::NAN).contains("weight NaN"));
+    assert!(sample(f64::INFINITY).contains("weight inf"));
+    let huge = [(f64::MAX, range(1)), (f64::MAX, range(1))];
+    assert!(message(Dataset::sample(huge, None, false)).contains("finite sum"));
+    assert!(message(Dataset::sample([(0.0, range(1))], None, false)).contains("has 0 inputs"));
+    let other = [(1.0, range(1)), (1.0, Dataset::files("a"))];
+    assert!(message(Dataset::sample(other, None, false)).contains("different structures"));
+    let choose = |choices| message(Dataset::choose(choices, [range(1)], false));
+    assert!(choose(Dataset::files("a")).contains("i64 scalars"));
+    assert!(choose(range(1).take(1).batch(0, false)).contains("batch"));
+    assert!(choose(Dataset::range(0, 1, 0)).contains("step is 0"));
+}
+
+#[test]
+fn choices_are_no_source_that_is_dealt_out() {
+    let dataset = Dataset::choose(Dataset::files("/none/*"), [range(3), range(4)], true);
+    let sources = dataset.graph().unwrap().sources();
+    assert_eq!(sources.len(), 2);
+    let argument = range(2).flat_map(|argument| Dataset::choose(argument, [range(1)], false));
+    assert!(message(argument).contains("this is no function"));
+}
+
 #[test]
 fn the_argument_of_a_function_can_be_zipped_with_itself() {
     let dataset = range(3).flat_map(|argument| {

@@ -92,6 +92,16 @@ fn every_operation_survives_its_encoding() {
         Dataset::range(0, 1, 1)
             .interleave_registered(4, 16, "g", Params::none())
             .interleave(2, 1, |argument| argument.repeat(Some(2))),
+        Dataset::choose(
+            Dataset::range(0, 2, 1).flat_map(|argument| argument.repeat(None)),
+            [Dataset::range(0, 1, 1), Dataset::range(0, 2, 1)],
+            true,
+        ),
+        Dataset::sample(
+            [(0.3, Dataset::files("a")), (2.0, Dataset::files("b"))],
+            Some(1),
+            true,
+        ),
         Dataset::range(0, 9, 1).shard(3, 2).shard_hint(),
         Dataset::zip([Dataset::range(0, 9, 1), Dataset::files("a").take(1)]),
         Dataset::files("a")
@@ -136,7 +146,11 @@ fn what_cannot_be_split_says_why() {
         .unwrap()
         .facts(&NoFunctions)
         .unwrap();
-    assert!(facts.splittable.unwrap_err().contains("another service"));
+    let reason = facts.splittable.unwrap_err();
+    assert!(
+        reason.contains("another service") && reason.contains("policy `off`"),
+        "{reason}"
+    );
     let endless = SourceDeclaration {
         spec: SpecField(scalar()),
         count: None,
@@ -150,6 +164,26 @@ fn what_cannot_be_split_says_why() {
         .unwrap();
     let reason = facts.splittable.unwrap_err();
     assert!(reason.contains("rng") && reason.contains("how many"), "{reason}");
+    let sequential = SourceDeclaration {
+        spec: SpecField(scalar()),
+        count: Some(9),
+        infinite: false,
+        indexable: false,
+    };
+    let log = || Dataset::declared_source("log", Params::none(), sequential.clone());
+    for dataset in [
+        log(),
+        Dataset::zip([Dataset::range(0, 9, 1), log()]),
+        Dataset::range(0, 9, 1).concatenate(log()),
+        Dataset::sample([(1.0, Dataset::range(0, 9, 1)), (1.0, log())], None, false),
+    ] {
+        let facts = dataset.graph().unwrap().facts(&NoFunctions).unwrap();
+        let reason = facts.splittable.unwrap_err();
+        assert!(
+            reason.contains("\"log\" cannot be opened at a position"),
+            "{reason}"
+        );
+    }
 }
 
 #[test]
@@ -168,6 +202,7 @@ fn alignment_is_refused_with_its_reason() {
     assert!(reason(Dataset::range(0, 9, 1).shard(2, 0)).contains("shard"));
     assert!(reason(Dataset::zip([Dataset::range(0, 9, 1)])).contains("zip"));
     assert!(reason(Dataset::range(0, 9, 1).enumerate(0)).contains("enumerate"));
+    assert!(reason(Dataset::sample([(1.0, Dataset::range(0, 9, 1))], None, true)).contains("sample"));
     let unordered = Dataset::range(0, 9, 1)
         .map("add", Params::encode(&1i64).unwrap())
         .parallel(2)
@@ -221,7 +256,7 @@ fn an_unknown_function_is_named_with_the_known_ones() {
     let error = graph.facts(&functions()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown function \"absent\"; registered here: add, total"
+        "unknown function \"absent\"; registered here: add, modulo, total"
     );
     assert!(matches!(error, AnalysisError::Unknown { .. }));
     let error = graph.facts(&NoFunctions).unwrap_err();

@@ -35,7 +35,7 @@ impl Program {
         if let Op::Map(_, schedule) = op {
             return self.open_map(node, *schedule, shared, argument);
         }
-        if let Op::Zip(_) | Op::Concatenate = op {
+        if let Op::Zip(_) | Op::Concatenate | Op::Sample(_) | Op::Choose(..) = op {
             return self.open_several(node, shared, argument);
         }
         let input = self.open_node(input, shared, argument)?;
@@ -78,6 +78,8 @@ impl Program {
             Op::Map(..)
             | Op::Zip(_)
             | Op::Concatenate
+            | Op::Sample(_)
+            | Op::Choose(..)
             | Op::Range(_)
             | Op::TensorSlices(_)
             | Op::Files(_)
@@ -99,13 +101,21 @@ impl Program {
         let inputs: Vec<Input> = inputs
             .map(|input| self.open_node(*input as usize, shared, argument))
             .collect::<Result<_, _>>()?;
-        if let Op::Zip(_) = op {
-            Ok(Box::new(ops::Zip::new(inputs)))
+        let cancel = shared.cancel.clone();
+        Ok(if let Op::Zip(_) = op {
+            Box::new(ops::Zip::new(inputs))
         } else if let Op::Concatenate = op {
-            Ok(Box::new(ops::Concatenate::new(inputs)))
+            Box::new(ops::Concatenate::new(inputs))
+        } else if let Op::Sample(sample) = op {
+            let picks = ops::Draws::new(&sample.weights, shared.seeds(node, sample.seed));
+            Box::new(ops::Pick::new(picks, inputs, sample.stop_on_empty, cancel))
+        } else if let (Op::Choose(_, choose), Part::Body(choices)) = (op, &self.parts[node]) {
+            // Read whole by every task, and drawing on its own.
+            let picks = ops::Choices::new(choices.open(&shared.within(node as u64), None)?, inputs.len());
+            Box::new(ops::Pick::new(picks, inputs, choose.stop_on_empty, cancel))
         } else {
-            Err(unprepared(op.name()))
-        }
+            return Err(unprepared(op.name()));
+        })
     }
 
     /// A map and the maps right below it that have the same schedule, as one step.

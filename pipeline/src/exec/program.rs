@@ -98,7 +98,7 @@ pub(super) enum Part {
     Predicate(FilterCall),
     /// The registered function of a `map`.
     Function(PreparedMap),
-    /// The body of a `flat_map` or `interleave`.
+    /// The body of a `flat_map` or `interleave`, the numbers of a `choose`.
     Body(Arc<Program>),
     /// The registered function of a `flat_map` or `interleave`.
     FlatMap(PreparedFlatMap),
@@ -312,6 +312,12 @@ fn part(
             check_declared(&registered.name, output, &prepared.output)?;
             Part::FlatMap(prepared)
         }
+        Op::Choose(choices, _) => Part::Body(Arc::new(Program::prepare(
+            choices,
+            functions,
+            None,
+            FilesOf::Disk,
+        )?)),
         Op::Map(..)
         | Op::WebDataset(_)
         | Op::Range(_)
@@ -328,7 +334,8 @@ fn part(
         | Op::Enumerate(_)
         | Op::Prefetch(_)
         | Op::Zip(_)
-        | Op::Concatenate => Part::None,
+        | Op::Concatenate
+        | Op::Sample(_) => Part::None,
     })
 }
 

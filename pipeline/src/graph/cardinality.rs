@@ -98,8 +98,38 @@ fn node_cardinality(
             multiplied(input, cardinality(body, &specs, registry)?)
         }
         Op::Concatenate => inputs.iter().map(|(input, _)| *input).fold(Finite(0), added),
+        Op::Sample(sample) => sampled(sample.stop_on_empty, inputs),
+        Op::Choose(choices, _) => {
+            let specs = node_specs(choices, registry, None)?;
+            chosen(cardinality(choices, &specs, registry)?, inputs)
+        }
         Op::Zip(_) => inputs.iter().map(|(input, _)| *input).fold(Infinite, shorter),
     })
+}
+
+/// How many elements are drawn from `inputs`.
+fn sampled(stop_on_empty: bool, inputs: &[(Cardinality, &ElementSpec)]) -> Cardinality {
+    let mut all = inputs.iter().map(|(input, _)| *input);
+    if !stop_on_empty || inputs.len() == 1 {
+        all.fold(Cardinality::Finite(0), added)
+    } else if all.all(|input| input == Cardinality::Infinite) {
+        Cardinality::Infinite
+    } else {
+        // Which of them is the first to be drawn after its end is not known.
+        Cardinality::Unknown
+    }
+}
+
+/// How many elements so many choices among `inputs` make.
+fn chosen(choices: Cardinality, inputs: &[(Cardinality, &ElementSpec)]) -> Cardinality {
+    let all = |cardinality| inputs.iter().all(|(input, _)| *input == cardinality);
+    if all(Cardinality::Finite(0)) || choices == Cardinality::Finite(0) {
+        Cardinality::Finite(0)
+    } else if all(Cardinality::Infinite) {
+        choices
+    } else {
+        Cardinality::Unknown
+    }
 }
 
 /// Both together. What comes after an endless one is never reached.

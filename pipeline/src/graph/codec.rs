@@ -109,6 +109,8 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         Op::Enumerate(params) => encoded(params)?,
         Op::Prefetch(params) => encoded(params)?,
         Op::Zip(params) => encoded(params)?,
+        Op::Sample(params) => encoded(params)?,
+        Op::Choose(_, params) => encoded(params)?,
         Op::FlatMap(function) => encode_flat_map(function)?,
         Op::Interleave(function, turns) => {
             cycle = Some(*turns);
@@ -194,6 +196,13 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         "prefetch" => Op::Prefetch(params.decode()?),
         "zip" => Op::Zip(params.decode()?),
         "concatenate" => Op::Concatenate,
+        "sample" => Op::Sample(params.decode()?),
+        "choose" => {
+            let choices = record.functions.first();
+            let choices = choices.ok_or_else(|| params.malformed("has no choices"))?;
+            let choices = Graph::new(decode_nodes(choices, nesting + 1)?)?;
+            Op::Choose(Box::new(choices), params.decode()?)
+        }
         "flat_map" => Op::FlatMap(function()?),
         "interleave" => {
             let cycle = record.cycle.ok_or_else(|| params.malformed("has no cycle"))?;

@@ -2,8 +2,8 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::dataset::Dataset;
-use super::definition::Node;
-use super::op::{Op, Zip};
+use super::definition::{Graph, Node};
+use super::op::{Choose, Op, Sample, Zip};
 
 impl Dataset {
     /// Tuples of one element of each dataset, in this order, as many as the shortest dataset has elements.
@@ -40,6 +40,46 @@ impl Dataset {
         node.inputs.push(joined.append(other));
         joined.nodes.push(node);
         joined
+    }
+
+    /// Elements of these datasets in a random order: each from a dataset drawn in proportion to its weight, anew every
+    /// pass, the same on every worker with a seed, each worker's own without. Datasets of weight 0 are left out.
+    ///
+    /// Once a dataset that has ended is drawn, the whole ends if `stop_on_empty`; else the others go on until all have
+    /// ended. They yield the same structure and dtypes, as for [`Dataset::concatenate`].
+    pub fn sample(
+        datasets: impl IntoIterator<Item = (f64, Dataset)>,
+        seed: Option<u64>,
+        stop_on_empty: bool,
+    ) -> Dataset {
+        let (weights, datasets): (Vec<f64>, Vec<Dataset>) =
+            datasets.into_iter().filter(|(weight, _)| *weight != 0.0).unzip();
+        let sample = Sample {
+            weights,
+            seed,
+            stop_on_empty,
+        };
+        Dataset::joined(Op::Sample(sample), datasets)
+    }
+
+    /// Elements of these datasets in the order that `choices` says, a dataset of `i64` scalars: each the index of the
+    /// dataset that yields the next element. It ends with `choices`, or when all datasets have ended.
+    ///
+    /// Once a dataset that has ended is chosen, the whole ends if `stop_on_empty`; else that choice is passed over.
+    /// Where splits are dealt out, those are of `datasets`: every task reads all of `choices`.
+    pub fn choose(
+        choices: Dataset,
+        datasets: impl IntoIterator<Item = Dataset>,
+        stop_on_empty: bool,
+    ) -> Dataset {
+        match choices.error.map_or_else(|| Graph::new(choices.nodes), Err) {
+            Ok(choices) => Dataset::joined(Op::Choose(Box::new(choices), Choose { stop_on_empty }), datasets),
+            // Stands for what cannot be made; the mistake is what `graph` reports.
+            Err(error) => Dataset {
+                error: Some(error),
+                ..Dataset::joined(Op::Argument, [])
+            },
+        }
     }
 
     /// `op` over `datasets`.

@@ -136,7 +136,12 @@ impl Graph {
                 depths[index] = depths[index].max(depths[input]);
             }
             let inner = node.op.inner();
-            let inner = inner.map(|inner| inner.check_within(Role::Function, budget, nesting + 1));
+            let role = if let Op::Choose(..) = &node.op {
+                Role::Dataset
+            } else {
+                Role::Function
+            };
+            let inner = inner.map(|inner| inner.check_within(role, budget, nesting + 1));
             depths[index] += 1 + inner.transpose()?.unwrap_or(0);
             if depths[index] > DEPTH_MAX {
                 return Err(GraphError::TooLarge {
@@ -197,7 +202,9 @@ fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
         | Op::Take(_)
         | Op::Skip(_)
         | Op::Enumerate(_)
-        | Op::Concatenate => Ok(()),
+        | Op::Concatenate
+        | Op::Choose(..) => Ok(()),
+        Op::Sample(sample) => check_weights(&sample.weights, inputs),
         Op::TensorSlices(slices) => slices.constant.slices().map(|_| ()),
         Op::Files(files) => check_name("pattern", &files.pattern),
         Op::Source(source) => check_name("source", &source.name),
@@ -251,6 +258,25 @@ fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
             Some(names) => names.iter().try_for_each(|name| check_name("name", name)),
             None => Ok(()),
         },
+    }
+}
+
+fn check_weights(weights: &[f64], inputs: usize) -> Result<(), String> {
+    if weights.len() != inputs {
+        return Err(format!("has {} weights for {inputs} inputs", weights.len()));
+    }
+    match weights
+        .iter()
+        .find(|weight| !(weight.is_finite() && **weight > 0.0))
+    {
+        Some(weight) => Err(format!(
+            "has the weight {weight}, which is not a finite number above 0"
+        )),
+        // Each is finite, their sum need not be.
+        None if !weights.iter().sum::<f64>().is_finite() => {
+            Err("has weights without a finite sum".to_owned())
+        }
+        None => Ok(()),
     }
 }
 

@@ -37,9 +37,9 @@ pub use function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
 pub use op::{
-    Batch, Count, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap,
-    RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices,
-    WebDataset, Zip,
+    Batch, Choose, Count, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Range,
+    RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
+    SourceDeclaration, TensorSlices, WebDataset, Zip,
 };
 pub use params::{Params, SpecField};
 pub use registry::{NoFunctions, Registry, SourceSignature};

@@ -63,6 +63,10 @@ pub enum Op {
     Zip(Zip),
     /// The elements of several inputs, one input after the other.
     Concatenate,
+    /// Each element from an input that is drawn for it.
+    Sample(Sample),
+    /// Each element from the input that a dataset of numbers, read whole by every task, says.
+    Choose(Box<Graph>, Choose),
 }
 
 impl Op {
@@ -92,13 +96,18 @@ impl Op {
             Op::Interleave(..) => "interleave",
             Op::Zip(_) => "zip",
             Op::Concatenate => "concatenate",
+            Op::Sample(_) => "sample",
+            Op::Choose(..) => "choose",
         }
     }
 
-    /// The graph that it has as a parameter: the body of its function.
+    /// The graph that it has as a parameter: the body of its function, or the numbers it chooses by.
     pub(super) fn inner(&self) -> Option<&Graph> {
-        if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) = self {
-            Some(body)
+        if let Op::FlatMap(FlatMap::Graph(inner))
+        | Op::Interleave(FlatMap::Graph(inner), _)
+        | Op::Choose(inner, _) = self
+        {
+            Some(inner)
         } else {
             None
         }
@@ -128,7 +137,7 @@ impl Op {
             | Op::Prefetch(_)
             | Op::FlatMap(_)
             | Op::Interleave(..) => 1..=1,
-            Op::Zip(_) | Op::Concatenate => 1..=NODES_MAX,
+            Op::Zip(_) | Op::Concatenate | Op::Sample(_) | Op::Choose(..) => 1..=NODES_MAX,
         }
     }
 }
@@ -427,4 +436,28 @@ pub struct Zip {
     /// What each input is called in the dict that an element is; absent = elements are tuples.
     #[n(0)]
     pub names: Option<Vec<String>>,
+}
+
+/// Parameters of `sample`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Sample {
+    /// How often each input is drawn, in relation to the others: finite and above 0, one an input.
+    #[n(0)]
+    pub weights: Vec<f64>,
+    /// The seed; without one every task draws its own.
+    #[n(1)]
+    pub seed: Option<u64>,
+    /// Whether it ends when an input that has ended is drawn, or goes on with the others.
+    #[n(2)]
+    pub stop_on_empty: bool,
+}
+
+/// Parameters of `choose` beside its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Choose {
+    /// Whether it ends when an input that has ended is chosen, or passes over that choice.
+    #[n(0)]
+    pub stop_on_empty: bool,
 }

@@ -56,6 +56,8 @@ fn resolved_op(
         registered.output = Some(SpecField(output.clone()));
     } else if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) = &mut op {
         **body = body.resolved_within(registry, input)?;
+    } else if let Op::Choose(choices, _) = &mut op {
+        **choices = choices.resolved_within(registry, None)?;
     } else if let Op::Source(source) = &mut op {
         let signature = source_signature(source, registry)?;
         let (count, infinite) = match signature.cardinality {

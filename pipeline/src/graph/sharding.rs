@@ -292,6 +292,9 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         Op::Files(files) => {
             files.seed.get_or_insert(seed);
         }
+        Op::Sample(sample) => {
+            sample.seed.get_or_insert(seed);
+        }
         Op::Range(_)
         | Op::TensorSlices(_)
         | Op::Source(_)
@@ -311,14 +314,17 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         | Op::Concatenate
         | Op::Enumerate(_)
         | Op::TextLines
-        | Op::Interleave(..) => {}
+        | Op::Interleave(..)
+        | Op::Choose(..) => {}
     }
     with_body(op, |op| drawn_alike(op.clone(), seed))
 }
 
 /// The operation with every operation in its function's dataset changed.
 fn with_body(mut op: Op, change: impl Fn(&Op) -> Op) -> Op {
-    if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) = &mut op {
+    if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) | Op::Choose(body, _) =
+        &mut op
+    {
         let nodes = body.nodes().iter().map(|node| Node {
             op: change(&node.op),
             inputs: node.inputs.clone(),
@@ -331,7 +337,9 @@ fn with_body(mut op: Op, change: impl Fn(&Op) -> Op) -> Op {
 /// Whether the operation makes elements of the files whose paths come in.
 fn reads_files(op: &Op) -> bool {
     let within = |body: &Graph| body.nodes().iter().any(|node| reads_files(&node.op));
-    matches!(op, Op::WebDataset(_) | Op::TextLines) || op.inner().is_some_and(within)
+    // What says where a `choose` reads yields no elements.
+    let function = op.inner().filter(|_| !matches!(op, Op::Choose(..)));
+    matches!(op, Op::WebDataset(_) | Op::TextLines) || function.is_some_and(within)
 }
 
 /// Whether it yields the same elements, in whatever order its input comes.
@@ -357,7 +365,9 @@ fn ignores_order(op: &Op) -> bool {
         | Op::Concatenate
         | Op::Enumerate(_)
         | Op::TextLines
-        | Op::Interleave(..) => false,
+        | Op::Interleave(..)
+        | Op::Sample(_)
+        | Op::Choose(..) => false,
     }
 }
 

@@ -164,7 +164,13 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
             }
         }
         Op::Zip(zip) => zipped(zip, given).map_err(not_allowed),
-        Op::Concatenate => alike(given).map_err(mismatch),
+        Op::Concatenate | Op::Sample(_) => alike(given).map_err(mismatch),
+        Op::Choose(choices, _) => choice_spec(choices, registry).and_then(|found| match found {
+            None => alike(given).map_err(mismatch),
+            Some(spec) => Err(mismatch(format!(
+                "its choices are to be i64 scalars, the indices of its inputs, and are {spec}"
+            ))),
+        }),
     }
 }
 
@@ -177,6 +183,15 @@ fn zipped(zip: &Zip, given: &[&ElementSpec]) -> Result<ElementSpec, String> {
     };
     let components = given.iter().flat_map(|spec| spec.components()).cloned();
     ElementSpec::new(structure, components.collect()).map_err(|error| error.to_string())
+}
+
+/// What the choices of `choose` are, if they are no `i64` scalars.
+fn choice_spec(choices: &Graph, registry: &dyn Registry) -> Result<Option<ElementSpec>, AnalysisError> {
+    let found = node_specs(choices, registry, None)?.pop();
+    Ok(found.filter(|spec| match spec.components() {
+        [only] => !only.accepts(Dtype::I64, &[]),
+        _ => true,
+    }))
 }
 
 /// What describes the elements of all inputs, which have one structure: dimensions that differ are unknown.

@@ -10,6 +10,9 @@ use super::op::{Files, Op};
 use super::registry::Registry;
 use super::spec::source_signature;
 
+/// What to do with a source that cannot be dealt out.
+const WITHOUT_SPLITS: &str = "use the sharding policy `off`, under which every worker reads all of it";
+
 /// One source of a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceFacts {
@@ -131,15 +134,18 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
             let signature = source_signature(source, registry)?;
             match (signature.indexable, signature.cardinality) {
                 (true, Cardinality::Finite(count)) => Splitting::Counted(Units::of(count)),
-                (true, Cardinality::Infinite | Cardinality::Unknown) => {
-                    Splitting::Whole("does not know how many elements it has".to_owned())
-                }
-                (false, _) => Splitting::Whole("cannot be opened at a position".to_owned()),
+                (true, Cardinality::Infinite | Cardinality::Unknown) => Splitting::Whole(format!(
+                    "does not know how many elements it has: declare a finite count, or {WITHOUT_SPLITS}"
+                )),
+                (false, _) => Splitting::Whole(format!(
+                    "cannot be opened at a position: make it indexable, or {WITHOUT_SPLITS}"
+                )),
             }
         }
-        Op::Service(_) => {
-            Splitting::Whole("reads another service, which deals out its own splits".to_owned())
-        }
+        Op::Service(_) => Splitting::Whole(format!(
+            "reads another service, which deals out its own splits: deal out the dataset that one reads, or \
+                 {WITHOUT_SPLITS}"
+        )),
         Op::Argument
         | Op::Map(..)
         | Op::Filter(_)
@@ -157,7 +163,9 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
         | Op::FlatMap(_)
         | Op::Interleave(..)
         | Op::Zip(_)
-        | Op::Concatenate => Splitting::Whole("is not a source".to_owned()),
+        | Op::Concatenate
+        | Op::Sample(_)
+        | Op::Choose(..) => Splitting::Whole("is not a source".to_owned()),
     })
 }
 
@@ -173,6 +181,7 @@ fn misaligns(op: &Op) -> Option<&'static str> {
         }
         Op::FlatMap(_) | Op::Interleave(..) | Op::Unbatch => Some("makes several elements of one position"),
         Op::Enumerate(_) => Some("numbers the elements of each task"),
+        Op::Sample(_) | Op::Choose(..) => Some("picks by how many elements a task has had"),
         Op::Zip(_) => Some("pairs whatever splits a task was dealt"),
         Op::WebDataset(_) | Op::TextLines => {
             Some("reads a file from its start and cannot be opened at a position")

@@ -57,14 +57,36 @@ pub(crate) enum Step {
     /// The sums of its elements and those of another chain.
     Zip(Chain),
     Concatenate(Chain),
+    /// Its elements and those of another chain, as the remainders of a range say: 0 = its own.
+    Choose {
+        choices: i64,
+        repeat: Option<u64>,
+        other: Chain,
+        stop_on_empty: bool,
+    },
+    Sample {
+        seed: u64,
+        other: Chain,
+    },
 }
 
-/// `add`: adds its parameter to every item. `total`: adds up the components. `keep`: keeps elements whose sum has a rest.
+/// `add`: adds its parameter to every item. `modulo`: the remainder of a scalar. `total`: adds up the components. `keep`: keeps elements whose sum has a rest.
 pub(crate) fn functions() -> Functions {
     Functions::new()
         .with_map("add", |params, input| {
             let amount: i64 = params.decode()?;
             let call = move |value: Value| Ok(value.iter().map(|tensor| add(tensor, amount)).collect());
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(call),
+            })
+        })
+        .with_map("modulo", |params, input| {
+            let modulus: i64 = params.decode()?;
+            let call = move |value: Value| {
+                let number = value[0].settled()?.as_i64().ok_or("no number")?;
+                Ok(Value::from_buf([Tensor::i64(number.rem_euclid(modulus))]))
+            };
             Ok(PreparedMap {
                 output: input.clone(),
                 call: Arc::new(call),
@@ -176,6 +198,19 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
             dataset.interleave(*length, *block, |argument| steps.iter().fold(argument, extended))
         }
         Step::Concatenate(other) => dataset.concatenate(other.dataset()),
+        Step::Choose {
+            choices,
+            repeat,
+            other,
+            stop_on_empty,
+        } => Dataset::choose(
+            picks(*choices).repeat(*repeat),
+            [dataset, other.dataset()],
+            *stop_on_empty,
+        ),
+        Step::Sample { seed, other } => {
+            Dataset::sample([(1.0, dataset), (0.5, other.dataset())], Some(*seed), false)
+        }
         Step::Zip(other) => Dataset::zip([dataset, other.dataset()]).map("total", Params::none()),
     }
 }
@@ -223,11 +258,51 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             by_turns(inner.collect(), *length as usize, *block as usize)
         }
         Step::Concatenate(other) => input.into_iter().chain(other.model()).collect(),
+        Step::Choose {
+            choices,
+            repeat,
+            other,
+            stop_on_empty,
+        } => {
+            let numbers = (0..*choices).map(|number| (number % 3 % 2) as usize);
+            let passes = if *choices == 0 {
+                0
+            } else {
+                repeat.unwrap_or(u64::MAX)
+            };
+            let numbers = (0..passes).flat_map(|_| numbers.clone());
+            chosen(numbers, [input, other.model()], *stop_on_empty)
+        }
+        // In some order, as what a shuffle yields.
+        Step::Sample { other, .. } => input.into_iter().chain(other.model()).collect(),
         Step::Zip(other) => {
             let pairs = input.iter().zip(other.model());
             pairs.map(|(one, other)| model_add(one, sum(&other))).collect()
         }
     }
+}
+
+/// 0, 1, 0, 0, 1, 0, …
+fn picks(count: i64) -> Dataset {
+    let modulo = |modulus: i64| Params::encode(&modulus).unwrap();
+    Dataset::range(0, count, 1)
+        .map("modulo", modulo(3))
+        .map("modulo", modulo(2))
+}
+
+/// The elements of `inputs` that `numbers` choose.
+fn chosen(numbers: impl Iterator<Item = usize>, inputs: [Vec<Model>; 2], stop_on_empty: bool) -> Vec<Model> {
+    let mut inputs = inputs.map(VecDeque::from);
+    let mut all = Vec::new();
+    for number in numbers {
+        match inputs[number].pop_front() {
+            Some(model) => all.push(model),
+            None if stop_on_empty => break,
+            None if inputs.iter().all(VecDeque::is_empty) => break,
+            None => {}
+        }
+    }
+    all
 }
 
 /// The elements of `waiting` by turns: a slot whose dataset has ended takes the next one when its turn comes.
@@ -323,6 +398,24 @@ fn combining_step(allowed: Allowed) -> BoxedStrategy<Step> {
     let mut steps = vec![side().prop_map(Step::Concatenate).boxed()];
     if allowed.counting {
         steps.push(side().prop_map(Step::Zip).boxed());
+        steps.push(
+            (0i64..40, prop::option::of(0u64..3), side(), any::<bool>())
+                .prop_map(|(choices, repeat, other, stop_on_empty)| Step::Choose {
+                    choices,
+                    repeat,
+                    other,
+                    // One number for ever would go on choosing what has ended.
+                    stop_on_empty: stop_on_empty || choices == 1,
+                })
+                .boxed(),
+        );
+    }
+    if allowed.shuffle {
+        steps.push(
+            (0u64..1000, side())
+                .prop_map(|(seed, other)| Step::Sample { seed, other })
+                .boxed(),
+        );
     }
     prop::strategy::Union::new(steps).boxed()
 }

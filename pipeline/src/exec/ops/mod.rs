@@ -15,6 +15,7 @@ mod map;
 mod parallel_map;
 mod parse_int;
 mod path;
+mod pick;
 mod positions;
 mod prefetch;
 #[cfg(feature = "images")]
@@ -51,6 +52,7 @@ pub(crate) use interleave::Interleave;
 pub(crate) use map::{Map, RegisteredCall};
 pub(crate) use parallel_map::ParallelMap;
 pub(crate) use parse_int::ParseIntCall;
+pub(crate) use pick::{Choices, Draws, Pick};
 pub(crate) use positions::Positions;
 pub(crate) use prefetch::Prefetch;
 #[cfg(feature = "images")]
