@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use millstream_control::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 use millstream_pipeline::exec::Functions;
+use millstream_pipeline::graph::{ShardBy, Share};
 use millstream_pipeline::plan::FileOrder;
 use millstream_pipeline::{graph, plan};
 
@@ -38,6 +39,11 @@ impl Planner for GraphPlanner {
             },
             splittable: facts.splittable,
             aligned: facts.aligned,
+            not_by_files: graph
+                .sharded(ShardBy::Files, HALF)
+                .err()
+                .map(|error| error.to_string()),
+            has_shard_hint: graph.has_shard_hint(),
         })
     }
 
@@ -53,6 +59,13 @@ impl Planner for GraphPlanner {
         Ok(to_control(&plan.shuffled(&graph, order)))
     }
 }
+
+/// Any share that is not the whole: where a dataset is divided depends on none.
+const HALF: Share = Share {
+    count: 2,
+    index: 0,
+    seed: 0,
+};
 
 /// A split plan as the dispatcher keeps it.
 fn to_control(plan: &plan::SplitPlan) -> SplitPlan {

@@ -65,12 +65,17 @@ pub fn dataset(
     };
     let params = Params::encode(&parameters)
         .ok_or_else(|| ServiceError::Definition("the parameters are too long".to_owned()))?;
-    // How many workers there will be, and what each of them makes of a last batch, is not known.
-    let infinite = facts.cardinality == Cardinality::Infinite;
+    // How many workers there will be, what each of them makes of a last batch, and what a shard leaves of it, is not known.
+    let is_whole = match request.policy {
+        Policy::Off | Policy::Dynamic | Policy::Data => true,
+        Policy::File | Policy::FileOrData | Policy::Hint => false,
+    };
+    let infinite = facts.cardinality == Cardinality::Infinite && is_whole;
+    let count = (facts.cardinality == Cardinality::Finite(0)).then_some(0);
     Ok(Dataset::from_service(ServiceReader {
         params,
         spec: SpecField(spec),
-        count: None,
+        count,
         infinite,
     }))
 }

@@ -56,8 +56,8 @@ pub enum ReadError {
         /// What it said.
         reason: String,
     },
-    /// No worker is left to read from.
-    #[error("all workers were lost: {}; start new ones, or raise the grace for them to come back", workers.join(", "))]
+    /// No worker is left to read from, or none for a share of the data.
+    #[error("workers were lost and did not come back: {}; start them again, or raise the grace they have", workers.join(", "))]
     WorkersLost {
         /// Their addresses.
         workers: Vec<String>,

@@ -55,6 +55,14 @@ impl Policy {
             Policy::Hint => "hint",
         }
     }
+
+    /// Whether it divides a dataset among a fixed number of workers, each of which has its share from the start.
+    pub fn is_static(self) -> bool {
+        match self {
+            Policy::Off | Policy::Dynamic => false,
+            Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => true,
+        }
+    }
 }
 
 impl fmt::Display for Policy {
@@ -150,15 +158,6 @@ impl JobParameters {
 
     /// Whether this version can do what is asked: the one place that says what it cannot.
     pub(crate) fn supported(&self) -> Result<(), Error> {
-        match self.policy {
-            Policy::Off | Policy::Dynamic => {}
-            Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => {
-                return Err(Error::unimplemented(format!(
-                    "the sharding policy `{}` is not supported by this version: use `off` or `dynamic`",
-                    self.policy
-                )));
-            }
-        }
         if self.num_consumers.is_some() {
             return Err(Error::unimplemented(
                 "coordinated reads (num_consumers) are not supported by this version",

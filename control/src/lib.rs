@@ -29,7 +29,8 @@ pub use dispatcher::{
     IterationStatus, JobRecord, JobStatus, Key, Ledger, MetaRecord, Moment, NAME_BYTES_MAX, Phase, Record,
     RecordError, RemovalReason, RemovalRecord, Reply, ReplyToken, Request, Run, SessionRecord, Snapshot,
     SourceStatus, Status, StopReason, TAGS_MAX, TaskDef, TaskFailure, TaskInfo, TaskPhase, TaskRecord,
-    TaskRemoved, TaskStatus, WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
+    TaskRemoved, TaskStatus, WorkerAddressError, WorkerAddresses, WorkerPush, WorkerRecord,
+    WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};
 pub use id::{

@@ -39,6 +39,12 @@ pub struct DatasetFacts {
     /// Whether its elements stay aligned with source positions; else why not.
     #[n(3)]
     pub aligned: Result<(), String>,
+    /// Why it cannot be divided by files; `None` if it can.
+    #[n(4)]
+    pub not_by_files: Option<String>,
+    /// Whether it says itself where it is divided, and so can be read under the policy `hint` only.
+    #[cbor(n(5), default)]
+    pub has_shard_hint: bool,
 }
 
 /// How many elements a dataset has when one task reads all of it.

@@ -3,6 +3,7 @@
 //! - [`config`]: what a worker is told
 //! - [`running`]: starting, following the dispatcher, stopping
 //! - `task`: one task, on a thread of its own
+//! - `sharding`: which share of its dataset it reads
 //! - `tasks`: those under way; dropping them stops them
 //! - `threads`: what they run on, joined with the worker
 //! - `reports`: what the dispatcher is told of those that ended
@@ -12,6 +13,7 @@ pub mod config;
 mod feed;
 mod reports;
 pub mod running;
+mod sharding;
 mod task;
 mod tasks;
 mod threads;

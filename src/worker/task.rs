@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_control::{Policy, TaskDef};
+use millstream_control::TaskDef;
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::worker::{ProduceError, Producer, Server};
@@ -17,7 +17,7 @@ use millstream_pipeline::exec::{
 use millstream_pipeline::graph::Graph;
 
 use super::feed::TaskFeed;
-use crate::planner::to_pipeline;
+use super::sharding;
 
 /// Elements written at most before the thread looks whether there is room for more and whether a client is hungry.
 const RUN_ELEMENTS_MAX: usize = 64;
@@ -90,6 +90,7 @@ fn serve(task: TaskRun) -> Outcome {
 /// Analyses the dataset, which asks users' functions what they yield, and begins to serve the task.
 fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
     let graph = Graph::from_bytes(&task.definition.dataset.definition).map_err(|error| error.to_string())?;
+    let graph = sharding::share(graph, &task.definition).map_err(|error| error.to_string())?;
     let facts = graph.facts(&*task.functions).map_err(|error| error.to_string())?;
     let producer = task
         .server
@@ -115,7 +116,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         task_id: definition.task.0,
         epoch: definition.repetition,
         seed: None,
-        plan: (definition.policy == Policy::Off).then(|| to_pipeline(&definition.plan)),
+        plan: sharding::plan(&definition),
         splits: feed.map(|feed| Box::new(feed) as _),
         functions,
         pool,

@@ -105,11 +105,13 @@ pub struct TaskDef {
     pub repetition: u64,
     /// How the dataset is divided.
     pub policy: Policy,
-    /// The worker's number, in the order of registration from 0, for static division.
+    /// The worker's number from 0: its place in the fixed list of workers, else in the order of registration.
     pub worker_index: u64,
+    /// Among how many workers the dataset is divided statically, this one's share being its number's; 0: it is not.
+    pub worker_count: u64,
     /// The dataset and its definition.
     pub dataset: Arc<DatasetRecord>,
-    /// How the sources divide. Under OFF with the listings, so that every worker reads the same files; under DYNAMIC
+    /// How the sources divide. With the listings, so that every worker reads or divides the same files; under DYNAMIC
     /// empty, since payloads come with the splits.
     pub plan: Arc<SplitPlan>,
 }

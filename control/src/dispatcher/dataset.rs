@@ -78,6 +78,7 @@ impl Dispatcher {
                 dataset.id
             )));
         }
+        self.check_sharding(parameters.policy, dataset)?;
         if self.tables.jobs.len() >= self.config.jobs_max {
             let limit = self.config.jobs_max;
             return Err(Error::exhausted(format!(

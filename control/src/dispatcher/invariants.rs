@@ -1,7 +1,7 @@
 //! What must hold after every event, checked in debug builds.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::machine::Dispatcher;
 use super::record::Phase;
@@ -19,7 +19,9 @@ impl Dispatcher {
         self.check_people();
         for id in &self.tables.index.running {
             self.check_books(*id);
+            self.check_shares(*id);
         }
+        self.check_places();
     }
 
     fn check_references(&self) {
@@ -98,6 +100,27 @@ impl Dispatcher {
                 row.id
             );
         }
+    }
+
+    /// C8.3: no two tasks have one share.
+    fn check_shares(&self, id: crate::id::IterationId) {
+        let shares = self.tables.iterations.get(&id).map_or(0, |row| row.shares);
+        if shares > 0 {
+            let in_hand = self.shares_in_hand(id);
+            assert_eq!(in_hand.len(), self.tables.tasks_of(id).len(), "iteration {id}");
+            assert!(in_hand.iter().all(|share| *share < shares), "iteration {id}");
+        }
+    }
+
+    /// C8.1: no two living workers have one number.
+    fn check_places(&self) {
+        let living = self.tables.workers.values().filter(|row| row.dead.is_none());
+        let placed: Vec<u64> = living
+            .filter(|row| self.keeps_place(row))
+            .map(|row| row.index)
+            .collect();
+        let distinct: BTreeSet<u64> = placed.iter().copied().collect();
+        assert_eq!(distinct.len(), placed.len(), "two workers have one number");
     }
 
     fn check_books(&self, id: crate::id::IterationId) {

@@ -108,8 +108,10 @@ impl Dispatcher {
             return;
         };
         let tasks = self.tables.tasks_of(id);
-        // C3.4: without a task nobody knows whether there is more; the next worker finds out.
-        if row.phase != Phase::Running || tasks.is_empty() || !self.tables.removals_of(id).is_empty() {
+        // C3.4: without a task nobody knows whether there is more; the next worker finds out. A share without one is read when
+        // its worker comes (C8.4).
+        let is_known = !tasks.is_empty() && !self.misses_shares(id);
+        if row.phase != Phase::Running || !is_known || !self.tables.removals_of(id).is_empty() {
             return;
         }
         let phases = || {
@@ -266,6 +268,7 @@ impl Dispatcher {
                 "this dispatcher has {limit} iterations and takes no more"
             )));
         }
+        let shares = self.shares_under(self.job(job)?.parameters.policy);
         let id = self.tables.meta().next_iteration;
         self.tables.meta_mut().next_iteration = IterationId(id.0 + 1);
         self.tables.index.iteration_of_key.insert((job, repetition), id);
@@ -282,6 +285,7 @@ impl Dispatcher {
             was_read: false,
             failures: Vec::new(),
             round_lease: 0,
+            shares,
         };
         self.tables.iterations.insert(id, record);
         self.ask_for_plan(id);

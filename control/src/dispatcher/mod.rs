@@ -11,12 +11,14 @@
 //! | `record`, `table`, `tables` | what it remembers, with the changes since the last batch |
 //! | `dataset`, `iteration`, `client`, `task`, `removal`, `worker` | what happens to each of these |
 //! | `splits` | the books of an iteration's splits |
+//! | `addresses`, `sharding` | the fixed list of workers, and what static sharding makes of it |
 //! | `sweep` | what happens because time passes |
 //! | `status` | a snapshot for people |
 //! | `config` | limits and timeouts |
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod action;
+mod addresses;
 mod client;
 mod config;
 mod dataset;
@@ -29,6 +31,7 @@ mod record;
 mod removal;
 mod report;
 mod request;
+mod sharding;
 #[cfg(test)]
 mod simulation;
 mod splits;
@@ -45,6 +48,7 @@ pub use action::{
     Action, ClientPush, RemovalReason, Reply, Snapshot, StopReason, TaskDef, TaskFailure, TaskInfo,
     TaskRemoved, WorkerPush,
 };
+pub use addresses::{WorkerAddressError, WorkerAddresses};
 pub(crate) use config::REQUESTS_OPEN_MAX;
 pub use config::{DispatcherConfig, ERROR_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
 pub use event::{Event, Incoming, ReplyToken, Request, WorkerRegistration};

@@ -130,6 +130,9 @@ pub struct IterationRecord {
     /// The next lease when the current round began.
     #[cbor(n(11), default)]
     pub round_lease: u64,
+    /// Into how many shares static sharding divides it, one for each worker of the fixed list; 0: it is not divided.
+    #[cbor(n(12), default)]
+    pub shares: u64,
 }
 
 /// A reader's lease on an iteration.
@@ -213,7 +216,8 @@ pub struct WorkerRecord {
     /// Why it is dead, if it is.
     #[n(6)]
     pub dead: Option<RemovalReason>,
-    /// Its number in the order of registration, inherited by a restarted worker at the same address.
+    /// Its place in the fixed list of workers, else its number in the order of registration. Inherited by a restarted worker at
+    /// the same address.
     #[n(7)]
     pub index: u64,
 }

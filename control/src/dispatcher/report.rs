@@ -98,7 +98,7 @@ impl Dispatcher {
             job: row.job,
             repetition: row.repetition,
             phase: row.phase,
-            waiting_for_workers: row.phase == Phase::Running && no_worker,
+            waiting_for_workers: row.phase == Phase::Running && (no_worker || self.misses_shares(row.id)),
             clients: self
                 .tables
                 .clients_of(row.id)

@@ -123,7 +123,7 @@ pub struct IterationStatus {
     /// How far it has come.
     #[n(3)]
     pub phase: Phase,
-    /// It runs, and there is no worker for it.
+    /// It runs, and there is no worker for it, or for a share of it.
     #[n(4)]
     pub waiting_for_workers: bool,
     /// Its clients.

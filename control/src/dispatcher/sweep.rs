@@ -62,25 +62,16 @@ impl Dispatcher {
 
     /// What clients of an iteration without workers are told.
     pub(super) fn workers_lost(&self, iteration: IterationId) -> ClientPush {
-        let row = self.tables.iterations.get(&iteration);
         ClientPush::WorkersLost {
-            workers: row.map(|row| row.workers_lost.clone()).unwrap_or_default(),
+            workers: self.missing_workers(iteration),
         }
     }
 
-    /// C7.5: an iteration that lost all its workers, and no other came.
+    /// C7.5: an iteration that lost all its workers, and no other came, or the worker of a share (C8.4).
     fn tell_stranded(&mut self) {
-        if !self.tables.index.worker_of_address.is_empty() {
-            self.clocks.stranded.clear();
-            return;
-        }
         for id in self.tables.index.running.clone() {
-            let lost_some = self
-                .tables
-                .iterations
-                .get(&id)
-                .is_some_and(|row| !row.workers_lost.is_empty());
-            if !lost_some {
+            if self.missing_workers(id).is_empty() {
+                self.clocks.stranded.remove(&id);
                 continue;
             }
             let (since, told) = *self.clocks.stranded.entry(id).or_insert((self.now, false));
@@ -90,6 +81,15 @@ impl Dispatcher {
                 self.push_clients(id, &push);
             }
         }
+    }
+
+    /// The workers without which an iteration that lost them cannot go on.
+    fn missing_workers(&self, iteration: IterationId) -> Vec<String> {
+        if !self.tables.index.worker_of_address.is_empty() {
+            return self.lost_shares(iteration);
+        }
+        let row = self.tables.iterations.get(&iteration);
+        row.map(|row| row.workers_lost.clone()).unwrap_or_default()
     }
 
     /// C3.6: an iteration that was read and that nobody reads any more.

@@ -21,6 +21,9 @@ const FAILURES_MAX: usize = 16;
 
 impl Dispatcher {
     pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId) {
+        if !self.is_wanted(iteration, worker) {
+            return;
+        }
         let id = self.tables.meta().next_task;
         self.tables.meta_mut().next_task = TaskId(id.0 + 1);
         let task = TaskRecord {
@@ -68,6 +71,7 @@ impl Dispatcher {
             repetition: iteration.repetition,
             policy: job.parameters.policy,
             worker_index: worker.index,
+            worker_count: iteration.shares,
             dataset: Arc::clone(dataset),
             plan,
         };

@@ -20,6 +20,8 @@ impl Dispatcher {
         if let Some(id) = self.tables.index.worker_of_session.get(&session).copied() {
             return self.welcome_back(id, &registration);
         }
+        // Refused before anything changes.
+        let index = self.place_of(&registration.address)?;
         // C7.2: a new process at a known address means that the old one is dead.
         let previous = self
             .tables
@@ -38,15 +40,6 @@ impl Dispatcher {
             self.end_worker(previous, RemovalReason::WorkerRestarted);
         }
         self.make_room(&registration.address, previous);
-        let of_address = |row: &&WorkerRecord| row.address == registration.address;
-        let inherited = self.tables.workers.values().find(of_address).map(|row| row.index);
-        let next_index = self
-            .tables
-            .workers
-            .values()
-            .map(|row| row.index + 1)
-            .max()
-            .unwrap_or(0);
         let id = self.tables.meta().next_worker;
         self.tables.meta_mut().next_worker = WorkerId(id.0 + 1);
         let record = WorkerRecord {
@@ -57,7 +50,7 @@ impl Dispatcher {
             ticket_key: HiddenKey(registration.ticket_key.to_bytes().into()),
             version: registration.version,
             dead: None,
-            index: inherited.unwrap_or(next_index),
+            index,
         };
         self.tables.workers.insert(id, record);
         self.tables
@@ -179,6 +172,12 @@ impl Dispatcher {
             return Err(Error::invalid(format!(
                 "this worker is registered at {}: it cannot move to {}",
                 row.address, registration.address
+            )));
+        }
+        if !self.keeps_place(row) {
+            return Err(Error::aborted(format!(
+                "this dispatcher's fixed list of workers is another one now: worker {} must register anew",
+                row.address
             )));
         }
         self.clocks.worker_seen.insert(id, self.now);

@@ -34,6 +34,8 @@ impl Planner for WordPlanner {
             cardinality: Cardinality::Unknown,
             splittable: Ok(()),
             aligned: Ok(()),
+            not_by_files: None,
+            has_shard_hint: false,
         })
     }
 

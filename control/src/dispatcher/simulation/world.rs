@@ -71,6 +71,8 @@ impl World {
             cardinality: Cardinality::Finite(splits),
             splittable: Ok(()),
             aligned: Ok(()),
+            not_by_files: None,
+            has_shard_hint: false,
         };
         let register = Request::RegisterDataset {
             id: None,

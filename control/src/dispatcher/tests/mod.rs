@@ -5,4 +5,5 @@ mod people;
 mod requests;
 mod restart;
 mod rig;
+mod shares;
 mod splits;

@@ -31,8 +31,12 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new() -> Rig {
+        Rig::with(DispatcherConfig::default())
+    }
+
+    pub(super) fn with(config: DispatcherConfig) -> Rig {
         Rig {
-            machine: Dispatcher::new(DispatcherConfig::default(), BootId(1), Duration::ZERO),
+            machine: Dispatcher::new(config, BootId(1), Duration::ZERO),
             now: Duration::ZERO,
             plan: Ok(SplitPlan {
                 sources: vec![SourcePlan::Counted { splits: 100 }],
@@ -233,5 +237,7 @@ pub(super) fn facts() -> DatasetFacts {
         cardinality: Cardinality::Finite(100),
         splittable: Ok(()),
         aligned: Ok(()),
+        not_by_files: None,
+        has_shard_hint: false,
     }
 }

@@ -326,6 +326,8 @@ mod tests {
             cardinality: Cardinality::Unknown,
             splittable: Ok(()),
             aligned: Ok(()),
+            not_by_files: None,
+            has_shard_hint: false,
         };
         let parameters = JobParameters::new(DatasetId::automatic(1000), Policy::Off);
         let requests = [

@@ -81,6 +81,8 @@ pub(crate) struct WireTask {
     dataset: Arc<DatasetRecord>,
     #[cbor(n(7), with = "crate::shared")]
     plan: Arc<SplitPlan>,
+    #[cbor(n(8), default)]
+    worker_count: u64,
 }
 
 impl From<TaskDef> for WireTask {
@@ -92,6 +94,7 @@ impl From<TaskDef> for WireTask {
             repetition: task.repetition,
             policy: task.policy,
             worker_index: task.worker_index,
+            worker_count: task.worker_count,
             dataset: task.dataset,
             plan: task.plan,
         }
@@ -107,6 +110,7 @@ impl From<WireTask> for TaskDef {
             repetition: task.repetition,
             policy: task.policy,
             worker_index: task.worker_index,
+            worker_count: task.worker_count,
             dataset: task.dataset,
             plan: task.plan,
         }
