@@ -65,6 +65,10 @@ pub(crate) struct DispatcherArgs {
     pub(crate) bind: SocketAddr,
     #[command(flatten)]
     pub(crate) key: KeyFlag,
+    /// The workers that there are, for the static sharding policies; no others may register. A port may be left open:
+    /// HOST:%port% is one worker on that host, whatever its port.
+    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,...")]
+    pub(crate) worker_addresses: Vec<String>,
     /// Seconds of silence after which a worker or client counts as dead.
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
     pub(crate) liveness_s: f64,
@@ -123,6 +127,15 @@ pub(crate) enum Sharding {
     Off,
     /// Each part of the dataset goes to one worker, as they ask for more.
     Dynamic,
+    /// Each worker of the dispatcher's --worker-addresses reads files of its own.
+    File,
+    /// Each of those workers computes everything and yields elements of its own.
+    Data,
+    /// By files where the dataset has some, else by elements.
+    #[value(name = "file_or_data", alias = "file-or-data")]
+    FileOrData,
+    /// Where the dataset says; where it says nothing, every worker yields all of it.
+    Hint,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -144,7 +157,7 @@ pub(crate) struct ReadArgs {
     #[arg(long, default_value_t = 32, value_name = "ELEMENTS")]
     pub(crate) batch: u64,
     /// How the dataset is dealt out to the workers.
-    #[arg(long, value_enum, default_value_t = Sharding::Dynamic)]
+    #[arg(long, visible_alias = "policy", value_enum, default_value_t = Sharding::Dynamic)]
     pub(crate) sharding: Sharding,
     /// Passes over the dataset.
     #[arg(long, default_value_t = 1, value_name = "COUNT")]

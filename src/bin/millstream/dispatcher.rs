@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream::control::DispatcherConfig;
+use millstream::control::{DispatcherConfig, WorkerAddresses};
 use millstream::{Dispatcher, functions};
 
 use crate::args::DispatcherArgs;
@@ -36,9 +36,12 @@ fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
         .ok()
         .filter(|liveness| *liveness >= Duration::from_millis(100))
         .ok_or_else(|| format!("--liveness-s {}: must be 0.1 or more seconds", args.liveness_s))?;
+    let worker_addresses = WorkerAddresses::new(args.worker_addresses.iter().cloned())
+        .map_err(|error| format!("--worker-addresses: {error}"))?;
     let defaults = DispatcherConfig::default();
     let heartbeat_interval = defaults.heartbeat_interval.min(liveness / HEARTBEATS);
     Ok(DispatcherConfig {
+        worker_addresses,
         liveness,
         heartbeat_interval,
         ..defaults

@@ -9,7 +9,9 @@ in memory: workers and readers of one that was restarted begin anew.
 
 Examples:
   millstream dispatcher
-  millstream dispatcher --bind 0.0.0.0:5050 --key dispatcher.key";
+  millstream dispatcher --bind 0.0.0.0:5050 --key dispatcher.key
+  millstream dispatcher --worker-addresses node1:5051,node2:%port%,node2:%port%
+      Three workers, which static sharding policies divide a dataset among.";
 
 /// Of `millstream worker`.
 pub(crate) const WORKER: &str = "\
@@ -28,9 +30,14 @@ Prints a line for each epoch: elements, bytes and rates, the share of the time t
 bottleneck (trainer, network or workers), and a digest. The digest depends on the rows alone, not on their order, the \
 batches or who computed them. Splits that were lost with a worker are named on standard error, and the command fails.
 
+Under the sharding policies `file`, `data`, `file_or_data` and `hint` each worker of the dispatcher's fixed list has its share \
+from the start. The reading waits for those that have not come, and fails if one goes and does not come back.
+
 Examples:
   millstream read --files 'examples/data/*.tar' --epochs 3
   millstream read --range 1000000 --batch 0
+  millstream read --range 1000000 --sharding data
+      Each worker of a dispatcher with --worker-addresses yields its share.
   millstream read --range 1000000 --job-name shared
       Run twice at a time, each gets a part.";
 

@@ -83,6 +83,10 @@ fn read_from(service: &Service, args: &ReadArgs, source: Source, brake: &Brake) 
     let policy = match args.sharding {
         Sharding::Off => Policy::Off,
         Sharding::Dynamic => Policy::Dynamic,
+        Sharding::File => Policy::File,
+        Sharding::Data => Policy::Data,
+        Sharding::FileOrData => Policy::FileOrData,
+        Sharding::Hint => Policy::Hint,
     };
     let request = ReadRequest {
         dataset,
