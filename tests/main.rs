@@ -4,6 +4,7 @@
 //! - `commands`: the program, as a user runs it
 //! - `service_reader`: a dataset that goes on in the trainer
 //! - `transport_conformance`: what every transport must do, run for each mechanism
+//! - `static_sharding`: datasets divided among a fixed list of workers
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
 //! - `credits`: the bound on outstanding elements, counted at the workers
 //! - `cut_connections`: connections that break while all processes live
@@ -22,6 +23,7 @@ mod failure;
 mod hostile_peers;
 mod service_reader;
 mod source;
+mod static_sharding;
 mod support;
 mod tidy;
 mod transport_conformance;

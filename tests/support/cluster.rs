@@ -38,11 +38,21 @@ impl Cluster {
         mechanism: Mechanism,
         functions: Vec<Functions>,
         endpoint: &EndpointConfig,
+        adjust: impl FnMut(&mut WorkerConfig),
+    ) -> Self {
+        Self::configured(mechanism, prompt(), functions, endpoint, adjust)
+    }
+
+    fn configured(
+        mechanism: Mechanism,
+        config: DispatcherConfig,
+        functions: Vec<Functions>,
+        endpoint: &EndpointConfig,
         mut adjust: impl FnMut(&mut WorkerConfig),
     ) -> Self {
         let (key, key_text) = fresh_key();
         let dispatcher =
-            Dispatcher::start(&key, None, prompt(), Arc::new(Functions::new())).expect("a dispatcher");
+            Dispatcher::start(&key, None, config, Arc::new(Functions::new())).expect("a dispatcher");
         let address = dispatcher.local_addr().to_string();
         let readers_local = LocalWorkers::default();
         let workers = functions.into_iter().map(|functions| {
@@ -80,7 +90,13 @@ impl Cluster {
 
     /// A service of so many workers that know no functions.
     pub(crate) fn plain(mechanism: Mechanism, workers: usize) -> Self {
-        Self::start(mechanism, vec![Functions::new(); workers])
+        Self::plain_with(mechanism, prompt(), workers)
+    }
+
+    /// The same with a dispatcher of these settings.
+    pub(crate) fn plain_with(mechanism: Mechanism, config: DispatcherConfig, workers: usize) -> Self {
+        let functions = vec![Functions::new(); workers];
+        Self::configured(mechanism, config, functions, &EndpointConfig::default(), |_| {})
     }
 
     pub(crate) fn service(&self) -> &Service {

@@ -1,0 +1,397 @@
+//! Datasets divided among a fixed list of workers: the union of the shares is the whole, and what cannot be divided is
+//! refused with the reason.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use millstream::client::{MaxOutstanding, ReadError, Reader, ReaderConfig};
+use millstream::control::{Code, DispatcherConfig, Error, Policy, WorkerAddresses};
+use millstream::pipeline::graph::{Dataset, OnError};
+use millstream::{ReadRequest, ServiceError, Worker, WorkerConfig, WorkerError};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use crate::support::cluster::{Cluster, drain, fresh_key, numbers, prompt};
+use crate::support::links::Mechanism;
+use crate::support::process::{Process, Running, finish, millstream};
+use crate::support::{eventually, watched};
+
+const STATIC: [Policy; 4] = [Policy::File, Policy::Data, Policy::FileOrData, Policy::Hint];
+
+/// Few, because each starts a service, which is then read several times.
+const CASES: u32 = 6;
+
+/// A dispatcher that expects these workers.
+fn listing(addresses: &[&str]) -> DispatcherConfig {
+    DispatcherConfig {
+        worker_addresses: WorkerAddresses::new(addresses.iter().copied()).expect("addresses"),
+        ..prompt()
+    }
+}
+
+/// A service of so many workers, all of them in its list.
+fn service(mechanism: Mechanism, workers: usize) -> Cluster {
+    let list = vec!["127.0.0.1:%port%"; workers];
+    Cluster::plain_with(mechanism, listing(&list), workers)
+}
+
+/// Files of one WebDataset sample each, in shards of three; sample `n` of shard `s` is the number `10 * s + n`.
+fn shards(count: usize) -> (TempDir, Dataset) {
+    let directory = tempfile::tempdir().expect("a directory");
+    for shard in 0..count {
+        let mut bytes = Vec::new();
+        for sample in 0..3 {
+            append(
+                &mut bytes,
+                &format!("{}.n", 10 * shard + sample),
+                &(10 * shard + sample).to_string(),
+            );
+        }
+        // The end of an archive.
+        bytes.extend([0; 1024]);
+        std::fs::write(directory.path().join(format!("{shard:03}.tar")), bytes).expect("written");
+    }
+    let dataset = Dataset::files_shuffled(format!("{}/*.tar", directory.path().display()), None)
+        .webdataset(["n"], OnError::Raise)
+        .parse_int("n")
+        .select([("n", "n")]);
+    (directory, dataset)
+}
+
+/// A file in the tar format (ustar).
+fn append(archive: &mut Vec<u8>, name: &str, content: &str) {
+    let mut header = [0; 512];
+    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    put(0, name);
+    put(100, "0000644\0");
+    put(108, "0000000\0");
+    put(116, "0000000\0");
+    put(124, &format!("{:011o}\0", content.len()));
+    put(136, "00000000000\0");
+    put(148, "        ");
+    put(156, "0");
+    put(257, "ustar\x0000");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    archive.extend(header);
+    archive.extend(content.as_bytes());
+    archive.resize(archive.len().next_multiple_of(512), 0);
+}
+
+fn sorted(mut numbers: Vec<i64>) -> Vec<i64> {
+    numbers.sort_unstable();
+    numbers
+}
+
+fn read(cluster: &Cluster, dataset: Dataset, policy: Policy) -> Reader {
+    cluster.read(dataset, policy, MaxOutstanding::Elements(7))
+}
+
+fn refused(cluster: &Cluster, dataset: Dataset, policy: Policy) -> Error {
+    let dataset = cluster.service().register(dataset, None).expect("registered");
+    let request = ReadRequest {
+        dataset,
+        policy,
+        job_name: None,
+    };
+    match cluster.service().job(&request) {
+        Err(ServiceError::Dispatcher(error)) => error,
+        other => panic!("{policy}: {other:?}"),
+    }
+}
+
+fn failure(mut reader: Reader) -> ReadError {
+    let error = reader.find_map(Result::err);
+    error.expect("the reading fails")
+}
+
+fn every_number_once(mechanism: Mechanism, workers: usize, elements: i64) {
+    let cluster = service(mechanism, workers);
+    let whole: Vec<i64> = (0..elements).collect();
+    // A shuffle without a seed stands below the shard: all workers draw alike.
+    let dataset = || Dataset::range(0, elements, 1).shuffle(100, None);
+    for policy in [Policy::Data, Policy::FileOrData] {
+        assert_eq!(
+            sorted(drain(&mut read(&cluster, dataset(), policy))),
+            whole,
+            "{policy}"
+        );
+    }
+    let hinted = dataset().shard_hint().batch(3, false);
+    assert_eq!(sorted(drain(&mut read(&cluster, hinted, Policy::Hint))), whole);
+    let everything = drain(&mut read(&cluster, dataset(), Policy::Hint));
+    assert_eq!(
+        everything.len(),
+        workers * whole.len(),
+        "without a hint nothing is divided"
+    );
+    let (_directory, files) = shards(workers + 3);
+    let expected: Vec<i64> = (0..workers as i64 + 3)
+        .flat_map(|shard| (0..3).map(move |sample| 10 * shard + sample))
+        .collect();
+    for policy in [Policy::File, Policy::FileOrData, Policy::Data] {
+        let found = sorted(drain(&mut read(&cluster, files.clone(), policy)));
+        assert_eq!(found, expected, "{policy}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn over_quic_every_number_comes_once(workers in 1..=4_usize, extra in 0..200_i64) {
+        let what = format!("{workers} workers, {extra} elements more");
+        watched(&what, move || every_number_once(Mechanism::Quic, workers, workers as i64 + extra));
+    }
+
+    #[test]
+    fn over_memory_every_number_comes_once(workers in 1..=4_usize, extra in 0..200_i64) {
+        let what = format!("{workers} workers, {extra} elements more");
+        watched(&what, move || every_number_once(Mechanism::Memory, workers, workers as i64 + extra));
+    }
+}
+
+#[test]
+fn nothing_divided_is_nothing_and_too_little_is_an_error_that_says_so() {
+    watched("too little", || {
+        let cluster = service(Mechanism::Quic, 3);
+        let (_directory, files) = shards(2);
+        for policy in [Policy::Data, Policy::FileOrData] {
+            let empty = Dataset::range(0, 0, 1);
+            assert!(drain(&mut read(&cluster, empty, policy)).is_empty(), "{policy}");
+            let error = failure(read(&cluster, Dataset::range(0, 2, 1), policy)).to_string();
+            assert!(
+                error.contains("2 elements, which is not enough for 3 shards"),
+                "{error}"
+            );
+        }
+        let error = failure(read(&cluster, files.clone(), Policy::File)).to_string();
+        assert!(
+            error.contains("2 elements, which is not enough for 3 shards"),
+            "{error}"
+        );
+        assert_eq!(
+            drain(&mut read(&cluster, files, Policy::Data)).len(),
+            6,
+            "it has 6 records"
+        );
+    });
+}
+
+#[test]
+fn what_cannot_be_divided_is_refused_when_the_job_is_made() {
+    watched("refusals", || {
+        let cluster = service(Mechanism::Quic, 2);
+        let numbers = || Dataset::range(0, 20, 1);
+        let error = refused(&cluster, numbers(), Policy::File);
+        assert_eq!(error.code, Code::NotFound);
+        assert!(error.message.contains("its source \"range\" has none"), "{error}");
+        for policy in [Policy::Off, Policy::Dynamic, Policy::Data, Policy::FileOrData] {
+            let error = refused(&cluster, numbers().shard_hint(), policy);
+            assert_eq!(error.code, Code::FailedPrecondition, "{error}");
+        }
+        let unlisted = Cluster::plain(Mechanism::Quic, 1);
+        for policy in STATIC {
+            let error = refused(&unlisted, numbers(), policy);
+            assert_eq!(error.code, Code::NotFound);
+            assert!(error.message.contains("fixed list of workers"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_worker_that_is_not_in_the_list_does_not_start() {
+    watched("unlisted", || {
+        for list in [["localhost:%port%"], ["127.0.0.1:worker"], ["127.0.0.1:1"]] {
+            let cluster = Cluster::plain_with(Mechanism::Quic, listing(&list), 0);
+            let Err(WorkerError::Dispatcher(error)) =
+                Worker::start(&cluster.key, WorkerConfig::new(&cluster.address))
+            else {
+                panic!("{list:?}: it starts")
+            };
+            assert_eq!(error.code, Code::FailedPrecondition);
+            assert!(error.message.contains(list[0]), "{error}");
+        }
+        let cluster = service(Mechanism::Quic, 1);
+        let second = Worker::start(&cluster.key, WorkerConfig::new(&cluster.address));
+        let Err(WorkerError::Dispatcher(error)) = second else {
+            panic!("it starts")
+        };
+        assert_eq!(error.code, Code::FailedPrecondition);
+        assert_eq!(
+            drain(&mut read(&cluster, Dataset::range(0, 5, 1), Policy::Data)),
+            [0, 1, 2, 3, 4]
+        );
+    });
+}
+
+#[test]
+fn a_reading_waits_for_workers_that_have_not_come_and_then_is_whole() {
+    watched("late worker", || {
+        let mut cluster = Cluster::plain_with(
+            Mechanism::Quic,
+            listing(&["127.0.0.1:%port%", "127.0.0.1:%port%"]),
+            1,
+        );
+        let mut reader = read(&cluster, Dataset::range(0, 20, 1), Policy::Data);
+        let half: BTreeSet<i64> = (0..10)
+            .map(|_| numbers(&reader.next_element().expect("goes on").expect("an element"))[0])
+            .collect();
+        assert_eq!(half, (0..20).step_by(2).collect());
+        eventually("it waits", &true, || {
+            let status = cluster.service().status().expect("a status");
+            status.iterations[0].waiting_for_workers
+        });
+        let late = Worker::start(&cluster.key, WorkerConfig::new(&cluster.address)).expect("a worker");
+        cluster.workers.push(late);
+        assert_eq!(sorted(drain(&mut reader)), (1..20).step_by(2).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_share_whose_worker_is_gone_is_an_error_that_names_it() {
+    watched("lost share", || {
+        let mut cluster = service(Mechanism::Quic, 2);
+        let gone = cluster.workers.pop().expect("two workers");
+        let address = gone.address().to_owned();
+        // Endless, so that neither share is ever read to its end.
+        let mut reader = read(&cluster, Dataset::range(0, 1000, 1).repeat(None), Policy::Data);
+        reader.next_element().expect("goes on").expect("an element");
+        gone.stop().expect("it ends well");
+        let error = loop {
+            match reader.next_element() {
+                Ok(element) => assert!(element.is_some(), "an endless dataset has no end"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(
+            error,
+            ReadError::WorkersLost {
+                workers: vec![address]
+            }
+        );
+    });
+}
+
+#[test]
+fn a_worker_that_comes_back_yields_its_share_from_the_beginning() {
+    watched("comes back", || {
+        let mut config = listing(&["127.0.0.1:%port%", "127.0.0.1:%port%"]);
+        config.workers_lost_grace = Duration::from_secs(3600);
+        let mut cluster = Cluster::plain_with(Mechanism::Quic, config, 2);
+        let gone = cluster.workers.pop().expect("two workers");
+        let mut reader = read(&cluster, Dataset::range(0, 2000, 1), Policy::Data);
+        let first = numbers(&reader.next_element().expect("goes on").expect("an element"))[0];
+        gone.stop().expect("it ends well");
+        let back = Worker::start(&cluster.key, WorkerConfig::new(&cluster.address)).expect("a worker");
+        cluster.workers.push(back);
+        let mut found = drain(&mut reader);
+        found.push(first);
+        assert!(found.len() >= 2000, "what was read before may come again");
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), (0..2000).collect());
+    });
+}
+
+#[test]
+fn the_program_divides_a_dataset_among_the_workers_it_was_told_of() {
+    let (_, key) = fresh_key();
+    let list = "127.0.0.1:%port%,127.0.0.1:%port_second%";
+    let dispatcher = Process::start(
+        &key,
+        &[
+            "dispatcher",
+            "--bind",
+            "127.0.0.1:0",
+            "--worker-addresses",
+            list,
+            "--liveness-s",
+            "3600",
+        ],
+    );
+    let address = dispatcher.address.clone();
+    let start = || Process::start(&key, &["worker", "--dispatcher", &address]);
+    let workers = [start(), start()];
+    let third = finish(millstream(&key, &["worker", "--dispatcher", &address]));
+    assert_eq!(third.status.code(), Some(1), "{third:?}");
+    assert!(third.stderr.contains("fixed list of workers"), "{third:?}");
+    let read = |arguments: &[&str]| {
+        let all = [
+            &[
+                "read",
+                "--dispatcher",
+                &address,
+                "--batch",
+                "0",
+                "--range",
+                "5000",
+            ],
+            arguments,
+        ]
+        .concat();
+        let finished = finish(millstream(&key, &all));
+        assert!(finished.status.success(), "{finished:?}");
+        let line = finished.stdout.lines().next().expect("a line").to_owned();
+        (
+            line.split(' ').nth(2).expect("a count").to_owned(),
+            line.rsplit(' ').next().expect("a digest").to_owned(),
+        )
+    };
+    let dynamic = read(&[]);
+    assert_eq!(dynamic.0, "5000");
+    for policy in [["--sharding", "data"], ["--policy", "file_or_data"]] {
+        assert_eq!(read(&policy), dynamic, "{policy:?}");
+    }
+    assert_eq!(read(&["--policy", "hint"]).0, "10000");
+    let arguments = [
+        "read",
+        "--dispatcher",
+        &address,
+        "--range",
+        "10",
+        "--policy",
+        "file",
+    ];
+    let by_files = Running::start(millstream(&key, &arguments)).finish();
+    assert_eq!(by_files.status.code(), Some(1), "{by_files:?}");
+    assert!(
+        by_files.stderr.contains("its source \"range\" has none"),
+        "{by_files:?}"
+    );
+    assert!(workers.into_iter().all(Process::ends_well));
+    assert!(dispatcher.ends_well());
+    let wrong = finish(millstream(&key, &["dispatcher", "--worker-addresses", "a:1,a:1"]));
+    assert!(wrong.stderr.contains("a:1 stands twice"), "{wrong:?}");
+}
+
+/// Of a named job, which two readers share.
+#[test]
+fn two_readers_of_one_job_share_the_shares() {
+    watched("two readers", || {
+        let cluster = service(Mechanism::Quic, 3);
+        let dataset = cluster
+            .service()
+            .register(Dataset::range(0, 3000, 1), None)
+            .expect("registered");
+        let request = ReadRequest {
+            dataset,
+            policy: Policy::Data,
+            job_name: Some("shared".to_owned()),
+        };
+        let job = cluster.service().job(&request).expect("a job");
+        let open = || {
+            cluster
+                .service()
+                .read(job, 0, &ReaderConfig::default())
+                .expect("a reader")
+        };
+        let readers = [open(), open()];
+        let threads: Vec<_> = readers
+            .into_iter()
+            .map(|mut reader| std::thread::spawn(move || drain(&mut reader)))
+            .collect();
+        let all = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("it reads"));
+        assert_eq!(sorted(all.collect()), (0..3000).collect::<Vec<_>>());
+    });
+}
