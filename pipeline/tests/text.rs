@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use millstream_pipeline::exec::{ErrorKind, Executor};
-use millstream_pipeline::graph::{Dataset, Graph};
+use millstream_pipeline::graph::{Dataset, Graph, ShardBy, Share};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -97,4 +97,35 @@ fn a_missing_file_is_named() {
         error.to_string().contains("cannot open /nowhere/at/all"),
         "{error}"
     );
+}
+
+#[test]
+fn interleaved_files_give_their_lines_by_turns() {
+    let contents: Vec<String> = (0..5).map(|file| format!("{file}\n").repeat(file + 1)).collect();
+    let bytes: Vec<&[u8]> = contents.iter().map(String::as_bytes).collect();
+    let directory = files(&bytes);
+    let dataset = all(directory.path()).interleave(5, 1, Dataset::text_lines);
+    let expected = [
+        "0", "1", "2", "3", "4", "1", "2", "3", "4", "2", "3", "4", "3", "4", "4",
+    ];
+    assert_eq!(lines_of(&dataset.graph().unwrap()), expected);
+}
+
+#[test]
+fn workers_that_share_files_read_all_lines_of_their_own() {
+    let contents: Vec<String> = (0..7).map(|file| format!("{file}\n").repeat(2)).collect();
+    let bytes: Vec<&[u8]> = contents.iter().map(String::as_bytes).collect();
+    let directory = files(&bytes);
+    let share = Share {
+        count: 3,
+        index: 1,
+        seed: 0,
+    };
+    let interleaved = all(directory.path()).interleave(2, 1, Dataset::text_lines);
+    for dataset in [all(directory.path()).text_lines(), interleaved] {
+        let graph = dataset.graph().unwrap().sharded(ShardBy::Files, share).unwrap();
+        let mut found = lines_of(&graph);
+        found.sort();
+        assert_eq!(found, ["1", "1", "4", "4"]);
+    }
 }

@@ -44,6 +44,8 @@ fn unsteady(graph: &Graph) -> Graph {
     for node in &mut nodes {
         if let Op::Shuffle(shuffle) = &mut node.op {
             shuffle.seed = None;
+        } else if let Op::Sample(sample) = &mut node.op {
+            sample.seed = None;
         } else if let Op::Map(_, schedule) = &mut node.op {
             schedule.ordered = false;
         }
