@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_control::rpc::{Server, ServerConfig, StartError};
-use millstream_control::{DispatcherConfig, MemoryStore};
+use millstream_control::{DiskStore, DispatcherConfig, MemoryStore, Store, WorkDirError};
 use millstream_link::{CredentialsError, EndpointConfig, Lane, LaneError, LoadedKey, Role};
 use millstream_pipeline::exec::Functions;
 use thiserror::Error;
@@ -24,7 +24,10 @@ pub enum DispatcherError {
     /// The address cannot be had, or the key does not allow it.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Its store failed while it ended.
+    /// Its work directory cannot be used.
+    #[error(transparent)]
+    WorkDir(#[from] WorkDirError),
+    /// Its store failed, and it stopped because of it.
     #[error("{0}")]
     Store(String),
     /// The system gives no thread, or a part of it panicked.
@@ -41,10 +44,11 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Binds and serves, keeping its records in memory.
+    /// Binds and serves. Its records are kept in [`DispatcherConfig::work_dir`], and it goes on where they end; without one
+    /// they are in memory, and it begins anew each time. Blocks while they are read.
     ///
     /// # Errors
-    /// [`DispatcherError`] names the address and what to do.
+    /// [`DispatcherError`] names the address or the file, and what to do.
     pub fn start(
         key: &LoadedKey,
         bind: Option<SocketAddr>,
@@ -52,6 +56,10 @@ impl Dispatcher {
         functions: Arc<Functions>,
     ) -> Result<Self, DispatcherError> {
         let credentials = key.credentials(Role::Dispatcher)?;
+        let store: Box<dyn Store> = match &config.work_dir {
+            Some(folder) => Box::new(DiskStore::open(folder)?),
+            None => Box::new(MemoryStore::new()),
+        };
         let lane = Lane::start("dispatcher")?;
         let endpoint = EndpointConfig {
             bind,
@@ -63,9 +71,7 @@ impl Dispatcher {
             ..ServerConfig::default()
         };
         let planner = Arc::new(GraphPlanner::new(functions));
-        let starting = lane.spawn(async move {
-            Server::start(credentials, config, planner, Box::new(MemoryStore::default()))
-        });
+        let starting = lane.spawn(async move { Server::start(credentials, config, planner, store) });
         let server = starting.wait()??;
         Ok(Self {
             local_addr: server.local_addr(),

@@ -9,6 +9,7 @@
 //! - `credits`: the bound on outstanding elements, counted at the workers
 //! - `cut_connections`: connections that break while all processes live
 //! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
+//! - `persistence`: dispatchers that are killed and start again, with a work directory and without
 //! - `compression`: a worker that compresses
 //! - `bad_input`: errors that name the thing, from a service that goes on
 //! - `hostile_peers`: peers that break the protocol, over real QUIC
@@ -21,6 +22,7 @@ mod credits;
 mod cut_connections;
 mod failure;
 mod hostile_peers;
+mod persistence;
 mod service_reader;
 mod source;
 mod static_sharding;

@@ -243,11 +243,13 @@ impl Follower {
                         self.reports.abandon(task);
                         self.tasks.stop(task);
                     }
-                    Some(AgentEvent::LeaseLapsed | AgentEvent::DispatcherRestarted) => {
-                        tracing::warn!("the dispatcher gave this worker's tasks away; it registers anew");
-                        self.reports.abandon_all();
-                        self.tasks.stop_all();
+                    Some(AgentEvent::LeaseLapsed) => {
+                        self.start_over("the dispatcher gave this worker's tasks away; it registers anew");
                     }
+                    Some(AgentEvent::DispatcherRestarted) => self.start_over(
+                        "the dispatcher restarted without its memory, so this worker's tasks are gone; it registers anew \
+                         (a dispatcher that is given a work directory, --work-dir, remembers)",
+                    ),
                     Some(AgentEvent::Failed(error)) => break Err(error.into()),
                     None => break Ok(()),
                 },
@@ -265,6 +267,12 @@ impl Follower {
             tracing::debug!(%error, "the dispatcher was not told; it will notice the silence");
         }
         outcome
+    }
+
+    fn start_over(&mut self, why: &'static str) {
+        tracing::warn!("{why}");
+        self.reports.abandon_all();
+        self.tasks.stop_all();
     }
 
     fn start(&mut self, definition: TaskDef) {

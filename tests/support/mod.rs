@@ -4,6 +4,7 @@
 //! - `hand_written`: workers that say what no correct worker says
 //! - `links`: links of each mechanism between two ends
 //! - `cluster`: a dispatcher, workers and a trainer in this process
+//! - `mortal`: a dispatcher that is killed and comes back
 //! - `process`: the real binary
 //! - `proxy`: a network that can be cut
 //! - `watchdog`: fails a test that hangs
@@ -12,6 +13,7 @@ pub(crate) mod cluster;
 pub(crate) mod elements;
 pub(crate) mod hand_written;
 pub(crate) mod links;
+pub(crate) mod mortal;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod watchdog;

@@ -1,6 +1,7 @@
 //! Every limit and timeout of the dispatcher, with its default and its reason.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::addresses::WorkerAddresses;
@@ -55,6 +56,10 @@ pub struct DispatcherConfig {
     pub sessions_max: usize,
     /// Ranges of lost splits that an iteration names; beyond it they are counted only. Default 10 000.
     pub lost_ranges_max: usize,
+    /// The directory in which the dispatcher keeps its records, so that it goes on where it was after a restart; `None`: they
+    /// are in memory and end with it. For whoever opens the store: the state machine knows no files. Default `None`: whoever
+    /// wants them kept says where.
+    pub work_dir: Option<PathBuf>,
 }
 
 impl Default for DispatcherConfig {
@@ -81,6 +86,7 @@ impl Default for DispatcherConfig {
             workers_max: 10_000,
             sessions_max: 16_384,
             lost_ranges_max: 10_000,
+            work_dir: None,
         }
     }
 }

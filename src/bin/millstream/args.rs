@@ -65,6 +65,10 @@ pub(crate) struct DispatcherArgs {
     pub(crate) bind: SocketAddr,
     #[command(flatten)]
     pub(crate) key: KeyFlag,
+    /// Keeps its records in this directory and goes on from those it finds there: killed and started again, it loses
+    /// nothing. Without it they are in memory, and end with it.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) work_dir: Option<PathBuf>,
     /// The workers that there are, for the static sharding policies; no others may register. A port may be left open:
     /// HOST:%port% is one worker on that host, whatever its port.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,...")]

@@ -44,6 +44,7 @@ fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
         worker_addresses,
         liveness,
         heartbeat_interval,
+        work_dir: args.work_dir.clone(),
         ..defaults
     })
 }

@@ -4,11 +4,17 @@
 
 /// Of `millstream dispatcher`.
 pub(crate) const DISPATCHER: &str = "\
-Prints `dispatcher listening on ADDRESS` once it serves. Ctrl-C or SIGTERM ends it with a farewell. Its records are kept \
-in memory: workers and readers of one that was restarted begin anew.
+Prints `dispatcher listening on ADDRESS` once it serves. Ctrl-C or SIGTERM ends it with a farewell.
+
+With --work-dir everything that it answers is on disk first. However it ends, start it again at the same address and with \
+the same directory: readers go on reading meanwhile, workers and readers find it by themselves, and no split is lost or \
+read twice. If it stays away for longer than 10 s, workers give their tasks up, as if they had died. One dispatcher at a \
+time uses a directory. It ends with an error if its disk fails. Without --work-dir, workers and readers of a dispatcher that was \
+restarted are told so: workers begin anew, and readers fail.
 
 Examples:
   millstream dispatcher
+  millstream dispatcher --work-dir /var/lib/millstream
   millstream dispatcher --bind 0.0.0.0:5050 --key dispatcher.key
   millstream dispatcher --worker-addresses node1:5051,node2:%port%,node2:%port%
       Three workers, which static sharding policies divide a dataset among.";

@@ -70,7 +70,8 @@ pub(super) async fn sort(
                 if known.replace(boot).is_some_and(|known| known != boot) {
                     // C1.8
                     session.fail(Error::aborted(
-                        "the dispatcher restarted without its memory: the jobs of this process are gone, start over",
+                        "the dispatcher restarted without its memory: the jobs of this process are gone, start over (one \
+                         that is given a work directory, --work-dir, remembers)",
                     ));
                     break;
                 }

@@ -1,0 +1,307 @@
+//! Dispatchers that are killed and start again, as processes: with a work directory nothing is lost, without one everybody is
+//! told.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
+use millstream::control::rpc::SessionConfig;
+use millstream::control::{JobId, Policy};
+use millstream::element::{Dtype, ElementSpec, TensorSpec};
+use millstream::pipeline::graph::{ConstantTensor, Dataset};
+use millstream::{ReadRequest, Service, ServiceConfig};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use crate::support::cluster::{drain, fresh_key};
+use crate::support::mortal::{Killer, Mortal, lasting_address};
+use crate::support::process::{Process, Running, millstream};
+use crate::support::{eventually, watched};
+
+/// Each is a split.
+const FILES: usize = 20_000;
+const WORKERS: usize = 4;
+const KILLS: usize = 8;
+/// Longer than the start of a process takes on a busy machine, so that nobody is missed who lives.
+const LIVENESS_S: &str = "3";
+/// Between a kill and what made it due.
+const PAUSE_MS: std::ops::Range<u64> = 0..150;
+
+proptest! {
+    // A failure prints the pauses, which are all there is to repeat it.
+    #![proptest_config(ProptestConfig { cases: 1, max_shrink_iters: 0, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_dispatcher_killed_again_and_again_loses_nothing_and_repeats_nothing(pauses in pauses()) {
+        watched("killed dispatchers", move || every_file_comes_once(&pauses));
+    }
+
+    #[test]
+    fn readers_that_come_and_go_while_the_dispatcher_is_killed_leave_no_client_behind(pauses in pauses()) {
+        watched("killed dispatchers", move || no_client_stays(&pauses));
+    }
+}
+
+fn pauses() -> impl Strategy<Value = Vec<Duration>> {
+    prop::collection::vec(PAUSE_MS.prop_map(Duration::from_millis), KILLS)
+}
+
+fn every_file_comes_once(pauses: &[Duration]) {
+    let files = tempfile::tempdir().unwrap();
+    for file in 0..FILES {
+        std::fs::write(files.path().join(file.to_string()), "").unwrap();
+    }
+    let deployment = Deployment::start(WORKERS);
+    let pattern = format!("{}/*", files.path().display());
+    let job = deployment.job(Dataset::files(pattern));
+    let mut reader = deployment.read(job, 0);
+    let mut killer = Killer::start(&deployment.dispatcher, pauses);
+    let mut seen = Vec::with_capacity(FILES);
+    while let Some(element) = reader.next_element().expect("the reading goes on") {
+        let paths = element.component(0).unwrap().strings().unwrap();
+        seen.extend(paths.iter_str().map(|path| path.unwrap().to_owned()));
+        // Spread over the epoch: the next kill is due when the last dispatcher is there and so much was read.
+        if seen.len() % (FILES / (KILLS + 1)) == 0 {
+            killer.next_is_due();
+        }
+    }
+    killer.finish();
+    seen.sort_unstable();
+    let came = seen.len();
+    seen.dedup();
+    assert_eq!((seen.len(), came), (FILES, FILES), "distinct, and all in all");
+    assert!(
+        reader.stats().lost_splits.is_empty(),
+        "{:?}",
+        reader.stats().lost_splits
+    );
+    drop(reader);
+    let books = || {
+        let status = deployment.service.status().expect("a status");
+        let iteration = &status.iterations[0];
+        let splits = (
+            iteration.splits_done,
+            iteration.splits_leased,
+            iteration.splits_lost,
+        );
+        (splits, status.counts.clients, status.counts.workers)
+    };
+    eventually(
+        "splits, clients and workers",
+        &((FILES as u64, 0, 0), 0, WORKERS as u64),
+        books,
+    );
+}
+
+fn no_client_stays(pauses: &[Duration]) {
+    let deployment = Deployment::start(2);
+    let job = deployment.job(Dataset::range(0, 1000, 1));
+    let mut killer = Killer::start(&deployment.dispatcher, pauses);
+    let mut opened = 0;
+    for _ in pauses {
+        killer.next_is_due();
+        while killer.is_at_work() {
+            let mut reader = deployment.read(job, opened);
+            opened += 1;
+            for _ in 0..10 {
+                let next = reader.next_element().expect("the reading goes on");
+                next.expect("there is more");
+            }
+        }
+    }
+    killer.finish();
+    let left = || {
+        let counts = deployment.service.status().expect("a status").counts;
+        (counts.clients, counts.iterations)
+    };
+    eventually("clients and iterations", &(0, opened), left);
+    let mut reader = deployment.read(job, opened);
+    assert_eq!(drain(&mut reader).len(), 1000);
+}
+
+#[test]
+fn readers_and_workers_of_a_dispatcher_that_has_forgotten_them_are_told_so() {
+    watched("a dispatcher without memory", || {
+        let (key, text) = fresh_key();
+        let start =
+            |bind: &str| Process::start(&text, &["dispatcher", "--bind", bind, "--liveness-s", LIVENESS_S]);
+        let address = lasting_address();
+        let first = start(&address);
+        let worker = Running::start(millstream(&text, &["worker", "--dispatcher", &address]));
+        let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
+        let forever = Dataset::range(0, i64::MAX, 1);
+        let mut reader = read(&service, job_of(&service, forever), 0);
+        reader.next_element().unwrap().unwrap();
+        drop(first);
+        let _second = start(&address);
+        let error = reader.find_map(Result::err).unwrap().to_string();
+        assert!(
+            error.contains("the dispatcher restarted without its memory"),
+            "{error}"
+        );
+        assert!(error.contains("--work-dir"), "{error}");
+        let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
+        let job = job_of(&service, Dataset::range(0, 100, 1));
+        assert_eq!(drain(&mut read(&service, job, 0)).len(), 100);
+        worker.signal("TERM");
+        let worker = worker.finish();
+        assert!(worker.status.success(), "{worker:?}");
+        assert!(
+            worker
+                .stderr
+                .contains("the dispatcher restarted without its memory"),
+            "{worker:?}"
+        );
+    });
+}
+
+#[test]
+fn a_dispatcher_whose_disk_is_full_says_so_and_ends_and_keeps_what_it_has_answered() {
+    watched("a full disk", || {
+        let (key, text) = fresh_key();
+        let folder = tempfile::tempdir().unwrap();
+        let address = lasting_address();
+        let arguments = [
+            "dispatcher",
+            "--bind",
+            &address,
+            "--work-dir",
+            path(folder.path()),
+        ];
+        let dispatcher = Running::start(limited(&text, &arguments));
+        let session = SessionConfig {
+            request_deadline: Duration::from_secs(5),
+            ..SessionConfig::default()
+        };
+        let config = ServiceConfig {
+            session,
+            ..ServiceConfig::default()
+        };
+        let service = Service::connect(&key, &address, config).unwrap();
+        let registering = thread::spawn(move || {
+            let is_registered = |number: &u8| service.register(large(*number), None).is_ok();
+            (0..u8::MAX).take_while(is_registered).count()
+        });
+        let finished = dispatcher.finish();
+        assert_eq!(finished.status.code(), Some(1), "{finished:?}");
+        let file = folder.path().join("dispatcher.redb");
+        let said = format!("millstream: the dispatcher's store failed: {}: ", file.display());
+        let last = finished.stderr.lines().last().unwrap();
+        assert!(last.starts_with(&said), "{finished:?}");
+        assert!(last.contains("see to its disk"), "{finished:?}");
+        let answered = registering.join().unwrap();
+        assert!(answered > 0, "{finished:?}");
+        let again = Process::start(&text, &arguments);
+        let service = Service::connect(&key, &again.address, ServiceConfig::default()).unwrap();
+        assert_eq!(service.status().unwrap().counts.datasets, answered as u64);
+    });
+}
+
+#[test]
+fn a_work_directory_that_cannot_be_used_is_refused_with_what_to_do() {
+    let (_, key) = fresh_key();
+    let folder = tempfile::tempdir().unwrap();
+    let start = [
+        "dispatcher",
+        "--bind",
+        "127.0.0.1:0",
+        "--work-dir",
+        path(folder.path()),
+    ];
+    let refused = |said: &str| {
+        let finished = Running::start(millstream(&key, &start)).finish();
+        assert_eq!(finished.status.code(), Some(1), "{finished:?}");
+        assert_eq!(finished.stdout, "");
+        assert_eq!(finished.stderr, format!("millstream: {said}\n"));
+    };
+    let shown = folder.path().display();
+    let running = Process::start(&key, &start);
+    refused(&format!(
+        "another dispatcher works in {shown}: stop it, or give this one a directory of its own"
+    ));
+    assert!(running.ends_well());
+    std::fs::write(folder.path().join("dispatcher.redb"), "Dear diary").unwrap();
+    refused(&format!(
+        "{shown}/dispatcher.redb is not a dispatcher's store (it does not begin like one): move it away, or choose another \
+         directory"
+    ));
+}
+
+/// A dispatcher that is killed and comes back, its workers, and a trainer's side.
+struct Deployment {
+    service: Service,
+    _workers: Vec<Process>,
+    dispatcher: Mortal,
+    _folder: TempDir,
+}
+
+impl Deployment {
+    fn start(workers: usize) -> Self {
+        let (key, text) = fresh_key();
+        let folder = tempfile::tempdir().unwrap();
+        let dispatcher = Mortal::start(&text, folder.path(), &["--liveness-s", LIVENESS_S]);
+        let address = &dispatcher.address;
+        let workers = (0..workers).map(|_| Process::start(&text, &["worker", "--dispatcher", address]));
+        Self {
+            service: Service::connect(&key, address, ServiceConfig::default()).unwrap(),
+            _workers: workers.collect(),
+            dispatcher,
+            _folder: folder,
+        }
+    }
+
+    fn job(&self, dataset: Dataset) -> JobId {
+        job_of(&self.service, dataset)
+    }
+
+    fn read(&self, job: JobId, repetition: u64) -> Reader {
+        read(&self.service, job, repetition)
+    }
+}
+
+/// A job of its own, under DYNAMIC.
+fn job_of(service: &Service, dataset: Dataset) -> JobId {
+    let request = ReadRequest {
+        dataset: service.register(dataset, None).unwrap(),
+        policy: Policy::Dynamic,
+        job_name: None,
+    };
+    service.job(&request).unwrap()
+}
+
+fn read(service: &Service, job: JobId, repetition: u64) -> Reader {
+    let config = ReaderConfig {
+        max_outstanding: MaxOutstanding::Elements(100),
+        ..ReaderConfig::default()
+    };
+    service.read(job, repetition, &config).unwrap()
+}
+
+/// A dataset whose definition has 200 kB.
+fn large(number: u8) -> Dataset {
+    const BYTES: usize = 200_000;
+    let spec = TensorSpec::fixed(Dtype::U8, &[BYTES as u64]);
+    let tensor = ConstantTensor::fixed(vec![number; BYTES]);
+    Dataset::tensor_slices(ElementSpec::single(spec).unwrap(), vec![tensor])
+}
+
+/// A command that may write files of a few MB, and is told when one would be larger instead of being ended.
+fn limited(key: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "trap '' XFSZ; ulimit -f 8192; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_millstream"))
+        .args(arguments)
+        .env("MILLSTREAM_KEY", key)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
