@@ -452,6 +452,22 @@ mod files {
     }
 
     #[test]
+    fn interleaved_files_come_by_turns_from_a_workers_own() {
+        let (_directory, pattern) = directory(10);
+        let interleaved = |files: Dataset| files.interleave(10, 1, samples).prefetch(4);
+        let graph = interleaved(Dataset::files(&pattern)).graph().unwrap();
+        let divided = graph.sharded(ShardBy::Files, share(5, 3)).unwrap();
+        let by_turns = [30, 80, 31, 81, 32, 82];
+        assert_eq!(numbers(&divided, &planned(&graph, 9), 1).unwrap(), by_turns);
+        // The same, where the dataset says so.
+        let graph = interleaved(Dataset::files(&pattern).shard_hint())
+            .graph()
+            .unwrap();
+        let divided = graph.sharded(ShardBy::Hint, share(5, 3)).unwrap();
+        assert_eq!(numbers(&divided, &planned(&graph, 9), 1).unwrap(), by_turns);
+    }
+
+    #[test]
     fn every_branch_is_divided_alike() {
         let (_directory, pattern) = directory(10);
         let branch = || samples(Dataset::files_shuffled(&pattern, Some(4)));
