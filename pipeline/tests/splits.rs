@@ -1,6 +1,6 @@
 //! Workers fed from one pool of splits see the dataset exactly once, and account for every lease.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -258,6 +258,61 @@ fn one_worker_pairs_elements_of_the_same_position_and_states_the_splits_of_both(
         assert_eq!(item.marks.len(), 2);
     }
     assert!(executor.next().unwrap().is_none());
+}
+
+/// As a worker's feed: leases a few splits ahead of whoever asks.
+struct Ahead {
+    dealer: Dealer,
+    ready: BTreeMap<u32, VecDeque<Split>>,
+}
+
+impl SplitSource for Ahead {
+    fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {
+        let ready = self.ready.entry(source).or_default();
+        while ready.len() < 7 {
+            match self.dealer.next(source, repetition)? {
+                Some(split) => ready.push_back(split),
+                None => break,
+            }
+        }
+        Ok(ready.pop_front())
+    }
+
+    fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, SplitError> {
+        Ok(self.ready.remove(&source).into_iter().flatten().collect())
+    }
+}
+
+#[test]
+fn a_pass_that_is_left_early_leaves_nothing_to_the_next_and_finishes_what_was_leased_of_it() {
+    let zip = Dataset::zip([Dataset::range(0, 20, 1), Dataset::range(0, 100, 1)]);
+    for dataset in [zip.prefetch(2), Dataset::range(0, 100, 1).take(20).enumerate(0)] {
+        let graph = dataset.repeat(Some(3)).graph().unwrap();
+        let dealer = dealer(&graph);
+        let context = ExecContext {
+            splits: Some(Box::new(Ahead {
+                dealer: dealer.clone(),
+                ready: BTreeMap::new(),
+            })),
+            ..context()
+        };
+        let mut executor = Executor::open(&graph, context).unwrap();
+        let mut found = Vec::new();
+        let mut account = Account::default();
+        while let Some(item) = executor.next().unwrap() {
+            account.saw(&item, executor.handed());
+            found.push([0, 1].map(|index: usize| item.value[index].as_i64().unwrap()));
+            drop(item);
+            account.finished(&mut executor);
+        }
+        let once: Vec<[i64; 2]> = (0..20).map(|number| [number, number]).collect();
+        assert_eq!(found, once.repeat(3));
+        account.finished(&mut executor);
+        account.check();
+        // The last pass is not left for another: what is leased of it is given back.
+        let left = dealer.leases() - account.finished.len() as u64;
+        assert!(left <= 7, "{left} leases of earlier passes never finished");
+    }
 }
 
 #[test]

@@ -9,21 +9,34 @@ pub(super) struct TaskFeed(pub(super) SplitFeed);
 
 impl SplitSource for TaskFeed {
     fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {
-        match self.0.next(source, repetition) {
-            Ok(split) => Ok(split.map(|split| Split {
-                source: split.source,
-                repetition: split.repetition,
-                index: split.index,
-                lease: split.lease,
-                attempt: split.attempt,
-                payload: split.payload,
-            })),
-            Err(FeedError::Cancelled) => Err(SplitError::Cancelled),
-            Err(FeedError::Dispatcher(error)) => Err(SplitError::Dispatcher(error.to_string())),
-        }
+        let split = self.0.next(source, repetition).map_err(failed)?;
+        Ok(split.map(to_pipeline))
+    }
+
+    fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, SplitError> {
+        let passed = self.0.pass_over(source).map_err(failed)?;
+        Ok(passed.into_iter().map(to_pipeline).collect())
     }
 
     fn current(&self, source: u32) -> Option<u64> {
         Some(self.0.current_repetition(source))
+    }
+}
+
+fn to_pipeline(split: millstream_control::Split) -> Split {
+    Split {
+        source: split.source,
+        repetition: split.repetition,
+        index: split.index,
+        lease: split.lease,
+        attempt: split.attempt,
+        payload: split.payload,
+    }
+}
+
+fn failed(error: FeedError) -> SplitError {
+    match error {
+        FeedError::Cancelled => SplitError::Cancelled,
+        FeedError::Dispatcher(error) => SplitError::Dispatcher(error.to_string()),
     }
 }

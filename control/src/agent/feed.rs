@@ -142,6 +142,22 @@ impl SplitFeed {
         }
     }
 
+    /// Takes what was fetched of a source and not asked for, because its reader has left the pass that it is of before the
+    /// end (C5.4). Nobody reads it: it is done with as if it had been read. Blocks as [`next`](SplitFeed::next) does while
+    /// an answer is under way; holds at most two batches.
+    ///
+    /// # Errors
+    /// As [`next`](SplitFeed::next).
+    pub fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, FeedError> {
+        if self.sources.contains_key(&source) {
+            self.receive(source)?;
+        }
+        let Some(feed) = self.sources.get_mut(&source) else {
+            return Ok(Vec::new());
+        };
+        Ok(std::iter::from_fn(|| feed.pop()).collect())
+    }
+
     /// The pass over a source that was dealt out when the dispatcher last answered, or that of a split which was fetched
     /// and not taken: every earlier one is over, and need not be asked for. 0 before the first answer.
     pub fn current_repetition(&self, source: u32) -> u64 {

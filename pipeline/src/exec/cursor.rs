@@ -155,18 +155,24 @@ impl Cursor {
         self.fed.is_some()
     }
 
-    /// Begins the next pass. What is left of the current split will not be read by anyone: its lease ends as
-    /// finished when the elements made of it are gone.
-    pub(crate) fn restart(&mut self) {
-        self.pass = self.pass.wrapping_add(1);
-        self.ended = false;
+    /// Begins the next pass. What is left of this one, of the current split and of those leased ahead, will not be read by
+    /// anyone: their leases end as finished when the elements made of them are gone.
+    pub(crate) fn restart(&mut self) -> Result<(), ExecError> {
         match &mut self.fed {
             Some(fed) => {
                 fed.current = None;
+                if !self.ended {
+                    for split in fed.feed.pass_over(&self.op, fed.source)? {
+                        drop(SplitToken::new(split.lease, split.attempt, &fed.ledger));
+                    }
+                }
                 self.left = 0..0;
             }
             None => self.left = 0..self.positions,
         }
+        self.pass = self.pass.wrapping_add(1);
+        self.ended = false;
+        Ok(())
     }
 
     /// What is known of the passes after this one.

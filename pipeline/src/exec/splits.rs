@@ -35,6 +35,16 @@ pub trait SplitSource: Send {
     /// [`SplitError`] when the dispatcher cannot be asked, or the task is gone.
     fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError>;
 
+    /// Takes what of `source` is leased to the task and was not asked for yet, because the task has left the pass that it is
+    /// of: nobody reads it, and it is finished at once. Blocks while more of it is under way.
+    ///
+    /// # Errors
+    /// As [`SplitSource::next`].
+    fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, SplitError> {
+        let _ = source;
+        Ok(Vec::new())
+    }
+
     /// The pass over `source` that is being dealt out, as far as the answers so far have told. Earlier ones have
     /// nothing more to deal out and need not be asked for.
     fn current(&self, source: u32) -> Option<u64> {
@@ -69,10 +79,12 @@ impl Feed {
 
     pub(crate) fn next(&self, op: &str, source: u32, repetition: u64) -> Result<Option<Split>, ExecError> {
         let answer = self.source.lock().next(source, repetition);
-        answer.map_err(|error| match error {
-            SplitError::Cancelled => ExecError::cancelled(op),
-            SplitError::Dispatcher(_) => ExecError::new(ErrorKind::Peer, op, error.to_string()),
-        })
+        answer.map_err(|error| failed(op, &error))
+    }
+
+    pub(crate) fn pass_over(&self, op: &str, source: u32) -> Result<Vec<Split>, ExecError> {
+        let passed = self.source.lock().pass_over(source);
+        passed.map_err(|error| failed(op, &error))
     }
 
     pub(crate) fn current(&self, source: u32) -> Option<u64> {
@@ -83,5 +95,12 @@ impl Feed {
 impl fmt::Debug for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed").finish_non_exhaustive()
+    }
+}
+
+fn failed(op: &str, error: &SplitError) -> ExecError {
+    match error {
+        SplitError::Cancelled => ExecError::cancelled(op),
+        SplitError::Dispatcher(_) => ExecError::new(ErrorKind::Peer, op, error.to_string()),
     }
 }

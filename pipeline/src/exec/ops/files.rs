@@ -80,7 +80,7 @@ impl Iterate for Files {
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
-        self.cursor.restart();
+        self.cursor.restart()?;
         self.reorder();
         Ok(())
     }

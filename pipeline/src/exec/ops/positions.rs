@@ -37,8 +37,7 @@ impl<F: Fn(u64) -> Option<Value> + Send> Iterate for Positions<F> {
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
-        self.cursor.restart();
-        Ok(())
+        self.cursor.restart()
     }
 
     fn further(&self) -> Further {

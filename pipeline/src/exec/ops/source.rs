@@ -133,8 +133,7 @@ impl Iterate for Registered {
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.open = None;
-        self.cursor.restart();
-        Ok(())
+        self.cursor.restart()
     }
 
     fn further(&self) -> Further {
