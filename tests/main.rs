@@ -6,6 +6,7 @@
 //! - `transport_conformance`: what every transport must do, run for each mechanism
 //! - `static_sharding`: datasets divided among a fixed list of workers
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
+//! - `several_sources`: zip, concatenate, sample, choose and interleave over splits
 //! - `credits`: the bound on outstanding elements, counted at the workers
 //! - `cut_connections`: connections that break while all processes live
 //! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
@@ -24,6 +25,7 @@ mod failure;
 mod hostile_peers;
 mod persistence;
 mod service_reader;
+mod several_sources;
 mod source;
 mod static_sharding;
 mod support;
