@@ -56,7 +56,8 @@ impl Tables {
             next_job: JobId::FIRST,
             next_iteration: IterationId::FIRST,
             next_client: ClientId::FIRST,
-            next_task: TaskId::FIRST,
+            // C1.8: workers outlive a dispatcher that forgets, and must not take its tasks for those of the next one.
+            next_task: TaskId(TaskId::FIRST.0 + (boot.0 >> 32)),
             next_worker: WorkerId::FIRST,
         };
         let mut tables = Tables {

@@ -1,9 +1,25 @@
 //! A dispatcher that comes back with its records.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::dispatcher::{Dispatcher, DispatcherConfig, Event, HiddenKey, Record, WorkerRecord};
 use crate::id::{BootId, SessionId, WorkerId};
+
+/// C1.8: a worker that lives on has tasks of both for a while.
+#[test]
+fn tasks_of_a_dispatcher_that_has_forgotten_everything_have_other_ids_than_before() {
+    let first_task = |boot| {
+        let machine = Dispatcher::new(DispatcherConfig::default(), BootId(boot), Duration::ZERO);
+        machine.tables.meta().next_task
+    };
+    // As far apart as random numbers are.
+    let boots = (0..64_u64).map(|life| life.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let firsts: BTreeSet<_> = boots.map(first_task).collect();
+    assert_eq!(firsts.len(), 64);
+    let mut gaps = firsts.iter().zip(firsts.iter().skip(1));
+    assert!(gaps.all(|(one, next)| next.0 - one.0 > 100_000), "{firsts:?}");
+}
 
 /// C1.6: a worker misses the old dispatcher only after a silence, however soon the new one is there.
 #[test]
