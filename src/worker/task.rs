@@ -59,10 +59,15 @@ fn serve(task: TaskRun) -> Outcome {
         Ok(ready) => ready,
         Err(message) => return Outcome::Failed(message),
     };
-    // Whoever stops a task raises the flag before it is removed from the server.
+    let (server, served) = (task.server.clone(), served_as(&task.definition));
+    // Removed, it does not end: whoever stops a task raises the flag first, and its producer may notice that before the
+    // task is removed.
+    let stop = || {
+        server.remove_task(served);
+        Outcome::Stopped
+    };
     if task.cancel.is_cancelled() {
-        task.server.remove_task(served_as(&task.definition));
-        return Outcome::Stopped;
+        return stop();
     }
     // Nothing is opened, leased or computed before a client wants an element (D4.5).
     if producer.wait_started().is_err() {
@@ -72,7 +77,9 @@ fn serve(task: TaskRun) -> Outcome {
     let ending = match catch_unwind(AssertUnwindSafe(|| produce(task, &graph, &mut producer))) {
         Ok(Ok(())) => Ending::Exhausted,
         Ok(Err(ProduceError::Stopped(_))) => return Outcome::Stopped,
-        Ok(Err(_)) if cancel.is_cancelled() => return Outcome::Stopped,
+        Ok(Err(_)) if cancel.is_cancelled() => return stop(),
+        // Its splits ended, which the agent sees to before anybody else hears that the task does.
+        Ok(Err(ProduceError::Compute(error))) if error.kind() == ErrorKind::Cancelled => return stop(),
         Ok(Err(error)) => Ending::Failed(explain(error)),
         Err(panic) => {
             let message = format!("the task panicked: {}", panic_text(&*panic));
