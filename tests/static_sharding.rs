@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use millstream::client::{MaxOutstanding, ReadError, Reader, ReaderConfig};
 use millstream::control::{Code, DispatcherConfig, Error, Policy, WorkerAddresses};
-use millstream::pipeline::graph::{Dataset, OnError};
-use millstream::{ReadRequest, ServiceError, Worker, WorkerConfig, WorkerError};
+use millstream::pipeline::graph::{Cardinality, Dataset, NoFunctions, OnError};
+use millstream::{ReadRequest, ServiceError, Worker, WorkerConfig, WorkerError, service_reader};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -361,6 +361,39 @@ fn the_program_divides_a_dataset_among_the_workers_it_was_told_of() {
     assert!(dispatcher.ends_well());
     let wrong = finish(millstream(&key, &["dispatcher", "--worker-addresses", "a:1,a:1"]));
     assert!(wrong.stderr.contains("a:1 stands twice"), "{wrong:?}");
+}
+
+#[test]
+fn how_many_elements_there_are_is_known_where_the_policy_leaves_it_so() {
+    watched("cardinality", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 0);
+        let of = |dataset: Dataset, policy| {
+            let dataset = cluster.service().register(dataset, None).expect("registered");
+            let request = ReadRequest {
+                dataset,
+                policy,
+                job_name: None,
+            };
+            let read = service_reader::dataset(cluster.service(), &request, MaxOutstanding::Auto);
+            let graph = read.expect("a dataset").graph().expect("a graph");
+            graph.facts(&NoFunctions).expect("facts").cardinality
+        };
+        let endless = || Dataset::range(0, 9, 1).repeat(None);
+        for policy in [Policy::Off, Policy::Dynamic, Policy::Data] {
+            assert_eq!(of(endless(), policy), Cardinality::Infinite, "{policy}");
+        }
+        assert_eq!(of(endless(), Policy::FileOrData), Cardinality::Unknown);
+        assert_eq!(of(endless().shard_hint(), Policy::Hint), Cardinality::Unknown);
+        for policy in [Policy::Off, Policy::Dynamic, Policy::Data, Policy::FileOrData] {
+            let empty = Dataset::range(0, 0, 1);
+            assert_eq!(of(empty, policy), Cardinality::Finite(0), "{policy}");
+            assert_eq!(
+                of(Dataset::range(0, 9, 1), policy),
+                Cardinality::Unknown,
+                "{policy}"
+            );
+        }
+    });
 }
 
 /// Of a named job, which two readers share.
