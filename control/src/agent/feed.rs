@@ -45,6 +45,24 @@ pub struct SplitFeed {
 pub(super) struct FeedControl {
     cancelled: Arc<watch::Sender<bool>>,
     exhausted: Arc<AtomicBool>,
+    /// How many returns of unstarted splits are under way.
+    returning: Arc<watch::Sender<u32>>,
+}
+
+/// A return under way, until it is dropped.
+struct Returning(Arc<watch::Sender<u32>>);
+
+impl Returning {
+    fn begin(control: &FeedControl) -> Returning {
+        control.returning.send_modify(|returns| *returns += 1);
+        Returning(Arc::clone(&control.returning))
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.0.send_modify(|returns| *returns -= 1);
+    }
 }
 
 /// Why there is no split and no end.
@@ -184,7 +202,9 @@ impl SplitFeed {
             return;
         };
         let (task, deadline) = (self.task, self.deadline);
+        let returning = Returning::begin(&self.control);
         self.runtime.spawn(async move {
+            let _until_answered = returning;
             for batch in coming {
                 if let Ok(Ok(batch)) = batch.await {
                     leases.extend(batch.runs.iter().map(|leased| leased.run.leases()));
@@ -310,7 +330,15 @@ impl FeedControl {
             cancelled: Arc::new(watch::channel(false).0),
             // Whoever is given no splits always reads to the end.
             exhausted: Arc::new(AtomicBool::new(policy != Policy::Dynamic)),
+            returning: Arc::new(watch::channel(0).0),
         }
+    }
+
+    /// Waits until what was not started has been given back. Cancel-safe.
+    pub(super) async fn returned(&self) {
+        let mut returning = self.returning.subscribe();
+        // The sender is this one's own, so that it is never gone.
+        returning.wait_for(|returns| *returns == 0).await.ok();
     }
 
     pub(super) fn cancel(&self) {

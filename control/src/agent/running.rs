@@ -149,12 +149,13 @@ impl Agent {
     /// # Errors
     /// The dispatcher does not answer, or has given the task away.
     pub async fn finish_task(&self, task: TaskId, delivered: bool) -> Result<(), Error> {
-        let exhausted = self
-            .shared
-            .tasks
-            .lock()
-            .get(&task)
-            .is_none_or(FeedControl::is_exhausted);
+        let control = self.shared.tasks.lock().get(&task).cloned();
+        let exhausted = control.as_ref().is_none_or(FeedControl::is_exhausted);
+        if let Some(control) = control {
+            // C5.5: what it still holds afterwards counts as read.
+            let deadline = self.shared.config.split_deadline;
+            tokio::time::timeout(deadline, control.returned()).await.ok();
+        }
         let request = WireRequest::FinishTask {
             task,
             delivered,

@@ -9,7 +9,7 @@ use super::config::ERROR_BYTES_MAX;
 use super::machine::Dispatcher;
 use super::record::{Answer, Phase, TaskPhase, TaskRecord};
 use super::request::Outcome;
-use super::splits::{Holding, Run};
+use super::splits::Holding;
 use crate::error::Error;
 use crate::id::{IterationId, SessionId, TaskId, WorkerId};
 use crate::job::Policy;
@@ -280,21 +280,16 @@ impl Dispatcher {
         };
         task.phase = TaskPhase::Settled;
         let drained = std::mem::take(&mut task.drained);
-        let (iteration, worker, stopped_early) = (task.iteration, task.worker, task.stopped_early);
+        let (iteration, worker) = (task.iteration, task.worker);
         let held = self
             .tables
             .holdings
             .remove(&id)
             .map(|mut holding| holding.take_all());
         if let Some(ledger) = self.tables.ledgers.get_mut(&iteration) {
-            let held: Vec<Run> = held.unwrap_or_default();
-            for run in &held {
-                // A task that stopped early has not read what it still held; nobody will ask for it.
-                if stopped_early {
-                    ledger.take_back(run, id);
-                } else {
-                    ledger.done(run);
-                }
+            // C5.5: a task that stopped early has given back what it had not started.
+            for run in held.iter().flatten() {
+                ledger.done(run);
             }
         }
         debug_assert!(

@@ -209,6 +209,27 @@ fn what_a_dead_worker_left_is_read_though_another_task_stopped_early() {
     assert_eq!(rig.tasks(lives).len(), 2, "what it did not want is nobody's");
 }
 
+/// C5.5: it may have been read, and its reader has not said so yet.
+#[test]
+fn what_a_task_holds_when_it_stops_early_is_never_dealt_out_again() {
+    let mut rig = Rig::new();
+    rig.plan = Ok(SplitPlan {
+        sources: vec![SourcePlan::Counted { splits: 10 }],
+    });
+    let job = rig.any_job(Policy::Dynamic);
+    let stops = rig.worker(1, "stops:1");
+    let reads_on = rig.worker(2, "reads-on:2");
+    rig.client(job);
+    let (early, other) = (rig.tasks(stops)[0], rig.tasks(reads_on)[0]);
+    assert_eq!(rig.lease(stops, early), Ok((1, false)));
+    finish(&mut rig, stops, early, true, false);
+    let mut dealt = 0;
+    while let Ok((splits @ 1.., _)) = rig.lease(reads_on, other) {
+        dealt += splits;
+    }
+    assert_eq!(dealt, 9);
+}
+
 /// C6.5: of two sources the shorter one ends the pipeline; nobody reads the rest of the other.
 #[test]
 fn splits_that_no_new_task_takes_are_lost_instead_of_tried_for_ever() {
