@@ -222,6 +222,7 @@ fn alignment_is_refused_with_its_reason() {
 fn what_a_dataset_declares_of_functions_and_sources_needs_no_registry() {
     let dataset = Dataset::range(0, 9, 1)
         .flat_map_declared("g", Params::none(), scalar())
+        .interleave_declared(2, 1, "h", Params::none(), scalar())
         .map_declared("f", Params::none(), scalar());
     let facts = dataset.graph().unwrap().facts(&NoFunctions).unwrap();
     assert_eq!((facts.spec, facts.cardinality), (scalar(), Cardinality::Unknown));

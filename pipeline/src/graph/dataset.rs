@@ -321,15 +321,30 @@ impl Dataset {
         name: impl Into<String>,
         params: Params,
     ) -> Dataset {
-        let registered = RegisteredFlatMap {
+        let function = FlatMap::Registered(RegisteredFlatMap {
             name: name.into(),
             params,
             output: None,
-        };
-        self.then(Op::Interleave(
-            FlatMap::Registered(registered),
-            Cycle { length, block },
-        ))
+        });
+        self.then(Op::Interleave(function, Cycle { length, block }))
+    }
+
+    /// As [`Dataset::interleave_registered`], stating what the datasets yield, for whoever does not have the function
+    /// registered.
+    pub fn interleave_declared(
+        self,
+        length: u64,
+        block: u64,
+        name: impl Into<String>,
+        params: Params,
+        output: ElementSpec,
+    ) -> Dataset {
+        let function = FlatMap::Registered(RegisteredFlatMap {
+            name: name.into(),
+            params,
+            output: Some(SpecField(output)),
+        });
+        self.then(Op::Interleave(function, Cycle { length, block }))
     }
 
     /// The finished graph.

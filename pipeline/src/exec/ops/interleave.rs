@@ -98,7 +98,7 @@ impl Iterate for Interleave {
             match self.slots.get_mut(self.turn) {
                 Some(Some(opened)) => match self.body.next(opened)? {
                     Some(item) => {
-                        self.taken += 1;
+                        self.taken = self.taken.saturating_add(1);
                         if self.taken >= self.cycle.block {
                             self.pass_on();
                         }
