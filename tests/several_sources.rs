@@ -1,15 +1,38 @@
 //! Datasets of several sources under the policy `dynamic`: every source is dealt out on its own, in every pass.
 
+use std::sync::Arc;
+
 use millstream::client::{MaxOutstanding, Reader};
 use millstream::control::Policy;
-use millstream::pipeline::graph::Dataset;
+use millstream::pipeline::exec::{BoxError, ExecError, Functions, PreparedFlatMap, Source, Tensor, Value};
+use millstream::pipeline::graph::{Dataset, Params};
 
-use crate::support::cluster::{Cluster, drain};
+use crate::support::cluster::{Cluster, drain, number};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
 fn range(start: i64, stop: i64) -> Dataset {
     Dataset::range(start, stop, 1)
+}
+
+/// `tens`: a number of which ten is a factor, or nothing.
+fn tens() -> Functions {
+    struct Once(Option<Value>);
+    impl Source for Once {
+        fn next(&mut self) -> Result<Option<Value>, ExecError> {
+            Ok(self.0.take())
+        }
+    }
+    Functions::new().with_flat_map("tens", |_, input| {
+        let call = |value: Value| -> Result<Box<dyn Source>, BoxError> {
+            let number = value.first().and_then(Tensor::as_i64).ok_or("not a number")?;
+            Ok(Box::new(Once((number % 10 == 0).then_some(value))))
+        };
+        Ok(PreparedFlatMap {
+            output: input.clone(),
+            call: Arc::new(call),
+        })
+    })
 }
 
 /// What a service of so many workers makes of the dataset.
@@ -19,7 +42,7 @@ fn read<T: Send + 'static>(
     take: impl FnOnce(&mut Reader) -> T + Send + 'static,
 ) -> T {
     watched("several sources", move || {
-        let cluster = Cluster::plain(Mechanism::Memory, workers);
+        let cluster = Cluster::start(Mechanism::Memory, vec![tens(); workers]);
         let mut reader = cluster.read(dataset, Policy::Dynamic, MaxOutstanding::Elements(16));
         let taken = take(&mut reader);
         assert!(matches!(reader.next_element(), Ok(None)), "an end is final");
@@ -57,6 +80,16 @@ fn one_worker_zips_elements_of_one_position_until_the_shorter_source_ends() {
     let once: Vec<(i64, i64)> = (0..200).map(|number| (number, number)).collect();
     assert_eq!(read(1, zip(), pairs), once);
     assert_eq!(read(1, zip().repeat(Some(3)), pairs), once.repeat(3));
+}
+
+#[test]
+fn workers_zip_whatever_comes_of_sources_that_yield_at_different_rates() {
+    let sparse = range(0, 100).flat_map_declared("tens", Params::none(), number());
+    let zip = Dataset::zip([range(0, 100), sparse]);
+    let pairs = read(3, zip, pairs);
+    let mut seconds: Vec<i64> = pairs.iter().map(|(_, second)| *second).collect();
+    seconds.sort_unstable();
+    assert_eq!(seconds, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90], "{pairs:?}");
 }
 
 #[test]
