@@ -65,6 +65,28 @@ async fn what_cannot_be_stored_is_not_answered_and_ends_the_dispatcher() {
     assert!(error.to_string().contains("disk is full"), "{error}");
 }
 
+/// Whoever is left talking to a dispatcher that decides nothing would wait for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dispatcher_that_dies_within_disconnects_everybody() {
+    let cluster = Cluster::new();
+    let dies = Arc::new(Mutex::new(false));
+    let server = cluster.dispatcher(None, Box::new(DyingStore(Arc::clone(&dies))));
+    let endpoint = cluster.endpoint(Role::Read);
+    let deadline = Duration::from_secs(10);
+    let connecting = endpoint.connect(server.local_addr(), Role::Dispatcher, ALPN, deadline);
+    let connection = connecting.await.unwrap();
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    *dies.lock().unwrap() = true;
+    let asked = tokio::spawn(async move { client.register_dataset(None, b"10".to_vec()).await });
+    let reason = within("being disconnected", connection.closed())
+        .await
+        .to_string();
+    assert!(reason.contains("the dispatcher has failed"), "{reason}");
+    asked.abort();
+    let error = within("the shutdown", server.shutdown()).await.unwrap_err();
+    assert!(error.to_string().contains("loop died"), "{error}");
+}
+
 /// C3.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listing_that_hangs_is_given_up_and_keeps_nobody_else() {
@@ -233,6 +255,25 @@ impl Store for FailingStore {
         if *self.0.lock().unwrap() {
             return Err(StoreError("the disk is full".to_owned()));
         }
+        Ok(())
+    }
+}
+
+/// Takes the loop that asks it with it.
+struct DyingStore(Arc<Mutex<bool>>);
+
+impl Store for DyingStore {
+    fn is_volatile(&self) -> bool {
+        let dies = *self.0.lock().unwrap();
+        assert!(!dies, "as it was told to");
+        true
+    }
+
+    fn load(&mut self) -> Result<Vec<Record>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn commit(&mut self, _changes: Vec<Change>) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -11,5 +11,7 @@ mod connection;
 mod event_loop;
 mod listings;
 mod running;
+#[cfg(test)]
+mod tests;
 
 pub use running::{Server, ServerConfig, StartError};

@@ -1,0 +1,106 @@
+//! The loop by itself, with inputs that arrive together.
+
+use std::sync::Arc;
+
+use millstream_link::{ClusterKey, Endpoint, EndpointConfig, Role};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::event_loop::{EventLoop, INPUTS_MAX, Input};
+use crate::dispatcher::{Change, Dispatcher, DispatcherConfig, Moment, Record, Request};
+use crate::id::{BootId, RequestNumber, SessionId};
+use crate::planner::{Cardinality, DatasetFacts, PlanError, Planner, SplitPlan};
+use crate::rpc::ALPN;
+use crate::store::{Store, StoreError};
+
+const REQUESTS: u64 = 100;
+
+/// C1.6: one wait for the disk, not one for each.
+#[tokio::test]
+async fn what_arrives_together_is_stored_together() {
+    let credentials = ClusterKey::generate().unwrap().credentials(Role::Dispatcher);
+    let endpoint = Endpoint::bind_server(credentials, &[ALPN], &[Role::Submit], EndpointConfig::default());
+    let machine = Dispatcher::new(DispatcherConfig::default(), BootId(1), Moment::ZERO);
+    let commits = Arc::new(Mutex::new(Vec::new()));
+    let store = Box::new(CountingStore(Arc::clone(&commits)));
+    let event_loop = EventLoop::new(machine, store, Arc::new(NoPlanner), endpoint.unwrap());
+    let (inputs, events) = mpsc::channel(INPUTS_MAX);
+    let mut answers = Vec::new();
+    for number in 1..=REQUESTS {
+        let (input, answer) = register(number);
+        inputs.try_send(input).unwrap_or_else(|_| panic!("there is room"));
+        answers.push(answer);
+    }
+    let (stop, stopped) = watch::channel(false);
+    let running = tokio::spawn(event_loop.run(events, stopped));
+    for answer in answers {
+        answer.await.unwrap().unwrap();
+    }
+    // The first says which life this is.
+    let datasets: Vec<u64> = commits.lock().clone();
+    assert_eq!(datasets, [0, REQUESTS]);
+    stop.send_replace(true);
+    running.await.unwrap().unwrap();
+}
+
+fn register(
+    number: u64,
+) -> (
+    Input,
+    oneshot::Receiver<Result<crate::dispatcher::Reply, crate::error::Error>>,
+) {
+    let (reply, answer) = oneshot::channel();
+    let facts = DatasetFacts {
+        spec: Vec::new(),
+        cardinality: Cardinality::Unknown,
+        splittable: Ok(()),
+        aligned: Ok(()),
+        not_by_files: None,
+        has_shard_hint: false,
+    };
+    let input = Input::Asked {
+        session: SessionId(1),
+        role: Role::Submit,
+        number: Some(RequestNumber(number)),
+        settled_below: RequestNumber(1),
+        request: Request::RegisterDataset {
+            id: None,
+            definition: Vec::new(),
+            facts,
+        },
+        reply,
+    };
+    (input, answer)
+}
+
+/// Notes how many datasets each commit has.
+struct CountingStore(Arc<Mutex<Vec<u64>>>);
+
+impl Store for CountingStore {
+    fn load(&mut self) -> Result<Vec<Record>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError> {
+        let is_dataset = |change: &&Change| matches!(change, Change::Put(Record::Dataset(_)));
+        let datasets = changes.iter().filter(is_dataset).count() as u64;
+        self.0.lock().push(datasets);
+        Ok(())
+    }
+
+    fn is_volatile(&self) -> bool {
+        false
+    }
+}
+
+struct NoPlanner;
+
+impl Planner for NoPlanner {
+    fn facts(&self, _definition: &[u8]) -> Result<DatasetFacts, PlanError> {
+        Err(PlanError::Definition("nothing is planned here".to_owned()))
+    }
+
+    fn plan_splits(&self, _definition: &[u8], _repetition: u64) -> Result<SplitPlan, PlanError> {
+        Err(PlanError::Definition("nothing is planned here".to_owned()))
+    }
+}
