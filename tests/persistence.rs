@@ -22,7 +22,7 @@ use crate::support::process::{Process, Running, millstream};
 use crate::support::{eventually, watched};
 
 /// Each is a split.
-const FILES: usize = 20_000;
+const FILES: usize = 6_000;
 const WORKERS: usize = 4;
 const KILLS: usize = 8;
 /// Longer than the start of a process takes on a busy machine, so that nobody is missed who lives.
