@@ -131,12 +131,7 @@ pub(crate) async fn follow(
     let Feed { mut events, reports } = feed;
     let mut drivers = JoinSet::new();
     let mut removals = JoinSet::new();
-    let mut tick = tokio::time::interval(TICK);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut ask_again = tokio::time::interval(ASK_AGAIN_EVERY);
-    ask_again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut resize = tokio::time::interval(RESIZE_EVERY);
-    resize.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut tick, mut ask_again, mut resize) = (every(TICK), every(ASK_AGAIN_EVERY), every(RESIZE_EVERY));
     let mut resized_at = tokio::time::Instant::now();
     let mut is_open = true;
     loop {
@@ -191,6 +186,13 @@ pub(crate) async fn follow(
     if !intake.is_over() {
         tokio::time::sleep(FAREWELL).await;
     }
+}
+
+/// Ticks that are late put the next ones off.
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Passes on what there is room for.
