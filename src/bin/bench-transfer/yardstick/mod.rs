@@ -3,7 +3,7 @@
 //! - [`raw_quic`]: bare quinn with the same configuration
 //! - [`raw_tcp`]: plaintext TCP
 //! - [`memcpy`]: a copy in memory
-//! - [`unit`]: what travels as one, and through which memory
+//! - [`mod@unit`]: what travels as one, and through which memory
 //! - [`meter`]: what all of them count with
 //!
 //! Each sender is a child process that prints its address, sends until its reader goes away, then prints its CPU time.
