@@ -1,12 +1,13 @@
 //! A machine with hands: asks, plans, and collects what comes of it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millstream_link::{Role, TicketKey};
 
 use crate::dispatcher::{
-    Action, ClientPush, Dispatcher, DispatcherConfig, Event, Incoming, Moment, Reply, ReplyToken, Request,
-    WorkerPush, WorkerRegistration,
+    Action, Change, ClientPush, Dispatcher, DispatcherConfig, Event, Incoming, Key, Moment, Record, Reply,
+    ReplyToken, Request, WorkerPush, WorkerRegistration,
 };
 use crate::error::Error;
 use crate::id::{BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId};
@@ -17,6 +18,8 @@ pub(super) const READER: SessionId = SessionId(10);
 
 pub(super) struct Rig {
     pub(super) machine: Dispatcher,
+    /// What a store would hold.
+    pub(super) store: BTreeMap<Key, Record>,
     pub(super) now: Moment,
     pub(super) plan: Result<SplitPlan, PlanError>,
     /// Answer planning at once.
@@ -37,6 +40,7 @@ impl Rig {
     pub(super) fn with(config: DispatcherConfig) -> Rig {
         Rig {
             machine: Dispatcher::new(config, BootId(1), Duration::ZERO),
+            store: BTreeMap::new(),
             now: Duration::ZERO,
             plan: Ok(SplitPlan {
                 sources: vec![SourcePlan::Counted { splits: 100 }],
@@ -94,7 +98,14 @@ impl Rig {
     pub(super) fn event(&mut self, event: Event) {
         self.machine.handle(event, self.now);
         while self.machine.has_batch() {
-            for action in self.machine.take_batch().actions {
+            let batch = self.machine.take_batch();
+            for change in batch.changes {
+                match change {
+                    Change::Put(record) => self.store.insert(record.key(), record),
+                    Change::Delete(key) => self.store.remove(&key),
+                };
+            }
+            for action in batch.actions {
                 match action {
                     Action::Reply { token, result } => self.replies.push((token, result)),
                     Action::PushClient { client, push, .. } => self.client_pushes.push((client, push)),
@@ -111,6 +122,13 @@ impl Rig {
                 }
             }
         }
+    }
+
+    /// The dispatcher is killed and comes back with what is stored.
+    pub(super) fn restart(&mut self) {
+        let config = self.machine.config().clone();
+        let records = self.store.values().cloned();
+        self.machine = Dispatcher::load(config, records, BootId(2), self.now);
     }
 
     /// Time passes; these processes say that they live.

@@ -268,6 +268,8 @@ enum Move {
     Comes(u64),
     Goes(u64),
     Finishes(u64),
+    /// Not a worker: the dispatcher.
+    Restarts,
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -276,6 +278,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         ports.clone().prop_map(Move::Comes),
         ports.clone().prop_map(Move::Goes),
         ports.prop_map(Move::Finishes),
+        Just(Move::Restarts),
     ];
     prop::collection::vec(one, 0..60)
 }
@@ -318,6 +321,7 @@ impl Reading {
                     self.give_up(before);
                 }
             }
+            Move::Restarts => self.rig.restart(),
             Move::Goes(port) => {
                 if let Some(worker) = self.living.remove(&port) {
                     self.rig.ask(worker, Role::Worker, Request::LeaveWorker).unwrap();
