@@ -7,12 +7,15 @@ use std::time::Duration;
 use millstream::client::{MaxOutstanding, ReadError, Reader, ReaderConfig};
 use millstream::control::{Code, DispatcherConfig, Error, Policy, WorkerAddresses};
 use millstream::pipeline::graph::{Cardinality, Dataset, NoFunctions, OnError};
-use millstream::{ReadRequest, ServiceError, Worker, WorkerConfig, WorkerError, service_reader};
+use millstream::{
+    ReadRequest, Service, ServiceConfig, ServiceError, Worker, WorkerConfig, WorkerError, service_reader,
+};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::support::cluster::{Cluster, drain, fresh_key, numbers, prompt};
 use crate::support::links::Mechanism;
+use crate::support::mortal::Mortal;
 use crate::support::process::{Process, Running, finish, millstream};
 use crate::support::{eventually, watched};
 
@@ -361,6 +364,49 @@ fn the_program_divides_a_dataset_among_the_workers_it_was_told_of() {
     assert!(dispatcher.ends_well());
     let wrong = finish(millstream(&key, &["dispatcher", "--worker-addresses", "a:1,a:1"]));
     assert!(wrong.stderr.contains("a:1 stands twice"), "{wrong:?}");
+}
+
+#[test]
+fn a_dispatcher_that_is_killed_and_comes_back_goes_on_with_the_shares_it_gave() {
+    watched("killed dispatcher", || {
+        let (loaded, key) = fresh_key();
+        let folder = tempfile::tempdir().expect("a directory");
+        let list = ["--worker-addresses", "127.0.0.1:%port%,127.0.0.1:%port%"];
+        let dispatcher = Mortal::start(
+            &key,
+            folder.path(),
+            &[&list[..], &["--liveness-s", "10"]].concat(),
+        );
+        let start = || Process::start(&key, &["worker", "--dispatcher", &dispatcher.address]);
+        let workers = [start(), start()];
+        let config = ServiceConfig::default();
+        let service = Service::connect(&loaded, &dispatcher.address, config).expect("a trainer's side");
+        let dataset = service
+            .register(Dataset::range(0, 20_000, 1), None)
+            .expect("registered");
+        let request = ReadRequest {
+            dataset,
+            policy: Policy::Data,
+            job_name: None,
+        };
+        let job = service.job(&request).expect("a job");
+        let whole: Vec<i64> = (0..20_000).collect();
+        for pass in 0..2 {
+            let mut reader = service
+                .read(job, pass, &ReaderConfig::default())
+                .expect("a reader");
+            let next = |reader: &mut Reader| reader.next_element().expect("goes on").expect("an element");
+            let mut found: Vec<i64> = (0..1000).map(|_| numbers(&next(&mut reader))[0]).collect();
+            dispatcher.kill_and_revive();
+            found.extend(drain(&mut reader));
+            assert!(
+                sorted(found) == whole,
+                "pass {pass} is not whole, or something came twice"
+            );
+        }
+        service.close();
+        assert!(workers.into_iter().all(Process::ends_well));
+    });
 }
 
 #[test]
