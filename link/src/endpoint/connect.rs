@@ -269,7 +269,7 @@ pub enum RefusalReason {
         role: Role,
     },
     /// The server has all the handshakes it can handle.
-    #[error("it is busy; try again")]
+    #[error("it is busy or ending; try again")]
     Busy,
     /// The server's application said so.
     #[error("{reason}")]
