@@ -8,14 +8,18 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use millstream::element::{
-    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Pack, PackWriter, TensorBytes, TensorRef,
-    TensorSpec,
+    Dtype, Element, ElementSpec, Layout, Origin, Pack, PackWriter, Pool, TensorBytes, TensorRef, TensorSpec,
 };
 
 /// Elements written into one pack, so that opening the pack does not count.
 const BATCH: usize = 64;
 
+/// Room for the largest pack and the one before it.
+const POOL_BYTES: usize = 512 << 20;
+
 struct Case {
+    /// Reuses its memory, as a worker's does.
+    pool: Pool,
     name: &'static str,
     layout: Arc<Layout>,
     dims: Vec<u64>,
@@ -28,6 +32,7 @@ impl Case {
         let spec = ElementSpec::single(TensorSpec::with_dims(dtype, &[dim])).expect("a spec");
         let data = vec![7; items as usize];
         Self {
+            pool: Pool::new(POOL_BYTES),
             name,
             layout: Layout::new(spec).expect("a layout"),
             dims: vec![items],
@@ -57,7 +62,7 @@ impl Case {
             data,
         };
         let capacity = BATCH * (self.data.len() + 4096);
-        let (mut writer, open) = PackWriter::open(&HeapAlloc, capacity, BATCH).expect("memory");
+        let (mut writer, open) = PackWriter::open(&self.pool, capacity, BATCH).expect("memory");
         for sequence in 0..BATCH as u64 {
             writer.push(&self.layout, &[tensor], sequence, &[]).expect("room");
         }
