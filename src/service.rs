@@ -43,6 +43,17 @@ pub struct ReadRequest {
     pub job_name: Option<String>,
 }
 
+impl ReadRequest {
+    /// A reading of a dataset in a job of its own.
+    pub fn new(dataset: DatasetId, policy: Policy) -> Self {
+        Self {
+            dataset,
+            policy,
+            job_name: None,
+        }
+    }
+}
+
 /// Why something cannot be asked of a service.
 #[derive(Debug, Error)]
 pub enum ServiceError {

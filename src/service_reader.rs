@@ -111,9 +111,11 @@ impl Passes {
     ) -> Result<Self, ExecError> {
         let parameters: Parameters = params.decode().map_err(caller)?;
         let request = ReadRequest {
-            dataset: DatasetId::new(&parameters.dataset).map_err(caller)?,
-            policy: Policy::from_str(&parameters.policy).map_err(caller)?,
             job_name: parameters.job_name,
+            ..ReadRequest::new(
+                DatasetId::new(&parameters.dataset).map_err(caller)?,
+                Policy::from_str(&parameters.policy).map_err(caller)?,
+            )
         };
         let config = ServiceConfig {
             local: local.clone(),

@@ -139,11 +139,7 @@ fn a_pattern_that_matches_nothing_is_named() {
                 .service()
                 .register(Dataset::files(pattern), None)
                 .expect("registered");
-            let request = ReadRequest {
-                dataset,
-                policy: Policy::Dynamic,
-                job_name: None,
-            };
+            let request = ReadRequest::new(dataset, Policy::Dynamic);
             let opened = cluster.service().job(&request);
             let opened = opened.and_then(|job| cluster.service().read(job, 0, &Default::default()));
             let error = opened.expect_err("nothing matches").to_string();

@@ -122,9 +122,8 @@ fn two_readers_of_one_job_get_each_number_once_though_a_worker_is_killed() {
         let workers: Vec<Process> = (0..3).map(|_| Process::worker(&cluster)).collect();
         let dataset = cluster.service().register(Dataset::range(0, ELEMENTS, 1), None);
         let request = ReadRequest {
-            dataset: dataset.expect("registered"),
-            policy: Policy::Dynamic,
             job_name: Some("shared".to_owned()),
+            ..ReadRequest::new(dataset.expect("registered"), Policy::Dynamic)
         };
         let config = ReaderConfig {
             max_outstanding: MaxOutstanding::Elements(100),

@@ -264,11 +264,7 @@ impl Deployment {
 
 /// A job of its own, under DYNAMIC.
 fn job_of(service: &Service, dataset: Dataset) -> JobId {
-    let request = ReadRequest {
-        dataset: service.register(dataset, None).unwrap(),
-        policy: Policy::Dynamic,
-        job_name: None,
-    };
+    let request = ReadRequest::new(service.register(dataset, None).unwrap(), Policy::Dynamic);
     service.job(&request).unwrap()
 }
 

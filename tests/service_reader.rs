@@ -38,11 +38,7 @@ fn what_follows_a_service_runs_in_the_trainer() {
         .collect();
     let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
     let dataset = service.register(Dataset::range(0, 100, 1), None).unwrap();
-    let request = ReadRequest {
-        dataset,
-        policy: Policy::Dynamic,
-        job_name: None,
-    };
+    let request = ReadRequest::new(dataset, Policy::Dynamic);
 
     let distributed = service_reader::dataset(&service, &request, MaxOutstanding::Elements(7)).unwrap();
     let once = batches(distributed.clone().batch(7, false), &functions);
@@ -74,11 +70,7 @@ fn a_service_that_is_not_there_is_named() {
     let address = dispatcher.local_addr().to_string();
     let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
     let dataset = service.register(Dataset::range(0, 100, 1), None).unwrap();
-    let request = ReadRequest {
-        dataset,
-        policy: Policy::Off,
-        job_name: None,
-    };
+    let request = ReadRequest::new(dataset, Policy::Off);
     let distributed = service_reader::dataset(&service, &request, MaxOutstanding::Auto).unwrap();
     let unopened = LocalReader::open(distributed.clone(), Arc::new(functions::builtin(None)), 1, 0);
     assert!(unopened.is_err(), "nobody gave it a key");
@@ -178,9 +170,11 @@ fn a_cancelled_pipeline_waits_neither_for_elements_nor_for_a_dispatcher() {
 /// What the workers make of a dataset, to go on in the trainer.
 fn distributed(cluster: &Cluster, dataset: Dataset, job_name: Option<&str>) -> Dataset {
     let request = ReadRequest {
-        dataset: cluster.service().register(dataset, None).expect("registered"),
-        policy: Policy::Dynamic,
         job_name: job_name.map(str::to_owned),
+        ..ReadRequest::new(
+            cluster.service().register(dataset, None).expect("registered"),
+            Policy::Dynamic,
+        )
     };
     service_reader::dataset(cluster.service(), &request, MaxOutstanding::Elements(4)).expect("known")
 }

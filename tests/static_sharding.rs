@@ -92,11 +92,7 @@ fn read(cluster: &Cluster, dataset: Dataset, policy: Policy) -> Reader {
 
 fn refused(cluster: &Cluster, dataset: Dataset, policy: Policy) -> Error {
     let dataset = cluster.service().register(dataset, None).expect("registered");
-    let request = ReadRequest {
-        dataset,
-        policy,
-        job_name: None,
-    };
+    let request = ReadRequest::new(dataset, policy);
     match cluster.service().job(&request) {
         Err(ServiceError::Dispatcher(error)) => error,
         other => panic!("{policy}: {other:?}"),
@@ -384,11 +380,7 @@ fn a_dispatcher_that_is_killed_and_comes_back_goes_on_with_the_shares_it_gave() 
         let dataset = service
             .register(Dataset::range(0, 20_000, 1), None)
             .expect("registered");
-        let request = ReadRequest {
-            dataset,
-            policy: Policy::Data,
-            job_name: None,
-        };
+        let request = ReadRequest::new(dataset, Policy::Data);
         let job = service.job(&request).expect("a job");
         let whole: Vec<i64> = (0..20_000).collect();
         for pass in 0..2 {
@@ -415,11 +407,7 @@ fn how_many_elements_there_are_is_known_where_the_policy_leaves_it_so() {
         let cluster = Cluster::plain(Mechanism::Quic, 0);
         let of = |dataset: Dataset, policy| {
             let dataset = cluster.service().register(dataset, None).expect("registered");
-            let request = ReadRequest {
-                dataset,
-                policy,
-                job_name: None,
-            };
+            let request = ReadRequest::new(dataset, policy);
             let read = service_reader::dataset(cluster.service(), &request, MaxOutstanding::Auto);
             let graph = read.expect("a dataset").graph().expect("a graph");
             graph.facts(&NoFunctions).expect("facts").cardinality
@@ -452,9 +440,8 @@ fn two_readers_of_one_job_share_the_shares() {
             .register(Dataset::range(0, 3000, 1), None)
             .expect("registered");
         let request = ReadRequest {
-            dataset,
-            policy: Policy::Data,
             job_name: Some("shared".to_owned()),
+            ..ReadRequest::new(dataset, Policy::Data)
         };
         let job = cluster.service().job(&request).expect("a job");
         let open = || {

@@ -115,11 +115,7 @@ impl Cluster {
     /// The same with other settings.
     pub(crate) fn read_with(&self, dataset: Dataset, policy: Policy, config: &ReaderConfig) -> Reader {
         let dataset = self.service().register(dataset, None).expect("registered");
-        let request = ReadRequest {
-            dataset,
-            policy,
-            job_name: None,
-        };
+        let request = ReadRequest::new(dataset, policy);
         let job = self.service().job(&request).expect("a job");
         self.service().read(job, 0, config).expect("a reader")
     }

@@ -287,11 +287,7 @@ fn read(
     let dataset = service
         .register(stamp::dataset(element_bytes)?, None)
         .map_err(|error| error.to_string())?;
-    let request = ReadRequest {
-        dataset,
-        policy: Policy::Off,
-        job_name: None,
-    };
+    let request = ReadRequest::new(dataset, Policy::Off);
     let job = service.job(&request).map_err(|error| error.to_string())?;
     let handed = gauge.clone();
     let config = ReaderConfig {

@@ -89,9 +89,8 @@ fn read_from(service: &Service, args: &ReadArgs, source: Source, brake: &Brake) 
         Sharding::Hint => Policy::Hint,
     };
     let request = ReadRequest {
-        dataset,
-        policy,
         job_name: args.job_name.clone(),
+        ..ReadRequest::new(dataset, policy)
     };
     let job = service.job(&request).map_err(|error| error.to_string())?;
     let max_outstanding = match args.max_outstanding {

@@ -108,11 +108,7 @@ impl Viewer {
         let dataset = service
             .register(dataset, None)
             .map_err(|error| error.to_string())?;
-        let request = ReadRequest {
-            dataset,
-            policy: Policy::Dynamic,
-            job_name: None,
-        };
+        let request = ReadRequest::new(dataset, Policy::Dynamic);
         let job = service.job(&request).map_err(|error| error.to_string())?;
         let mut progress = Progress::new(self.args.epochs * self.expected.total());
         let mut seen = Vec::new();
