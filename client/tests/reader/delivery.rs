@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_client::{MaxOutstanding, ReadError, ReaderConfig, Report, TaskEvent};
 use millstream_dataplane::proto::send::Ending;
@@ -204,6 +205,24 @@ fn automatic_credit_goes_by_the_size_of_the_elements() {
         };
         while taken() < expected {
             std::thread::yield_now();
+        }
+    });
+}
+
+/// D4.2: at the same rate a path that takes longer needs more on its way.
+#[test]
+fn automatic_credit_grows_with_the_round_trip() {
+    watched(|| {
+        let workers = Workers::patient(&["a"]);
+        workers.log("a").say_round_trip(Duration::from_secs(10));
+        let mut read = read_with(&workers, ReaderConfig::default());
+        // 64 KiB each.
+        read.tell(workers.add_task("a", 0, 1 << 30, 8192, Ending::Exhausted));
+        let on_a_short_path = (millstream_client::AUTO_BYTES_MIN / (64 << 10)) as i64;
+        let mut handed = 0;
+        while workers.gauge.most() <= 2 * on_a_short_path {
+            expect(&mut read, 0, handed..handed + 1);
+            handed += 1;
         }
     });
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use millstream_dataplane::proto::message::{ToClient, ToWorker};
 use millstream_dataplane::transport::{
@@ -22,6 +23,8 @@ pub(crate) struct Traffic {
     pub(crate) packs: u64,
     /// The pack to spoil, by its number from 0, and how.
     pub(crate) spoil: Option<(u64, Spoil)>,
+    /// What a round trip is said to take.
+    pub(crate) round_trip: Option<Duration>,
 }
 
 /// How a pack arrives.
@@ -50,6 +53,10 @@ impl Log {
 
     pub(crate) fn grants(&self) -> u64 {
         self.traffic.lock().grants
+    }
+
+    pub(crate) fn say_round_trip(&self, takes: Duration) {
+        self.traffic.lock().round_trip = Some(takes);
     }
 
     pub(crate) fn spoil(&self, pack: u64, how: Spoil) {
@@ -142,7 +149,10 @@ impl Transport for Tap {
     }
 
     fn report(&self) -> LinkReport {
-        self.link.report()
+        LinkReport {
+            round_trip: self.log.traffic.lock().round_trip,
+            ..self.link.report()
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +16,9 @@ use tokio::task::JoinSet;
 use super::{Measured, Meter, buffers, unit_bytes};
 
 const ALPN: &str = "millstream-bench-raw/1";
+
+/// Streams that the sender writes at a time, as many as keep the connection from running dry between two of them.
+const STREAMS: usize = 8;
 
 /// Binds a sender.
 pub(crate) fn bind(credentials: Credentials, config: EndpointConfig) -> Result<Endpoint, String> {
@@ -25,16 +30,13 @@ pub(crate) async fn send(endpoint: Endpoint, element_bytes: u64) -> Result<PathR
     let mut acceptor = endpoint.acceptor().ok_or("the endpoint is no server")?;
     let accepted = acceptor.accept().await.ok_or("the endpoint was closed")?;
     let connection = accepted.connection;
-    let units: Vec<Bytes> = buffers(element_bytes).into_iter().map(Bytes::from).collect();
-    for unit in units.iter().cycle() {
-        // An error means that the reader is done.
-        let Ok(mut stream) = connection.open_uni().await else {
-            break;
-        };
-        if stream.write_chunk(unit.clone()).await.is_err() || stream.finish().is_err() {
-            break;
-        }
+    let units: Arc<[Bytes]> = buffers(element_bytes).into_iter().map(Bytes::from).collect();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let mut writers = JoinSet::new();
+    for _ in 0..STREAMS {
+        writers.spawn(write(connection.clone(), units.clone(), sent.clone()));
     }
+    writers.join_all().await;
     Ok(endpoint.path_report(&connection))
 }
 
@@ -70,6 +72,16 @@ pub(crate) async fn receive(
                     readers.spawn(read(stream, buffer, copies));
                 }
             }
+        }
+    }
+}
+
+/// Sends units in turn with the other writers, until an error says that the reader is done.
+async fn write(connection: quinn::Connection, units: Arc<[Bytes]>, sent: Arc<AtomicUsize>) {
+    while let Ok(mut stream) = connection.open_uni().await {
+        let unit = units[sent.fetch_add(1, Ordering::Relaxed) % units.len()].clone();
+        if stream.write_chunk(unit).await.is_err() || stream.finish().is_err() {
+            return;
         }
     }
 }
