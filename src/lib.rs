@@ -15,6 +15,7 @@ pub mod functions;
 mod local;
 mod local_reader;
 mod planner;
+mod request;
 mod serve;
 mod service;
 pub mod service_reader;
@@ -25,7 +26,8 @@ pub use dispatcher::{Dispatcher, DispatcherError};
 pub use local::LocalWorkers;
 pub use local_reader::{LocalReader, LocalReaderError};
 pub use planner::GraphPlanner;
-pub use service::{ReadRequest, Service, ServiceConfig, ServiceError};
+pub use request::ReadRequest;
+pub use service::{Service, ServiceConfig, ServiceError};
 pub use worker::{Worker, WorkerConfig, WorkerError};
 
 pub use millstream_client as client;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millstream_client::{Reader, ReaderConfig, discover};
 use millstream_control::rpc::{Client, DatasetInfo, SessionConfig};
-use millstream_control::{DatasetId, Error, JobId, JobParameters, Policy, Status};
+use millstream_control::{DatasetId, Error, JobId, Status};
 use millstream_link::{
     CredentialsError, Endpoint, EndpointConfig, HostPort, KeyMaterial, Lane, LaneError, LoadedKey, Role,
 };
@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::connect::AutoConnector;
 use crate::local::LocalWorkers;
+use crate::request::ReadRequest;
 
 /// How long [`Service::close`] waits for the dispatcher.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -30,28 +31,6 @@ pub struct ServiceConfig {
     pub session: SessionConfig,
     /// Workers of this process, which are read without a network.
     pub local: LocalWorkers,
-}
-
-/// What to read, and how.
-#[derive(Debug, Clone)]
-pub struct ReadRequest {
-    /// A registered dataset.
-    pub dataset: DatasetId,
-    /// How it is dealt out to the workers.
-    pub policy: Policy,
-    /// Readers of one name share a job; `None` makes one of its own.
-    pub job_name: Option<String>,
-}
-
-impl ReadRequest {
-    /// A reading of a dataset in a job of its own.
-    pub fn new(dataset: DatasetId, policy: Policy) -> Self {
-        Self {
-            dataset,
-            policy,
-            job_name: None,
-        }
-    }
 }
 
 /// Why something cannot be asked of a service.
@@ -188,7 +167,7 @@ impl Service {
     pub fn job(&self, request: &ReadRequest) -> Result<JobId, ServiceError> {
         let (client, request) = (self.client.clone(), request.clone());
         self.ask(async move {
-            let parameters = JobParameters::new(request.dataset, request.policy);
+            let parameters = request.parameters();
             Ok(client.find_or_create_job(request.job_name, &parameters).await?)
         })
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use millstream_client::{MaxOutstanding, ReadError, Reader, ReaderConfig};
-use millstream_control::{Cardinality, DatasetId, JobId, Policy};
+use millstream_control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream_element::{Dtype, Element, ElementSpec};
 use millstream_link::LoadedKey;
 use millstream_pipeline::exec::{Cancel, CancelHook, ErrorKind, ExecError, OpenPass, Source, Tensor, Value};
@@ -15,7 +15,8 @@ use minicbor::{Decode, Encode};
 use tokio::sync::watch;
 
 use crate::local::LocalWorkers;
-use crate::service::{ReadRequest, Service, ServiceConfig, ServiceError};
+use crate::request::ReadRequest;
+use crate::service::{Service, ServiceConfig, ServiceError};
 
 /// The name in errors.
 const OP: &str = "service";
@@ -35,6 +36,12 @@ struct Parameters {
     /// Absent: sized by itself.
     #[n(4)]
     max_outstanding: Option<u64>,
+    #[cbor(n(5), default)]
+    target_workers: String,
+    #[n(6)]
+    num_consumers: Option<u32>,
+    #[cbor(n(7), default)]
+    cross_trainer_cache: bool,
 }
 
 /// A dataset of what the workers of a service yield. What is appended to it runs where it is executed.
@@ -62,6 +69,9 @@ pub fn dataset(
             MaxOutstanding::Auto => None,
             MaxOutstanding::Elements(elements) => Some(elements),
         },
+        target_workers: request.target_workers.to_string(),
+        num_consumers: request.num_consumers,
+        cross_trainer_cache: request.cross_trainer_cache,
     };
     let params = Params::encode(&parameters)
         .ok_or_else(|| ServiceError::Definition("the parameters are too long".to_owned()))?;
@@ -111,11 +121,12 @@ impl Passes {
     ) -> Result<Self, ExecError> {
         let parameters: Parameters = params.decode().map_err(caller)?;
         let request = ReadRequest {
+            dataset: DatasetId::new(&parameters.dataset).map_err(caller)?,
+            policy: Policy::from_str(&parameters.policy).map_err(caller)?,
             job_name: parameters.job_name,
-            ..ReadRequest::new(
-                DatasetId::new(&parameters.dataset).map_err(caller)?,
-                Policy::from_str(&parameters.policy).map_err(caller)?,
-            )
+            target_workers: TargetWorkers::from_str(&parameters.target_workers).map_err(caller)?,
+            num_consumers: parameters.num_consumers,
+            cross_trainer_cache: parameters.cross_trainer_cache,
         };
         let config = ServiceConfig {
             local: local.clone(),

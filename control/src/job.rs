@@ -113,14 +113,49 @@ pub enum TargetWorkers {
     Host,
 }
 
-impl fmt::Display for TargetWorkers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl TargetWorkers {
+    const NAMES: [(TargetWorkers, &'static str); 4] = [
+        (TargetWorkers::Auto, "auto"),
+        (TargetWorkers::Any, "any"),
+        (TargetWorkers::Local, "local"),
+        (TargetWorkers::Host, "host"),
+    ];
+
+    /// Its name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
             TargetWorkers::Auto => "auto",
             TargetWorkers::Any => "any",
             TargetWorkers::Local => "local",
             TargetWorkers::Host => "host",
-        })
+        }
+    }
+}
+
+impl fmt::Display for TargetWorkers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The text does not say which workers are meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` names no target workers: use auto, any, local or host")]
+pub struct UnknownTargetWorkers(String);
+
+impl FromStr for TargetWorkers {
+    type Err = UnknownTargetWorkers;
+
+    /// Upper and lower case mean the same, and nothing means `auto`, as in the tf.data service.
+    fn from_str(text: &str) -> Result<TargetWorkers, UnknownTargetWorkers> {
+        if text.is_empty() {
+            return Ok(TargetWorkers::Auto);
+        }
+        TargetWorkers::NAMES
+            .iter()
+            .find(|(_, known)| text.eq_ignore_ascii_case(known))
+            .map(|(target, _)| *target)
+            .ok_or_else(|| UnknownTargetWorkers(text.to_owned()))
     }
 }
 
@@ -218,6 +253,24 @@ mod tests {
         assert_eq!("parallel_epochs".parse(), Ok(Policy::Off));
         assert_eq!("distributed_epoch".parse(), Ok(Policy::Dynamic));
         assert!("everything".parse::<Policy>().is_err());
+    }
+
+    #[test]
+    fn target_workers_are_found_by_their_names_in_any_case_and_nothing_means_auto() {
+        for (target, name) in TargetWorkers::NAMES {
+            for text in [name.to_owned(), name.to_uppercase(), target.to_string()] {
+                assert_eq!(text.parse(), Ok(target));
+            }
+        }
+        assert_eq!("".parse(), Ok(TargetWorkers::Auto));
+        assert_eq!("LoCaL".parse(), Ok(TargetWorkers::Local));
+        for unknown in ["remote", " any", "0"] {
+            let error = unknown.parse::<TargetWorkers>().unwrap_err().to_string();
+            assert!(
+                error.contains(unknown) && error.contains("auto, any, local or host"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub use id::{
     BootId, ClientId, DatasetId, DatasetIdError, IterationId, JobId, RequestNumber, SessionId, TaskId,
     WorkerId,
 };
-pub use job::{JobParameters, Policy, TargetWorkers, UnknownPolicy};
+pub use job::{JobParameters, Policy, TargetWorkers, UnknownPolicy, UnknownTargetWorkers};
 pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 pub use split::{LeaseRange, Seen, Split, SplitRange};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, WorkDirError};

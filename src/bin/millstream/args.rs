@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use millstream::control::TargetWorkers;
 
 use crate::help;
 
@@ -166,6 +167,10 @@ pub(crate) struct ReadArgs {
     /// Passes over the dataset.
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     pub(crate) epochs: u64,
+    /// The workers that are read: `any` or all; `host`: those of this machine; `auto`: all but those that are tagged COLOCATED,
+    /// which serve the programs that they run in. There is none in this program, which `local` would ask for.
+    #[arg(long, default_value = "auto", value_name = "WORKERS")]
+    pub(crate) target_workers: TargetWorkers,
     /// Elements outstanding at most; 0 sizes it by itself.
     #[arg(long, default_value_t = 0, value_name = "ELEMENTS")]
     pub(crate) max_outstanding: u64,

@@ -90,6 +90,7 @@ fn read_from(service: &Service, args: &ReadArgs, source: Source, brake: &Brake) 
     };
     let request = ReadRequest {
         job_name: args.job_name.clone(),
+        target_workers: args.target_workers,
         ..ReadRequest::new(dataset, policy)
     };
     let job = service.job(&request).map_err(|error| error.to_string())?;

@@ -1,0 +1,66 @@
+//! What a trainer asks to read. Refuses to know how it is read.
+
+use millstream_control::{DatasetId, JobParameters, Policy, TargetWorkers};
+
+/// What to read, and how. Those who read one named job must ask for the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// A registered dataset.
+    pub dataset: DatasetId,
+    /// How it is dealt out to the workers.
+    pub policy: Policy,
+    /// Readers of one name share a job; `None` makes one of its own.
+    pub job_name: Option<String>,
+    /// Which workers are read from.
+    pub target_workers: TargetWorkers,
+    /// How many readers advance in step; `None`: each at its own pace.
+    pub num_consumers: Option<u32>,
+    /// Whether trainers share what the workers keep of it.
+    pub cross_trainer_cache: bool,
+}
+
+impl ReadRequest {
+    /// A job of its own, from all workers that serve everybody.
+    pub fn new(dataset: DatasetId, policy: Policy) -> Self {
+        Self {
+            dataset,
+            policy,
+            job_name: None,
+            target_workers: TargetWorkers::Auto,
+            num_consumers: None,
+            cross_trainer_cache: false,
+        }
+    }
+
+    /// The job of this name. A name means one dataset: another cannot be read by it.
+    #[must_use]
+    pub fn named(mut self, job_name: impl Into<String>) -> Self {
+        self.job_name = Some(job_name.into());
+        self
+    }
+
+    /// The job that has this name among those of the dataset: `dataset_id=ID/NAME`, as
+    /// `tf.data.experimental.service.from_dataset_id` has it. So readers of different datasets may use one name.
+    #[must_use]
+    pub fn named_in_dataset(self, job_name: &str) -> Self {
+        let name = format!("dataset_id={}/{job_name}", self.dataset);
+        self.named(name)
+    }
+
+    /// Reads from these workers.
+    #[must_use]
+    pub fn from_workers(mut self, target_workers: TargetWorkers) -> Self {
+        self.target_workers = target_workers;
+        self
+    }
+
+    /// The same as the dispatcher is asked.
+    pub(crate) fn parameters(&self) -> JobParameters {
+        JobParameters {
+            target_workers: self.target_workers,
+            num_consumers: self.num_consumers,
+            cross_trainer_cache: self.cross_trainer_cache,
+            ..JobParameters::new(self.dataset.clone(), self.policy)
+        }
+    }
+}
