@@ -179,7 +179,7 @@ impl Service {
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
         let (client, held) = (self.client.clone(), self.farewells.held.clone());
         let feed = self.ask(async move {
-            let handle = client.open_iteration(job, repetition).await?;
+            let handle = client.open_iteration(job, repetition, None).await?;
             Ok(discover(handle, held))
         })?;
         Ok(Reader::start(

@@ -116,6 +116,10 @@ fn translate(push: ClientPush) -> Option<TaskEvent> {
             message,
         }),
         ClientPush::TaskEnded { task } => Some(TaskEvent::Ended { task: TaskId(task.0) }),
+        ClientPush::ConsumersLost { consumers } => Some(TaskEvent::Failed(format!(
+            "the consumers {consumers:?} of this coordinated read are gone, or did not come"
+        ))),
+        ClientPush::TaskScheduled { .. } | ClientPush::TaskConcluded(_) => None,
         // Only told apart on the wire: the handle turns it into the others.
         ClientPush::Snapshot(_) => None,
     }
@@ -135,6 +139,7 @@ impl ReportTo for IterationReporter {
                 let seen = Seen {
                     complete: Vec::new(),
                     partial: lease_ranges(&seen.partial),
+                    ..Seen::default()
                 };
                 self.acknowledge_removal(control_id(*task), seen).await
             }

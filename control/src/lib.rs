@@ -28,8 +28,8 @@ pub use dispatcher::{
     Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, HiddenKey, Holding, Incoming, IterationRecord,
     IterationStatus, JobRecord, JobStatus, Key, Ledger, MetaRecord, Moment, NAME_BYTES_MAX, Phase, Record,
     RecordError, RemovalReason, RemovalRecord, Reply, ReplyToken, Request, Run, SessionRecord, Snapshot,
-    SourceStatus, Status, StopReason, TAGS_MAX, TaskDef, TaskFailure, TaskInfo, TaskPhase, TaskRecord,
-    TaskRemoved, TaskStatus, WorkerAddressError, WorkerAddresses, WorkerPush, WorkerRecord,
+    SourceStatus, Status, StopReason, TAGS_MAX, TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase,
+    TaskRecord, TaskRemoved, TaskStatus, WorkerAddressError, WorkerAddresses, WorkerPush, WorkerRecord,
     WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};

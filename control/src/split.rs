@@ -79,12 +79,18 @@ pub struct SplitRange {
 }
 
 /// What a client has seen of a task that was removed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Seen {
     /// Leases of which it received everything.
+    #[n(0)]
     pub complete: Vec<LeaseRange>,
     /// Leases of which it received some elements, not all.
+    #[n(1)]
     pub partial: Vec<LeaseRange>,
+    /// In coordinated reads: how many of the task's groups every consumer has received, as far as this one was told. It hands
+    /// over no more before the verdict.
+    #[cbor(n(2), default)]
+    pub released: u64,
 }
 
 #[cfg(test)]

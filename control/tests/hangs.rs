@@ -97,13 +97,13 @@ async fn a_listing_that_hangs_is_given_up_and_keeps_nobody_else() {
     let dataset = client.register_dataset(None, b"hang".to_vec()).await.unwrap();
     let parameters = millstream_control::JobParameters::new(dataset.clone(), Policy::Off);
     let job = client.find_or_create_job(None, &parameters).await.unwrap();
-    let hung = within("giving up", client.open_iteration(job, 0))
+    let hung = within("giving up", client.open_iteration(job, 0, None))
         .await
         .unwrap_err();
     assert!(hung.message.contains(&format!("dataset {dataset}")), "{hung}");
     let _other = open(&client, "10", Policy::Off).await;
     drop(release);
-    within("another attempt", client.open_iteration(job, 0))
+    within("another attempt", client.open_iteration(job, 0, None))
         .await
         .unwrap();
 }

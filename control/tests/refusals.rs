@@ -21,7 +21,7 @@ async fn a_reader_may_not_register_and_a_worker_may_not_read() {
     assert!(error.message.contains("`read`"), "{error}");
     let worker = cluster.connect(Role::Worker, server.local_addr()).await.unwrap();
     let error = worker
-        .open_iteration(millstream_control::JobId(1), 0)
+        .open_iteration(millstream_control::JobId(1), 0, None)
         .await
         .unwrap_err();
     assert_eq!(error.code, Code::PermissionDenied);

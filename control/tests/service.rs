@@ -119,6 +119,7 @@ async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered
     let seen = Seen {
         complete: vec![LeaseRange::one(read[0].lease)],
         partial: vec![LeaseRange::one(read[1].lease)],
+        ..Seen::default()
     };
     iteration.acknowledge_removal(gone, seen).await.unwrap();
     let lost = told(&mut iteration).await;
@@ -208,7 +209,9 @@ async fn a_client_that_comes_after_a_failure_is_told_it_before_the_end() {
         .fail_task(task, "no such function: resize")
         .await
         .unwrap();
-    let mut late = within("opening", client.open_iteration(job, 0)).await.unwrap();
+    let mut late = within("opening", client.open_iteration(job, 0, None))
+        .await
+        .unwrap();
     let failed = ClientPush::TaskFailed {
         task,
         worker_address: "worker:1".to_owned(),

@@ -109,6 +109,8 @@ pub struct TaskDef {
     pub worker_index: u64,
     /// Among how many workers the dataset is divided statically, this one's share being its number's; 0: it is not.
     pub worker_count: u64,
+    /// In coordinated reads: how many consumers take its elements in turn.
+    pub num_consumers: Option<u32>,
     /// The dataset and its definition.
     pub dataset: Arc<DatasetRecord>,
     /// How the sources divide. With the listings, so that every worker reads or divides the same files; under DYNAMIC
@@ -129,6 +131,9 @@ pub struct TaskInfo {
     pub worker_tags: Vec<String>,
     /// The client's permission to read it.
     pub ticket: Vec<u8>,
+    /// From which round of a coordinated read on it takes part; `None`: not settled yet, so the consumer says from when on it
+    /// can. 0 outside of coordinated reads.
+    pub start_round: Option<u64>,
 }
 
 /// What a client is told unasked.
@@ -167,6 +172,21 @@ pub enum ClientPush {
         /// How many splits were lost, all in all.
         splits_lost: u64,
     },
+    /// A late task of a coordinated read takes part from this round on.
+    TaskScheduled {
+        /// Which.
+        task: TaskId,
+        /// The first round that it is in.
+        start_round: u64,
+    },
+    /// A removed task of a coordinated read takes part in this many rounds, from its first on, and in none behind. Every
+    /// consumer was sent them.
+    TaskConcluded(TaskConcluded),
+    /// These consumers of a coordinated read did not come, or are gone for too long: no round can be completed.
+    ConsumersLost {
+        /// Which, in order.
+        consumers: Vec<u32>,
+    },
     /// Every worker of the iteration is gone and none has come.
     WorkersLost {
         /// Their addresses.
@@ -183,6 +203,8 @@ pub struct Snapshot {
     pub tasks: Vec<TaskInfo>,
     /// Removed tasks that this client has not acknowledged.
     pub removed: Vec<TaskRemoved>,
+    /// Removed tasks of a coordinated read whose last round is settled, as far as this client may not know it.
+    pub concluded: Vec<TaskConcluded>,
     /// Whether the iteration is over.
     pub finished: bool,
     /// Splits lost so far, named as far as the dispatcher names them.
@@ -191,6 +213,17 @@ pub struct Snapshot {
     pub splits_lost: u64,
     /// Tasks that failed, the first ones of the iteration.
     pub failed: Vec<TaskFailure>,
+}
+
+/// How much of a removed task the consumers of a coordinated read hand over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TaskConcluded {
+    /// Which.
+    #[n(0)]
+    pub task: TaskId,
+    /// How many of its groups.
+    #[n(1)]
+    pub groups: u64,
 }
 
 /// A task that could not go on, as its readers are told.

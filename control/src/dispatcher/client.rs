@@ -189,11 +189,12 @@ impl Dispatcher {
     /// What a client is told of a task, with its permission to read it.
     pub(super) fn task_info(&self, client: ClientId, task: &TaskRecord) -> Option<TaskInfo> {
         let worker = self.tables.workers.get(&task.worker)?;
+        let consumer = self.tables.clients.get(&client)?.consumer;
         let key = TicketKey::from_bytes(*worker.ticket_key.0);
         let ticket = key.mint(&Claims {
             client: client.0,
             task: task.id.0,
-            consumer: None,
+            consumer,
         });
         Some(TaskInfo {
             task: task.id,
@@ -201,6 +202,7 @@ impl Dispatcher {
             worker: worker.id,
             worker_tags: worker.tags.clone(),
             ticket: ticket.as_bytes().to_vec(),
+            start_round: task.start_round,
         })
     }
 

@@ -84,6 +84,8 @@ pub enum Request {
         job: JobId,
         /// Which pass.
         repetition: u64,
+        /// As which consumer, in coordinated reads and only there.
+        consumer: Option<u32>,
     },
     /// Send a client's snapshot on the push stream.
     Attach {
@@ -119,6 +121,15 @@ pub enum Request {
         client: ClientId,
         /// Which task.
         task: TaskId,
+    },
+    /// Say from which round on a consumer can take a late task in.
+    RoundReady {
+        /// Which client.
+        client: ClientId,
+        /// The task that has no start yet.
+        task: TaskId,
+        /// The first round that its user has not begun, and does not begin before the start is known.
+        earliest: u64,
     },
     /// A snapshot of everything, for people.
     Status,
@@ -194,6 +205,7 @@ impl Request {
             | Request::Acknowledge { .. }
             | Request::SplitsDone { .. }
             | Request::TaskDrained { .. }
+            | Request::RoundReady { .. }
             | Request::Status
             | Request::RegisterWorker(_)
             | Request::LeaveWorker
@@ -215,7 +227,8 @@ impl Request {
             | Request::Release { .. }
             | Request::Acknowledge { .. }
             | Request::SplitsDone { .. }
-            | Request::TaskDrained { .. } => matches!(role, Role::Read | Role::Submit),
+            | Request::TaskDrained { .. }
+            | Request::RoundReady { .. } => matches!(role, Role::Read | Role::Submit),
             Request::Status => true,
             Request::RegisterWorker(_)
             | Request::LeaveWorker
@@ -239,6 +252,7 @@ impl Request {
             Request::Acknowledge { .. } => "acknowledge a removal",
             Request::SplitsDone { .. } => "report splits",
             Request::TaskDrained { .. } => "report a task's end",
+            Request::RoundReady { .. } => "take a late task in",
             Request::Status => "ask for the status",
             Request::RegisterWorker(_) => "register a worker",
             Request::LeaveWorker => "leave as a worker",

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::action::{Action, ClientPush, StopReason, WorkerPush};
-use super::machine::Dispatcher;
+use super::machine::{Dispatcher, Opener};
 use super::record::{Answer, ClientRecord, IterationRecord, Phase, TaskPhase, TaskRecord};
 use super::request::Outcome;
 use super::splits::{Ledger, Run};
@@ -23,8 +23,8 @@ impl Dispatcher {
         &mut self,
         session: SessionId,
         number: Option<RequestNumber>,
-        job: JobId,
-        repetition: u64,
+        (job, repetition): (JobId, u64),
+        consumer: Option<u32>,
     ) -> Result<Outcome, Error> {
         self.job(job)?;
         let number = number.ok_or_else(|| Error::internal("a numbered request without its number"))?;
@@ -47,10 +47,11 @@ impl Dispatcher {
                     openers.len()
                 )));
             }
-            openers.push((session, number));
+            openers.push((session, number, consumer));
             return Ok(Outcome::Later);
         }
-        self.create_client(session, iteration).map(Outcome::Answer)
+        self.create_client(session, iteration, consumer)
+            .map(Outcome::Answer)
     }
 
     /// The shell has asked the planner (C3.1).
@@ -73,9 +74,9 @@ impl Dispatcher {
                 return self.drop_iteration(iteration, openers, &error);
             }
         }
-        for (session, number) in openers {
+        for (session, number, consumer) in openers {
             let answer = self
-                .create_client(session, iteration)
+                .create_client(session, iteration, consumer)
                 .unwrap_or_else(Answer::Refused);
             self.answer(session, number, answer);
         }
@@ -310,19 +311,24 @@ impl Dispatcher {
         }
     }
 
-    fn drop_iteration(&mut self, id: IterationId, openers: Vec<(SessionId, RequestNumber)>, error: &Error) {
+    fn drop_iteration(&mut self, id: IterationId, openers: Vec<Opener>, error: &Error) {
         if let Some(row) = self.tables.iterations.remove(&id) {
             self.tables
                 .index
                 .iteration_of_key
                 .remove(&(row.job, row.repetition));
         }
-        for (session, number) in openers {
+        for (session, number, _) in openers {
             self.answer(session, number, Answer::Refused(error.clone()));
         }
     }
 
-    fn create_client(&mut self, session: SessionId, iteration: IterationId) -> Result<Answer, Error> {
+    fn create_client(
+        &mut self,
+        session: SessionId,
+        iteration: IterationId,
+        consumer: Option<u32>,
+    ) -> Result<Answer, Error> {
         if self.tables.clients.len() >= self.config.clients_max {
             let limit = self.config.clients_max;
             return Err(Error::exhausted(format!(
@@ -335,6 +341,7 @@ impl Dispatcher {
             id,
             session,
             iteration,
+            consumer,
         });
         self.clocks.client_seen.insert(id, self.now);
         self.clocks.abandoned.remove(&iteration);

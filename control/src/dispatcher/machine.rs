@@ -28,9 +28,12 @@ pub struct Dispatcher {
     /// Numbered requests that wait for a plan, with everybody who waits for the answer.
     pub(super) under_way: BTreeMap<(SessionId, RequestNumber), Vec<ReplyToken>>,
     /// Of those, who wants to become a client of what.
-    pub(super) openers: BTreeMap<IterationId, Vec<(SessionId, RequestNumber)>>,
+    pub(super) openers: BTreeMap<IterationId, Vec<Opener>>,
     actions: Vec<Action>,
 }
+
+/// Who wants to become a client, by which request, and as which consumer.
+pub(super) type Opener = (SessionId, RequestNumber, Option<u32>);
 
 /// What is not remembered across a restart: after one, everybody is given a full timeout (C1.6).
 #[derive(Debug, Default)]

@@ -11,6 +11,7 @@
 //! | `record`, `table`, `tables` | what it remembers, with the changes since the last batch |
 //! | `dataset`, `iteration`, `client`, `task`, `removal`, `worker` | what happens to each of these |
 //! | `splits` | the books of an iteration's splits |
+//! | `coordination` | coordinated reads: which task takes part in which rounds |
 //! | `addresses`, `sharding` | the fixed list of workers, and what static sharding makes of it |
 //! | `sweep` | what happens because time passes |
 //! | `status` | a snapshot for people |
@@ -21,6 +22,7 @@ mod action;
 mod addresses;
 mod client;
 mod config;
+mod coordination;
 mod dataset;
 mod event;
 #[cfg(debug_assertions)]
@@ -45,8 +47,8 @@ mod tests;
 mod worker;
 
 pub use action::{
-    Action, ClientPush, RemovalReason, Reply, Snapshot, StopReason, TaskDef, TaskFailure, TaskInfo,
-    TaskRemoved, WorkerPush,
+    Action, ClientPush, RemovalReason, Reply, Snapshot, StopReason, TaskConcluded, TaskDef, TaskFailure,
+    TaskInfo, TaskRemoved, WorkerPush,
 };
 pub use addresses::{WorkerAddressError, WorkerAddresses};
 pub(crate) use config::REQUESTS_OPEN_MAX;

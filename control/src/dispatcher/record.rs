@@ -147,6 +147,9 @@ pub struct ClientRecord {
     /// What it reads.
     #[n(2)]
     pub iteration: IterationId,
+    /// As which consumer, in coordinated reads.
+    #[n(3)]
+    pub consumer: Option<u32>,
 }
 
 /// How far a task has come.
@@ -190,6 +193,9 @@ pub struct TaskRecord {
     /// In which round of its iteration it was started.
     #[n(6)]
     pub round: u32,
+    /// From which round of a coordinated read on it takes part; `None`: not settled yet. 0 outside of coordinated reads.
+    #[n(7)]
+    pub start_round: Option<u64>,
 }
 
 /// One incarnation of a worker.

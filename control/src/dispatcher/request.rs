@@ -207,9 +207,11 @@ impl Dispatcher {
             } => self.register_dataset(id, definition, facts),
             Request::DescribeDataset { id } => self.describe_dataset(&id),
             Request::CreateJob { name, parameters } => self.create_job(name, parameters),
-            Request::OpenIteration { job, repetition } => {
-                self.open_iteration(session, number, job, repetition)
-            }
+            Request::OpenIteration {
+                job,
+                repetition,
+                consumer,
+            } => self.open_iteration(session, number, (job, repetition), consumer),
             Request::Attach { client } => self.attach(session, client).map(done),
             Request::Release { client } => self.release(session, client).map(done),
             Request::Acknowledge { client, task, seen } => {
@@ -219,6 +221,11 @@ impl Dispatcher {
                 self.splits_done(session, client, task, &leases).map(done)
             }
             Request::TaskDrained { client, task } => self.task_drained(session, client, task).map(done),
+            Request::RoundReady {
+                client,
+                task,
+                earliest,
+            } => self.round_ready(session, client, task, earliest).map(done),
             Request::Status => Ok(Outcome::Reply(Reply::Status(Box::new(self.status())))),
             Request::RegisterWorker(worker) => self.register_worker(session, worker),
             Request::LeaveWorker => self.leave_worker(session).map(done),

@@ -34,6 +34,7 @@ impl Dispatcher {
             drained: BTreeSet::new(),
             stopped_early: false,
             round: self.tables.iterations.get(&iteration).map_or(0, |row| row.round),
+            start_round: Some(0),
         };
         self.tables.insert_task(task.clone());
         if self.is_dynamic(iteration) {
@@ -72,6 +73,7 @@ impl Dispatcher {
             policy: job.parameters.policy,
             worker_index: worker.index,
             worker_count: iteration.shares,
+            num_consumers: job.parameters.num_consumers,
             dataset: Arc::clone(dataset),
             plan,
         };

@@ -274,7 +274,9 @@ pub(crate) async fn open_job(client: &Client, definition: &str, policy: Policy) 
         .unwrap();
     (
         job,
-        within("opening", client.open_iteration(job, 0)).await.unwrap(),
+        within("opening", client.open_iteration(job, 0, None))
+            .await
+            .unwrap(),
     )
 }
 

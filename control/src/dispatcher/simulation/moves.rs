@@ -264,6 +264,7 @@ impl World {
             let seen = Seen {
                 complete: of(true),
                 partial: of(false),
+                ..Seen::default()
             };
             let request = Request::Acknowledge {
                 client: id,

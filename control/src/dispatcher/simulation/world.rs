@@ -176,6 +176,7 @@ impl World {
         let request = Request::OpenIteration {
             job: self.job,
             repetition: 0,
+            consumer: None,
         };
         let Ok(Reply::Client(id)) = self.ask(session, Role::Read, request) else {
             panic!("no client")
@@ -327,6 +328,9 @@ impl World {
             ClientPush::Lapsed => self.lapse(id),
             ClientPush::TaskFailed { .. }
             | ClientPush::TaskEnded { .. }
+            | ClientPush::TaskScheduled { .. }
+            | ClientPush::TaskConcluded(_)
+            | ClientPush::ConsumersLost { .. }
             | ClientPush::SplitsLost { .. }
             | ClientPush::WorkersLost { .. } => {}
         }

@@ -82,6 +82,7 @@ fn a_dead_workers_splits_are_sorted_into_done_lost_and_read_again() {
     let seen = Seen {
         complete: vec![LeaseRange { first: 0, count: 2 }],
         partial: vec![LeaseRange::one(2)],
+        ..Seen::default()
     };
     acknowledge(&mut rig, client, gone, seen.clone());
     acknowledge(&mut rig, client, gone, seen);

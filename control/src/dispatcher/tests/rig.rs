@@ -246,7 +246,11 @@ impl Rig {
 }
 
 pub(super) fn open(job: JobId) -> Request {
-    Request::OpenIteration { job, repetition: 0 }
+    Request::OpenIteration {
+        job,
+        repetition: 0,
+        consumer: None,
+    }
 }
 
 pub(super) fn facts() -> DatasetFacts {

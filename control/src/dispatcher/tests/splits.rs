@@ -258,6 +258,7 @@ fn splits_that_no_new_task_takes_are_lost_instead_of_tried_for_ever() {
     let seen = Seen {
         complete: vec![LeaseRange::one(0)],
         partial: vec![],
+        ..Seen::default()
     };
     acknowledge(&mut rig, client, gone, seen);
     let again = rig.tasks(lives)[1];

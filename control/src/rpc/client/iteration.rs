@@ -135,14 +135,13 @@ impl IterationReporter {
     ///
     /// # Errors
     /// The dispatcher does not answer, or does not know this client.
-    pub async fn acknowledge_removal(&self, task: TaskId, seen: Seen) -> Result<(), Error> {
+    pub async fn acknowledge_removal(&self, task: TaskId, mut seen: Seen) -> Result<(), Error> {
         let client = self.client;
         let Seen {
-            mut complete,
-            mut partial,
-        } = seen;
+            complete, partial, ..
+        } = &mut seen;
         if complete.len() > RANGES_MAX {
-            self.splits_done(task, &complete).await?;
+            self.splits_done(task, complete).await?;
             complete.clear();
         }
         if let (true, Some(first), Some(last)) = (
@@ -152,18 +151,12 @@ impl IterationReporter {
         ) {
             // Too many to name: everything between them counts as seen.
             let count = last.last().saturating_sub(first.first).saturating_add(1);
-            partial = vec![LeaseRange {
+            *partial = vec![LeaseRange {
                 first: first.first,
                 count,
             }];
         }
-        let request = WireRequest::Acknowledge {
-            client,
-            task,
-            complete,
-            partial,
-        };
-        self.report(request).await
+        self.report(WireRequest::Acknowledge { client, task, seen }).await
     }
 
     /// Says that everything of these splits has arrived.
@@ -189,6 +182,21 @@ impl IterationReporter {
     pub async fn task_drained(&self, task: TaskId) -> Result<(), Error> {
         let client = self.client;
         self.report(WireRequest::TaskDrained { client, task }).await
+    }
+
+    /// Says from which round on this consumer of a coordinated read can take in a task that was told of without a start: the
+    /// first that its user has not begun, and does not begin before the start is known.
+    ///
+    /// # Errors
+    /// The dispatcher does not answer, or does not know this client.
+    pub async fn round_ready(&self, task: TaskId, earliest: u64) -> Result<(), Error> {
+        let client = self.client;
+        self.report(WireRequest::RoundReady {
+            client,
+            task,
+            earliest,
+        })
+        .await
     }
 
     async fn report(&self, request: WireRequest) -> Result<(), Error> {

@@ -107,13 +107,23 @@ impl Client {
         Ok(id)
     }
 
-    /// Becomes a client of one pass of a job. A pass that is over ends at once.
+    /// Becomes a client of one pass of a job: `consumer` says which one, if it has several that read in step, and only then.
+    /// A pass that is over ends at once.
     ///
     /// # Errors
-    /// There is no such job, or its sources cannot be listed.
-    pub async fn open_iteration(&self, job: JobId, repetition: u64) -> Result<IterationHandle, Error> {
-        let WireReply::Client(client) = self.call(WireRequest::OpenIteration { job, repetition }).await?
-        else {
+    /// There is no such job, its sources cannot be listed, it has no such consumer, or that one has begun already.
+    pub async fn open_iteration(
+        &self,
+        job: JobId,
+        repetition: u64,
+        consumer: Option<u32>,
+    ) -> Result<IterationHandle, Error> {
+        let request = WireRequest::OpenIteration {
+            job,
+            repetition,
+            consumer,
+        };
+        let WireReply::Client(client) = self.call(request).await? else {
             return Err(unexpected());
         };
         Ok(IterationHandle::open(

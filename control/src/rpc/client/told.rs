@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::dispatcher::{ClientPush, Snapshot};
+use crate::dispatcher::{ClientPush, Snapshot, TaskInfo};
 use crate::id::TaskId;
 
 /// Holds no more than the latest snapshot and what was pushed since.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     tasks: BTreeSet<TaskId>,
+    /// Of these, those that were told of without a start.
+    pending: BTreeSet<TaskId>,
     removed: BTreeSet<TaskId>,
+    concluded: BTreeSet<TaskId>,
     failed: BTreeSet<TaskId>,
     splits_lost: u64,
     finished: bool,
@@ -20,19 +23,25 @@ impl Told {
     pub(super) fn news(&mut self, push: ClientPush) -> Vec<ClientPush> {
         let is_new = match &push {
             ClientPush::Snapshot(_) => true,
-            ClientPush::TaskAdded(task) => self.tasks.insert(task.task),
+            ClientPush::TaskAdded(task) => return self.news_of_task(task),
+            ClientPush::TaskScheduled { task, .. } => self.pending.remove(task),
+            ClientPush::TaskConcluded(concluded) => self.concluded.insert(concluded.task),
             ClientPush::TaskRemoved(removed) => {
                 self.tasks.remove(&removed.task);
+                self.pending.remove(&removed.task);
                 self.removed.insert(removed.task)
             }
             ClientPush::TaskFailed { task, .. } => self.failed.insert(*task),
-            ClientPush::TaskEnded { task } => self.tasks.remove(task),
+            ClientPush::TaskEnded { task } => {
+                self.pending.remove(task);
+                self.tasks.remove(task)
+            }
             ClientPush::SplitsLost { splits, .. } => {
                 self.splits_lost += splits.iter().map(|range| range.count).sum::<u64>();
                 true
             }
             ClientPush::IterationFinished { .. } => !std::mem::replace(&mut self.finished, true),
-            ClientPush::WorkersLost { .. } | ClientPush::Lapsed => true,
+            ClientPush::WorkersLost { .. } | ClientPush::ConsumersLost { .. } | ClientPush::Lapsed => true,
         };
         if let ClientPush::Snapshot(snapshot) = push {
             return self.news_of(snapshot);
@@ -40,12 +49,36 @@ impl Told {
         if is_new { vec![push] } else { Vec::new() }
     }
 
+    /// A task is told of once; if it has no start yet, again with each snapshot, since the answer to it may have been lost.
+    fn news_of_task(&mut self, task: &TaskInfo) -> Vec<ClientPush> {
+        let is_known = !self.tasks.insert(task.task);
+        match task.start_round {
+            None => {
+                self.pending.insert(task.task);
+                vec![ClientPush::TaskAdded(task.clone())]
+            }
+            Some(start_round) if is_known => {
+                let was_pending = self.pending.remove(&task.task);
+                let task = task.task;
+                let scheduled = was_pending.then_some(ClientPush::TaskScheduled { task, start_round });
+                scheduled.into_iter().collect()
+            }
+            Some(_) => vec![ClientPush::TaskAdded(task.clone())],
+        }
+    }
+
     /// Failures come before the ends, so that an end is not taken for the task's success.
     fn news_of(&mut self, snapshot: Snapshot) -> Vec<ClientPush> {
         let listed: BTreeSet<TaskId> = snapshot.tasks.iter().map(|task| task.task).collect();
+        let concluded: BTreeSet<TaskId> = snapshot
+            .concluded
+            .iter()
+            .map(|concluded| concluded.task)
+            .collect();
         let removed: BTreeSet<TaskId> = snapshot.removed.iter().map(|removed| removed.task).collect();
         let mut pushes: Vec<ClientPush> = snapshot.tasks.into_iter().map(ClientPush::TaskAdded).collect();
         pushes.extend(snapshot.removed.into_iter().map(ClientPush::TaskRemoved));
+        pushes.extend(snapshot.concluded.into_iter().map(ClientPush::TaskConcluded));
         pushes.extend(snapshot.failed.into_iter().map(|failure| ClientPush::TaskFailed {
             task: failure.task,
             worker_address: failure.worker_address,
@@ -58,6 +91,7 @@ impl Told {
         pushes.extend(ended.map(|task| ClientPush::TaskEnded { task: *task }));
         let mut news: Vec<ClientPush> = pushes.into_iter().flat_map(|push| self.news(push)).collect();
         self.removed = removed;
+        self.concluded = concluded;
         if snapshot.splits_lost > self.splits_lost {
             self.splits_lost = snapshot.splits_lost;
             // Which of them were told before cannot be said: all are named again.
@@ -77,7 +111,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dispatcher::{RemovalReason, TaskFailure, TaskInfo, TaskRemoved};
+    use crate::dispatcher::{RemovalReason, TaskConcluded, TaskFailure, TaskRemoved};
     use crate::id::WorkerId;
 
     /// C4.1
@@ -125,6 +159,48 @@ mod tests {
         );
     }
 
+    /// C4.1
+    #[test]
+    fn a_late_task_is_told_of_until_it_has_a_start_and_its_start_and_its_verdict_once() {
+        let mut told = Told::default();
+        let pending = TaskInfo {
+            start_round: None,
+            ..info(1)
+        };
+        let late = ClientPush::TaskAdded(pending.clone());
+        assert_eq!(told.news(late.clone()), std::slice::from_ref(&late));
+        let snapshot = |task| Snapshot {
+            tasks: vec![task],
+            ..Snapshot::default()
+        };
+        assert_eq!(told.news(ClientPush::Snapshot(snapshot(pending))), [late]);
+        let settled = TaskInfo {
+            start_round: Some(7),
+            ..info(1)
+        };
+        let scheduled = ClientPush::TaskScheduled {
+            task: TaskId(1),
+            start_round: 7,
+        };
+        let settled = ClientPush::Snapshot(snapshot(settled));
+        assert_eq!(told.news(settled.clone()), std::slice::from_ref(&scheduled));
+        assert_eq!(told.news(settled), []);
+        assert_eq!(told.news(scheduled), []);
+        assert_eq!(told.news(removed(1)), [removed(1)]);
+        let concluded = TaskConcluded {
+            task: TaskId(1),
+            groups: 3,
+        };
+        let verdict = ClientPush::TaskConcluded(concluded);
+        let snapshot = ClientPush::Snapshot(Snapshot {
+            concluded: vec![concluded],
+            ..Snapshot::default()
+        });
+        assert_eq!(told.news(snapshot.clone()), std::slice::from_ref(&verdict));
+        assert_eq!(told.news(snapshot), []);
+        assert_eq!(told.news(verdict), []);
+    }
+
     fn added(task: u64) -> ClientPush {
         ClientPush::TaskAdded(info(task))
     }
@@ -136,6 +212,7 @@ mod tests {
             worker: WorkerId(1),
             worker_tags: vec![],
             ticket: vec![],
+            start_round: Some(0),
         }
     }
 

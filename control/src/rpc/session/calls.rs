@@ -299,6 +299,7 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::Acknowledge { .. }
         | WireRequest::SplitsDone { .. }
         | WireRequest::TaskDrained { .. }
+        | WireRequest::RoundReady { .. }
         | WireRequest::Status
         | WireRequest::RegisterWorker(_)
         | WireRequest::LeaveWorker
@@ -315,6 +316,7 @@ mod tests {
     use crate::id::{DatasetId, JobId, TaskId};
     use crate::job::{JobParameters, Policy};
     use crate::planner::{Cardinality, DatasetFacts};
+    use crate::split::Seen;
 
     /// C1.5
     #[test]
@@ -340,14 +342,14 @@ mod tests {
             WireRequest::OpenIteration {
                 job: JobId(1),
                 repetition: 0,
+                consumer: None,
             },
             WireRequest::Attach { client },
             WireRequest::Release { client },
             WireRequest::Acknowledge {
                 client,
                 task,
-                complete: vec![],
-                partial: vec![],
+                seen: Seen::default(),
             },
             WireRequest::SplitsDone {
                 client,
@@ -355,6 +357,11 @@ mod tests {
                 leases: vec![],
             },
             WireRequest::TaskDrained { client, task },
+            WireRequest::RoundReady {
+                client,
+                task,
+                earliest: 0,
+            },
             WireRequest::Status,
             WireRequest::LeaveWorker,
             WireRequest::DescribeTask { task },

@@ -5,7 +5,8 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use crate::dispatcher::{
-    ClientPush, RemovalReason, Snapshot, StopReason, TaskFailure, TaskInfo, TaskRemoved, WorkerPush,
+    ClientPush, RemovalReason, Snapshot, StopReason, TaskConcluded, TaskFailure, TaskInfo, TaskRemoved,
+    WorkerPush,
 };
 use crate::id::{ClientId, TaskId, WorkerId};
 use crate::split::SplitRange;
@@ -37,6 +38,8 @@ pub(crate) enum WireClientPush {
         splits_lost: u64,
         #[cbor(n(5), default)]
         failed: Vec<TaskFailure>,
+        #[cbor(n(6), default)]
+        concluded: Vec<TaskConcluded>,
     },
     #[n(1)]
     TaskAdded(#[n(0)] WireTaskInfo),
@@ -66,6 +69,17 @@ pub(crate) enum WireClientPush {
     Lapsed,
     #[n(8)]
     TaskEnded(#[n(0)] TaskId),
+    #[n(9)]
+    TaskScheduled {
+        #[n(0)]
+        task: TaskId,
+        #[n(1)]
+        start_round: u64,
+    },
+    #[n(10)]
+    TaskConcluded(#[n(0)] TaskConcluded),
+    #[n(11)]
+    ConsumersLost(#[n(0)] Vec<u32>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -80,6 +94,8 @@ pub(crate) struct WireTaskInfo {
     worker_tags: Vec<String>,
     #[n(4)]
     ticket: ByteVec,
+    #[n(5)]
+    start_round: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -112,6 +128,7 @@ impl From<ClientPush> for WireClientPush {
                 lost: snapshot.lost,
                 splits_lost: snapshot.splits_lost,
                 failed: snapshot.failed,
+                concluded: snapshot.concluded,
             },
             ClientPush::TaskAdded(task) => WireClientPush::TaskAdded(task.into()),
             ClientPush::TaskRemoved(task) => WireClientPush::TaskRemoved(task.into()),
@@ -135,6 +152,11 @@ impl From<ClientPush> for WireClientPush {
             ClientPush::WorkersLost { workers } => WireClientPush::WorkersLost(workers),
             ClientPush::Lapsed => WireClientPush::Lapsed,
             ClientPush::TaskEnded { task } => WireClientPush::TaskEnded(task),
+            ClientPush::TaskScheduled { task, start_round } => {
+                WireClientPush::TaskScheduled { task, start_round }
+            }
+            ClientPush::TaskConcluded(concluded) => WireClientPush::TaskConcluded(concluded),
+            ClientPush::ConsumersLost { consumers } => WireClientPush::ConsumersLost(consumers),
         }
     }
 }
@@ -149,6 +171,7 @@ impl From<WireClientPush> for ClientPush {
                 lost,
                 splits_lost,
                 failed,
+                concluded,
             } => ClientPush::Snapshot(Snapshot {
                 tasks: tasks.into_iter().map(Into::into).collect(),
                 removed: removed.into_iter().map(Into::into).collect(),
@@ -156,6 +179,7 @@ impl From<WireClientPush> for ClientPush {
                 lost,
                 splits_lost,
                 failed,
+                concluded,
             }),
             WireClientPush::TaskAdded(task) => ClientPush::TaskAdded(task.into()),
             WireClientPush::TaskRemoved(task) => ClientPush::TaskRemoved(task.into()),
@@ -179,6 +203,11 @@ impl From<WireClientPush> for ClientPush {
             WireClientPush::WorkersLost(workers) => ClientPush::WorkersLost { workers },
             WireClientPush::Lapsed => ClientPush::Lapsed,
             WireClientPush::TaskEnded(task) => ClientPush::TaskEnded { task },
+            WireClientPush::TaskScheduled { task, start_round } => {
+                ClientPush::TaskScheduled { task, start_round }
+            }
+            WireClientPush::TaskConcluded(concluded) => ClientPush::TaskConcluded(concluded),
+            WireClientPush::ConsumersLost(consumers) => ClientPush::ConsumersLost { consumers },
         }
     }
 }
@@ -191,6 +220,7 @@ impl From<TaskInfo> for WireTaskInfo {
             worker: task.worker,
             worker_tags: task.worker_tags,
             ticket: task.ticket.into(),
+            start_round: task.start_round,
         }
     }
 }
@@ -203,6 +233,7 @@ impl From<WireTaskInfo> for TaskInfo {
             worker: task.worker,
             worker_tags: task.worker_tags,
             ticket: task.ticket.into(),
+            start_round: task.start_round,
         }
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct WireTask {
     plan: Arc<SplitPlan>,
     #[cbor(n(8), default)]
     worker_count: u64,
+    #[n(9)]
+    num_consumers: Option<u32>,
 }
 
 impl From<TaskDef> for WireTask {
@@ -95,6 +97,7 @@ impl From<TaskDef> for WireTask {
             policy: task.policy,
             worker_index: task.worker_index,
             worker_count: task.worker_count,
+            num_consumers: task.num_consumers,
             dataset: task.dataset,
             plan: task.plan,
         }
@@ -111,6 +114,7 @@ impl From<WireTask> for TaskDef {
             policy: task.policy,
             worker_index: task.worker_index,
             worker_count: task.worker_count,
+            num_consumers: task.num_consumers,
             dataset: task.dataset,
             plan: task.plan,
         }

@@ -58,6 +58,8 @@ pub(crate) enum WireRequest {
         job: JobId,
         #[n(1)]
         repetition: u64,
+        #[n(2)]
+        consumer: Option<u32>,
     },
     #[n(4)]
     Attach {
@@ -76,9 +78,7 @@ pub(crate) enum WireRequest {
         #[n(1)]
         task: TaskId,
         #[n(2)]
-        complete: Vec<LeaseRange>,
-        #[n(3)]
-        partial: Vec<LeaseRange>,
+        seen: Seen,
     },
     #[n(7)]
     SplitsDone {
@@ -140,6 +140,15 @@ pub(crate) enum WireRequest {
         task: TaskId,
         #[n(1)]
         message: String,
+    },
+    #[n(17)]
+    RoundReady {
+        #[n(0)]
+        client: ClientId,
+        #[n(1)]
+        task: TaskId,
+        #[n(2)]
+        earliest: u64,
     },
 }
 
@@ -221,27 +230,39 @@ impl WireRequest {
                     cross_trainer_cache: cross_trainer_cache.unwrap_or(false),
                 },
             },
-            WireRequest::OpenIteration { job, repetition } => Request::OpenIteration { job, repetition },
+            WireRequest::OpenIteration {
+                job,
+                repetition,
+                consumer,
+            } => Request::OpenIteration {
+                job,
+                repetition,
+                consumer,
+            },
             WireRequest::Attach { client } => Request::Attach { client },
             WireRequest::Release { client } => Request::Release { client },
-            WireRequest::Acknowledge {
-                client,
-                task,
-                complete,
-                partial,
-            } => Request::Acknowledge {
-                client,
-                task,
-                seen: Seen {
-                    complete: ranges(complete)?,
-                    partial: ranges(partial)?,
-                },
-            },
+            WireRequest::Acknowledge { client, task, seen } => {
+                let seen = Seen {
+                    complete: ranges(seen.complete)?,
+                    partial: ranges(seen.partial)?,
+                    ..seen
+                };
+                Request::Acknowledge { client, task, seen }
+            }
             WireRequest::SplitsDone { client, task, leases } => {
                 let leases = ranges(leases)?;
                 Request::SplitsDone { client, task, leases }
             }
             WireRequest::TaskDrained { client, task } => Request::TaskDrained { client, task },
+            WireRequest::RoundReady {
+                client,
+                task,
+                earliest,
+            } => Request::RoundReady {
+                client,
+                task,
+                earliest,
+            },
             WireRequest::Status => Request::Status,
             worker @ (WireRequest::RegisterWorker(_)
             | WireRequest::LeaveWorker
@@ -297,6 +318,7 @@ impl WireRequest {
             | WireRequest::Acknowledge { .. }
             | WireRequest::SplitsDone { .. }
             | WireRequest::TaskDrained { .. }
+            | WireRequest::RoundReady { .. }
             | WireRequest::Status => return Err(Error::internal("a reader's request among a worker's")),
         })
     }

@@ -162,6 +162,7 @@ fn load_changed(change: impl FnOnce(&redb::WriteTransaction)) -> String {
         id: crate::id::ClientId(1),
         session: crate::id::SessionId(2),
         iteration: crate::id::IterationId(3),
+        consumer: None,
     })));
     disk.store().commit(records).unwrap();
     let folder = tempfile::tempdir().unwrap();

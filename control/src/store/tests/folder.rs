@@ -68,6 +68,7 @@ fn a_store_shrinks_with_what_it_keeps() {
         id: ClientId(id),
         session: SessionId(u64::MAX),
         iteration: IterationId(u64::MAX),
+        consumer: None,
     };
     let mut disk = Disk::new();
     let puts = (0..CLIENTS).map(|id| Change::Put(Record::Client(client(id))));

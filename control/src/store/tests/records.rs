@@ -73,6 +73,7 @@ fn record(kind: u8, id: u64, seed: u64) -> Record {
             id: ClientId(id),
             session: SessionId(seed),
             iteration: IterationId(seed / 3),
+            consumer: (seed % 5 == 1).then_some(seed as u32),
         }),
         7 => Record::Task(task(id, seed)),
         8 => Record::Holding(TaskId(id), holding(seed)),
@@ -200,6 +201,7 @@ fn task(id: u64, seed: u64) -> TaskRecord {
         drained: clients(seed),
         stopped_early: seed % 3 == 1,
         round: seed as u32,
+        start_round: (seed % 5 != 3).then_some(seed),
     }
 }
 
