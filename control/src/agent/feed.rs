@@ -1,22 +1,21 @@
 //! Splits for one task, fetched ahead, from a thread that may block.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use minicbor::bytes::ByteVec;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use super::AgentConfig;
-use crate::dispatcher::Run;
+use super::books::{FeedBatch, FeedBooks, FeedRun, FeedStep};
 use crate::error::{Code, Error};
 use crate::id::TaskId;
 use crate::job::Policy;
 use crate::rpc::session::Session;
 use crate::rpc::wire::{LeasedRun, WireReply, WireRequest, unexpected};
-use crate::split::{LeaseRange, Split};
+use crate::split::Split;
 
 /// Splits to ask for: as many as the dispatcher finds fair.
 const WANT: u32 = 1024;
@@ -37,7 +36,9 @@ pub struct SplitFeed {
     deadline: Duration,
     hold_deadline: Duration,
     control: FeedControl,
-    sources: BTreeMap<u32, SourceFeed>,
+    books: FeedBooks,
+    /// Answers under way, by source.
+    fetching: BTreeMap<u32, oneshot::Receiver<Result<FeedBatch, FeedError>>>,
 }
 
 /// What the agent and the producer know in common of one task.
@@ -76,36 +77,6 @@ pub enum FeedError {
     Dispatcher(Error),
 }
 
-#[derive(Debug, Default)]
-struct SourceFeed {
-    ready: VecDeque<Leased>,
-    /// Splits in `ready`.
-    count: u64,
-    /// Splits in the latest batch: at half of it the next is fetched.
-    batch: u64,
-    /// Its reader was told that the pass is over, and has asked for no other since.
-    at_end: bool,
-    /// The latest repetition that is over.
-    ended: Option<u64>,
-    /// The repetition that the dispatcher dealt out when it last answered.
-    current: u64,
-    fetching: Option<(u64, oneshot::Receiver<Result<Batch, FeedError>>)>,
-}
-
-/// A run of which some splits are taken already.
-#[derive(Debug)]
-struct Leased {
-    run: Run,
-    payloads: VecDeque<ByteVec>,
-}
-
-#[derive(Debug)]
-struct Batch {
-    runs: Vec<LeasedRun>,
-    end: bool,
-    current: u64,
-}
-
 impl SplitFeed {
     pub(super) fn new(
         session: &Arc<Session>,
@@ -121,7 +92,8 @@ impl SplitFeed {
             deadline: config.split_deadline,
             hold_deadline: config.hold_deadline,
             control,
-            sources: BTreeMap::new(),
+            books: FeedBooks::default(),
+            fetching: BTreeMap::new(),
         }
     }
 
@@ -139,22 +111,20 @@ impl SplitFeed {
             if *self.control.cancelled.borrow() {
                 return Err(FeedError::Cancelled);
             }
-            let feed = self.sources.entry(source).or_default();
-            if let Some(split) = feed.pop() {
-                feed.at_end = false;
-                // Relaxed: read by the agent when the producer says that it has finished, which orders it.
-                self.control.exhausted.store(false, Ordering::Relaxed);
-                self.fetch_ahead(source, repetition);
-                return Ok(Some(split));
-            }
-            if feed.fetching.is_none() {
-                if feed.ended.is_some_and(|ended| repetition <= ended) {
-                    feed.at_end = true;
-                    let exhausted = self.sources.values().all(SourceFeed::is_read);
-                    self.control.exhausted.store(exhausted, Ordering::Relaxed);
-                    return Ok(None);
+            let step = self.books.next(source, repetition);
+            // Relaxed: read by the agent when the producer says that it has finished, which orders it.
+            let exhausted = self.books.is_exhausted();
+            self.control.exhausted.store(exhausted, Ordering::Relaxed);
+            match step {
+                FeedStep::Split { split, ask_ahead } => {
+                    if ask_ahead {
+                        self.fetch(source, repetition);
+                    }
+                    return Ok(Some(split));
                 }
-                self.fetch(source, repetition);
+                FeedStep::End => return Ok(None),
+                FeedStep::Ask => self.fetch(source, repetition),
+                FeedStep::Wait => {}
             }
             self.receive(source)?;
         }
@@ -167,33 +137,20 @@ impl SplitFeed {
     /// # Errors
     /// As [`next`](SplitFeed::next).
     pub fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, FeedError> {
-        if self.sources.contains_key(&source) {
-            self.receive(source)?;
-        }
-        let Some(feed) = self.sources.get_mut(&source) else {
-            return Ok(Vec::new());
-        };
-        Ok(std::iter::from_fn(|| feed.pop()).collect())
+        self.receive(source)?;
+        Ok(self.books.pass_over(source))
     }
 
     /// The pass over a source that was dealt out when the dispatcher last answered, or that of a split which was fetched
     /// and not taken: every earlier one is over, and need not be asked for. 0 before the first answer.
     pub fn current_repetition(&self, source: u32) -> u64 {
-        let Some(feed) = self.sources.get(&source) else {
-            return 0;
-        };
-        let next = feed.ready.front().map(|leased| leased.run.repetition);
-        next.map_or(feed.current, |next| next.min(feed.current))
+        self.books.current_repetition(source)
     }
 
     /// Gives back what was fetched and not started, in the background. Afterwards the feed is empty.
     pub fn return_unstarted(&mut self) {
-        let mut leases: Vec<LeaseRange> = Vec::new();
-        let mut coming = Vec::new();
-        for (_, feed) in std::mem::take(&mut self.sources) {
-            leases.extend(feed.ready.iter().map(|leased| leased.run.leases()));
-            coming.extend(feed.fetching.map(|(_, batch)| batch));
-        }
+        let mut leases = self.books.take_unstarted();
+        let coming: Vec<_> = std::mem::take(&mut self.fetching).into_values().collect();
         if leases.is_empty() && coming.is_empty() {
             return;
         }
@@ -222,14 +179,6 @@ impl SplitFeed {
         });
     }
 
-    fn fetch_ahead(&mut self, source: u32, repetition: u64) {
-        let feed = self.sources.entry(source).or_default();
-        let over = feed.ended.is_some_and(|ended| repetition <= ended);
-        if feed.fetching.is_none() && !over && feed.count <= feed.batch / 2 {
-            self.fetch(source, repetition);
-        }
-    }
-
     fn fetch(&mut self, source: u32, repetition: u64) {
         let (sender, receiver) = oneshot::channel();
         let session = self.session.upgrade();
@@ -253,12 +202,12 @@ impl SplitFeed {
             // Fails when the feed was dropped at this instant: the dispatcher settles the leases with the task.
             sender.send(result).ok();
         });
-        self.sources.entry(source).or_default().fetching = Some((repetition, receiver));
+        self.books.asked(source, repetition);
+        self.fetching.insert(source, receiver);
     }
 
     fn receive(&mut self, source: u32) -> Result<(), FeedError> {
-        let feed = self.sources.entry(source).or_default();
-        let Some((repetition, receiver)) = feed.fetching.take() else {
+        let Some(receiver) = self.fetching.remove(&source) else {
             return Ok(());
         };
         let received = async { tokio::time::timeout(self.hold_deadline, receiver).await };
@@ -266,16 +215,7 @@ impl SplitFeed {
             return Err(self.holds_too_much());
         };
         let batch = received.map_err(|_| FeedError::Cancelled)??;
-        if batch.end {
-            feed.ended = feed.ended.max(Some(repetition));
-        }
-        feed.current = feed.current.max(batch.current);
-        feed.batch = batch.runs.iter().map(|leased| leased.run.count).sum();
-        feed.count += feed.batch;
-        feed.ready.extend(batch.runs.into_iter().map(|leased| Leased {
-            run: leased.run,
-            payloads: leased.payloads.into(),
-        }));
+        self.books.answered(source, batch);
         Ok(())
     }
 
@@ -292,35 +232,6 @@ impl SplitFeed {
 impl Drop for SplitFeed {
     fn drop(&mut self) {
         self.return_unstarted();
-    }
-}
-
-impl SourceFeed {
-    /// Whether its reader has had all of the pass it reads.
-    fn is_read(&self) -> bool {
-        self.at_end || (self.ready.is_empty() && self.fetching.is_none() && self.ended.is_some())
-    }
-
-    fn pop(&mut self) -> Option<Split> {
-        let leased = self.ready.front_mut()?;
-        let run = &mut leased.run;
-        let payload = leased.payloads.pop_front().map_or_else(Vec::new, Vec::from);
-        let split = Split {
-            source: run.source,
-            repetition: run.repetition,
-            index: run.first_index,
-            lease: run.first_lease,
-            attempt: run.attempt,
-            payload,
-        };
-        run.first_index += 1;
-        run.first_lease += 1;
-        run.count -= 1;
-        self.count -= 1;
-        if run.count == 0 {
-            self.ready.pop_front();
-        }
-        Some(split)
     }
 }
 
@@ -351,7 +262,7 @@ impl FeedControl {
 }
 
 /// Asks until there are splits, or no more: C5.2 gives neither while the task holds too many.
-async fn lease(session: &Session, request: &WireRequest, deadline: Duration) -> Result<Batch, FeedError> {
+async fn lease(session: &Session, request: &WireRequest, deadline: Duration) -> Result<FeedBatch, FeedError> {
     let mut pause = HOLD_PAUSE_MIN;
     loop {
         let batch = batch_of(session.call(request.clone(), deadline).await)?;
@@ -363,11 +274,19 @@ async fn lease(session: &Session, request: &WireRequest, deadline: Duration) -> 
     }
 }
 
-fn batch_of(result: Result<WireReply, Error>) -> Result<Batch, FeedError> {
+fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
     match result {
         Ok(WireReply::Splits { runs, end, current }) => {
             if runs.iter().all(is_sound) {
-                Ok(Batch { runs, end, current })
+                let runs = runs.into_iter().map(|leased| FeedRun {
+                    run: leased.run,
+                    payloads: leased.payloads.into(),
+                });
+                Ok(FeedBatch {
+                    runs: runs.collect(),
+                    end,
+                    current,
+                })
             } else {
                 Err(FeedError::Dispatcher(Error::internal(
                     "the dispatcher's splits contradict themselves",

@@ -5,13 +5,16 @@
 //! | `running` | the agent: its incarnations, its lease, its tasks |
 //! | `incarnation` | one registration, from the first welcome to the end of the lease |
 //! | `feed` | splits for one task, from a thread that may block |
+//! | `books` | what of them is here, and when to ask for more: pure |
 //! | `config` | what a worker says of itself |
 
+mod books;
 mod config;
 mod feed;
 mod incarnation;
 mod running;
 
+pub use books::{FeedBatch, FeedBooks, FeedRun, FeedStep};
 pub use config::AgentConfig;
 pub use feed::{FeedError, SplitFeed};
 pub use running::{Agent, AgentEvent, AgentEvents};

@@ -14,7 +14,7 @@ mod server;
 pub(crate) mod session;
 pub(crate) mod wire;
 
-pub use client::{Client, DatasetInfo, IterationHandle, IterationReporter};
+pub use client::{Client, DatasetInfo, IterationHandle, IterationReporter, Told};
 pub use server::{Server, ServerConfig, StartError};
-pub use session::SessionConfig;
+pub use session::{Numbers, SessionConfig};
 pub use wire::ALPN;

@@ -16,3 +16,4 @@ mod told;
 
 pub use iteration::{IterationHandle, IterationReporter};
 pub use requests::{Client, DatasetInfo};
+pub use told::Told;

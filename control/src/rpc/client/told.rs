@@ -1,13 +1,14 @@
 //! What a client was told already, so that a snapshot repeats nothing and leaves nothing out.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
 
 use crate::dispatcher::{ClientPush, Snapshot, TaskInfo};
 use crate::id::TaskId;
 
-/// Holds no more than the latest snapshot and what was pushed since.
+/// What one client was told. Holds no more than the latest snapshot and what was pushed since.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub struct Told {
     tasks: BTreeSet<TaskId>,
     /// Of these, those that were told of without a start.
     pending: BTreeSet<TaskId>,
@@ -20,7 +21,7 @@ pub(super) struct Told {
 
 impl Told {
     /// What is new in a push, in order. A snapshot becomes the pushes that it stands for.
-    pub(super) fn news(&mut self, push: ClientPush) -> Vec<ClientPush> {
+    pub fn news(&mut self, push: ClientPush) -> Vec<ClientPush> {
         let is_new = match &push {
             ClientPush::Snapshot(_) => true,
             ClientPush::TaskAdded(task) => return self.news_of_task(task),

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::SessionConfig;
 use super::driver::{self, LinkState, SessionEvent};
-use crate::dispatcher::REQUESTS_OPEN_MAX;
+use super::numbers::Numbers;
 use crate::error::Error;
 use crate::id::{BootId, ClientId, RequestNumber, SessionId};
 use crate::rpc::frame::{self, ANSWER_BYTES_MAX, FrameError, SizeClass};
@@ -47,16 +47,9 @@ pub(super) struct SessionShared {
     settled: Notify,
 }
 
-/// The numbers of requests: which comes next, which are not answered yet.
-#[derive(Debug)]
-struct Numbers {
-    next: u64,
-    open: BTreeSet<u64>,
-}
-
 /// A request that is not answered yet. Dropped, it will not be repeated.
 struct OpenNumber<'a> {
-    number: u64,
+    number: RequestNumber,
     shared: &'a SessionShared,
 }
 
@@ -78,10 +71,7 @@ impl Session {
             clients: Mutex::default(),
             heard: Mutex::default(),
             liveness: Mutex::default(),
-            numbers: Mutex::new(Numbers {
-                next: RequestNumber::FIRST.0,
-                open: BTreeSet::new(),
-            }),
+            numbers: Mutex::default(),
             settled: Notify::new(),
         });
         let driver = tokio::spawn(driver::drive(Arc::clone(&shared), events));
@@ -143,8 +133,8 @@ impl Session {
             None
         };
         let envelope = Envelope {
-            number: open.as_ref().map(|open| RequestNumber(open.number)),
-            settled_below: self.settled_below(),
+            number: open.as_ref().map(|open| open.number),
+            settled_below: self.shared.numbers.lock().settled_below(),
             request,
         };
         let class = if envelope.request.is_large() {
@@ -212,11 +202,6 @@ impl Session {
             }
         }
     }
-
-    fn settled_below(&self) -> RequestNumber {
-        let numbers = self.shared.numbers.lock();
-        RequestNumber(numbers.open.first().copied().unwrap_or(numbers.next))
-    }
 }
 
 impl Drop for Session {
@@ -233,20 +218,6 @@ impl Drop for Session {
                 true
             }
         });
-    }
-}
-
-impl Numbers {
-    /// The next number, if fewer than the dispatcher remembers lie between it and the first that is not answered (C1.5).
-    fn open_next(&mut self) -> Option<u64> {
-        let first = self.open.first().copied().unwrap_or(self.next);
-        if self.next - first >= REQUESTS_OPEN_MAX {
-            return None;
-        }
-        let number = self.next;
-        self.next += 1;
-        self.open.insert(number);
-        Some(number)
     }
 }
 
@@ -267,7 +238,7 @@ impl<'a> OpenNumber<'a> {
 
 impl Drop for OpenNumber<'_> {
     fn drop(&mut self) {
-        self.shared.numbers.lock().open.remove(&self.number);
+        self.shared.numbers.lock().settle(self.number);
         self.shared.settled.notify_waiters();
     }
 }
@@ -387,22 +358,5 @@ mod tests {
             let there = request.clone().into_domain(Some(facts.clone())).unwrap();
             assert_eq!(here, there.is_numbered(), "{request:?}");
         }
-    }
-
-    /// C1.5
-    #[test]
-    fn numbers_wait_for_the_first_that_is_not_answered() {
-        let mut numbers = Numbers {
-            next: 1,
-            open: BTreeSet::new(),
-        };
-        assert_eq!(numbers.open_next(), Some(1));
-        for number in 2..=REQUESTS_OPEN_MAX {
-            assert_eq!(numbers.open_next(), Some(number));
-            numbers.open.remove(&number);
-        }
-        assert_eq!(numbers.open_next(), None, "1 is still open");
-        numbers.open.remove(&1);
-        assert_eq!(numbers.open_next(), Some(REQUESTS_OPEN_MAX + 1));
     }
 }

@@ -3,13 +3,16 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `calls` | requests: numbered, repeated until answered |
+//! | `numbers` | which numbers are open: pure |
 //! | `driver` | connecting, saying that we live, hearing pushes, connecting again |
 //! | `config` | patience |
 
 mod calls;
 mod config;
 mod driver;
+mod numbers;
 
 pub(crate) use calls::Session;
 pub use config::SessionConfig;
 pub(crate) use driver::SessionEvent;
+pub use numbers::Numbers;

@@ -1,0 +1,250 @@
+//! The books of one task's splits: what it was given and has not begun, which passes are over, when to ask for more.
+//!
+//! Refuses to know how the dispatcher is asked, and who waits for it.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use minicbor::bytes::ByteVec;
+
+use crate::dispatcher::Run;
+use crate::split::{LeaseRange, Split};
+
+/// What a task was given and has not begun, source by source.
+///
+/// Ask [`next`](FeedBooks::next); where it says so, ask the dispatcher, and say [`asked`](FeedBooks::asked) then and
+/// [`answered`](FeedBooks::answered) later.
+#[derive(Debug, Default)]
+pub struct FeedBooks {
+    sources: BTreeMap<u32, SourceBooks>,
+    exhausted: bool,
+}
+
+/// What a reader of a source gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FeedStep {
+    /// A split.
+    Split {
+        /// It.
+        split: Split,
+        /// The next batch is to be asked for now, so that it is here when this one is used up.
+        ask_ahead: bool,
+    },
+    /// The pass is over.
+    End,
+    /// Nothing is here: ask the dispatcher.
+    Ask,
+    /// Nothing is here, and the dispatcher is being asked.
+    Wait,
+}
+
+/// The dispatcher's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedBatch {
+    /// The splits.
+    pub runs: Vec<FeedRun>,
+    /// The pass asked for has no more.
+    pub end: bool,
+    /// The pass that is being dealt out.
+    pub current: u64,
+}
+
+/// A run of which some splits may be taken already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedRun {
+    /// What is left of it.
+    pub run: Run,
+    /// What goes with each of its splits; empty where nothing does.
+    pub payloads: VecDeque<ByteVec>,
+}
+
+#[derive(Debug, Default)]
+struct SourceBooks {
+    ready: VecDeque<FeedRun>,
+    /// Splits in `ready`.
+    count: u64,
+    /// Splits in the latest batch: at half of it the next is asked for.
+    batch: u64,
+    /// Its reader was told that the pass is over, and has asked for no other since.
+    at_end: bool,
+    /// The latest repetition that is over.
+    ended: Option<u64>,
+    /// The repetition that the dispatcher dealt out when it last answered.
+    current: u64,
+    /// The repetition that the dispatcher is being asked for.
+    asking: Option<u64>,
+}
+
+impl FeedBooks {
+    /// The next split of a source in this pass, or what is to be done for it.
+    pub fn next(&mut self, source: u32, repetition: u64) -> FeedStep {
+        let books = self.sources.entry(source).or_default();
+        if let Some(split) = books.pop() {
+            books.at_end = false;
+            let is_low = books.count <= books.batch / 2;
+            let ask_ahead = is_low && books.asking.is_none() && !books.is_over(repetition);
+            self.exhausted = false;
+            return FeedStep::Split { split, ask_ahead };
+        }
+        if books.asking.is_some() {
+            return FeedStep::Wait;
+        }
+        if books.is_over(repetition) {
+            books.at_end = true;
+            self.exhausted = self.sources.values().all(SourceBooks::is_read);
+            return FeedStep::End;
+        }
+        FeedStep::Ask
+    }
+
+    /// The dispatcher is being asked for more of a source.
+    pub fn asked(&mut self, source: u32, repetition: u64) {
+        self.sources.entry(source).or_default().asking = Some(repetition);
+    }
+
+    /// The dispatcher has answered.
+    pub fn answered(&mut self, source: u32, batch: FeedBatch) {
+        let books = self.sources.entry(source).or_default();
+        let asked = books.asking.take();
+        if batch.end {
+            books.ended = books.ended.max(asked);
+        }
+        books.current = books.current.max(batch.current);
+        books.batch = batch.runs.iter().map(|leased| leased.run.count).sum();
+        books.count += books.batch;
+        books.ready.extend(batch.runs);
+    }
+
+    /// Takes what is here of a source, because its reader has left the pass that it is of before the end (C5.4).
+    pub fn pass_over(&mut self, source: u32) -> Vec<Split> {
+        let books = self.sources.get_mut(&source);
+        books.map_or_else(Vec::new, |books| std::iter::from_fn(|| books.pop()).collect())
+    }
+
+    /// The pass over a source that was dealt out when the dispatcher last answered, or that of a split which is here: every
+    /// earlier one is over. 0 before the first answer.
+    pub fn current_repetition(&self, source: u32) -> u64 {
+        let Some(books) = self.sources.get(&source) else {
+            return 0;
+        };
+        let next = books.ready.front().map(|leased| leased.run.repetition);
+        next.map_or(books.current, |next| next.min(books.current))
+    }
+
+    /// Takes everything that is here, to be given back (C5.5). Answers under way are the caller's to give back.
+    pub fn take_unstarted(&mut self) -> Vec<LeaseRange> {
+        let books = std::mem::take(&mut self.sources).into_values();
+        let runs = books.flat_map(|books| books.ready);
+        runs.map(|leased| leased.run.leases()).collect()
+    }
+
+    /// Whether whoever was last told of an end knows that every source that was read was read to the end of its pass.
+    pub fn is_exhausted(&self) -> bool {
+        self.exhausted
+    }
+}
+
+impl SourceBooks {
+    fn is_over(&self, repetition: u64) -> bool {
+        self.ended.is_some_and(|ended| repetition <= ended)
+    }
+
+    fn is_read(&self) -> bool {
+        self.at_end || (self.ready.is_empty() && self.asking.is_none() && self.ended.is_some())
+    }
+
+    fn pop(&mut self) -> Option<Split> {
+        let leased = self.ready.front_mut()?;
+        let run = &mut leased.run;
+        let payload = leased.payloads.pop_front().map_or_else(Vec::new, Vec::from);
+        let split = Split {
+            source: run.source,
+            repetition: run.repetition,
+            index: run.first_index,
+            lease: run.first_lease,
+            attempt: run.attempt,
+            payload,
+        };
+        run.first_index += 1;
+        run.first_lease += 1;
+        run.count -= 1;
+        self.count -= 1;
+        if run.count == 0 {
+            self.ready.pop_front();
+        }
+        Some(split)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(repetition: u64, first_lease: u64, count: u64) -> FeedBatch {
+        let run = Run {
+            source: 0,
+            repetition,
+            first_index: 10 * first_lease,
+            count,
+            first_lease,
+            attempt: 0,
+            seen: false,
+        };
+        let payloads = VecDeque::new();
+        let runs = if count > 0 {
+            vec![FeedRun { run, payloads }]
+        } else {
+            Vec::new()
+        };
+        FeedBatch {
+            runs,
+            end: count == 0,
+            current: repetition,
+        }
+    }
+
+    #[test]
+    fn the_next_batch_is_asked_for_at_half_of_the_last_and_once() {
+        let mut books = FeedBooks::default();
+        assert_eq!(books.next(0, 0), FeedStep::Ask);
+        books.asked(0, 0);
+        assert_eq!(books.next(0, 0), FeedStep::Wait);
+        books.answered(0, batch(0, 1, 4));
+        let mut asked_at = Vec::new();
+        for place in 0..4 {
+            let FeedStep::Split { split, ask_ahead } = books.next(0, 0) else {
+                panic!("four were given")
+            };
+            assert_eq!((split.lease, split.index), (1 + place, 10 + place));
+            if ask_ahead {
+                asked_at.push(place);
+                books.asked(0, 0);
+            }
+        }
+        assert_eq!(asked_at, [1]);
+    }
+
+    /// C5.5: only a task that was told of the end of all it reads has read its splits to the end.
+    #[test]
+    fn it_is_exhausted_once_it_was_told_of_every_end_and_not_when_its_last_split_is_taken() {
+        let mut books = FeedBooks::default();
+        books.asked(0, 0);
+        books.answered(0, batch(0, 0, 1));
+        assert!(matches!(
+            books.next(0, 0),
+            FeedStep::Split { ask_ahead: true, .. }
+        ));
+        books.asked(0, 0);
+        books.answered(0, batch(0, 1, 0));
+        assert!(!books.is_exhausted());
+        assert_eq!(books.next(0, 0), FeedStep::End);
+        assert!(books.is_exhausted());
+        books.asked(1, 0);
+        books.answered(1, batch(0, 1, 2));
+        books.next(0, 0);
+        assert!(!books.is_exhausted(), "source 1 has two left");
+        let leases = books.take_unstarted();
+        assert_eq!(leases, [LeaseRange { first: 1, count: 2 }]);
+        assert_eq!(books.take_unstarted(), []);
+    }
+}
