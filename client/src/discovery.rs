@@ -78,7 +78,7 @@ async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEve
     }
 }
 
-fn translate(push: ClientPush) -> Option<TaskEvent> {
+pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
     match push {
         ClientPush::TaskAdded(info) => Some(TaskEvent::Added(TaskSource {
             task: TaskId(info.task.0),
@@ -165,7 +165,7 @@ async fn pass_reports(to: &impl ReportTo, mut reports: mpsc::Receiver<Report>) {
 }
 
 /// Whether asking again would end the same way. Of a session that failed the reader hears as an event.
-fn is_final(code: Code) -> bool {
+pub(crate) fn is_final(code: Code) -> bool {
     match code {
         Code::Unavailable | Code::DeadlineExceeded | Code::ResourceExhausted => false,
         Code::InvalidArgument
@@ -178,11 +178,11 @@ fn is_final(code: Code) -> bool {
     }
 }
 
-fn control_id(task: TaskId) -> millstream_control::TaskId {
+pub(crate) fn control_id(task: TaskId) -> millstream_control::TaskId {
     millstream_control::TaskId(task.0)
 }
 
-fn lease_ranges(leases: &[RangeInclusive<u64>]) -> Vec<LeaseRange> {
+pub(crate) fn lease_ranges(leases: &[RangeInclusive<u64>]) -> Vec<LeaseRange> {
     let ranges = leases.iter().map(|range| LeaseRange {
         first: *range.start(),
         count: (range.end() - range.start()).saturating_add(1),

@@ -7,10 +7,11 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream_dataplane::proto::message::ToClient;
 use millstream_dataplane::transport::{Admission, ClientLink, Downstream, InPack, LinkLost};
+use tokio::time::Instant;
 
 use crate::error::ReadError;
 use crate::intake::Intake;

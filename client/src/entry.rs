@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
@@ -12,6 +11,7 @@ use millstream_dataplane::proto::message::{Grant, Subscribe, ToClient, ToWorker}
 use millstream_dataplane::proto::receive::{ReceiveError, ReceiveHalf};
 use millstream_dataplane::transport::Body;
 use millstream_element::Layout;
+use tokio::time::Instant;
 
 use crate::credit::{CREDIT_BYTES_UNKNOWN, Standing};
 use crate::error::ReadError;

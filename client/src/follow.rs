@@ -16,6 +16,7 @@ use crate::driver::{Connector, drive};
 use crate::error::ReadError;
 use crate::guard::guard;
 use crate::intake::{Intake, SeenSplits, TaskSource};
+use crate::remains::Remains;
 
 /// How often hand-overs are booked that the consumer has not settled itself, and reports are made: often enough for the
 /// dispatcher, seldom enough that many splits go into one.
@@ -137,27 +138,19 @@ pub(crate) async fn follow(
     loop {
         tokio::select! {
             event = events.recv(), if is_open => match event {
-                Some(TaskEvent::Added(source)) => {
-                    let worker = source.worker.clone();
-                    if intake.add_task(source) {
+                Some(event) => match obey(&intake, event) {
+                    Obeyed::Done => {}
+                    Obeyed::Drive(worker) => {
                         let what = format!("the driver of the link to worker {worker}");
                         let driver = drive(intake.clone(), connector.clone(), worker, give_up);
                         drivers.spawn(guard(intake.clone(), what, driver));
                     }
-                }
-                Some(TaskEvent::Removed { task, reason }) => {
-                    tracing::info!(%task, %reason, "task removed");
-                    let remains = intake.remove_task(task);
-                    let alloc = intake.alloc().clone();
-                    // May decompress what waits, which would hold up the lane's sockets.
-                    removals.spawn_blocking(move || (task, remains.look_through(&*alloc)));
-                }
-                Some(TaskEvent::Ended { task }) => intake.end_task(task),
-                Some(TaskEvent::SplitsLost { splits }) => intake.note_lost_splits(&splits),
-                Some(TaskEvent::TaskFailed { task, worker, message }) => intake.note_failure(task, &worker, &message),
-                Some(TaskEvent::IterationFinished) => intake.finish_iteration(),
-                Some(TaskEvent::WorkersLost { workers }) => intake.fail(ReadError::WorkersLost { workers }),
-                Some(TaskEvent::Failed(reason)) => intake.fail(ReadError::Dispatcher(reason)),
+                    Obeyed::LookThrough(task, remains) => {
+                        let alloc = intake.alloc().clone();
+                        // May decompress what waits, which would hold up the lane's sockets.
+                        removals.spawn_blocking(move || (task, remains.look_through(&*alloc)));
+                    }
+                },
                 None => is_open = false,
             },
             Some(removal) = removals.join_next(), if !removals.is_empty() => {
@@ -186,6 +179,43 @@ pub(crate) async fn follow(
     if !intake.is_over() {
         tokio::time::sleep(FAREWELL).await;
     }
+}
+
+/// What is left to do for an event.
+#[derive(Debug)]
+pub(crate) enum Obeyed {
+    Done,
+    /// Keep a link to this worker.
+    Drive(String),
+    /// Say what was seen of this task.
+    LookThrough(TaskId, Remains),
+}
+
+/// Tells the intake of an event.
+pub(crate) fn obey(intake: &Intake, event: TaskEvent) -> Obeyed {
+    match event {
+        TaskEvent::Added(source) => {
+            let worker = source.worker.clone();
+            if intake.add_task(source) {
+                return Obeyed::Drive(worker);
+            }
+        }
+        TaskEvent::Removed { task, reason } => {
+            tracing::info!(%task, %reason, "task removed");
+            return Obeyed::LookThrough(task, intake.remove_task(task));
+        }
+        TaskEvent::Ended { task } => intake.end_task(task),
+        TaskEvent::SplitsLost { splits } => intake.note_lost_splits(&splits),
+        TaskEvent::TaskFailed {
+            task,
+            worker,
+            message,
+        } => intake.note_failure(task, &worker, &message),
+        TaskEvent::IterationFinished => intake.finish_iteration(),
+        TaskEvent::WorkersLost { workers } => intake.fail(ReadError::WorkersLost { workers }),
+        TaskEvent::Failed(reason) => intake.fail(ReadError::Dispatcher(reason)),
+    }
+    Obeyed::Done
 }
 
 /// Ticks that are late put the next ones off.

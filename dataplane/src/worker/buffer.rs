@@ -275,8 +275,7 @@ impl TaskBuffer {
         !shared.is_stopped
     }
 
-    /// Whether a client asked for a first element.
-    #[cfg(test)]
+    /// The producer's side: whether a client asked for a first element.
     pub(super) fn is_started(&self) -> bool {
         self.shared.lock().is_started
     }

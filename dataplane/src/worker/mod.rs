@@ -6,11 +6,13 @@
 //! - `task`: a task and its subscriptions
 //! - [`server`]: all tasks of a worker, and who may read them
 //! - `session`: one link, served
+//! - `clock`: what time it is for them
 //! - `compress`: the pool that compresses packs
 //!
 //! Written against the transport trait: nothing here names a mechanism.
 
 pub mod buffer;
+mod clock;
 mod compress;
 mod owed;
 pub mod producer;

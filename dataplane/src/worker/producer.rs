@@ -102,9 +102,19 @@ impl Producer {
         }
     }
 
+    /// Whether a client asked for a first element. For producers that have no thread to wait in.
+    pub fn is_started(&self) -> bool {
+        self.buffer.is_started()
+    }
+
+    /// Whether the buffer takes one more element now. For producers that have no thread to wait in.
+    pub fn has_room(&self) -> bool {
+        self.buffer.has_room(self.written_elements, self.written_bytes)
+    }
+
     /// Waits until the buffer takes one more element. Blocks the thread.
     pub fn wait_room(&self) -> Result<(), Stopped> {
-        if self.buffer.has_room(self.written_elements, self.written_bytes) {
+        if self.has_room() {
             return Ok(());
         }
         if self.buffer.wait_room(self.written_elements, self.written_bytes) {

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
 use super::buffer::{BufferLimits, TaskBuffer};
+use super::clock;
 use super::compress::CompressPool;
 use super::producer::{Producer, typical_element_bytes};
 use super::session;
@@ -212,7 +213,7 @@ impl Server {
     pub fn is_settled(&self, id: TaskId) -> bool {
         let task = self.inner.tasks.read().get(&id).cloned();
         task.is_none_or(|task| {
-            task.forget_absent(self.inner.config.resume_within, Instant::now());
+            task.forget_absent(self.inner.config.resume_within, clock::now());
             task.is_settled()
         })
     }
@@ -221,7 +222,7 @@ impl Server {
     /// runs the server calls it every few seconds.
     pub fn forget_absent(&self) {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
-        let now = Instant::now();
+        let now = clock::now();
         for task in tasks {
             task.forget_absent(self.inner.config.resume_within, now);
         }

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::Sleep;
 
 use super::buffer::Take;
+use super::clock;
 use super::compress::Job;
 use super::server::Inner;
 use super::task::{Attached, Subscription, Task};
@@ -110,7 +111,7 @@ impl Session {
             };
             self.timer.as_mut().reset(due.into());
             std::task::ready!(self.timer.as_mut().poll(cx));
-            self.handle_timeout(Instant::now());
+            self.handle_timeout(clock::now());
         }
     }
 
@@ -135,7 +136,7 @@ impl Session {
         while !self.is_outbox_full()
             && let Poll::Ready(message) = self.link.poll_recv(cx)
         {
-            self.handle(message?, Instant::now())?;
+            self.handle(message?, clock::now())?;
         }
         while let Ok(out) = self.compressed.try_recv() {
             self.compressing -= 1;
@@ -291,7 +292,7 @@ impl Session {
                                 Take::NoCredit { bytes } => Shortage::NoCredit { bytes },
                                 Take::Empty | Take::Elements(_) | Take::Ended(_) => Shortage::Empty,
                             };
-                            let told = state.half.starve(shortage, Instant::now());
+                            let told = state.half.starve(shortage, clock::now());
                             return self.outbox.extend(told.map(Downstream::Message));
                         }
                     }
@@ -372,7 +373,7 @@ fn book_marks(task: &Task, client: u64, state: &mut Subscription) -> bool {
 impl Drop for Session {
     fn drop(&mut self) {
         self.server.links.lock().remove(&self.number);
-        let now = Instant::now();
+        let now = clock::now();
         for subscribed in self.subscribed.values() {
             subscribed.task.buffer.remove_bell(&self.bell);
             subscribed.state.lock().detach(self.number, now);
