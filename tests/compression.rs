@@ -11,7 +11,7 @@ use millstream::dataplane::proto::message::{
 };
 use millstream::dataplane::proto::send::Ending;
 use millstream::dataplane::transport::{Body, ClientLink, Compression, Downstream};
-use millstream::dataplane::worker::{ProduceError, Producer, Server, ServerConfig};
+use millstream::dataplane::worker::{ProduceError, Producer, Server, ServerConfig, TaskMode};
 use millstream::element::{
     Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Shape, SlotAlloc, TensorSpec,
 };
@@ -67,8 +67,8 @@ fn what_travels_is_compressed_and_the_ends_count_what_was_sent() {
             ..ServerConfig::default()
         };
         let server = Server::new(config, key.clone(), &alloc).expect("threads start");
-        let producer = server.add_task(TASK, &spec(), alloc).expect("a new task");
-        produce(producer);
+        let producer = server.add_task(TASK, TaskMode::FirstCome, &spec(), alloc);
+        produce(producer.expect("a new task"));
         let ends = Mechanism::Quic.connect(Arc::new(UpTo(u64::MAX))).await;
         let (worker, mut link) = (ends.worker, ends.client);
         let serving = tokio::spawn(async move { server.serve(worker).await });

@@ -214,6 +214,6 @@ pub(crate) fn task_of(message: &ToClient) -> Option<TaskId> {
         ToClient::SplitDone(message) => Some(message.task),
         ToClient::TaskError(message) => Some(message.task),
         ToClient::EndOfTask(message) => Some(message.task),
-        ToClient::Skip(message) => Some(message.task),
+        ToClient::Released(message) => Some(message.task),
     }
 }

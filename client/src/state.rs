@@ -138,7 +138,7 @@ impl State {
             | ToClient::SplitDone(_)
             | ToClient::TaskError(_)
             | ToClient::EndOfTask(_)
-            | ToClient::Skip(_) => {}
+            | ToClient::Released(_) => {}
         }
         entry.half.handle(message)?;
         let element_bytes = entry.half.element_bytes();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millstream_dataplane::TaskId;
-use millstream_dataplane::worker::{AddTaskError, ProduceError, Server, ServerConfig};
+use millstream_dataplane::worker::{AddTaskError, ProduceError, Server, ServerConfig, TaskMode};
 use millstream_element::{Dtype, ElementSpec, HeapAlloc, SlotAlloc, TensorSpec};
 use millstream_link::ticket::TicketKey;
 
@@ -23,7 +23,11 @@ fn a_task_that_cannot_be_served_is_refused_with_the_reason() {
     };
     let server = server(config);
     let of_bytes = |bytes: u64| ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[bytes])).expect("a spec");
-    let add = |task, spec: &ElementSpec| server.add_task(TaskId(task), spec, alloc.clone()).map(drop);
+    let add = |task, spec: &ElementSpec| {
+        server
+            .add_task(TaskId(task), TaskMode::FirstCome, spec, alloc.clone())
+            .map(drop)
+    };
     let element_bytes = (4 << 30) + 40;
     assert_eq!(
         add(1, &of_bytes(4 << 30)),
@@ -54,7 +58,7 @@ fn an_element_too_large_to_be_sent_is_an_error_of_its_producer() {
     let server = server(ServerConfig::default());
     let any = ElementSpec::single(TensorSpec::with_dims(Dtype::U8, &[None])).expect("a spec");
     let mut producer = server
-        .add_task(TASK, &any, Arc::new(HeapAlloc))
+        .add_task(TASK, TaskMode::FirstCome, &any, Arc::new(HeapAlloc))
         .expect("a new task");
     let needed_bytes = (4 << 30) + 40;
     let written = producer.write::<()>(|_, _| Err(ProduceError::Full { needed_bytes }));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use millstream_control::TaskDef;
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
-use millstream_dataplane::worker::{ProduceError, Producer, Server};
+use millstream_dataplane::worker::{ProduceError, Producer, Server, TaskMode};
 use millstream_element::SlotAlloc;
 use millstream_pipeline::exec::{
     Budget, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stop,
@@ -86,12 +86,10 @@ fn serve(task: TaskRun) -> Outcome {
             Ending::Failed(Failure::new("internal", &message, "", ""))
         }
     };
-    let outcome = match &ending {
+    match producer.finish(ending) {
         Ending::Exhausted => Outcome::Exhausted,
         Ending::Failed(failure) => Outcome::Failed(failure.to_string()),
-    };
-    producer.finish(ending);
-    outcome
+    }
 }
 
 /// Analyses the dataset, which asks users' functions what they yield, and begins to serve the task.
@@ -99,9 +97,12 @@ fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
     let graph = Graph::from_bytes(&task.definition.dataset.definition).map_err(|error| error.to_string())?;
     let graph = sharding::share(graph, &task.definition).map_err(|error| error.to_string())?;
     let facts = graph.facts(&*task.functions).map_err(|error| error.to_string())?;
-    let producer = task
-        .server
-        .add_task(served_as(&task.definition), &facts.spec, task.alloc.clone());
+    let producer = task.server.add_task(
+        served_as(&task.definition),
+        TaskMode::FirstCome,
+        &facts.spec,
+        task.alloc.clone(),
+    );
     Ok((graph, producer.map_err(|error| error.to_string())?))
 }
 
@@ -133,7 +134,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
     let opened = Executor::open(graph, context);
     let mut executor = opened.map_err(|error| ProduceError::Compute(opening(error)))?;
     let mut finished = Vec::new();
-    let mut run_elements = 1;
+    let (mut run_elements, run_elements_max) = (1, producer.run_elements_max().min(RUN_ELEMENTS_MAX));
     loop {
         producer.wait_room()?;
         let begun = Instant::now();
@@ -161,7 +162,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         run_elements = if begun.elapsed() > RUN_TIME_MAX {
             1
         } else {
-            (2 * run_elements).min(RUN_ELEMENTS_MAX)
+            (2 * run_elements).min(run_elements_max)
         };
     }
 }

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::message::{Accepted, EndOfTask, Failure, Need, SplitDone, TaskError, TaskId, ToClient, Yielded};
+use super::message::{
+    Accepted, EndOfTask, Failure, Need, Released, SplitDone, TaskError, TaskId, ToClient, Yielded,
+};
 use super::receive::{Arrival, ReceiveError, ReceiveHalf};
 
 const TASK: TaskId = TaskId(7);
@@ -42,6 +44,7 @@ fn message() -> impl Strategy<Value = ToClient> {
             let failure = Failure::new("data", "torn", "", "");
             ToClient::TaskError(TaskError { task, sent, failure })
         }),
+        number().prop_map(move |groups| ToClient::Released(Released { task, groups })),
         number().prop_map(move |element_bytes| {
             ToClient::Accepted(Accepted {
                 task,
@@ -65,10 +68,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// D2.3, D4.4, D5.4: no panic, no more memory than was granted, and nothing is waited for that cannot come.
+    /// D2.3, D4.4, D5.4, D7.3: no panic, no more memory than was granted, nothing is waited for that cannot come, nothing
+    /// is released that is not here.
     #[test]
-    fn whatever_a_worker_says_is_an_error_or_can_come_true(steps in steps()) {
-        let mut half = ReceiveHalf::new(TASK);
+    fn whatever_a_worker_says_is_an_error_or_can_come_true(is_coordinated: bool, steps in steps()) {
+        let mut half = if is_coordinated { ReceiveHalf::coordinated(TASK) } else { ReceiveHalf::new(TASK) };
         let (mut granted, mut worth_bytes, mut admitted_bytes) = (0u64, 0u64, 0u64);
         let mut has_ended = false;
         for step in steps {
@@ -93,6 +97,7 @@ proptest! {
                 Step::Say(message) => half.handle(message),
             };
             prop_assert!(admitted_bytes <= granted * worth_bytes);
+            prop_assert!(!is_coordinated || half.released() <= half.contiguous());
             half.check_invariants();
             if outcome.is_err() {
                 // The link is closed with it.

@@ -70,9 +70,9 @@ pub enum ToClient {
     /// The task ended after the elements sent.
     #[n(7)]
     EndOfTask(#[n(0)] EndOfTask),
-    /// The worker produces nothing for this consumer in this round of a coordinated read.
+    /// Groups of a coordinated read have reached every consumer.
     #[n(8)]
-    Skip(#[n(0)] Skip),
+    Released(#[n(0)] Released),
 }
 
 /// Opens a link in either direction (D1.1).
@@ -259,7 +259,7 @@ pub struct TaskError {
 /// Why a task stopped producing.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Failure {
-    /// Who is to blame: `user_function`, `data`, `resource`, `caller`, `internal`.
+    /// Who is to blame: `user_function`, `data`, `resource`, `caller`, `internal`; or `failed_precondition`.
     #[n(0)]
     pub code: String,
     /// What went wrong.
@@ -310,15 +310,15 @@ pub struct EndOfTask {
     pub sent: u64,
 }
 
-/// An empty round of a coordinated read.
+/// Says that groups of a coordinated read may be handed over (D7.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-pub struct Skip {
-    /// The task that skips.
+pub struct Released {
+    /// The task they are of.
     #[n(0)]
     pub task: TaskId,
-    /// The round skipped.
+    /// How many of its first groups every consumer has.
     #[n(1)]
-    pub round: u64,
+    pub groups: u64,
 }
 
 /// A message that its receiver cannot read; always the sender's fault.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
 
 use super::credit::{CreditError, Issuer};
-use super::message::{Failure, Grant, SplitDone, Subscribe, TaskId, ToClient};
+use super::message::{Failure, Grant, Released, SplitDone, Subscribe, TaskId, ToClient};
 
 /// Elements start at multiples of this in a pack's region, in bytes.
 const STRIDE_BYTES: u64 = 64;
@@ -119,6 +119,8 @@ pub struct ReceiveHalf<B> {
     parked: bool,
     /// The count at which the task ended or failed.
     ended_at: Option<u64>,
+    /// Groups that every consumer has; none where the task is not read in coordination.
+    released: Option<u64>,
 }
 
 impl<B> ReceiveHalf<B> {
@@ -139,6 +141,15 @@ impl<B> ReceiveHalf<B> {
             splits_acknowledged: 0,
             parked: false,
             ended_at: None,
+            released: None,
+        }
+    }
+
+    /// The same as one consumer of a coordinated read, whose worker hears of all that arrives at once (D7.4).
+    pub fn coordinated(task: TaskId) -> Self {
+        Self {
+            released: Some(0),
+            ..Self::new(task)
         }
     }
 
@@ -172,8 +183,11 @@ impl<B> ReceiveHalf<B> {
         }
     }
 
-    /// Whether so much arrived that the worker should hear of it at once (D6.5).
+    /// Whether so much arrived that the worker should hear of it at once (D6.5), which all others may wait for (D7.4).
     pub fn owes_acknowledgement(&self) -> bool {
+        if self.released.is_some() {
+            return self.is_unacknowledged();
+        }
         let unacknowledged = self.contiguous - self.acknowledged;
         self.splits - self.splits_acknowledged >= SPLITS_PER_ACKNOWLEDGEMENT
             || unacknowledged.saturating_mul(self.granted_bytes) >= BYTES_PER_ACKNOWLEDGEMENT
@@ -277,7 +291,8 @@ impl<B> ReceiveHalf<B> {
                 self.wanted_bytes = self.wanted_bytes.max(accepted.element_bytes);
                 Ok(0)
             }
-            ToClient::Hello(_) | ToClient::Refused(_) | ToClient::Skip(_) => Ok(0),
+            ToClient::Released(Released { groups, .. }) => self.release(groups),
+            ToClient::Hello(_) | ToClient::Refused(_) => Ok(0),
         }
     }
 
@@ -326,6 +341,16 @@ impl<B> ReceiveHalf<B> {
         self.credit.received() - self.next
     }
 
+    /// Elements that arrived without a gap.
+    pub fn contiguous(&self) -> u64 {
+        self.contiguous
+    }
+
+    /// Elements that may be handed over: in coordinated reads those that every consumer has (D7.3), else all.
+    pub fn released(&self) -> u64 {
+        self.released.unwrap_or(u64::MAX)
+    }
+
     /// Whether the worker said that nothing is ready and has not said otherwise since.
     pub fn is_parked(&self) -> bool {
         self.parked
@@ -352,6 +377,17 @@ impl<B> ReceiveHalf<B> {
             return Err(ReceiveError::Contradiction { count: yielded });
         }
         Ok(self.credit.take_back(yielded)?)
+    }
+
+    /// What every consumer has, this one has; and it is told only where there are others.
+    fn release(&mut self, groups: u64) -> Result<u64, ReceiveError> {
+        match &mut self.released {
+            Some(released) if groups <= self.contiguous => {
+                *released = groups.max(*released);
+                Ok(0)
+            }
+            Some(_) | None => Err(ReceiveError::Contradiction { count: groups }),
+        }
     }
 
     fn finish(&mut self, sent: u64, arrival: Arrival<B>) -> Result<u64, ReceiveError> {

@@ -14,7 +14,9 @@ use millstream_element::Pack;
 use thiserror::Error;
 
 use super::credit::Holder;
-use super::message::{EndOfTask, Failure, Grant, Need, SplitDone, TaskError, TaskId, ToClient, Yielded};
+use super::message::{
+    EndOfTask, Failure, Grant, Need, Released, SplitDone, TaskError, TaskId, ToClient, Yielded,
+};
 
 /// Splits kept until they are acknowledged; more are not booked (D5.2).
 const SPLITS_MAX: usize = 4096;
@@ -129,6 +131,9 @@ pub struct SendHalf {
     parked: bool,
     ending: Option<Ending>,
     ending_told: bool,
+    /// Groups that every consumer has, and how many of them were told on the present link; 0 but in coordinated reads.
+    released: u64,
+    released_told: u64,
 }
 
 impl SendHalf {
@@ -150,6 +155,8 @@ impl SendHalf {
             parked: false,
             ending: None,
             ending_told: false,
+            released: 0,
+            released_told: 0,
         }
     }
 
@@ -174,6 +181,7 @@ impl SendHalf {
         self.credit = Holder::resumed_at(from);
         (self.resent, self.splits_told) = (0, 0);
         (self.idle_since, self.parked, self.ending_told) = (None, false, false);
+        self.released_told = 0;
         self.check_invariants();
         Ok(())
     }
@@ -218,6 +226,12 @@ impl SendHalf {
         self.check_invariants();
     }
 
+    /// Books how many groups every consumer has, this one included (D7.3).
+    pub fn handle_released(&mut self, groups: u64) {
+        self.released = self.released.max(groups);
+        self.check_invariants();
+    }
+
     /// Books the task's end; nothing fresh follows.
     pub fn handle_ending(&mut self, ending: Ending) {
         self.ending.get_or_insert(ending);
@@ -225,6 +239,11 @@ impl SendHalf {
 
     /// What to do next.
     pub fn poll_next(&mut self) -> Next {
+        if self.released_told < self.released {
+            self.released_told = self.released;
+            let (task, groups) = (self.task, self.released);
+            return Next::Tell(ToClient::Released(Released { task, groups }));
+        }
         if let Some(split) = self.splits.get(self.splits_told) {
             // A split is told of only behind the elements it counts (D5.2).
             if split.upto <= self.credit.sent() {
@@ -400,6 +419,7 @@ impl SendHalf {
         self.credit.check_invariants();
         debug_assert!(self.resent <= self.kept.len() && self.splits_told <= self.splits.len());
         debug_assert!(self.splits.len() <= SPLITS_MAX);
+        debug_assert!(self.released_told <= self.released && self.released <= self.acknowledged);
         let first = self.kept.front().map_or(self.sent(), |oldest| oldest.first);
         debug_assert_eq!(first, self.acknowledged);
         if cfg!(test) {

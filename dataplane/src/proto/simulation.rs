@@ -37,7 +37,7 @@ fn numbers(pack: &Pack) -> Vec<u64> {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+pub(super) enum Step {
     /// The reader grants up to its bound.
     Grant,
     /// The reader says what it has.
@@ -62,7 +62,7 @@ enum Step {
     Read,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => Just(Step::Grant),
         1 => Just(Step::Acknowledge),
@@ -79,15 +79,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..300)
 }
 
-struct World {
+pub(super) struct World {
     now: Instant,
-    worker: SendHalf,
-    client: ReceiveHalf<Pack>,
+    pub(super) worker: SendHalf,
+    pub(super) client: ReceiveHalf<Pack>,
     grants: VecDeque<super::message::Grant>,
     packs: Vec<TaskPack>,
     messages: VecDeque<ToClient>,
     /// The sizes of the elements produced.
-    produced: Vec<u64>,
+    pub(super) produced: Vec<u64>,
     taken: usize,
     /// Where splits end, not yet told to the worker's half.
     marks: VecDeque<usize>,
@@ -125,7 +125,15 @@ impl World {
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    /// One consumer of a coordinated read.
+    pub(super) fn coordinated(bound: u64) -> Self {
+        Self {
+            client: ReceiveHalf::coordinated(TASK),
+            ..Self::new(bound, u64::MAX)
+        }
+    }
+
+    pub(super) fn step(&mut self, step: &Step) {
         match step {
             Step::Grant => self.grant(),
             Step::Acknowledge => self.grants.push_back(self.client.acknowledge()),
@@ -249,22 +257,27 @@ impl World {
         }
     }
 
+    /// Says, carries and reads all there is, without faults.
+    pub(super) fn exchange(&mut self) {
+        self.grant();
+        if self.client.is_unacknowledged() {
+            self.grants.push_back(self.client.acknowledge());
+        }
+        while let Some(grant) = self.grants.pop_front() {
+            self.worker.handle_grant(&grant).unwrap();
+        }
+        self.send(u64::MAX);
+        while !(self.packs.is_empty() && self.messages.is_empty()) {
+            self.deliver(prop::sample::Index::arbitrary_first());
+        }
+        self.read();
+    }
+
     /// Lets everything still to be done happen.
     fn run_out(&mut self) {
         self.is_over = true;
         for _ in 0..10_000 {
-            self.grant();
-            if self.client.is_unacknowledged() {
-                self.grants.push_back(self.client.acknowledge());
-            }
-            while let Some(grant) = self.grants.pop_front() {
-                self.worker.handle_grant(&grant).unwrap();
-            }
-            self.send(u64::MAX);
-            while !(self.packs.is_empty() && self.messages.is_empty()) {
-                self.deliver(prop::sample::Index::arbitrary_first());
-            }
-            self.read();
+            self.exchange();
             if self.ended {
                 return;
             }

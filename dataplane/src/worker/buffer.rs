@@ -1,7 +1,8 @@
 //! The elements of one task that wait for a credit, bounded by count and bytes.
 //!
-//! One producer fills it, the sessions of the task's clients empty it: first come, first served. Elements can be taken
-//! the moment they are written, also out of a pack that is still being filled. Refuses to know credits and links.
+//! One producer fills it, the sessions of the task's clients empty it; who gets which element the task's [`TaskMode`] says.
+//! Elements can be taken the moment they are written, also out of a pack that is still being filled. Refuses to know
+//! credits and links.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,8 +12,10 @@ use std::time::Duration;
 use millstream_element::{OpenPack, Pack};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::owed::Owed;
+use super::division::{Division, TaskMode};
+use super::groups::end_of_data;
 use super::session::Bell;
+use super::task::Denied;
 use crate::proto::send::Ending;
 
 /// Splits that ended and were not yet told to a client; a producer that ends one more waits.
@@ -21,9 +24,9 @@ const MARKS_MAX: usize = 4096;
 /// How much a task may hold ready.
 #[derive(Debug, Clone, Copy)]
 pub struct BufferLimits {
-    /// Elements at most; default 65 536.
+    /// Elements at most, in coordinated reads one group excepted; default 65 536.
     pub elements: u64,
-    /// Bytes at most, one element excepted; default 2 MiB: some packs ahead of a fast network, within the caches,
+    /// Bytes at most, one element or group excepted; default 2 MiB: some packs ahead of a fast network, within the caches,
     /// and little to lose.
     pub bytes: u64,
 }
@@ -68,22 +71,27 @@ pub enum Take {
 #[derive(Debug)]
 pub struct TaskBuffer {
     limits: BufferLimits,
+    mode: TaskMode,
+    /// What [`TaskMode::lanes`] says.
+    lanes: u64,
     shared: Mutex<Shared>,
     room: Condvar,
     /// Some session found nothing and wants to hear of the next element.
     is_hungry: AtomicBool,
     taken_elements: AtomicU64,
     taken_bytes: AtomicU64,
+    released: AtomicU64,
     is_producer_waiting: AtomicBool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
-    packs: VecDeque<Arc<OpenPack>>,
+    division: Division,
     marks: VecDeque<Mark>,
-    owed: Owed,
     /// How the producer ended. One that was stopped before has no ending: nobody is to take that for the end of the data.
     ending: Option<Ending>,
+    /// Groups that must have been released before that is told.
+    groups_before_ending: u64,
     is_started: bool,
     is_stopped: bool,
     bells: Vec<Arc<Bell>>,
@@ -91,27 +99,53 @@ struct Shared {
 
 impl TaskBuffer {
     /// An empty buffer.
-    pub fn new(limits: BufferLimits) -> Self {
+    pub fn new(limits: BufferLimits, mode: TaskMode) -> Self {
+        let shared = Shared {
+            division: Division::new(mode),
+            marks: VecDeque::new(),
+            ending: None,
+            groups_before_ending: 0,
+            is_started: false,
+            is_stopped: false,
+            bells: Vec::new(),
+        };
         Self {
             limits,
-            shared: Mutex::default(),
+            mode,
+            lanes: mode.lanes() as u64,
+            shared: Mutex::new(shared),
             room: Condvar::new(),
             is_hungry: AtomicBool::new(false),
             taken_elements: AtomicU64::new(0),
             taken_bytes: AtomicU64::new(0),
+            released: AtomicU64::new(0),
             is_producer_waiting: AtomicBool::new(false),
         }
     }
 
-    /// Takes up to `elements` that wait, in order, none larger than `element_bytes`, all from one slot. `client` owes them
-    /// until it acknowledges them.
+    /// Says why a client cannot have the place that its ticket names. `is_new` says that nothing is kept for it.
+    pub(super) fn check_place(&self, client: u64, consumer: Option<u32>, is_new: bool) -> Result<(), Denied> {
+        self.shared.lock().division.check_place(client, consumer, is_new)
+    }
+
+    /// Gives a client the place that was checked before.
+    pub(super) fn take_place(&self, client: u64, consumer: Option<u32>) {
+        self.shared.lock().division.take_place(client, consumer);
+    }
+
+    /// Takes up to `elements` that wait for `client`, in order, none larger than `element_bytes`, all from one slot. It owes
+    /// them until it acknowledges them.
     pub fn take(&self, client: u64, elements: u64, element_bytes: u64) -> Take {
         let mut shared = self.shared.lock();
         if elements > 0 && !shared.is_started {
             shared.is_started = true;
             self.room.notify_all();
         }
-        while let Some(front) = shared.packs.front() {
+        let has_ended = shared.ending.is_some();
+        let Some(packs) = shared.division.queue(client) else {
+            return Take::Empty;
+        };
+        while let Some(front) = packs.front() {
             if let Some(pack) = front.take(elements as usize, element_bytes) {
                 self.count_taken(client, &pack, shared);
                 return Take::Elements(pack);
@@ -120,14 +154,16 @@ impl TaskBuffer {
                 return Take::NoCredit { bytes };
             }
             // Only the last pack can still be written to.
-            if shared.packs.len() == 1 && shared.ending.is_none() {
+            if packs.len() == 1 && !has_ended {
                 break;
             }
-            shared.packs.pop_front();
+            packs.pop_front();
         }
         match &shared.ending {
             // An end that waits for a client which owes elements; a failure is told at once.
             Some(Ending::Exhausted) if !shared.marks.is_empty() => Take::Empty,
+            // Each consumer of a coordinated read is to fail in the same step (D7.5).
+            Some(_) if shared.division.released() < shared.groups_before_ending => Take::Empty,
             Some(ending) => Take::Ended(ending.clone()),
             None => Take::Empty,
         }
@@ -141,7 +177,7 @@ impl TaskBuffer {
         if shared.marks.front().is_none_or(|mark| mark.position > taken) {
             return Vec::new();
         }
-        let reach = taken.min(shared.owed.first_of_others(client));
+        let reach = shared.division.reach(client, taken);
         let is_due = |mark: &&Mark| mark.position <= reach;
         let due = shared.marks.iter().take(most).take_while(is_due).count();
         let marks = shared.marks.drain(..due).collect();
@@ -157,13 +193,9 @@ impl TaskBuffer {
     /// Books that a client has the first `received` elements of its subscription.
     pub(crate) fn acknowledge(&self, client: u64, received: u64) {
         let mut shared = self.shared.lock();
-        let passed = shared.owed.acknowledge(client, received);
-        // Others may now be told of a split that this client owed elements of.
-        if shared
-            .marks
-            .front()
-            .is_some_and(|mark| passed.start < mark.position && !passed.is_empty())
-        {
+        let mark = shared.marks.front().map(|mark| mark.position);
+        if shared.division.acknowledge(client, received, mark) {
+            self.released.store(shared.division.released(), Ordering::Release);
             ring(&shared);
         }
     }
@@ -171,7 +203,7 @@ impl TaskBuffer {
     /// Forgets a client: what it did not acknowledge never will be.
     pub(crate) fn forget(&self, client: u64) {
         let mut shared = self.shared.lock();
-        shared.owed.forget(client);
+        shared.division.forget(client);
         if !shared.marks.is_empty() {
             ring(&shared);
         }
@@ -200,6 +232,11 @@ impl TaskBuffer {
         self.room.notify_all();
     }
 
+    /// Groups that every consumer has, and may therefore hand over (D7.3); 0 but in coordinated reads.
+    pub fn released(&self) -> u64 {
+        self.released.load(Ordering::Acquire)
+    }
+
     /// Elements that left the buffer so far.
     pub fn taken_elements(&self) -> u64 {
         self.taken_elements.load(Ordering::Acquire)
@@ -208,14 +245,20 @@ impl TaskBuffer {
     /// Whether production ended and everything left the buffer.
     pub fn is_drained(&self) -> bool {
         let shared = self.shared.lock();
-        shared.ending.is_some() && shared.packs.iter().all(|pack| pack.next_len().is_none())
+        shared.ending.is_some() && shared.division.is_drained()
     }
 
-    /// The producer's side: opens a further pack, which closes the one before. Has no effect once the task was stopped.
-    pub(super) fn push_pack(&self, pack: Arc<OpenPack>) {
+    /// The producer's side: how the task's elements are divided.
+    pub(super) fn mode(&self) -> TaskMode {
+        self.mode
+    }
+
+    /// The producer's side: opens a further pack, which closes the one before it on its lane. Has no effect once the task
+    /// was stopped.
+    pub(super) fn push_pack(&self, lane: usize, pack: Arc<OpenPack>) {
         let mut shared = self.shared.lock();
         if !shared.is_stopped {
-            shared.packs.push_back(pack);
+            shared.division.push(lane, pack);
         }
     }
 
@@ -228,13 +271,20 @@ impl TaskBuffer {
         }
     }
 
-    /// The producer's side: nothing follows. Has no effect once the task was stopped.
-    pub(super) fn end(&self, ending: Ending) {
+    /// The producer's side: nothing follows the elements written. Returns what the task's clients hear of it, if nothing
+    /// did before. Has no other effect once the task was stopped.
+    pub(super) fn end(&self, ending: Ending, written_elements: u64) -> Ending {
+        let ending = match (self.mode, ending) {
+            (TaskMode::Coordinated { .. }, Ending::Exhausted) => Ending::Failed(end_of_data()),
+            (TaskMode::FirstCome | TaskMode::Coordinated { .. }, ending) => ending,
+        };
         let mut shared = self.shared.lock();
-        if !shared.is_stopped {
-            shared.ending.get_or_insert(ending);
+        if !shared.is_stopped && shared.ending.is_none() {
+            shared.ending = Some(ending.clone());
+            shared.groups_before_ending = shared.division.groups_in(written_elements);
             ring(&shared);
         }
+        ending
     }
 
     /// The producer's side: something was committed.
@@ -251,10 +301,12 @@ impl TaskBuffer {
         self.wait(&mut self.shared.lock(), |shared| shared.is_started)
     }
 
-    /// The producer's side: whether `written` elements and bytes leave room for more, without waiting.
+    /// The producer's side: whether `written` elements and bytes leave room for more, without waiting. A group is
+    /// completed whatever room it takes: consumers hand over nothing of one that is not.
     pub(super) fn has_room(&self, written_elements: u64, written_bytes: u64) -> bool {
-        written_elements - self.taken_elements.load(Ordering::Acquire) < self.limits.elements
-            && written_bytes - self.taken_bytes.load(Ordering::Acquire) < self.limits.bytes
+        !written_elements.is_multiple_of(self.lanes)
+            || written_elements - self.taken_elements.load(Ordering::Acquire) < self.limits.elements
+                && written_bytes - self.taken_bytes.load(Ordering::Acquire) < self.limits.bytes
     }
 
     /// The producer's side: waits until there is room. False once the task was stopped.
@@ -308,7 +360,7 @@ impl TaskBuffer {
         self.taken_bytes.fetch_add(bytes, Ordering::Release);
         let elements = pack.len() as u64;
         let first = self.taken_elements.fetch_add(elements, Ordering::Release);
-        shared.owed.take(client, first..first + elements);
+        shared.division.took(client, first, elements);
         if shared.ending.is_some() {
             // Whoever has no credit could not see the end; this may have been the last element before it.
             ring(&shared);

@@ -2,6 +2,7 @@
 //!
 //! - [`buffer`]: the elements of one task that wait for a credit
 //! - [`producer`]: the end of it that a pipeline writes to
+//! - `division`: which client gets which of them; `groups`: in coordinated reads
 //! - `owed`: who took which elements and has not acknowledged them
 //! - `task`: a task and its subscriptions
 //! - [`server`]: all tasks of a worker, and who may read them
@@ -14,6 +15,8 @@
 pub mod buffer;
 mod clock;
 mod compress;
+mod division;
+mod groups;
 mod owed;
 pub mod producer;
 pub mod server;
@@ -21,7 +24,10 @@ mod session;
 mod task;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_groups;
 
 pub use buffer::{BufferLimits, Mark, Take};
+pub use division::TaskMode;
 pub use producer::{ProduceError, Producer, Stopped};
 pub use server::{AddTaskError, Server, ServerConfig, ServerCounters, SessionEnd};

@@ -66,23 +66,30 @@ pub struct Producer {
     layout: Arc<Layout>,
     /// What an element takes, where all take the same.
     typical_bytes: usize,
-    writer: Option<PackWriter>,
-    /// What the next element needs, when it did not fit the pack in the making.
-    needed_bytes: usize,
+    /// Packs in the making, which take elements in turn: one for each consumer of a coordinated read, else one.
+    lanes: Vec<PackLane>,
     written_elements: u64,
     written_bytes: u64,
+}
+
+/// A pack in the making.
+#[derive(Debug, Default)]
+struct PackLane {
+    writer: Option<PackWriter>,
+    /// What its next element needs, when it did not fit.
+    needed_bytes: usize,
 }
 
 impl Producer {
     pub(super) fn new(buffer: Arc<TaskBuffer>, alloc: Arc<dyn SlotAlloc>, layout: Arc<Layout>) -> Self {
         let typical_bytes = typical_element_bytes(&layout);
+        let lanes = std::iter::repeat_with(PackLane::default).take(buffer.mode().lanes());
         Self {
+            lanes: lanes.collect(),
             buffer,
             alloc,
             layout,
             typical_bytes,
-            writer: None,
-            needed_bytes: 0,
             written_elements: 0,
             written_bytes: 0,
         }
@@ -129,24 +136,34 @@ impl Producer {
         self.buffer.is_stopped()
     }
 
+    /// The most elements that one [`Producer::write`] may commit: one where the next is another consumer's.
+    pub fn run_elements_max(&self) -> usize {
+        if self.lanes.len() == 1 { usize::MAX } else { 1 }
+    }
+
     /// Runs `write` on the pack in the making, and again on a new one if the element does not fit. What `write`
-    /// commits can leave at once. Blocks the thread while the allocator is used up.
+    /// commits, [`Producer::run_elements_max`] at most, can leave at once. Blocks the thread while the allocator is used up.
     pub fn write<E>(
         &mut self,
         mut write: impl FnMut(&mut PackWriter, &Layout) -> Result<(), ProduceError<E>>,
     ) -> Result<(), ProduceError<E>> {
-        let layout = self.layout.clone();
+        let (layout, run_max) = (self.layout.clone(), self.run_elements_max() as u64);
         loop {
-            let is_fresh = self.writer.is_none() || self.needed_bytes > 0;
+            let turn = self.turn();
+            let is_fresh = self.lanes[turn].writer.is_none() || self.lanes[turn].needed_bytes > 0;
             if is_fresh {
-                self.open()?;
+                self.open(turn)?;
             }
-            let Some(writer) = self.writer.as_mut() else {
+            let Some(writer) = self.lanes[turn].writer.as_mut() else {
                 return Err(Stopped.into());
             };
             let before = (writer.len() as u64, strides_bytes(writer));
             let outcome = write(writer, &layout);
             let (elements, bytes) = (writer.len() as u64 - before.0, strides_bytes(writer) - before.1);
+            debug_assert!(
+                elements <= run_max,
+                "{elements} elements went to one consumer in a row"
+            );
             self.written_elements += elements;
             self.written_bytes += bytes;
             if elements > 0 {
@@ -154,11 +171,12 @@ impl Producer {
             }
             match outcome {
                 Err(ProduceError::Full { needed_bytes }) => {
-                    self.needed_bytes = needed_bytes.max(1);
+                    let is_enough = writer.capacity_bytes() >= needed_bytes;
+                    self.lanes[turn].needed_bytes = needed_bytes.max(1);
                     if elements > 0 {
                         return Ok(());
                     }
-                    if is_fresh && writer.capacity_bytes() >= needed_bytes {
+                    if is_fresh && is_enough {
                         return Err(ProduceError::Full { needed_bytes });
                     }
                     // Provenance makes elements of a static specification larger than their least; the next are alike.
@@ -180,9 +198,10 @@ impl Producer {
         });
     }
 
-    /// Says that nothing follows.
-    pub fn finish(self, ending: Ending) {
-        self.buffer.end(ending);
+    /// Says that nothing follows. Returns what the task's clients hear: a coordinated read that is exhausted has failed
+    /// (D7.5).
+    pub fn finish(self, ending: Ending) -> Ending {
+        self.buffer.end(ending, self.written_elements)
     }
 
     /// Elements written so far.
@@ -190,21 +209,31 @@ impl Producer {
         self.written_elements
     }
 
-    /// Opens the next pack, large enough for the element that did not fit the last one.
-    fn open<E>(&mut self) -> Result<(), ProduceError<E>> {
-        let element_bytes = self.typical_bytes.max(std::mem::take(&mut self.needed_bytes));
+    /// The lane of the next element.
+    fn turn(&self) -> usize {
+        match self.lanes.len() {
+            1 => 0,
+            lanes => (self.written_elements % lanes as u64) as usize,
+        }
+    }
+
+    /// Opens the next pack of a lane, large enough for the element that did not fit the last one.
+    fn open<E>(&mut self, turn: usize) -> Result<(), ProduceError<E>> {
+        let needed_bytes = std::mem::take(&mut self.lanes[turn].needed_bytes);
+        let element_bytes = self.typical_bytes.max(needed_bytes);
         if element_bytes > ELEMENT_BYTES_MAX {
             return Err(ProduceError::TooLarge { element_bytes });
         }
         // An element that fills most of a pack gets one of its own: its slot is freed as soon as it was read.
-        let capacity = if element_bytes * 2 > PACK_BYTES {
+        let pack_bytes = (PACK_BYTES / self.lanes.len()).next_multiple_of(64);
+        let capacity = if element_bytes * 2 > pack_bytes {
             element_bytes.next_multiple_of(64)
         } else {
-            PACK_BYTES
+            pack_bytes
         };
         let elements_max = (capacity / element_bytes.max(64)).clamp(1, PACK_ELEMENTS);
         // The pack before is complete; its slot is free as soon as its readers are done.
-        self.writer = None;
+        self.lanes[turn].writer = None;
         let mut waiting_since = None;
         let (writer, open) = loop {
             match PackWriter::open(&*self.alloc, capacity, elements_max) {
@@ -223,8 +252,8 @@ impl Producer {
                 Ok(opened) => break opened,
             }
         };
-        self.buffer.push_pack(open);
-        self.writer = Some(writer);
+        self.buffer.push_pack(turn, open);
+        self.lanes[turn].writer = Some(writer);
         Ok(())
     }
 }
@@ -248,6 +277,6 @@ impl Drop for Producer {
         let failure =
             crate::proto::message::Failure::new("internal", "the task's producer went away", "", "");
         // Has no effect behind `finish`.
-        self.buffer.end(Ending::Failed(failure));
+        self.buffer.end(Ending::Failed(failure), self.written_elements);
     }
 }

@@ -16,6 +16,7 @@ use thiserror::Error;
 use super::buffer::{BufferLimits, TaskBuffer};
 use super::clock;
 use super::compress::CompressPool;
+use super::division::TaskMode;
 use super::producer::{Producer, typical_element_bytes};
 use super::session;
 use super::task::{Attach, Attached, Denied, SubscriptionLimits, Task};
@@ -167,13 +168,15 @@ impl Server {
         })
     }
 
-    /// Adds a task whose elements are as `spec` says and are produced into slots of `alloc`.
+    /// Adds a task whose elements are as `spec` says, are divided among its clients as `mode` says, and are produced into
+    /// slots of `alloc`.
     ///
     /// # Errors
     /// [`AddTaskError`]: the task is there already, there are too many, or an element of it is larger than any can be.
     pub fn add_task(
         &self,
         id: TaskId,
+        mode: TaskMode,
         spec: &ElementSpec,
         alloc: Arc<dyn SlotAlloc>,
     ) -> Result<Producer, AddTaskError> {
@@ -193,7 +196,7 @@ impl Server {
         if tasks.len() >= tasks_max {
             return Err(AddTaskError::TooMany { task: id, tasks_max });
         }
-        let buffer = Arc::new(TaskBuffer::new(self.inner.config.buffer));
+        let buffer = Arc::new(TaskBuffer::new(self.inner.config.buffer, mode));
         let task = Task::new(id, spec.to_bytes(), element_bytes as u64, buffer.clone());
         tasks.insert(id, Arc::new(task));
         Ok(Producer::new(buffer, alloc, layout))
@@ -276,6 +279,7 @@ impl Inner {
         let (resume_from, splits_from) = (subscribe.resume_from, subscribe.splits_from);
         let attach = Attach {
             client: claims.client,
+            consumer: claims.consumer,
             session,
             resume_from,
             splits_from,

@@ -268,6 +268,7 @@ impl Session {
             self.subscribed.remove(&task.id);
             return;
         }
+        state.half.handle_released(task.buffer.released());
         loop {
             match state.half.poll_next() {
                 Next::Tell(message) => return self.outbox.push_back(Downstream::Message(message)),

@@ -13,8 +13,8 @@ use super::buffer::TaskBuffer;
 use crate::proto::message::{RefusalCode, TaskId};
 use crate::proto::send::{SendHalf, SendLimits};
 
-/// Clients of one task at most, those that lost their link included.
-const SUBSCRIPTIONS_MAX: usize = 1024;
+/// Clients of one task at most, those that lost their link included: as many as a coordinated read may have consumers.
+const SUBSCRIPTIONS_MAX: usize = 4096;
 
 /// A task as it is served.
 #[derive(Debug)]
@@ -65,6 +65,7 @@ pub(super) struct SubscriptionLimits {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attach {
     pub(super) client: u64,
+    pub(super) consumer: Option<u32>,
     pub(super) session: u64,
     pub(super) resume_from: u64,
     pub(super) splits_from: u64,
@@ -100,6 +101,7 @@ impl Task {
             });
         }
         let is_new = known.is_none();
+        self.buffer.check_place(attach.client, attach.consumer, is_new)?;
         let subscription = known.unwrap_or_else(|| {
             Arc::new(Mutex::new(Subscription {
                 half: SendHalf::new(self.id, limits.send),
@@ -122,6 +124,7 @@ impl Task {
         })?;
         state.session = Some(attach.session);
         state.detached_at = None;
+        self.buffer.take_place(attach.client, attach.consumer);
         self.buffer.acknowledge(attach.client, attach.resume_from);
         drop(state);
         subscriptions.insert(attach.client, subscription.clone());

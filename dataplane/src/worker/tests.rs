@@ -12,25 +12,30 @@ use millstream_element::{
 use proptest::prelude::*;
 
 use super::buffer::{BufferLimits, Mark, Take, TaskBuffer};
+use super::division::TaskMode;
 use super::producer::{ProduceError, Producer};
 use crate::proto::message::Failure;
 use crate::proto::send::Ending;
 
-const WATCHDOG: Duration = Duration::from_secs(60);
+pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 
-fn layout() -> Arc<Layout> {
+pub(super) fn layout() -> Arc<Layout> {
     let spec = ElementSpec::single(TensorSpec::with_dims(Dtype::U64, &[None])).unwrap();
     Layout::new(spec).unwrap()
 }
 
 fn pair(limits: BufferLimits) -> (Arc<TaskBuffer>, Producer) {
-    let buffer = Arc::new(TaskBuffer::new(limits));
+    pair_in(TaskMode::FirstCome, limits)
+}
+
+pub(super) fn pair_in(mode: TaskMode, limits: BufferLimits) -> (Arc<TaskBuffer>, Producer) {
+    let buffer = Arc::new(TaskBuffer::new(limits, mode));
     let producer = Producer::new(buffer.clone(), Arc::new(HeapAlloc), layout());
     (buffer, producer)
 }
 
 /// Writes element `index`, of `items` numbers.
-fn write(producer: &mut Producer, index: u64, items: u64) {
+pub(super) fn write(producer: &mut Producer, index: u64, items: u64) {
     let written: Result<(), ProduceError<()>> = producer.write(|pack, layout| {
         let mut element = match pack.begin(layout, &[Shape::fixed(&[items])], 0) {
             Ok(element) => element,
@@ -44,7 +49,7 @@ fn write(producer: &mut Producer, index: u64, items: u64) {
     written.unwrap();
 }
 
-fn sequences(pack: &Pack, layout: &Arc<Layout>) -> Vec<u64> {
+pub(super) fn sequences(pack: &Pack, layout: &Arc<Layout>) -> Vec<u64> {
     let open = |slot| Element::open(slot, layout, Origin::Ours).unwrap().sequence();
     pack.slots().map(open).collect()
 }
@@ -58,7 +63,7 @@ fn take_all(buffer: &TaskBuffer) -> u64 {
 }
 
 /// Lets the producer's thread come to the point where it waits.
-fn wait_until_it_waits(buffer: &TaskBuffer, producing: &std::thread::JoinHandle<()>) {
+pub(super) fn wait_until_it_waits(buffer: &TaskBuffer, producing: &std::thread::JoinHandle<()>) {
     while !buffer.is_producer_waiting() {
         assert!(!producing.is_finished(), "there was nothing to go on for");
         std::thread::yield_now();
@@ -299,7 +304,7 @@ fn stopping_an_ended_task_leaves_its_end() {
 #[test]
 fn a_producer_waits_for_memory_that_is_used_up() {
     const COUNT: u64 = 500;
-    let buffer = Arc::new(TaskBuffer::new(BufferLimits::default()));
+    let buffer = Arc::new(TaskBuffer::new(BufferLimits::default(), TaskMode::FirstCome));
     let pool = Arc::new(Pool::new(512 * 1024));
     let mut producer = Producer::new(buffer.clone(), pool, layout());
     let producing = std::thread::spawn(move || {
@@ -318,7 +323,7 @@ fn a_producer_waits_for_memory_that_is_used_up() {
 
 #[test]
 fn stopping_wakes_a_producer_that_waits_for_memory() {
-    let buffer = Arc::new(TaskBuffer::new(BufferLimits::default()));
+    let buffer = Arc::new(TaskBuffer::new(BufferLimits::default(), TaskMode::FirstCome));
     let pool = Arc::new(Pool::new(512 * 1024));
     // Somebody else holds it all.
     let held: Vec<_> = std::iter::from_fn(|| pool.alloc(256 * 1024).ok()).collect();

@@ -18,7 +18,7 @@ use millstream_dataplane::proto::message::{Hello, PROTOCOL_VERSION, ToClient};
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::transport::memory::{self, Knobs};
 use millstream_dataplane::transport::{Admission, ClientLink, Downstream, LinkLost, WorkerLink};
-use millstream_dataplane::worker::{ProduceError, Producer, Server, ServerConfig};
+use millstream_dataplane::worker::{ProduceError, Producer, Server, ServerConfig, TaskMode};
 use millstream_element::{Dtype, Element, ElementSpec, HeapAlloc, Provenance, Shape, TensorSpec};
 use millstream_link::Lane;
 use millstream_link::ticket::{Claims, TicketKey};
@@ -171,7 +171,7 @@ impl Workers {
     pub(crate) fn add_silent_task(&self, name: &str, task: u64, items: u64) -> Producer {
         let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[items])).expect("a spec");
         self.server(name)
-            .add_task(TaskId(task), &spec, Arc::new(HeapAlloc))
+            .add_task(TaskId(task), TaskMode::FirstCome, &spec, Arc::new(HeapAlloc))
             .expect("a new task")
     }
 
@@ -281,11 +281,11 @@ pub(crate) fn write(producer: &mut Producer, task: u64, index: u64) -> Result<()
 
 fn produce(mut producer: Producer, task: u64, count: u64, ending: Ending) {
     if producer.wait_started().is_err() {
-        return producer.finish(Ending::Exhausted);
+        return;
     }
     for index in 0..count {
         if producer.wait_room().is_err() {
-            return producer.finish(Ending::Exhausted);
+            return;
         }
         write(&mut producer, task, index).expect("written");
         if (index + 1) % SPLIT == 0 || index + 1 == count {

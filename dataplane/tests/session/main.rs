@@ -1,214 +1,20 @@
 //! A worker's sessions, spoken with message by message: who is let in, what is sent, what survives a link.
 
-use std::future::poll_fn;
-use std::sync::Arc;
+mod coordinated;
+mod support;
+
 use std::time::Duration;
 
-use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::{
-    Cancel, Grant, Hello, PROTOCOL_VERSION, RefusalCode, Subscribe, ToClient, ToWorker,
+    Cancel, Hello, PROTOCOL_VERSION, RefusalCode, Subscribe, ToClient, ToWorker,
 };
-use millstream_dataplane::proto::receive::ReceiveError;
 use millstream_dataplane::proto::send::Ending;
-use millstream_dataplane::transport::memory::{self, Knobs};
-use millstream_dataplane::transport::{Admission, ClientLink, Downstream, LinkLost};
-use millstream_dataplane::worker::{ProduceError, Producer, Server, ServerConfig, SessionEnd};
-use millstream_element::{
-    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Shape, SlotAlloc, TensorSpec,
-};
+use millstream_dataplane::transport::memory::Knobs;
+use millstream_dataplane::transport::{Downstream, LinkLost};
+use millstream_dataplane::worker::ServerConfig;
 use millstream_link::ticket::{Claims, TicketKey};
-use tokio::task::JoinHandle;
 
-const WATCHDOG: Duration = Duration::from_secs(60);
-const TASK: TaskId = TaskId(7);
-const KEY: [u8; 32] = [3; 32];
-
-#[derive(Debug)]
-struct All;
-
-impl Admission for All {
-    fn admit(&self, _: TaskId, _: u64, _: u64, _: u64) -> Result<(), ReceiveError> {
-        Ok(())
-    }
-
-    fn slot_alloc(&self) -> &dyn SlotAlloc {
-        &HeapAlloc
-    }
-}
-
-fn spec() -> ElementSpec {
-    ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[1])).expect("a spec")
-}
-
-fn add_task(server: &Server) -> Producer {
-    let producer = server.add_task(TASK, &spec(), Arc::new(HeapAlloc));
-    producer.expect("a new task")
-}
-
-fn server(patience: Duration) -> Server {
-    server_with(ServerConfig {
-        patience,
-        ..ServerConfig::default()
-    })
-}
-
-fn server_with(config: ServerConfig) -> Server {
-    let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
-    Server::new(config, TicketKey::from_bytes(KEY), &alloc).expect("no threads to start")
-}
-
-fn write(producer: &mut Producer, numbers: std::ops::Range<u64>) {
-    for number in numbers {
-        let written: Result<(), ProduceError<()>> = producer.write(|pack, layout| {
-            let mut element = pack
-                .begin(layout, &[Shape::fixed(&[1])], 0)
-                .expect("a pack holds them all");
-            element.component_mut(0).copy_from_slice(&number.to_le_bytes());
-            element.finish(number, &[]).expect("as begun");
-            Ok(())
-        });
-        written.expect("written");
-    }
-}
-
-/// A client that says what it is told to.
-struct Client {
-    link: Box<ClientLink>,
-    session: JoinHandle<SessionEnd>,
-}
-
-impl Client {
-    fn silent(server: &Server, knobs: Knobs) -> Self {
-        let (far, link) = memory::pair(Arc::new(All), Arc::new(HeapAlloc), knobs);
-        let server = server.clone();
-        Self {
-            link,
-            session: tokio::spawn(async move { server.serve(far).await }),
-        }
-    }
-
-    /// One that has exchanged greetings.
-    async fn greeted(server: &Server) -> Self {
-        let mut client = Self::silent(server, Knobs::default());
-        client.say(ToWorker::Hello(Hello::current())).await;
-        assert_eq!(client.message().await, ToClient::Hello(Hello::current()));
-        client
-    }
-
-    async fn say(&mut self, message: ToWorker) {
-        poll_fn(|cx| self.link.poll_ready(cx))
-            .await
-            .expect("the link stands");
-        self.link.try_send(message).expect("room");
-    }
-
-    async fn subscribe(&mut self, client: u64, resume_from: u64) {
-        let ticket = TicketKey::from_bytes(KEY).mint(&Claims {
-            client,
-            task: TASK.0,
-            consumer: None,
-        });
-        let ticket = ticket.as_bytes().to_vec();
-        self.say(ToWorker::Subscribe(Subscribe {
-            task: TASK,
-            ticket,
-            resume_from,
-            splits_from: 0,
-        }))
-        .await;
-    }
-
-    async fn accepted(server: &Server, client: u64, resume_from: u64) -> Self {
-        let mut this = Self::greeted(server).await;
-        this.subscribe(client, resume_from).await;
-        let ToClient::Accepted(accepted) = this.message().await else {
-            panic!("not accepted")
-        };
-        assert_eq!(ElementSpec::from_bytes(&accepted.spec).expect("a spec"), spec());
-        this
-    }
-
-    async fn grant(&mut self, limit: u64, received: u64) {
-        let grant = Grant {
-            task: TASK,
-            limit,
-            element_bytes: 4096,
-            received,
-            splits: 0,
-        };
-        self.say(ToWorker::Grant(grant)).await;
-    }
-
-    async fn frame(&mut self) -> Result<Downstream<(u64, Vec<u64>)>, LinkLost> {
-        let frame = tokio::time::timeout(WATCHDOG, poll_fn(|cx| self.link.poll_recv(cx)))
-            .await
-            .expect("silence");
-        Ok(match frame? {
-            Downstream::Message(message) => Downstream::Message(message),
-            Downstream::Pack(pack) => {
-                let layout = Layout::new(spec()).expect("a layout");
-                let first = pack.first;
-                let pack = pack.body.open(&HeapAlloc).expect("whole");
-                let open = |slot| {
-                    Element::open(slot, &layout, Origin::Foreign)
-                        .expect("sound")
-                        .sequence()
-                };
-                Downstream::Pack((first, pack.slots().map(open).collect()))
-            }
-        })
-    }
-
-    async fn message(&mut self) -> ToClient {
-        match self.frame().await.expect("the link stands") {
-            Downstream::Message(message) => message,
-            Downstream::Pack(pack) => panic!("elements {pack:?} instead of a message"),
-        }
-    }
-
-    /// Shows that the session has handled all that was said before and has nothing to say to it.
-    async fn hears_nothing(&mut self) {
-        // What an answer brought about would come before the second one.
-        for _ in 0..2 {
-            let unknown = Subscribe {
-                task: TaskId(u64::MAX),
-                ticket: Vec::new(),
-                resume_from: 0,
-                splits_from: 0,
-            };
-            self.say(ToWorker::Subscribe(unknown)).await;
-            assert!(matches!(self.message().await, ToClient::Refused(_)));
-        }
-    }
-
-    /// The next `count` elements, which come without a message between.
-    async fn elements(&mut self, count: usize) -> Vec<u64> {
-        let mut all = Vec::new();
-        while all.len() < count {
-            match self.frame().await.expect("the link stands") {
-                Downstream::Pack((_, elements)) => all.extend(elements),
-                Downstream::Message(message) => panic!("{message:?} instead of elements"),
-            }
-        }
-        all
-    }
-
-    /// Drops the link; returns when the worker's side of it has ended.
-    async fn leave(self) {
-        let Self { link, session } = self;
-        drop(link);
-        let end = tokio::time::timeout(WATCHDOG, session).await;
-        end.expect("the session goes on").expect("no panic");
-    }
-
-    /// Why the worker ended the link.
-    async fn end(self) -> LinkLost {
-        let end = tokio::time::timeout(WATCHDOG, self.session)
-            .await
-            .expect("the session goes on");
-        end.expect("no panic").lost
-    }
-}
+use crate::support::{Client, KEY, TASK, WATCHDOG, add_task, server, server_with, write};
 
 /// D1.1.
 #[tokio::test]
@@ -242,8 +48,7 @@ async fn who_reads_no_answers_is_not_listened_to_and_then_gets_every_one() {
     let mut idle = 0;
     // The session runs on this thread, whenever this task lets it; it has come to rest when nothing moves for long.
     while idle < 1000 {
-        let ready = poll_fn(|cx| std::task::Poll::Ready(client.link.poll_ready(cx).is_ready())).await;
-        if ready {
+        if client.can_speak().await {
             client.subscribe(1, 0).await;
             (asked, idle) = (asked + 1, 0);
             assert!(asked < 2000, "the worker keeps any number of answers");

@@ -1,0 +1,96 @@
+//! The consumers of one task of a coordinated read, each over a network of its own that delays, reorders and breaks:
+//! whatever one of them may hand over, all others have.
+
+use std::num::NonZeroU32;
+
+use proptest::prelude::*;
+
+use super::release::Release;
+use super::simulation::{Step, World, steps};
+
+struct Consumers {
+    worlds: Vec<World>,
+    release: Release,
+}
+
+impl Consumers {
+    fn new(count: u32, bound: u64) -> Self {
+        let release = Release::new(NonZeroU32::new(count).unwrap());
+        let worlds = (0..count).map(|_| World::coordinated(bound));
+        Self {
+            worlds: worlds.collect(),
+            release,
+        }
+    }
+
+    fn step(&mut self, consumer: usize, step: &Step) {
+        match step {
+            // One producer fills all queues: here a group more or less at a time makes no difference.
+            Step::Produce(..) => self.worlds.iter_mut().for_each(|world| world.step(step)),
+            Step::End | Step::EndSplit => {}
+            Step::Grant
+            | Step::Acknowledge
+            | Step::Send(_)
+            | Step::Deliver(_)
+            | Step::DeliverGrant
+            | Step::Wait
+            | Step::Cut
+            | Step::Read => self.worlds[consumer].step(step),
+        }
+        self.release();
+        self.check();
+    }
+
+    /// What a worker's buffer and sessions do with acknowledgements.
+    fn release(&mut self) {
+        for (consumer, world) in (0..).zip(&self.worlds) {
+            self.release.acknowledge(consumer, world.worker.acknowledged());
+        }
+        for world in &mut self.worlds {
+            world.worker.handle_released(self.release.groups());
+        }
+    }
+
+    fn check(&self) {
+        let here = self.worlds.iter().map(|world| world.client.contiguous());
+        let everywhere = here.min().unwrap_or_default();
+        for (consumer, world) in self.worlds.iter().enumerate() {
+            let released = world.client.released();
+            assert!(
+                released <= everywhere,
+                "consumer {consumer} may hand over {released} groups, {everywhere} are everywhere"
+            );
+        }
+    }
+
+    /// Lets all that can happen happen, without faults.
+    fn run_out(&mut self) {
+        for _ in 0..1000 {
+            for world in &mut self.worlds {
+                world.exchange();
+            }
+            self.release();
+            self.check();
+        }
+    }
+}
+
+proptest! {
+    /// D7.3, D7.4: and in the end everything that was produced is released, with nobody reading on to make it so.
+    #[test]
+    fn what_one_consumer_may_hand_over_all_have(
+        count in 1u32..5,
+        bound in 1u64..20,
+        steps in (proptest::collection::vec(any::<prop::sample::Index>(), 300), steps()),
+    ) {
+        let mut consumers = Consumers::new(count, bound);
+        for (consumer, step) in steps.0.iter().zip(&steps.1) {
+            consumers.step(consumer.index(count as usize), step);
+        }
+        consumers.run_out();
+        let produced = consumers.worlds[0].produced.len() as u64;
+        for world in &consumers.worlds {
+            prop_assert_eq!(world.client.released(), produced);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A client that says what it is told to, and the worker it speaks with.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::{Grant, Hello, Subscribe, ToClient, ToWorker};
+use millstream_dataplane::proto::receive::ReceiveError;
+use millstream_dataplane::transport::memory::{self, Knobs};
+use millstream_dataplane::transport::{Admission, ClientLink, Downstream, LinkLost};
+use millstream_dataplane::worker::{ProduceError, Producer, Server, ServerConfig, SessionEnd, TaskMode};
+use millstream_element::{
+    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Shape, SlotAlloc, TensorSpec,
+};
+use millstream_link::ticket::{Claims, TicketKey};
+use tokio::task::JoinHandle;
+
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
+pub(crate) const TASK: TaskId = TaskId(7);
+pub(crate) const KEY: [u8; 32] = [3; 32];
+
+#[derive(Debug)]
+struct All;
+
+impl Admission for All {
+    fn admit(&self, _: TaskId, _: u64, _: u64, _: u64) -> Result<(), ReceiveError> {
+        Ok(())
+    }
+
+    fn slot_alloc(&self) -> &dyn SlotAlloc {
+        &HeapAlloc
+    }
+}
+
+pub(crate) fn spec() -> ElementSpec {
+    ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[1])).expect("a spec")
+}
+
+pub(crate) fn add_task(server: &Server) -> Producer {
+    add_task_as(server, TaskMode::FirstCome)
+}
+
+pub(crate) fn add_task_as(server: &Server, mode: TaskMode) -> Producer {
+    let producer = server.add_task(TASK, mode, &spec(), Arc::new(HeapAlloc));
+    producer.expect("a new task")
+}
+
+pub(crate) fn server(patience: Duration) -> Server {
+    server_with(ServerConfig {
+        patience,
+        ..ServerConfig::default()
+    })
+}
+
+pub(crate) fn server_with(config: ServerConfig) -> Server {
+    let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
+    Server::new(config, TicketKey::from_bytes(KEY), &alloc).expect("no threads to start")
+}
+
+pub(crate) fn write(producer: &mut Producer, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let written: Result<(), ProduceError<()>> = producer.write(|pack, layout| {
+            let mut element = pack
+                .begin(layout, &[Shape::fixed(&[1])], 0)
+                .expect("a pack holds them all");
+            element.component_mut(0).copy_from_slice(&number.to_le_bytes());
+            element.finish(number, &[]).expect("as begun");
+            Ok(())
+        });
+        written.expect("written");
+    }
+}
+
+/// A client that says what it is told to.
+pub(crate) struct Client {
+    link: Box<ClientLink>,
+    session: JoinHandle<SessionEnd>,
+}
+
+impl Client {
+    pub(crate) fn silent(server: &Server, knobs: Knobs) -> Self {
+        let (far, link) = memory::pair(Arc::new(All), Arc::new(HeapAlloc), knobs);
+        let server = server.clone();
+        Self {
+            link,
+            session: tokio::spawn(async move { server.serve(far).await }),
+        }
+    }
+
+    /// One that has exchanged greetings.
+    pub(crate) async fn greeted(server: &Server) -> Self {
+        let mut client = Self::silent(server, Knobs::default());
+        client.say(ToWorker::Hello(Hello::current())).await;
+        assert_eq!(client.message().await, ToClient::Hello(Hello::current()));
+        client
+    }
+
+    pub(crate) async fn say(&mut self, message: ToWorker) {
+        poll_fn(|cx| self.link.poll_ready(cx))
+            .await
+            .expect("the link stands");
+        self.link.try_send(message).expect("room");
+    }
+
+    /// Whether the link takes a message now.
+    pub(crate) async fn can_speak(&mut self) -> bool {
+        poll_fn(|cx| std::task::Poll::Ready(self.link.poll_ready(cx).is_ready())).await
+    }
+
+    pub(crate) async fn subscribe(&mut self, client: u64, resume_from: u64) {
+        self.subscribe_as(client, None, resume_from).await;
+    }
+
+    pub(crate) async fn subscribe_as(&mut self, client: u64, consumer: Option<u32>, resume_from: u64) {
+        let ticket = TicketKey::from_bytes(KEY).mint(&Claims {
+            client,
+            task: TASK.0,
+            consumer,
+        });
+        let ticket = ticket.as_bytes().to_vec();
+        self.say(ToWorker::Subscribe(Subscribe {
+            task: TASK,
+            ticket,
+            resume_from,
+            splits_from: 0,
+        }))
+        .await;
+    }
+
+    pub(crate) async fn accepted(server: &Server, client: u64, resume_from: u64) -> Self {
+        let mut this = Self::greeted(server).await;
+        this.subscribe(client, resume_from).await;
+        let ToClient::Accepted(accepted) = this.message().await else {
+            panic!("not accepted")
+        };
+        assert_eq!(ElementSpec::from_bytes(&accepted.spec).expect("a spec"), spec());
+        this
+    }
+
+    pub(crate) async fn grant(&mut self, limit: u64, received: u64) {
+        let grant = Grant {
+            task: TASK,
+            limit,
+            element_bytes: 4096,
+            received,
+            splits: 0,
+        };
+        self.say(ToWorker::Grant(grant)).await;
+    }
+
+    pub(crate) async fn frame(&mut self) -> Result<Downstream<(u64, Vec<u64>)>, LinkLost> {
+        let frame = tokio::time::timeout(WATCHDOG, poll_fn(|cx| self.link.poll_recv(cx)))
+            .await
+            .expect("silence");
+        Ok(match frame? {
+            Downstream::Message(message) => Downstream::Message(message),
+            Downstream::Pack(pack) => {
+                let layout = Layout::new(spec()).expect("a layout");
+                let first = pack.first;
+                let pack = pack.body.open(&HeapAlloc).expect("whole");
+                let open = |slot| {
+                    Element::open(slot, &layout, Origin::Foreign)
+                        .expect("sound")
+                        .sequence()
+                };
+                Downstream::Pack((first, pack.slots().map(open).collect()))
+            }
+        })
+    }
+
+    pub(crate) async fn message(&mut self) -> ToClient {
+        match self.frame().await.expect("the link stands") {
+            Downstream::Message(message) => message,
+            Downstream::Pack(pack) => panic!("elements {pack:?} instead of a message"),
+        }
+    }
+
+    /// Shows that the session has handled all that was said before and has nothing to say to it.
+    pub(crate) async fn hears_nothing(&mut self) {
+        // What an answer brought about would come before the second one.
+        for _ in 0..2 {
+            let unknown = Subscribe {
+                task: TaskId(u64::MAX),
+                ticket: Vec::new(),
+                resume_from: 0,
+                splits_from: 0,
+            };
+            self.say(ToWorker::Subscribe(unknown)).await;
+            assert!(matches!(self.message().await, ToClient::Refused(_)));
+        }
+    }
+
+    /// The next `count` elements, which come without a message between.
+    pub(crate) async fn elements(&mut self, count: usize) -> Vec<u64> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            match self.frame().await.expect("the link stands") {
+                Downstream::Pack((_, elements)) => all.extend(elements),
+                Downstream::Message(message) => panic!("{message:?} instead of elements"),
+            }
+        }
+        all
+    }
+
+    /// Drops the link; returns when the worker's side of it has ended.
+    pub(crate) async fn leave(self) {
+        let Self { link, session } = self;
+        drop(link);
+        let end = tokio::time::timeout(WATCHDOG, session).await;
+        end.expect("the session goes on").expect("no panic");
+    }
+
+    /// Why the worker ended the link.
+    pub(crate) async fn end(self) -> LinkLost {
+        let end = tokio::time::timeout(WATCHDOG, self.session)
+            .await
+            .expect("the session goes on");
+        end.expect("no panic").lost
+    }
+}
