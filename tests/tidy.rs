@@ -256,7 +256,8 @@ fn protocol_rules_are_numbered_once_and_cited_truly() {
     assert_clean(
         protocol::repeated(&rules)
             .into_iter()
-            .chain(protocol::unknown(&rules, &citations)),
+            .chain(protocol::unknown(&rules, &citations))
+            .chain(protocol::uncited(&rules, &citations, &files)),
     );
 }
 

@@ -72,7 +72,7 @@ impl Bounds {
     }
 }
 
-/// The grants to make now: no more than the bounds leave, spread evenly.
+/// The grants to make now: no more than the bounds leave (D4.2), spread evenly.
 pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
     let limit = bounds.elements(tasks);
     let in_use: u64 = tasks.iter().map(|task| task.outstanding + task.waiting).sum();

@@ -137,6 +137,7 @@ impl Cursor {
         self.failed.insert(error).clone()
     }
 
+    /// Takes a pack in hand; each element is checked when it is handed over (D2.5).
     fn open(&mut self, delivery: Delivery) -> Result<(), ReadError> {
         let Delivery {
             task,

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use super::lexer::{Lexed, is_word};
 use super::tree::{File, Finding};
 
+/// Files and folders of code that only tests.
+const TESTING: [&str; 2] = ["tests", "simulation"];
+
 /// A rule's number and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -69,7 +72,8 @@ pub(crate) fn uncited(rules: &[Rule], citations: &[Rule], files: &[File]) -> Vec
     let is_test = |citation: &Rule| {
         let file = files.iter().find(|file| file.path == citation.file);
         let tests = file.and_then(|file| file.text.lines().position(|line| line == "mod tests {"));
-        citation.file.split('/').any(|part| part == "tests") || tests.is_some_and(|line| citation.line > line)
+        let mut parts = citation.file.split('/').map(|part| part.trim_end_matches(".rs"));
+        parts.any(|part| TESTING.contains(&part)) || tests.is_some_and(|line| citation.line > line)
     };
     let is_cited = |rule: &Rule, by_test: bool| {
         citations

@@ -348,7 +348,7 @@ pub fn encode<M: Encode<()>>(message: &M) -> Result<Vec<u8>, MessageError> {
     Ok(bytes)
 }
 
-/// Decodes a message. Unknown fields are skipped; any other surprise is an error, never a panic.
+/// Decodes a message (D1.2). Unknown fields are skipped; any other surprise is an error, never a panic.
 pub fn decode<'b, M: Decode<'b, ()>>(bytes: &'b [u8]) -> Result<M, MessageError> {
     check_length(bytes.len())?;
     let malformed = |error: String| MessageError::Malformed(error);

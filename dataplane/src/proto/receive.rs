@@ -1,6 +1,6 @@
 //! The client's half of a subscription: grants, the order of what arrives, and when it counts.
 //!
-//! Packs and messages travel on streams that are not ordered among each other. This half puts packs back in order and
+//! Packs and messages travel on streams that are not ordered among each other. This half puts packs back in order (D2.4) and
 //! holds what a message says until the elements it counts are there (D5.4). Refuses to know links, time, and what a
 //! pack's body is (`B`).
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
