@@ -122,6 +122,34 @@ fn no_client_stays(pauses: &[Duration]) {
     assert_eq!(drain(&mut reader).len(), 1000);
 }
 
+/// C3.9
+#[test]
+fn what_was_collected_stays_collected_when_the_dispatcher_is_killed() {
+    watched("collected for good", || {
+        let flags = ["--job-gc-timeout-s", "0.2", "--job-gc-check-interval-s", "0"];
+        let deployment = Deployment::configured(1, &[&flags[..], &["--gc-dynamic-sharding-jobs"]].concat());
+        let counts = || {
+            let counts = deployment.service.status().expect("a status").counts;
+            (counts.datasets, counts.jobs, counts.iterations, counts.tasks)
+        };
+        let finished = deployment.job(Dataset::range(0, 10, 1));
+        assert_eq!(drain(&mut deployment.read(finished, 0)).len(), 10);
+        let abandoned = deployment.job(Dataset::range(0, i64::MAX, 1));
+        deployment.read(abandoned, 0).next_element().unwrap().unwrap();
+        for life in 0..2 {
+            eventually("what is left", &(2, 0, 0, 0), counts);
+            if life == 0 {
+                deployment.dispatcher.kill_and_revive();
+            }
+        }
+        assert_eq!(
+            drain(&mut deployment.read(finished, 0)).len(),
+            10,
+            "read again, it begins anew"
+        );
+    });
+}
+
 #[test]
 fn readers_and_workers_of_a_dispatcher_that_has_forgotten_them_are_told_so() {
     watched("a dispatcher without memory", || {
@@ -240,9 +268,15 @@ struct Deployment {
 
 impl Deployment {
     fn start(workers: usize) -> Self {
+        Self::configured(workers, &[])
+    }
+
+    /// With more flags for the dispatcher.
+    fn configured(workers: usize, flags: &[&str]) -> Self {
         let (key, text) = fresh_key();
         let folder = tempfile::tempdir().unwrap();
-        let dispatcher = Mortal::start(&text, folder.path(), &["--liveness-s", LIVENESS_S]);
+        let flags = [&["--liveness-s", LIVENESS_S], flags].concat();
+        let dispatcher = Mortal::start(&text, folder.path(), &flags);
         let address = &dispatcher.address;
         let workers = (0..workers).map(|_| Process::start(&text, &["worker", "--dispatcher", address]));
         Self {

@@ -5,10 +5,12 @@
 //! | `service` | workers, splits and clients meet, and find each other again |
 //! | `refusals` | who may not, or speaks nonsense, is refused and harms nobody |
 //! | `hangs` | who hangs, fails or does not listen harms nobody else |
+//! | `lifetimes` | what nobody uses goes, and comes anew to whoever asks again |
 //! | `restarts` | a dispatcher that comes back, with or without its memory |
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod hangs;
+mod lifetimes;
 mod refusals;
 mod restarts;
 mod service;

@@ -62,17 +62,14 @@ impl Dispatcher {
         };
         self.clocks.client_seen.remove(&id);
         let iteration = client.iteration;
-        let running = match self.tables.iterations.get_mut(&iteration) {
-            Some(row) => {
-                row.was_read = true;
-                row.phase == Phase::Running
-            }
-            None => false,
-        };
-        if !running {
+        let phase = self.tables.iterations.get(&iteration).map(|row| row.phase);
+        self.note_readers(iteration);
+        if phase != Some(Phase::Running) {
             return;
         }
-        self.note_readers(iteration);
+        if let Some(row) = self.tables.iterations.get_mut(&iteration) {
+            row.was_read = true;
+        }
         for task in self.tables.tasks_of(iteration) {
             if self
                 .tables
@@ -209,9 +206,9 @@ impl Dispatcher {
     /// Starts or stops the clock of an iteration that nobody reads.
     pub(super) fn note_readers(&mut self, iteration: IterationId) {
         if self.tables.index.clients_of.contains_key(&iteration) {
-            self.clocks.abandoned.remove(&iteration);
+            self.clocks.unread.remove(&iteration);
         } else {
-            self.clocks.abandoned.entry(iteration).or_insert(self.now);
+            self.clocks.unread.entry(iteration).or_insert(self.now);
         }
     }
 }

@@ -15,9 +15,10 @@ pub struct DispatcherConfig {
     pub heartbeat_interval: Duration,
     /// A worker silent for this long is dead. Default 5 s: four heartbeats may be lost.
     pub liveness: Duration,
-    /// A dead worker is still shown in the status for this long. Default 600 s.
-    pub worker_forget: Duration,
-    /// A client silent for this long is released. Default 300 s: a trainer may stall for minutes and come back.
+    /// A dead worker is still shown in the status for this long, and then forgotten (C7.7). Default 600 s.
+    pub worker_timeout: Duration,
+    /// A client silent for this long is released, and so are the answers kept for a process. Default 300 s: a trainer may stall
+    /// for minutes and come back.
     pub client_timeout: Duration,
     /// A removed task's splits wait this long for the clients to say what they have seen of it; who has not said so by then
     /// counts as having seen all of it. Default 30 s.
@@ -25,10 +26,18 @@ pub struct DispatcherConfig {
     /// When every worker of an iteration is gone, its clients are told after this. Default 10 s: a worker under a
     /// supervisor is back by then.
     pub workers_lost_grace: Duration,
-    /// An iteration that no client reads is given up after this; `None`: never. Default 300 s.
-    pub gc_timeout: Option<Duration>,
-    /// Whether iterations under DYNAMIC are given up as well. Default false: a trainer that restarts goes on where it was.
-    pub gc_dynamic: bool,
+    /// How often is looked for what nobody uses; not more often than time passes here. Default 10 s: lifetimes are minutes, and
+    /// a look at 100 000 records takes milliseconds.
+    pub job_gc_check_interval: Duration,
+    /// What nobody reads is collected after this: iterations, finished or not (C3.6, C3.7), and jobs (C3.8); `None`: never.
+    /// Default 300 s: a trainer may do something else between two passes for minutes.
+    pub job_gc_timeout: Option<Duration>,
+    /// Whether unfinished iterations under DYNAMIC are collected as well. Default false: a trainer that restarts goes on where
+    /// it was.
+    pub gc_dynamic_sharding_jobs: bool,
+    /// A dataset that no job reads is collected after this (C2.5); `None`: never. Default 3600 s: ids are passed on by people
+    /// and scripts, more slowly than readers come back.
+    pub dataset_gc_timeout: Option<Duration>,
     /// How long listing a dataset's sources may take, waiting for its turn included. Default 600 s: millions of files on a slow
     /// file system are listed by then, and one that hangs is given up.
     pub plan_deadline: Duration,
@@ -46,7 +55,7 @@ pub struct DispatcherConfig {
     pub datasets_max: usize,
     /// Jobs. Default 100 000.
     pub jobs_max: usize,
-    /// Iterations, the finished ones included. Default 100 000.
+    /// Iterations, the finished ones included that are not yet collected. Default 100 000.
     pub iterations_max: usize,
     /// Clients. Default 100 000.
     pub clients_max: usize,
@@ -68,12 +77,14 @@ impl Default for DispatcherConfig {
             worker_addresses: WorkerAddresses::default(),
             heartbeat_interval: Duration::from_secs(1),
             liveness: Duration::from_secs(5),
-            worker_forget: Duration::from_secs(600),
+            worker_timeout: Duration::from_secs(600),
             client_timeout: Duration::from_secs(300),
             acknowledge_timeout: Duration::from_secs(30),
             workers_lost_grace: Duration::from_secs(10),
-            gc_timeout: Some(Duration::from_secs(300)),
-            gc_dynamic: false,
+            job_gc_check_interval: Duration::from_secs(10),
+            job_gc_timeout: Some(Duration::from_secs(300)),
+            gc_dynamic_sharding_jobs: false,
+            dataset_gc_timeout: Some(Duration::from_secs(3600)),
             plan_deadline: Duration::from_secs(600),
             sweep_interval: Duration::from_millis(250),
             lease_batch_max: 1024,

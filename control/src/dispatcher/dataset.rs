@@ -9,13 +9,14 @@ use super::machine::Dispatcher;
 use super::record::{Answer, DatasetRecord, JobRecord};
 use super::request::Outcome;
 use crate::error::Error;
-use crate::id::{DatasetId, JobId};
+use crate::id::{DatasetId, JobId, SessionId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::DatasetFacts;
 
 impl Dispatcher {
     pub(super) fn register_dataset(
         &mut self,
+        session: SessionId,
         id: Option<DatasetId>,
         definition: Vec<u8>,
         facts: DatasetFacts,
@@ -31,27 +32,32 @@ impl Dispatcher {
             && let Some(existing) = self.tables.datasets.get(id)
         {
             same_dataset(existing, &facts)?;
+            self.clocks.datasets_used.insert(id.clone(), self.now);
             return Ok(Outcome::Answer(Answer::Dataset(id.clone())));
         }
-        if self.tables.datasets.len() >= self.config.datasets_max {
+        if self.tables.datasets.len() >= self.config.datasets_max && !self.make_room_for_dataset() {
             let limit = self.config.datasets_max;
             return Err(Error::exhausted(format!(
-                "this dispatcher has {limit} datasets and takes no more"
+                "this dispatcher has {limit} datasets, all used by jobs or lately asked for, and takes no more"
             )));
         }
+        let owner = id.is_none().then_some(session);
         let id = id.unwrap_or_else(|| self.next_dataset_id());
         let record = DatasetRecord {
             id: id.clone(),
             definition: definition.into(),
             facts,
+            owner,
         };
         self.tables.datasets.insert(id.clone(), Arc::new(record));
+        self.clocks.datasets_used.insert(id.clone(), self.now);
         Ok(Outcome::Answer(Answer::Dataset(id)))
     }
 
-    pub(super) fn describe_dataset(&self, id: &DatasetId) -> Result<Outcome, Error> {
-        let record = self.dataset(id)?;
-        Ok(Outcome::Reply(Reply::DatasetInfo(Arc::clone(record))))
+    pub(super) fn describe_dataset(&mut self, id: &DatasetId) -> Result<Outcome, Error> {
+        let record = Arc::clone(self.dataset(id)?);
+        self.clocks.datasets_used.insert(id.clone(), self.now);
+        Ok(Outcome::Reply(Reply::DatasetInfo(record)))
     }
 
     pub(super) fn create_job(
@@ -66,7 +72,9 @@ impl Dispatcher {
                 )));
             }
             if let Some(existing) = self.job_named(name) {
-                return same_job(existing, &parameters);
+                let id = same_job(existing, &parameters)?;
+                self.clocks.jobs_used.insert(id, self.now);
+                return Ok(Outcome::Answer(Answer::Job(id)));
             }
         }
         // C2.4
@@ -90,21 +98,24 @@ impl Dispatcher {
         self.tables.meta_mut().next_job = JobId(id.0 + 1);
         self.tables.index.job_of_name.insert(name.clone(), id);
         self.tables.jobs.insert(id, JobRecord { id, name, parameters });
+        self.clocks.jobs_used.insert(id, self.now);
         Ok(Outcome::Answer(Answer::Job(id)))
     }
 
     pub(super) fn dataset(&self, id: &DatasetId) -> Result<&Arc<DatasetRecord>, Error> {
-        self.tables
-            .datasets
-            .get(id)
-            .ok_or_else(|| Error::not_found(format!("there is no dataset {id}: it must be registered first")))
+        self.tables.datasets.get(id).ok_or_else(|| {
+            Error::not_found(format!(
+                "there is no dataset {id}: it must be registered first, or nobody used it for long"
+            ))
+        })
     }
 
     pub(super) fn job(&self, id: JobId) -> Result<&JobRecord, Error> {
-        self.tables
-            .jobs
-            .get(&id)
-            .ok_or_else(|| Error::not_found(format!("there is no job {id}")))
+        self.tables.jobs.get(&id).ok_or_else(|| {
+            Error::not_found(format!(
+                "there is no job {id}: nobody read it for a while, or it never was; ask for it again"
+            ))
+        })
     }
 
     fn job_named(&self, name: &str) -> Option<&JobRecord> {
@@ -152,10 +163,10 @@ fn same_dataset(existing: &DatasetRecord, facts: &DatasetFacts) -> Result<(), Er
 }
 
 /// C2.3: one name means one job.
-fn same_job(existing: &JobRecord, wanted: &JobParameters) -> Result<Outcome, Error> {
+fn same_job(existing: &JobRecord, wanted: &JobParameters) -> Result<JobId, Error> {
     let differences = existing.parameters.differences(wanted);
     if differences.is_empty() {
-        return Ok(Outcome::Answer(Answer::Job(existing.id)));
+        return Ok(existing.id);
     }
     Err(Error::invalid(format!(
         "the job {:?} exists already and is different: {}; choose another name",

@@ -17,6 +17,7 @@ impl Dispatcher {
         );
         self.check_references();
         self.check_people();
+        self.check_lifetimes();
         for id in &self.tables.index.running {
             self.check_books(*id);
             self.check_shares(*id);
@@ -97,6 +98,36 @@ impl Dispatcher {
                 row.dead.is_none(),
                 self.clocks.worker_seen.contains_key(&row.id),
                 "worker {}",
+                row.id
+            );
+        }
+    }
+
+    /// Everything that may go unused has a clock.
+    fn check_lifetimes(&self) {
+        let (tables, clocks) = (&self.tables, &self.clocks);
+        for row in tables.iterations.values() {
+            let unread = row.phase != Phase::Planning && !tables.index.clients_of.contains_key(&row.id);
+            assert_eq!(
+                clocks.unread.contains_key(&row.id),
+                unread,
+                "iteration {}",
+                row.id
+            );
+        }
+        assert!(clocks.unread.keys().all(|id| tables.iterations.contains(id)));
+        assert!(tables.jobs.iter().map(|(id, _)| id).eq(clocks.jobs_used.keys()));
+        assert!(
+            tables
+                .datasets
+                .iter()
+                .map(|(id, _)| id)
+                .eq(clocks.datasets_used.keys())
+        );
+        for row in tables.jobs.values() {
+            assert!(
+                tables.datasets.contains(&row.parameters.dataset),
+                "job {} reads nothing",
                 row.id
             );
         }

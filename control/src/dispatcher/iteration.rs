@@ -27,6 +27,7 @@ impl Dispatcher {
         consumer: Option<u32>,
     ) -> Result<Outcome, Error> {
         self.job(job)?;
+        self.clocks.jobs_used.insert(job, self.now);
         let number = number.ok_or_else(|| Error::internal("a numbered request without its number"))?;
         let existing = self
             .tables
@@ -80,6 +81,8 @@ impl Dispatcher {
                 .unwrap_or_else(Answer::Refused);
             self.answer(session, number, answer);
         }
+        // Perhaps none became a client.
+        self.note_readers(iteration);
     }
 
     pub(super) fn ask_for_plan(&mut self, iteration: IterationId) {
@@ -218,8 +221,9 @@ impl Dispatcher {
             .map_or(0, |ledger| ledger.tallies().map(|tally| tally.done).sum());
         self.tables.plans.remove(&id);
         self.clocks.stranded.remove(&id);
-        self.clocks.abandoned.remove(&id);
+        self.clocks.unread.remove(&id);
         self.tables.set_phase(id, phase);
+        self.note_readers(id);
         let Some(row) = self.tables.iterations.get_mut(&id) else {
             return;
         };
@@ -312,12 +316,7 @@ impl Dispatcher {
     }
 
     fn drop_iteration(&mut self, id: IterationId, openers: Vec<Opener>, error: &Error) {
-        if let Some(row) = self.tables.iterations.remove(&id) {
-            self.tables
-                .index
-                .iteration_of_key
-                .remove(&(row.job, row.repetition));
-        }
+        self.tables.remove_iteration(id);
         for (session, number, _) in openers {
             self.answer(session, number, Answer::Refused(error.clone()));
         }
@@ -344,7 +343,7 @@ impl Dispatcher {
             consumer,
         });
         self.clocks.client_seen.insert(id, self.now);
-        self.clocks.abandoned.remove(&iteration);
+        self.clocks.unread.remove(&iteration);
         Ok(Answer::Client(id))
     }
 }

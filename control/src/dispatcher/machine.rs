@@ -9,7 +9,9 @@ use super::config::DispatcherConfig;
 use super::event::{Event, ReplyToken};
 use super::record::{Change, Phase, Record};
 use super::tables::Tables;
-use crate::id::{BootId, ClientId, IterationId, RequestNumber, SessionId, TaskId, WorkerId};
+use crate::id::{
+    BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId,
+};
 
 /// A point in time: since whoever drives the machine started its clock.
 pub type Moment = Duration;
@@ -45,9 +47,14 @@ pub(super) struct Clocks {
     pub(super) removed: BTreeMap<TaskId, Moment>,
     /// Iterations that have lost every worker: since when, and whether their clients were told.
     pub(super) stranded: BTreeMap<IterationId, (Moment, bool)>,
-    /// Iterations without clients: since when.
-    pub(super) abandoned: BTreeMap<IterationId, Moment>,
+    /// Iterations without clients, planned or over: since when.
+    pub(super) unread: BTreeMap<IterationId, Moment>,
+    /// When somebody last asked for a job.
+    pub(super) jobs_used: BTreeMap<JobId, Moment>,
+    /// When somebody last asked for a dataset, or its last job went.
+    pub(super) datasets_used: BTreeMap<DatasetId, Moment>,
     pub(super) last_sweep: Moment,
+    pub(super) last_collection: Moment,
 }
 
 /// What came of the events since the last batch.
@@ -136,7 +143,9 @@ impl Dispatcher {
             && clocks.client_seen.is_empty()
             && clocks.session_seen.is_empty()
             && clocks.removed.is_empty()
-            && clocks.abandoned.is_empty();
+            && clocks.unread.is_empty()
+            && clocks.jobs_used.is_empty()
+            && clocks.datasets_used.is_empty();
         (!idle).then(|| clocks.last_sweep + self.config.sweep_interval)
     }
 
@@ -184,6 +193,7 @@ impl Dispatcher {
         let now = self.now;
         let clocks = &mut self.clocks;
         clocks.last_sweep = now;
+        clocks.last_collection = now;
         for worker in self.tables.workers.values() {
             if worker.dead.is_none() {
                 clocks.worker_seen.insert(worker.id, now + self.config.liveness);
@@ -194,6 +204,13 @@ impl Dispatcher {
         clocks.client_seen = self.tables.clients.iter().map(|(id, _)| (*id, now)).collect();
         clocks.session_seen = self.tables.sessions.iter().map(|(id, _)| (*id, now)).collect();
         clocks.removed = self.tables.removals.iter().map(|(id, _)| (*id, now)).collect();
+        clocks.jobs_used = self.tables.jobs.iter().map(|(id, _)| (*id, now)).collect();
+        clocks.datasets_used = self
+            .tables
+            .datasets
+            .iter()
+            .map(|(id, _)| (id.clone(), now))
+            .collect();
         let planning: Vec<IterationId> = self
             .tables
             .iterations
@@ -204,7 +221,14 @@ impl Dispatcher {
         for iteration in planning {
             self.ask_for_plan(iteration);
         }
-        for iteration in self.tables.index.running.clone() {
+        let planned: Vec<IterationId> = self
+            .tables
+            .iterations
+            .values()
+            .filter(|row| row.phase != Phase::Planning)
+            .map(|row| row.id)
+            .collect();
+        for iteration in planned {
             self.note_readers(iteration);
         }
     }

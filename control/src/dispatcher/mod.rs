@@ -14,6 +14,7 @@
 //! | `coordination` | coordinated reads: which task takes part in which rounds |
 //! | `addresses`, `sharding` | the fixed list of workers, and what static sharding makes of it |
 //! | `sweep` | what happens because time passes |
+//! | `collect` | what goes because nobody uses it |
 //! | `status` | a snapshot for people |
 //! | `config` | limits and timeouts |
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -21,6 +22,7 @@
 mod action;
 mod addresses;
 mod client;
+mod collect;
 mod config;
 mod coordination;
 mod dataset;

@@ -57,6 +57,9 @@ pub struct DatasetRecord {
     /// What the planner said of it.
     #[n(2)]
     pub facts: DatasetFacts,
+    /// The process that registered it and has its automatic id; `None`: the id was chosen, for others to know (C2.5).
+    #[n(3)]
+    pub owner: Option<SessionId>,
 }
 
 /// A job.

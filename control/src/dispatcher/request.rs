@@ -204,7 +204,7 @@ impl Dispatcher {
                 id,
                 definition,
                 facts,
-            } => self.register_dataset(id, definition, facts),
+            } => self.register_dataset(session, id, definition, facts),
             Request::DescribeDataset { id } => self.describe_dataset(&id),
             Request::CreateJob { name, parameters } => self.create_job(name, parameters),
             Request::OpenIteration {

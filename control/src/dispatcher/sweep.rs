@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::action::{ClientPush, RemovalReason};
 use super::machine::{Dispatcher, Moment};
-use super::record::Phase;
 use crate::id::{IterationId, SessionId};
 
 impl Dispatcher {
@@ -35,7 +34,12 @@ impl Dispatcher {
             .worker_died
             .values_mut()
             .for_each(|stamp| *stamp += silence);
-        clocks.abandoned.values_mut().for_each(|stamp| *stamp += silence);
+        clocks.unread.values_mut().for_each(|stamp| *stamp += silence);
+        clocks.jobs_used.values_mut().for_each(|stamp| *stamp += silence);
+        clocks
+            .datasets_used
+            .values_mut()
+            .for_each(|stamp| *stamp += silence);
         clocks
             .stranded
             .values_mut()
@@ -55,9 +59,9 @@ impl Dispatcher {
             self.expire_removal(task);
         }
         self.tell_stranded();
-        self.collect_abandoned();
         self.forget_workers();
         self.forget_sessions();
+        self.collect_unused();
     }
 
     /// What clients of an iteration without workers are told.
@@ -92,30 +96,14 @@ impl Dispatcher {
         row.map(|row| row.workers_lost.clone()).unwrap_or_default()
     }
 
-    /// C3.6: an iteration that was read and that nobody reads any more.
-    fn collect_abandoned(&mut self) {
-        let Some(timeout) = self.config.gc_timeout else {
-            return;
-        };
-        for id in overdue(&self.clocks.abandoned, self.now, timeout) {
-            let Some(row) = self.tables.iterations.get(&id) else {
-                continue;
-            };
-            let running = row.phase == Phase::Running;
-            if running && row.was_read && (self.config.gc_dynamic || !self.is_dynamic(id)) {
-                self.end_iteration(id, Phase::Collected);
-                // Nobody reads it, and nobody can join it any more.
-                self.tables.iterations.remove(&id);
-            }
-        }
-    }
-
+    /// C7.7
     fn forget_workers(&mut self) {
-        for id in overdue(&self.clocks.worker_died, self.now, self.config.worker_forget) {
+        for id in overdue(&self.clocks.worker_died, self.now, self.config.worker_timeout) {
             self.forget_worker(id);
         }
     }
 
+    /// C1.10
     fn forget_sessions(&mut self) {
         let silent: Vec<SessionId> = overdue(&self.clocks.session_seen, self.now, self.config.client_timeout);
         for session in silent {
@@ -128,11 +116,11 @@ impl Dispatcher {
     }
 }
 
-fn overdue<K: Copy + Ord>(stamps: &BTreeMap<K, Moment>, now: Moment, limit: Duration) -> Vec<K> {
+pub(super) fn overdue<K: Clone + Ord>(stamps: &BTreeMap<K, Moment>, now: Moment, limit: Duration) -> Vec<K> {
     let late = |stamp: &Moment| now.saturating_sub(*stamp) > limit;
     stamps
         .iter()
         .filter(|(_, stamp)| late(stamp))
-        .map(|(key, _)| *key)
+        .map(|(key, _)| key.clone())
         .collect()
 }

@@ -184,6 +184,18 @@ impl Tables {
         Some(removal)
     }
 
+    pub(super) fn remove_iteration(&mut self, id: IterationId) {
+        if let Some(row) = self.iterations.remove(&id) {
+            self.index.iteration_of_key.remove(&(row.job, row.repetition));
+        }
+    }
+
+    pub(super) fn remove_job(&mut self, id: JobId) -> Option<JobRecord> {
+        let job = self.jobs.remove(&id)?;
+        self.index.job_of_name.remove(&job.name);
+        Some(job)
+    }
+
     /// Moves an iteration to another phase.
     pub(super) fn set_phase(&mut self, id: IterationId, phase: Phase) {
         let Some(row) = self.iterations.get_mut(&id) else {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use millstream::control::TargetWorkers;
@@ -77,9 +78,57 @@ pub(crate) struct DispatcherArgs {
     /// Seconds of silence after which a worker or client counts as dead.
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
     pub(crate) liveness_s: f64,
+    #[command(flatten)]
+    pub(crate) lifetimes: Lifetimes,
     /// Ends when standard input closes; for programs that start it.
     #[arg(long, hide = true)]
     pub(crate) until_stdin_closes: bool,
+}
+
+/// How long a dispatcher keeps what nobody uses.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Lifetimes")]
+pub(crate) struct Lifetimes {
+    /// How often is looked for what nobody uses.
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) job_gc_check_interval_s: Duration,
+    /// Iterations that nobody reads, and jobs without any, are collected after this; `never`, or -1, keeps them.
+    #[arg(long, default_value = "300", value_name = "SECONDS|never", value_parser = parse_lifetime, allow_hyphen_values = true)]
+    pub(crate) job_gc_timeout_s: Lifetime,
+    /// Also collects unfinished iterations under the sharding policy `dynamic`, which otherwise wait for a trainer that
+    /// comes back.
+    #[arg(long)]
+    pub(crate) gc_dynamic_sharding_jobs: bool,
+    /// Datasets that no job reads are collected after this and when the process that registered them is gone. Those
+    /// with an id of the user's choice stay until room is needed. `never`, or -1, keeps all.
+    #[arg(long, default_value = "3600", value_name = "SECONDS|never", value_parser = parse_lifetime, allow_hyphen_values = true)]
+    pub(crate) dataset_gc_timeout_s: Lifetime,
+    /// Readers that are silent for this long are released.
+    #[arg(long, default_value = "300", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) client_timeout_s: Duration,
+    /// Dead workers are shown in `status` for this long.
+    #[arg(long, default_value = "600", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) worker_timeout_s: Duration,
+}
+
+/// A time, or for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lifetime(pub(crate) Option<Duration>);
+
+fn parse_lifetime(text: &str) -> Result<Lifetime, String> {
+    if matches!(text, "never" | "-1") {
+        return Ok(Lifetime(None));
+    }
+    let seconds = parse_seconds(text).map_err(|error| format!("{error}, or `never`"))?;
+    Ok(Lifetime(Some(seconds)))
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| format!("`{text}` is no time: write seconds, 0 or more"))
 }
 
 /// What packs are compressed with on the network.
@@ -226,4 +275,22 @@ pub(crate) struct DemoArgs {
     /// Writes every key that was seen to this file, one a line, in order.
     #[arg(long, value_name = "FILE")]
     pub(crate) dump_keys: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lifetime_is_seconds_or_never() {
+        let seconds = |seconds| Ok(Lifetime(Some(Duration::from_secs_f64(seconds))));
+        assert_eq!(parse_lifetime("0.02"), seconds(0.02));
+        assert_eq!(parse_lifetime("300"), seconds(300.0));
+        for never in ["never", "-1"] {
+            assert_eq!(parse_lifetime(never), Ok(Lifetime(None)));
+        }
+        for wrong in ["-2", "soon", "", "nan", "inf", "1e30"] {
+            assert!(parse_lifetime(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -38,12 +38,19 @@ fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
         .ok_or_else(|| format!("--liveness-s {}: must be 0.1 or more seconds", args.liveness_s))?;
     let worker_addresses = WorkerAddresses::new(args.worker_addresses.iter().cloned())
         .map_err(|error| format!("--worker-addresses: {error}"))?;
+    let lifetimes = &args.lifetimes;
     let defaults = DispatcherConfig::default();
     let heartbeat_interval = defaults.heartbeat_interval.min(liveness / HEARTBEATS);
     Ok(DispatcherConfig {
         worker_addresses,
         liveness,
         heartbeat_interval,
+        job_gc_check_interval: lifetimes.job_gc_check_interval_s,
+        job_gc_timeout: lifetimes.job_gc_timeout_s.0,
+        gc_dynamic_sharding_jobs: lifetimes.gc_dynamic_sharding_jobs,
+        dataset_gc_timeout: lifetimes.dataset_gc_timeout_s.0,
+        client_timeout: lifetimes.client_timeout_s,
+        worker_timeout: lifetimes.worker_timeout_s,
         work_dir: args.work_dir.clone(),
         ..defaults
     })

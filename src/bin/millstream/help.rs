@@ -12,12 +12,17 @@ read twice. If it stays away for longer than 10 s, workers give their tasks up, 
 time uses a directory. It ends with an error if its disk fails. Without --work-dir, workers and readers of a dispatcher that was \
 restarted are told so: workers begin anew, and readers fail.
 
+What nobody uses goes after its lifetime, from the work directory too. A finished iteration that somebody joins before ends at \
+once; afterwards it starts anew, and a job's name is free again.
+
 Examples:
   millstream dispatcher
   millstream dispatcher --work-dir /var/lib/millstream
   millstream dispatcher --bind 0.0.0.0:5050 --key dispatcher.key
   millstream dispatcher --worker-addresses node1:5051,node2:%port%,node2:%port%
-      Three workers, which static sharding policies divide a dataset among.";
+      Three workers, which static sharding policies divide a dataset among.
+  millstream dispatcher --job-gc-timeout-s 3600 --gc-dynamic-sharding-jobs
+      Iterations are given up when nobody read them for an hour.";
 
 /// Of `millstream worker`.
 pub(crate) const WORKER: &str = "\

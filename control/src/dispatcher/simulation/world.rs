@@ -45,7 +45,7 @@ impl World {
         let config = DispatcherConfig {
             client_timeout: Duration::from_secs(20),
             acknowledge_timeout: Duration::from_secs(8),
-            gc_timeout: None,
+            job_gc_timeout: None,
             ..DispatcherConfig::default()
         };
         let machine = Dispatcher::new(config.clone(), BootId(1), Duration::ZERO);

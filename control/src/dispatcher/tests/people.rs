@@ -5,9 +5,7 @@ use std::time::Duration;
 use millstream_link::Role;
 
 use super::rig::{READER, Rig};
-use crate::dispatcher::{
-    ClientPush, Phase, RemovalReason, Request, Snapshot, StopReason, TaskRemoved, WorkerPush,
-};
+use crate::dispatcher::{ClientPush, Phase, RemovalReason, Request, Snapshot, TaskRemoved, WorkerPush};
 use crate::error::Code;
 use crate::id::{ClientId, SessionId, TaskId};
 use crate::job::Policy;
@@ -368,30 +366,6 @@ fn a_silent_client_is_released_and_told_when_it_comes_back() {
     assert_eq!(rig.machine.status().counts.clients, 0);
     rig.pass(1, &[worker], &[client]);
     assert!(rig.told(&ClientPush::Lapsed) > 0);
-}
-
-/// C3.6
-#[test]
-fn an_iteration_that_nobody_reads_is_given_up_and_begins_anew() {
-    let mut rig = Rig::new();
-    let job = rig.any_job(Policy::Off);
-    let worker = rig.worker(1, "one:1");
-    let client = rig.client(job);
-    let task = rig.tasks(worker)[0];
-    rig.ask(READER, Role::Read, Request::Release { client }).unwrap();
-    rig.pass(302, &[worker], &[]);
-    let stop = WorkerPush::Stop {
-        task,
-        reason: StopReason::Abandoned,
-    };
-    assert!(rig.worker_pushes.contains(&(worker, stop)));
-    rig.client(job);
-    assert_eq!(rig.tasks(worker).len(), 2);
-    assert_eq!(
-        rig.machine.status().iterations.len(),
-        1,
-        "the old one is forgotten"
-    );
 }
 
 /// C6.2

@@ -134,21 +134,26 @@ impl Rig {
     /// Time passes; these processes say that they live.
     pub(super) fn pass(&mut self, seconds: u64, workers: &[SessionId], clients: &[ClientId]) {
         for _ in 0..seconds * 2 {
-            self.now += Duration::from_millis(500);
-            for session in workers {
-                self.event(Event::Heartbeat {
-                    session: *session,
-                    worker: true,
-                    clients: vec![],
-                });
-            }
-            let clients = clients.to_vec();
+            self.pass_half(workers, clients);
+        }
+    }
+
+    /// Half a second passes.
+    pub(super) fn pass_half(&mut self, workers: &[SessionId], clients: &[ClientId]) {
+        self.now += Duration::from_millis(500);
+        for session in workers {
             self.event(Event::Heartbeat {
-                session: READER,
-                worker: false,
-                clients,
+                session: *session,
+                worker: true,
+                clients: vec![],
             });
         }
+        let clients = clients.to_vec();
+        self.event(Event::Heartbeat {
+            session: READER,
+            worker: false,
+            clients,
+        });
     }
 
     pub(super) fn register(&mut self, id: Option<&str>, facts: DatasetFacts) -> Result<DatasetId, Error> {

@@ -3,6 +3,7 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `requests` | datasets, jobs, iterations, status |
+//! | `jobs` | which jobs were asked for, to ask for them again |
 //! | `iteration` | one client: its pushes, its reports, its end |
 //! | `pushes` | what it is told, also behind a gap |
 //! | `told` | what it was told already |
@@ -10,6 +11,7 @@
 
 mod inbox;
 mod iteration;
+mod jobs;
 mod pushes;
 mod requests;
 mod told;

@@ -3,17 +3,21 @@
 use std::sync::Arc;
 
 use millstream_link::{Endpoint, HostPort};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use super::inbox::{self, Inbox};
 use super::iteration::IterationHandle;
+use super::jobs::Jobs;
 use crate::dispatcher::Status;
-use crate::error::Error;
-use crate::id::{DatasetId, JobId};
+use crate::error::{Code, Error};
+use crate::id::{ClientId, DatasetId, JobId};
 use crate::job::JobParameters;
 use crate::planner::DatasetFacts;
 use crate::rpc::session::{Session, SessionConfig};
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
+
+/// How often a job is asked for again before it is given up: more than once only if jobs live for milliseconds.
+const ASKED_AGAIN_MAX: usize = 3;
 
 /// Events that wait to be sorted.
 const EVENTS_MAX: usize = 1024;
@@ -35,6 +39,8 @@ pub struct DatasetInfo {
 pub struct Client {
     session: Arc<Session>,
     inbox: Arc<Inbox>,
+    /// Held while a job is asked for again, so that those who open it together get the same one.
+    jobs: Mutex<Jobs>,
 }
 
 impl Client {
@@ -54,7 +60,11 @@ impl Client {
         let inbox = Arc::<Inbox>::default();
         // Ends when the session does: with the last of this client and its iterations.
         tokio::spawn(inbox::sort(Arc::downgrade(&session), Arc::clone(&inbox), heard));
-        let client = Client { session, inbox };
+        let client = Client {
+            session,
+            inbox,
+            jobs: Mutex::default(),
+        };
         client.session.connected(deadline).await?;
         Ok(client)
     }
@@ -101,14 +111,14 @@ impl Client {
         name: Option<String>,
         parameters: &JobParameters,
     ) -> Result<JobId, Error> {
-        let WireReply::Job(id) = self.call(WireRequest::create_job(name, parameters)).await? else {
-            return Err(unexpected());
-        };
+        let id = self.ask_for_job(name.clone(), parameters).await?;
+        self.jobs.lock().await.note(id, name, parameters.clone());
         Ok(id)
     }
 
     /// Becomes a client of one pass of a job: `consumer` says which one, if it has several that read in step, and only then.
-    /// A pass that is over ends at once.
+    /// A pass that is over ends at once. A job that was collected meanwhile, since nobody read it for long, is asked for again
+    /// as it was asked for first; its passes then start anew.
     ///
     /// # Errors
     /// There is no such job, its sources cannot be listed, it has no such consumer, or that one has begun already.
@@ -118,14 +128,25 @@ impl Client {
         repetition: u64,
         consumer: Option<u32>,
     ) -> Result<IterationHandle, Error> {
-        let request = WireRequest::OpenIteration {
-            job,
-            repetition,
-            consumer,
-        };
-        let WireReply::Client(client) = self.call(request).await? else {
-            return Err(unexpected());
-        };
+        let mut current = self.jobs.lock().await.current(job);
+        for _ in 0..ASKED_AGAIN_MAX {
+            match self.open(current, repetition, consumer).await {
+                Err(error) if error.code == Code::NotFound => {
+                    current = self.ask_again(job, current).await?.ok_or(error)?;
+                }
+                opened => return opened,
+            }
+        }
+        self.open(current, repetition, consumer).await
+    }
+
+    async fn open(
+        &self,
+        job: JobId,
+        repetition: u64,
+        consumer: Option<u32>,
+    ) -> Result<IterationHandle, Error> {
+        let client = self.become_client(job, repetition, consumer).await?;
         Ok(IterationHandle::open(
             Arc::clone(&self.session),
             Arc::clone(&self.inbox),
@@ -142,6 +163,45 @@ impl Client {
             return Err(unexpected());
         };
         Ok(status)
+    }
+
+    async fn become_client(
+        &self,
+        job: JobId,
+        repetition: u64,
+        consumer: Option<u32>,
+    ) -> Result<ClientId, Error> {
+        let request = WireRequest::OpenIteration {
+            job,
+            repetition,
+            consumer,
+        };
+        let WireReply::Client(client) = self.call(request).await? else {
+            return Err(unexpected());
+        };
+        Ok(client)
+    }
+
+    async fn ask_for_job(&self, name: Option<String>, parameters: &JobParameters) -> Result<JobId, Error> {
+        let WireReply::Job(id) = self.call(WireRequest::create_job(name, parameters)).await? else {
+            return Err(unexpected());
+        };
+        Ok(id)
+    }
+
+    /// C3.8: asks for a job again whose id of late is not known any more. `None` if this process never asked for it.
+    async fn ask_again(&self, job: JobId, gone: JobId) -> Result<Option<JobId>, Error> {
+        let mut jobs = self.jobs.lock().await;
+        let Some(known) = jobs.get(job).cloned() else {
+            return Ok(None);
+        };
+        if known.current != gone {
+            return Ok(Some(known.current));
+        }
+        let current = self.ask_for_job(known.name, &known.parameters).await?;
+        tracing::info!(%job, %current, "a job that nobody read for long begins anew");
+        jobs.renew(job, current);
+        Ok(Some(current))
     }
 
     async fn call(&self, request: WireRequest) -> Result<WireReply, Error> {

@@ -88,6 +88,7 @@ fn dataset(id: u64, seed: u64) -> DatasetRecord {
         id: DatasetId::new(&format!("set-{id}")).unwrap(),
         definition: bytes(seed).into(),
         facts: facts(seed),
+        owner: (seed % 2 == 1).then_some(SessionId(seed)),
     }
 }
 
