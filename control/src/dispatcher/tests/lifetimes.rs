@@ -353,95 +353,15 @@ fn ticks(rig: &Rig) -> u64 {
 
 /// What may happen. Time passes by the half second.
 fn happen(rig: &mut Rig, model: &mut Model, op: u8, choice: u64) {
-    let now = ticks(rig);
-    let nth = usize::try_from(choice).unwrap();
     match op {
-        0 => {
-            // Each passes by once.
-            let owner = if choice.is_multiple_of(2) {
-                SessionId(1000 * (1 + now) + choice)
-            } else {
-                READER
-            };
-            let id = choice
-                .is_multiple_of(3)
-                .then(|| DatasetId::new(&format!("set-{}", choice % 2)).unwrap());
-            let named = id.is_some();
-            let request = Request::RegisterDataset {
-                id,
-                definition: vec![],
-                facts: facts(),
-            };
-            let Ok(Reply::Dataset(id)) = rig.ask(owner, Role::Submit, request) else {
-                panic!("no dataset")
-            };
-            // A process that passes by is silent from now on, and is forgotten long before its dataset is.
-            let row = model
-                .datasets
-                .entry(id)
-                .or_insert(((!named).then_some(owner != READER), now));
-            row.1 = now;
-        }
-        1 => {
-            let Some(dataset) = model.datasets.keys().nth(nth % 4).cloned() else {
-                return;
-            };
-            let dynamic = choice.is_multiple_of(2);
-            let policy = if dynamic { Policy::Dynamic } else { Policy::Off };
-            let name = (choice % 5 < 3).then(|| format!("{dataset} {policy}"));
-            let id = rig
-                .job(name.as_deref(), JobParameters::new(dataset.clone(), policy))
-                .unwrap();
-            model.jobs.insert(id, (dataset, dynamic, now));
-        }
-        2 | 3 => {
-            let Some(job) = model.jobs.keys().nth(nth % 3).copied() else {
-                return;
-            };
-            let repetition = choice % 4;
-            let client = pass(rig, job, repetition);
-            model.jobs.get_mut(&job).unwrap().2 = now;
-            let iteration = rig.machine.tables.clients.get(&client).unwrap().iteration;
-            let row = model.iterations.entry(iteration).or_insert(ModelIteration {
-                job,
-                pass: repetition,
-                clients: BTreeSet::new(),
-                unread_since: now,
-                finished: false,
-            });
-            row.clients.insert(client);
-        }
-        4 | 5 => {
-            let clients = model.clients();
-            let Some(client) = clients.get(nth % clients.len().max(1)) else {
-                return;
-            };
-            release(rig, *client);
-            for row in model.iterations.values_mut() {
-                if row.clients.remove(client) {
-                    row.unread_since = now;
-                }
-            }
-        }
-        6 => {
-            let running = model.iterations.iter_mut().filter(|(_, row)| !row.finished);
-            let Some((id, row)) = running.take(3).last() else {
-                return;
-            };
-            for task in rig.machine.tables.tasks_of(*id) {
-                while rig.lease(SessionId(1), task).is_ok_and(|(_, end)| !end) {}
-                rig.finish(SessionId(1), task);
-            }
-            row.finished = true;
-            row.unread_since = if row.clients.is_empty() {
-                now
-            } else {
-                row.unread_since
-            };
-        }
+        0 => somebody_registers(rig, model, choice),
+        1 => somebody_asks_for_a_job(rig, model, choice),
+        2 | 3 => somebody_joins(rig, model, choice),
+        4 | 5 => somebody_leaves(rig, model, choice),
+        6 => an_iteration_finishes(rig, model),
         7 => {
             rig.restart();
-            model.restart(now);
+            model.restart(ticks(rig));
         }
         _ => {
             for _ in 0..choice % 40 {
@@ -450,6 +370,90 @@ fn happen(rig: &mut Rig, model: &mut Model, op: u8, choice: u64) {
                 model.tick(ticks(rig));
             }
         }
+    }
+}
+
+fn somebody_registers(rig: &mut Rig, model: &mut Model, choice: u64) {
+    let now = ticks(rig);
+    // Each passes by once, and is forgotten long before its dataset is.
+    let owner = if choice.is_multiple_of(2) {
+        SessionId(1000 * (1 + now) + choice)
+    } else {
+        READER
+    };
+    let name = choice.is_multiple_of(3).then(|| format!("set-{}", choice % 2));
+    let id = name.map(|name| DatasetId::new(&name).unwrap());
+    let gone = id.is_none().then_some(owner != READER);
+    let request = Request::RegisterDataset {
+        id,
+        definition: vec![],
+        facts: facts(),
+    };
+    let Ok(Reply::Dataset(id)) = rig.ask(owner, Role::Submit, request) else {
+        panic!("no dataset")
+    };
+    model.datasets.entry(id).or_insert((gone, now)).1 = now;
+}
+
+fn somebody_asks_for_a_job(rig: &mut Rig, model: &mut Model, choice: u64) {
+    let nth = usize::try_from(choice % 4).unwrap();
+    let Some(dataset) = model.datasets.keys().nth(nth).cloned() else {
+        return;
+    };
+    let dynamic = choice.is_multiple_of(2);
+    let policy = if dynamic { Policy::Dynamic } else { Policy::Off };
+    let name = (choice % 5 < 3).then(|| format!("{dataset} {policy}"));
+    let parameters = JobParameters::new(dataset.clone(), policy);
+    let id = rig.job(name.as_deref(), parameters).unwrap();
+    model.jobs.insert(id, (dataset, dynamic, ticks(rig)));
+}
+
+fn somebody_joins(rig: &mut Rig, model: &mut Model, choice: u64) {
+    let (now, nth) = (ticks(rig), usize::try_from(choice % 3).unwrap());
+    let Some(job) = model.jobs.keys().nth(nth).copied() else {
+        return;
+    };
+    let repetition = choice % 4;
+    let client = pass(rig, job, repetition);
+    model.jobs.get_mut(&job).unwrap().2 = now;
+    let iteration = rig.machine.tables.clients.get(&client).unwrap().iteration;
+    let row = model.iterations.entry(iteration).or_insert(ModelIteration {
+        job,
+        pass: repetition,
+        clients: BTreeSet::new(),
+        unread_since: now,
+        finished: false,
+    });
+    row.clients.insert(client);
+}
+
+fn somebody_leaves(rig: &mut Rig, model: &mut Model, choice: u64) {
+    let clients = model.clients();
+    let nth = usize::try_from(choice).unwrap() % clients.len().max(1);
+    let Some(client) = clients.get(nth) else {
+        return;
+    };
+    release(rig, *client);
+    let now = ticks(rig);
+    for row in model.iterations.values_mut() {
+        if row.clients.remove(client) {
+            row.unread_since = now;
+        }
+    }
+}
+
+fn an_iteration_finishes(rig: &mut Rig, model: &mut Model) {
+    let running = model.iterations.iter_mut().filter(|(_, row)| !row.finished);
+    let Some((id, row)) = running.take(3).last() else {
+        return;
+    };
+    for task in rig.machine.tables.tasks_of(*id) {
+        while rig.lease(SessionId(1), task).is_ok_and(|(_, end)| !end) {}
+        rig.finish(SessionId(1), task);
+    }
+    row.finished = true;
+    if row.clients.is_empty() {
+        row.unread_since = ticks(rig);
     }
 }
 
