@@ -34,7 +34,10 @@ async fn a_job_that_was_collected_is_asked_for_again_by_who_asked_for_it_and_by_
     // Who opens it together gets it together, also under its name.
     for (job, others) in [(own, &client), (shared, &stranger)] {
         let opened = within("opening", async {
-            tokio::join!(client.open_iteration(job, 3, None), others.open_iteration(job, 3, None))
+            tokio::join!(
+                client.open_iteration(job, 3, None),
+                others.open_iteration(job, 3, None)
+            )
         });
         let (one, other) = opened.await;
         let (_one, _other) = (one.unwrap(), other.unwrap());

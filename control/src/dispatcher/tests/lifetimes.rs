@@ -37,7 +37,15 @@ fn release(rig: &mut Rig, client: ClientId) {
 }
 
 fn pass(rig: &mut Rig, job: JobId, repetition: u64) -> ClientId {
-    let reply = rig.ask(READER, Role::Read, Request::OpenIteration { job, repetition });
+    let reply = rig.ask(
+        READER,
+        Role::Read,
+        Request::OpenIteration {
+            job,
+            repetition,
+            consumer: None,
+        },
+    );
     let Ok(Reply::Client(client)) = reply else {
         panic!("{reply:?}")
     };
