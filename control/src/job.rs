@@ -193,11 +193,6 @@ impl JobParameters {
 
     /// Whether this version can do what is asked: the one place that says what it cannot.
     pub(crate) fn supported(&self) -> Result<(), Error> {
-        if self.num_consumers.is_some() {
-            return Err(Error::unimplemented(
-                "coordinated reads (num_consumers) are not supported by this version",
-            ));
-        }
         if self.cross_trainer_cache {
             return Err(Error::unimplemented(
                 "the cross-trainer cache is not supported by this version",

@@ -249,6 +249,8 @@ pub struct TaskRemoved {
     pub worker_address: String,
     /// Why.
     pub reason: RemovalReason,
+    /// From which round of a coordinated read on it took part; 0 elsewhere.
+    pub start_round: u64,
 }
 
 /// Why a worker's tasks were removed.

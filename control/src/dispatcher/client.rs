@@ -23,13 +23,18 @@ impl Dispatcher {
             }
         }
         for task in self.tables.removals_of(iteration) {
-            if let Some(removal) = self.tables.removals.get(&task)
-                && removal.awaiting.contains(&client)
-            {
+            let Some(removal) = self.tables.removals.get(&task) else {
+                continue;
+            };
+            if removal.concluded && removal.untold.contains(&client) {
+                snapshot.concluded.push(removal.verdict());
+            }
+            if removal.awaiting.contains(&client) {
                 snapshot.removed.push(TaskRemoved {
                     task,
                     worker_address: removal.worker_address.clone(),
                     reason: removal.reason,
+                    start_round: removal.start_round,
                 });
             }
         }
@@ -46,6 +51,7 @@ impl Dispatcher {
             let push = self.workers_lost(iteration);
             self.push_client(client, push);
         }
+        self.tell_client_incomplete(client, iteration);
         Ok(())
     }
 
@@ -84,6 +90,7 @@ impl Dispatcher {
         for task in self.tables.removals_of(iteration) {
             if let Some(removal) = self.tables.removals.get_mut(&task) {
                 removal.awaiting.remove(&id);
+                removal.untold.remove(&id);
                 removal.holding.mark_all_seen();
             }
             self.review_removal(task);

@@ -51,9 +51,10 @@ impl Dispatcher {
         }
     }
 
-    /// C3.6: of one that no client ever had, nothing can be missed.
+    /// C3.6: of one that no client ever had, nothing can be missed, and with a coordinated read nobody can go on.
     fn may_be_given_up(&self, row: &IterationRecord) -> bool {
-        self.config.gc_dynamic_sharding_jobs || !self.is_dynamic(row.id) || !row.was_read
+        let is_kept = self.is_dynamic(row.id) && row.was_read && !self.is_coordinated(row.id);
+        self.config.gc_dynamic_sharding_jobs || !is_kept
     }
 
     /// The lowest pass of each job that somebody reads.

@@ -59,6 +59,12 @@ pub struct DispatcherConfig {
     pub iterations_max: usize,
     /// Clients. Default 100 000.
     pub clients_max: usize,
+    /// Consumers of one coordinated read. Default 4096: every task keeps a place for each of them, a round takes as long as the
+    /// slowest, and no training has more accelerators that read for themselves.
+    pub consumers_max: u32,
+    /// A coordinated read of which some consumers are missing for this long is given up: the others are told which. Default
+    /// 60 s: trainers that are started together are all there by then.
+    pub consumer_timeout: Duration,
     /// Workers, dead ones included that are not yet forgotten. Default 10 000.
     pub workers_max: usize,
     /// Processes with requests whose replies are kept. Default 16 384.
@@ -94,6 +100,8 @@ impl Default for DispatcherConfig {
             jobs_max: 100_000,
             iterations_max: 100_000,
             clients_max: 100_000,
+            consumers_max: 4096,
+            consumer_timeout: Duration::from_secs(60),
             workers_max: 10_000,
             sessions_max: 16_384,
             lost_ranges_max: 10_000,

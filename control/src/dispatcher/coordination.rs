@@ -1,26 +1,269 @@
-//! Coordinated reads: which task takes part in which rounds, the same for every consumer.
+//! Coordinated reads: who the consumers are, which task takes part in which rounds, and who keeps the others waiting.
+//!
+//! Refuses to know how far anybody has read: consumers say from which round on a late task suits them, and how much of a
+//! removed one they may hand over.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::collections::BTreeSet;
+
+use super::action::{ClientPush, TaskConcluded};
 use super::machine::Dispatcher;
+use super::record::{DatasetRecord, JobRecord, RemovalRecord, TaskRecord};
+use super::splits::Holding;
 use crate::error::Error;
-use crate::id::{ClientId, SessionId, TaskId};
+use crate::id::{ClientId, IterationId, SessionId, TaskId};
+use crate::job::{JobParameters, TargetWorkers};
+use crate::planner::Cardinality;
+
+/// C9.7: what the consumers are told when a task has no more.
+pub(super) const END_OF_DATA: &str =
+    "end of data in a coordinated read, which needs a dataset without an end: repeat it";
+
+/// C9.2: whether a job can be opened as this consumer.
+pub(super) fn check_consumer(job: &JobRecord, consumer: Option<u32>) -> Result<(), Error> {
+    let name = &job.name;
+    match (job.parameters.num_consumers, consumer) {
+        (None, None) => Ok(()),
+        (Some(count), Some(consumer)) if consumer < count => Ok(()),
+        (Some(count), Some(consumer)) => Err(Error::invalid(format!(
+            "the job {name:?} has {count} consumers, numbered from 0: there is no consumer {consumer}"
+        ))),
+        (Some(count), None) => Err(Error::invalid(format!(
+            "the job {name:?} has {count} consumers: say which one this is, from 0 to {}",
+            count.saturating_sub(1)
+        ))),
+        (None, Some(consumer)) => Err(Error::invalid(format!(
+            "the job {name:?} was created without num_consumers: it cannot be read as consumer {consumer}"
+        ))),
+    }
+}
 
 impl Dispatcher {
-    /// A consumer can take a late task in from round `earliest` on.
+    /// C9.1: whether a dataset can be read in step by as many consumers as a job asks for.
+    pub(super) fn check_consumers(
+        &self,
+        parameters: &JobParameters,
+        dataset: &DatasetRecord,
+    ) -> Result<(), Error> {
+        let Some(count) = parameters.num_consumers else {
+            return Ok(());
+        };
+        let limit = self.config.consumers_max;
+        if count == 0 || count > limit {
+            return Err(Error::invalid(format!(
+                "a coordinated read has 1 to {limit} consumers: num_consumers cannot be {count}"
+            )));
+        }
+        match parameters.target_workers {
+            TargetWorkers::Auto | TargetWorkers::Any | TargetWorkers::Host => {}
+            TargetWorkers::Local => {
+                return Err(Error::invalid(
+                    "coordinated reads (num_consumers) cannot have target_workers `local`: all consumers read the same \
+                     workers; use `auto` or `any`",
+                ));
+            }
+        }
+        match dataset.facts.cardinality {
+            Cardinality::Infinite | Cardinality::Unknown => Ok(()),
+            Cardinality::Finite(elements) => Err(Error::precondition(format!(
+                "coordinated reads need an infinite dataset, and dataset {} has {elements} elements: repeat it without end",
+                dataset.id
+            ))),
+        }
+    }
+
+    /// How many consumers an iteration has, if it is read in step.
+    pub(super) fn consumers_of(&self, iteration: IterationId) -> Option<u32> {
+        let row = self.tables.iterations.get(&iteration)?;
+        self.tables.jobs.get(&row.job)?.parameters.num_consumers
+    }
+
+    pub(super) fn is_coordinated(&self, iteration: IterationId) -> bool {
+        self.consumers_of(iteration).is_some()
+    }
+
+    /// C9.2: a consumer begins once. What one was sent is not sent to another.
+    pub(super) fn take_consumer(
+        &mut self,
+        iteration: IterationId,
+        consumer: Option<u32>,
+    ) -> Result<(), Error> {
+        let Some(consumer) = consumer else {
+            return Ok(());
+        };
+        let row = self.tables.iterations.get(&iteration);
+        if row.is_some_and(|row| row.consumers.contains(&consumer)) {
+            return Err(Error::precondition(format!(
+                "consumer {consumer} of iteration {iteration} has begun already, and the current round has already reached \
+                 beyond its first: a restarted consumer needs a new repetition, and so do the others"
+            )));
+        }
+        if let Some(row) = self.tables.iterations.get_mut(&iteration) {
+            row.consumers.insert(consumer);
+        }
+        Ok(())
+    }
+
+    /// The first round of a task that comes when its iteration runs; `None`: its consumers settle it (C9.4).
+    pub(super) fn late_start(&self, iteration: IterationId) -> Option<u64> {
+        (!self.is_coordinated(iteration)).then_some(0)
+    }
+
+    /// C9.4: a consumer can take a late task in from round `earliest` on.
     pub(super) fn round_ready(
         &mut self,
         session: SessionId,
         client: ClientId,
         task: TaskId,
-        _earliest: u64,
+        earliest: u64,
     ) -> Result<(), Error> {
-        let iteration = self.client(session, client)?.iteration;
-        match self.tables.tasks.get(&task) {
-            Some(row) if row.iteration != iteration => Err(Error::invalid(format!(
+        let row = self.client(session, client)?;
+        let (iteration, consumer) = (row.iteration, row.consumer);
+        // Without one, its worker is gone, and so is the question.
+        let Some(row) = self.tables.tasks.get(&task) else {
+            return Ok(());
+        };
+        if row.iteration != iteration {
+            return Err(Error::invalid(format!(
                 "task {task} is not of client {client}'s iteration"
-            ))),
-            // Without one, its worker is gone, and so is the question.
-            Some(_) | None => Ok(()),
+            )));
+        }
+        let Some(consumer) = consumer else {
+            return Err(Error::invalid(format!(
+                "client {client} is no consumer of a coordinated read: it has no rounds"
+            )));
+        };
+        if row.start_round.is_some() || row.ready.contains_key(&consumer) {
+            return Ok(());
+        }
+        if let Some(row) = self.tables.tasks.get_mut(&task) {
+            row.ready.insert(consumer, earliest);
+        }
+        self.review_pending(task);
+        Ok(())
+    }
+
+    /// Settles a late task's first round when every consumer has said which suits it: none has begun that one.
+    fn review_pending(&mut self, id: TaskId) {
+        let Some(task) = self.tables.tasks.get(&id) else {
+            return;
+        };
+        let iteration = task.iteration;
+        let answers = u32::try_from(task.ready.len()).ok();
+        let latest = task.ready.values().max().copied();
+        let (Some(start_round), true) = (latest, self.consumers_of(iteration) == answers) else {
+            return;
+        };
+        if let Some(task) = self.tables.tasks.get_mut(&id) {
+            task.start_round = Some(start_round);
+            task.ready.clear();
+        }
+        let push = ClientPush::TaskScheduled {
+            task: id,
+            start_round,
+        };
+        self.push_clients(iteration, &push);
+    }
+
+    /// C9.6: the worker of a task without a start is gone. Nobody has handed over anything of it.
+    pub(super) fn drop_pending(&mut self, task: &TaskRecord, mut holding: Holding) {
+        if let Some(ledger) = self.tables.ledgers.get_mut(&task.iteration) {
+            for run in holding.take_all() {
+                ledger.free(&run);
+            }
+        }
+        self.push_clients(task.iteration, &ClientPush::TaskEnded { task: task.id });
+        self.review_iteration(task.iteration);
+    }
+
+    /// C9.5: every client that was asked has answered, so it is settled how much of a removed task is handed over. The
+    /// removal is remembered until all of them know.
+    pub(super) fn conclude(&mut self, mut removal: RemovalRecord) {
+        if removal.untold.is_empty() {
+            return;
+        }
+        if !removal.concluded {
+            removal.concluded = true;
+            for client in &removal.untold {
+                self.push_client(*client, ClientPush::TaskConcluded(removal.verdict()));
+            }
+        }
+        self.tables.insert_removal(removal);
+    }
+
+    pub(super) fn verdict_heard(
+        &mut self,
+        session: SessionId,
+        client: ClientId,
+        task: TaskId,
+    ) -> Result<(), Error> {
+        self.client(session, client)?;
+        let removal = self.tables.removals.get(&task);
+        if removal.is_some_and(|removal| removal.concluded && removal.untold.contains(&client)) {
+            if let Some(removal) = self.tables.removals.get_mut(&task) {
+                removal.untold.remove(&client);
+            }
+            self.review_removal(task);
+        }
+        Ok(())
+    }
+
+    /// The consumers of an iteration that have not come, are gone, or are silent; of one that is not coordinated, none.
+    pub(super) fn missing_consumers(&self, iteration: IterationId) -> Vec<u32> {
+        let Some(count) = self.consumers_of(iteration) else {
+            return Vec::new();
+        };
+        let is_heard = |client: &&ClientId| {
+            let seen = self.clocks.client_seen.get(client);
+            seen.is_some_and(|seen| self.now.saturating_sub(*seen) <= self.config.liveness)
+        };
+        let clients = self.tables.index.clients_of.get(&iteration);
+        let heard = clients.into_iter().flatten().filter(is_heard);
+        let there: BTreeSet<u32> = heard
+            .filter_map(|client| self.tables.clients.get(client)?.consumer)
+            .collect();
+        (0..count).filter(|consumer| !there.contains(consumer)).collect()
+    }
+
+    /// C9.8: consumers that keep the others waiting for too long are named to them.
+    pub(super) fn tell_incomplete(&mut self) {
+        for id in self.tables.index.running.clone() {
+            let missing = self.missing_consumers(id);
+            if missing.is_empty() || !self.tables.index.clients_of.contains_key(&id) {
+                self.clocks.incomplete.remove(&id);
+                continue;
+            }
+            let (since, told) = *self.clocks.incomplete.entry(id).or_insert((self.now, false));
+            if !told && self.now >= since + self.config.consumer_timeout {
+                self.clocks.incomplete.insert(id, (since, true));
+                self.push_clients(id, &ClientPush::ConsumersLost { consumers: missing });
+            }
+        }
+    }
+
+    /// What a client that comes back must know of it.
+    pub(super) fn tell_client_incomplete(&mut self, client: ClientId, iteration: IterationId) {
+        if let Some((_, true)) = self.clocks.incomplete.get(&iteration) {
+            let consumers = self.missing_consumers(iteration);
+            if consumers.is_empty() {
+                return;
+            }
+            self.push_client(client, ClientPush::ConsumersLost { consumers });
+        }
+    }
+}
+
+impl RemovalRecord {
+    /// Whether it is of a coordinated read: then somebody has to be told of it as long as it is remembered.
+    pub(super) fn is_coordinated(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    /// How much of the task is handed over, as far as is known: all of it when it is concluded.
+    pub(super) fn verdict(&self) -> TaskConcluded {
+        TaskConcluded {
+            task: self.task,
+            groups: self.released,
         }
     }
 }

@@ -87,6 +87,7 @@ impl Dispatcher {
             )));
         }
         self.check_sharding(parameters.policy, dataset)?;
+        self.check_consumers(&parameters, dataset)?;
         if self.tables.jobs.len() >= self.config.jobs_max {
             let limit = self.config.jobs_max;
             return Err(Error::exhausted(format!(

@@ -131,6 +131,13 @@ pub enum Request {
         /// The first round that its user has not begun, and does not begin before the start is known.
         earliest: u64,
     },
+    /// Say that a consumer knows how much of a removed task is handed over.
+    VerdictHeard {
+        /// Which client.
+        client: ClientId,
+        /// Which task.
+        task: TaskId,
+    },
     /// A snapshot of everything, for people.
     Status,
     /// Register a worker, or come back as the same incarnation.
@@ -206,6 +213,7 @@ impl Request {
             | Request::SplitsDone { .. }
             | Request::TaskDrained { .. }
             | Request::RoundReady { .. }
+            | Request::VerdictHeard { .. }
             | Request::Status
             | Request::RegisterWorker(_)
             | Request::LeaveWorker
@@ -228,7 +236,8 @@ impl Request {
             | Request::Acknowledge { .. }
             | Request::SplitsDone { .. }
             | Request::TaskDrained { .. }
-            | Request::RoundReady { .. } => matches!(role, Role::Read | Role::Submit),
+            | Request::RoundReady { .. }
+            | Request::VerdictHeard { .. } => matches!(role, Role::Read | Role::Submit),
             Request::Status => true,
             Request::RegisterWorker(_)
             | Request::LeaveWorker
@@ -253,6 +262,7 @@ impl Request {
             Request::SplitsDone { .. } => "report splits",
             Request::TaskDrained { .. } => "report a task's end",
             Request::RoundReady { .. } => "take a late task in",
+            Request::VerdictHeard { .. } => "take note of a verdict",
             Request::Status => "ask for the status",
             Request::RegisterWorker(_) => "register a worker",
             Request::LeaveWorker => "leave as a worker",

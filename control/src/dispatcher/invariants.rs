@@ -21,6 +21,7 @@ impl Dispatcher {
         for id in &self.tables.index.running {
             self.check_books(*id);
             self.check_shares(*id);
+            self.check_coordination(*id);
         }
         self.check_places();
     }
@@ -67,13 +68,18 @@ impl Dispatcher {
                 "task {} is removed and is not",
                 row.task
             );
-            assert!(!row.awaiting.is_empty(), "removal {} waits for nobody", row.task);
             assert!(
-                self.clocks.removed.contains_key(&row.task),
-                "removal {} has no deadline",
+                !row.awaiting.is_empty() || row.is_coordinated(),
+                "removal {} waits for nobody",
                 row.task
             );
-            for client in &row.awaiting {
+            assert_ne!(
+                self.clocks.removed.contains_key(&row.task),
+                row.is_coordinated(),
+                "removal {} and its deadline",
+                row.task
+            );
+            for client in row.awaiting.union(&row.untold) {
                 assert!(
                     tables.clients.contains(client),
                     "removal {} waits for a client that is gone",
@@ -140,6 +146,55 @@ impl Dispatcher {
             let in_hand = self.shares_in_hand(id);
             assert_eq!(in_hand.len(), self.tables.tasks_of(id).len(), "iteration {id}");
             assert!(in_hand.iter().all(|share| *share < shares), "iteration {id}");
+        }
+    }
+
+    /// C9.2, C9.4, C9.5.
+    fn check_coordination(&self, id: crate::id::IterationId) {
+        let count = self.consumers_of(id);
+        let clients = self.tables.clients_of(id);
+        let clients = clients
+            .iter()
+            .filter_map(|client| self.tables.clients.get(client));
+        let mut there = BTreeSet::new();
+        for client in clients {
+            assert_eq!(client.consumer.is_some(), count.is_some(), "client {}", client.id);
+            if let Some(consumer) = client.consumer {
+                assert!(there.insert(consumer), "consumer {consumer} is there twice");
+            }
+        }
+        let row = self.tables.iterations.get(&id);
+        let begun = row.map(|row| row.consumers.clone()).unwrap_or_default();
+        assert!(there.is_subset(&begun), "a consumer of {id} has not begun");
+        assert!(
+            begun.iter().all(|consumer| Some(*consumer) < count),
+            "iteration {id}"
+        );
+        for task in self.tables.tasks_of(id) {
+            let task = self.tables.tasks.get(&task);
+            let Some(task) = task.filter(|task| task.start_round.is_none()) else {
+                continue;
+            };
+            let answers = task.ready.len() as u64;
+            assert!(
+                count.is_some_and(|count| answers < u64::from(count)),
+                "task {}",
+                task.id
+            );
+            assert!(
+                task.ready.keys().all(|consumer| begun.contains(consumer)),
+                "task {}",
+                task.id
+            );
+        }
+        for task in self.tables.removals_of(id) {
+            let removal = self.tables.removals.get(&task);
+            let Some(removal) = removal.filter(|removal| removal.is_coordinated()) else {
+                continue;
+            };
+            assert!(count.is_some(), "removal {task}");
+            assert!(removal.awaiting.is_subset(&removal.untold), "removal {task}");
+            assert_eq!(removal.concluded, removal.awaiting.is_empty(), "removal {task}");
         }
     }
 

@@ -1,9 +1,11 @@
 //! Iterations: planned, given tasks, continued after losses, ended.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::action::{Action, ClientPush, StopReason, WorkerPush};
+use super::coordination::check_consumer;
 use super::machine::{Dispatcher, Opener};
 use super::record::{Answer, ClientRecord, IterationRecord, Phase, TaskPhase, TaskRecord};
 use super::request::Outcome;
@@ -26,7 +28,7 @@ impl Dispatcher {
         (job, repetition): (JobId, u64),
         consumer: Option<u32>,
     ) -> Result<Outcome, Error> {
-        self.job(job)?;
+        check_consumer(self.job(job)?, consumer)?;
         self.clocks.jobs_used.insert(job, self.now);
         let number = number.ok_or_else(|| Error::internal("a numbered request without its number"))?;
         let existing = self
@@ -133,7 +135,7 @@ impl Dispatcher {
             .ledgers
             .get(&id)
             .map_or(0, |ledger| ledger.wanted(wants_no_more));
-        if free > 0 && !self.is_round_in_vain(id, &tasks) {
+        if free > 0 && !self.is_coordinated(id) && !self.is_round_in_vain(id, &tasks) {
             return self.begin_round(id, free);
         }
         let over = phases().all(|phase| matches!(phase, TaskPhase::Settled | TaskPhase::Failed(_)));
@@ -177,7 +179,7 @@ impl Dispatcher {
         }
         let count = usize::try_from(free).unwrap_or(usize::MAX).min(workers.len());
         for worker in workers.into_iter().take(count) {
-            self.create_task(id, worker);
+            self.create_task(id, worker, Some(0));
         }
     }
 
@@ -222,6 +224,7 @@ impl Dispatcher {
         self.tables.plans.remove(&id);
         self.clocks.stranded.remove(&id);
         self.clocks.unread.remove(&id);
+        self.clocks.incomplete.remove(&id);
         self.tables.set_phase(id, phase);
         self.note_readers(id);
         let Some(row) = self.tables.iterations.get_mut(&id) else {
@@ -291,6 +294,7 @@ impl Dispatcher {
             failures: Vec::new(),
             round_lease: 0,
             shares,
+            consumers: BTreeSet::new(),
         };
         self.tables.iterations.insert(id, record);
         self.ask_for_plan(id);
@@ -309,9 +313,9 @@ impl Dispatcher {
         }
         self.tables.plans.insert(id, Arc::new(plan));
         self.tables.set_phase(id, Phase::Running);
-        // C3.2
+        // C3.2, C9.3
         for worker in self.tables.living_workers() {
-            self.create_task(id, worker);
+            self.create_task(id, worker, Some(0));
         }
     }
 
@@ -334,6 +338,7 @@ impl Dispatcher {
                 "this dispatcher has {limit} clients and takes no more"
             )));
         }
+        self.take_consumer(iteration, consumer)?;
         let id = self.tables.meta().next_client;
         self.tables.meta_mut().next_client = ClientId(id.0 + 1);
         self.tables.insert_client(ClientRecord {

@@ -47,6 +47,8 @@ pub(super) struct Clocks {
     pub(super) removed: BTreeMap<TaskId, Moment>,
     /// Iterations that have lost every worker: since when, and whether their clients were told.
     pub(super) stranded: BTreeMap<IterationId, (Moment, bool)>,
+    /// Coordinated reads that miss consumers: since when, and whether the others were told.
+    pub(super) incomplete: BTreeMap<IterationId, (Moment, bool)>,
     /// Iterations without clients, planned or over: since when.
     pub(super) unread: BTreeMap<IterationId, Moment>,
     /// When somebody last asked for a job.
@@ -203,7 +205,9 @@ impl Dispatcher {
         }
         clocks.client_seen = self.tables.clients.iter().map(|(id, _)| (*id, now)).collect();
         clocks.session_seen = self.tables.sessions.iter().map(|(id, _)| (*id, now)).collect();
-        clocks.removed = self.tables.removals.iter().map(|(id, _)| (*id, now)).collect();
+        let removals = self.tables.removals.values();
+        let removals = removals.filter(|row| !row.is_coordinated());
+        clocks.removed = removals.map(|row| (row.task, now)).collect();
         clocks.jobs_used = self.tables.jobs.iter().map(|(id, _)| (*id, now)).collect();
         clocks.datasets_used = self
             .tables

@@ -136,6 +136,9 @@ pub struct IterationRecord {
     /// Into how many shares static sharding divides it, one for each worker of the fixed list; 0: it is not divided.
     #[cbor(n(12), default)]
     pub shares: u64,
+    /// The consumers of a coordinated read that have begun it, still there or not.
+    #[cbor(n(13), default)]
+    pub consumers: BTreeSet<u32>,
 }
 
 /// A reader's lease on an iteration.
@@ -199,6 +202,9 @@ pub struct TaskRecord {
     /// From which round of a coordinated read on it takes part; `None`: not settled yet. 0 outside of coordinated reads.
     #[n(7)]
     pub start_round: Option<u64>,
+    /// While that is not settled: the first round in which each consumer can take it in.
+    #[cbor(n(8), default)]
+    pub ready: BTreeMap<u32, u64>,
 }
 
 /// One incarnation of a worker.
@@ -266,6 +272,18 @@ pub struct RemovalRecord {
     /// It had several clients: what one of them takes for whole may miss what another dropped when it heard of the removal.
     #[cbor(n(6), default)]
     pub shared: bool,
+    /// In coordinated reads: the most groups that a client which has answered may hand over.
+    #[cbor(n(7), default)]
+    pub released: u64,
+    /// In coordinated reads: clients that were told of the removal and have not said that they know the verdict on it.
+    #[cbor(n(8), default)]
+    pub untold: BTreeSet<ClientId>,
+    /// The verdict stands: all have answered.
+    #[cbor(n(9), default)]
+    pub concluded: bool,
+    /// In coordinated reads: the first round that the task was in.
+    #[cbor(n(10), default)]
+    pub start_round: u64,
 }
 
 /// What is remembered of a process' requests.

@@ -1,6 +1,8 @@
 //! Removals: a task is gone, and what it held is sorted into delivered, lost, and to be read again.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::collections::BTreeSet;
+
 use super::action::{ClientPush, RemovalReason, TaskRemoved};
 use super::machine::Dispatcher;
 use super::record::RemovalRecord;
@@ -19,17 +21,26 @@ impl Dispatcher {
         let worker_address = self.address_of(task.worker);
         let iteration = task.iteration;
         self.note_lost_worker(iteration, &worker_address);
+        let Some(start_round) = task.start_round else {
+            return self.drop_pending(&task, holding);
+        };
         // Who has received its end has nothing to say of it.
         let clients = self.tables.clients_of(iteration);
         let shared = clients.len() > 1;
-        let awaiting = clients
+        let awaiting: BTreeSet<ClientId> = clients
             .into_iter()
             .filter(|client| !task.drained.contains(client))
             .collect();
+        let untold = if self.is_coordinated(iteration) {
+            awaiting.clone()
+        } else {
+            BTreeSet::new()
+        };
         let push = ClientPush::TaskRemoved(TaskRemoved {
             task: id,
             worker_address: worker_address.clone(),
             reason,
+            start_round,
         });
         self.tables.insert_removal(RemovalRecord {
             task: id,
@@ -39,8 +50,14 @@ impl Dispatcher {
             awaiting,
             holding,
             shared,
+            released: 0,
+            untold,
+            concluded: false,
+            start_round,
         });
-        self.clocks.removed.insert(id, self.now);
+        if !self.is_coordinated(iteration) {
+            self.clocks.removed.insert(id, self.now);
+        }
         self.push_clients(iteration, &push);
         self.review_removal(id);
     }
@@ -67,6 +84,8 @@ impl Dispatcher {
             for range in &seen.partial {
                 removal.holding.mark_seen(*range);
             }
+            // C9.5: as often as it says so, it has handed over no more than this.
+            removal.released = removal.released.max(seen.released);
             removal.awaiting.remove(&client);
         }
         self.review_removal(task);
@@ -103,8 +122,10 @@ impl Dispatcher {
                 ledger.free(run);
             }
         }
-        self.lose_splits(removal.iteration, &seen, &removal.worker_address);
-        self.review_iteration(removal.iteration);
+        let iteration = removal.iteration;
+        self.lose_splits(iteration, &seen, &removal.worker_address);
+        self.conclude(removal);
+        self.review_iteration(iteration);
     }
 
     /// C4.3: ends a reader that never came back.

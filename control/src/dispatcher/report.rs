@@ -122,8 +122,19 @@ impl Dispatcher {
             splits_leased: self.splits_held(row.id),
             splits_done: row.splits_done + tallies().map(|tally| tally.done).sum::<u64>(),
             splits_lost: row.splits_lost,
+            missing_consumers: self.missing_among(row),
             lost: row.lost.iter().take(LIST_MAX).copied().collect(),
         }
+    }
+
+    /// Whom a coordinated read waits for.
+    fn missing_among(&self, row: &IterationRecord) -> Vec<u32> {
+        if row.phase != Phase::Running {
+            return Vec::new();
+        }
+        let mut missing = self.missing_consumers(row.id);
+        missing.truncate(LIST_MAX);
+        missing
     }
 
     fn task_status(&self, id: TaskId) -> Option<TaskStatus> {
@@ -133,6 +144,7 @@ impl Dispatcher {
             worker: task.worker,
             worker_address: self.address_of(task.worker),
             phase: match &task.phase {
+                TaskPhase::Running if task.start_round.is_none() => "waits for its first round".to_owned(),
                 TaskPhase::Running => "running".to_owned(),
                 TaskPhase::Finished => "finished".to_owned(),
                 TaskPhase::Failed(message) => format!("failed: {message}"),

@@ -226,6 +226,7 @@ impl Dispatcher {
                 task,
                 earliest,
             } => self.round_ready(session, client, task, earliest).map(done),
+            Request::VerdictHeard { client, task } => self.verdict_heard(session, client, task).map(done),
             Request::Status => Ok(Outcome::Reply(Reply::Status(Box::new(self.status())))),
             Request::RegisterWorker(worker) => self.register_worker(session, worker),
             Request::LeaveWorker => self.leave_worker(session).map(done),

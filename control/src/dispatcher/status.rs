@@ -150,6 +150,9 @@ pub struct IterationStatus {
     /// The lost ones by name, as far as they are named.
     #[n(12)]
     pub lost: Vec<SplitRange>,
+    /// Consumers of a coordinated read that it waits for: they have not come, are gone, or are silent.
+    #[cbor(n(13), default)]
+    pub missing_consumers: Vec<u32>,
 }
 
 /// A task.

@@ -40,10 +40,8 @@ impl Dispatcher {
             .datasets_used
             .values_mut()
             .for_each(|stamp| *stamp += silence);
-        clocks
-            .stranded
-            .values_mut()
-            .for_each(|(since, _)| *since += silence);
+        let told = clocks.stranded.values_mut().chain(clocks.incomplete.values_mut());
+        told.for_each(|(since, _)| *since += silence);
     }
 
     pub(super) fn sweep(&mut self) {
@@ -59,6 +57,7 @@ impl Dispatcher {
             self.expire_removal(task);
         }
         self.tell_stranded();
+        self.tell_incomplete();
         self.forget_workers();
         self.forget_sessions();
         self.collect_unused();

@@ -1,11 +1,12 @@
 //! Tasks: one worker's share of an iteration, from its start until its readers have everything.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::action::{ClientPush, Reply, StopReason, TaskDef, TaskFailure, WorkerPush};
 use super::config::ERROR_BYTES_MAX;
+use super::coordination::END_OF_DATA;
 use super::machine::Dispatcher;
 use super::record::{Answer, Phase, TaskPhase, TaskRecord};
 use super::request::Outcome;
@@ -20,7 +21,7 @@ use crate::split::LeaseRange;
 const FAILURES_MAX: usize = 16;
 
 impl Dispatcher {
-    pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId) {
+    pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId, start_round: Option<u64>) {
         if !self.is_wanted(iteration, worker) {
             return;
         }
@@ -34,7 +35,8 @@ impl Dispatcher {
             drained: BTreeSet::new(),
             stopped_early: false,
             round: self.tables.iterations.get(&iteration).map_or(0, |row| row.round),
-            start_round: Some(0),
+            start_round,
+            ready: BTreeMap::new(),
         };
         self.tables.insert_task(task.clone());
         if self.is_dynamic(iteration) {
@@ -174,7 +176,11 @@ impl Dispatcher {
         delivered: bool,
         exhausted: bool,
     ) -> Result<(), Error> {
-        match self.own_task(session, id) {
+        match self.own_task(session, id).map(|task| task.iteration) {
+            // C9.7
+            Ok(iteration) if self.is_coordinated(iteration) => {
+                return self.fail_task(session, id, END_OF_DATA.to_owned());
+            }
             Ok(_) => {}
             // It ended with its iteration: the report came late, or twice.
             Err(_) if !self.tables.tasks.contains(&id) => return Ok(()),

@@ -62,7 +62,8 @@ impl Dispatcher {
         self.assign(id);
         // C3.2
         for iteration in self.tables.index.running.clone() {
-            self.create_task(iteration, id);
+            let start_round = self.late_start(iteration);
+            self.create_task(iteration, id, start_round);
         }
         Ok(Outcome::Reply(Reply::Worker(id)))
     }

@@ -132,6 +132,13 @@ fn iteration(iteration: &IterationStatus, is_dealt: bool) -> [String; 9] {
     if iteration.waiting_for_workers {
         state.push_str(", waits for workers");
     }
+    if let Some(first) = iteration.missing_consumers.first() {
+        let more = iteration.missing_consumers.len() - 1;
+        state.push_str(&format!(", waits for consumer {first}"));
+        if more > 0 {
+            state.push_str(&format!(" and {more} more"));
+        }
+    }
     [
         iteration.id.to_string(),
         iteration.job.to_string(),

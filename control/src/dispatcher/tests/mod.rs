@@ -6,5 +6,6 @@ mod people;
 mod requests;
 mod restart;
 mod rig;
+mod rounds;
 mod shares;
 mod splits;

@@ -69,11 +69,11 @@ fn a_named_job_is_shared_or_all_differences_are_listed() {
 fn what_is_not_supported_is_refused_by_name() {
     let mut rig = Rig::new();
     let dataset = rig.register(None, facts()).unwrap();
-    let mut coordinated = JobParameters::new(dataset, Policy::Off);
-    coordinated.num_consumers = Some(2);
-    let error = rig.job(None, coordinated).unwrap_err();
+    let mut cached = JobParameters::new(dataset, Policy::Off);
+    cached.cross_trainer_cache = true;
+    let error = rig.job(None, cached).unwrap_err();
     assert_eq!(error.code, Code::Unimplemented);
-    assert!(error.message.contains("num_consumers"), "{error}");
+    assert!(error.message.contains("cross-trainer cache"), "{error}");
     let mut whole = facts();
     whole.splittable = Err("a generator cannot be split".to_owned());
     let whole = rig.register(None, whole).unwrap();

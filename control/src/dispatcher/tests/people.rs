@@ -48,6 +48,7 @@ fn under_off_a_dead_workers_task_is_removed_and_the_others_end_the_iteration() {
         task: gone,
         worker_address: "dies:2".to_owned(),
         reason: RemovalReason::WorkerSilent,
+        start_round: 0,
     });
     assert_eq!(rig.told(&removed), 1);
     assert_eq!(rig.disconnected, [dies]);
@@ -392,7 +393,7 @@ pub(super) fn acknowledge(rig: &mut Rig, client: ClientId, task: TaskId, seen: S
     rig.ask(READER, Role::Read, request).unwrap();
 }
 
-fn snapshot(rig: &mut Rig, client: ClientId) -> Snapshot {
+pub(super) fn snapshot(rig: &mut Rig, client: ClientId) -> Snapshot {
     rig.ask(READER, Role::Read, Request::Attach { client }).unwrap();
     let last = rig.client_pushes.iter().rev().find(|(to, _)| *to == client);
     match last {

@@ -72,7 +72,35 @@ impl IterationHandle {
                 return Ok(push);
             }
             let push = self.pushes.next(&self.reporter.session).await?;
+            self.confirm_verdicts(&push);
             self.queue.extend(self.told.news(push));
+        }
+    }
+
+    /// C9.5: the dispatcher repeats a verdict until it knows that it has arrived. If this report is lost, it comes again.
+    fn confirm_verdicts(&self, push: &ClientPush) {
+        let verdicts = match push {
+            ClientPush::TaskConcluded(verdict) => std::slice::from_ref(verdict),
+            ClientPush::Snapshot(snapshot) => &snapshot.concluded,
+            ClientPush::TaskAdded(_)
+            | ClientPush::TaskRemoved(_)
+            | ClientPush::TaskFailed { .. }
+            | ClientPush::TaskEnded { .. }
+            | ClientPush::SplitsLost { .. }
+            | ClientPush::IterationFinished { .. }
+            | ClientPush::TaskScheduled { .. }
+            | ClientPush::ConsumersLost { .. }
+            | ClientPush::WorkersLost { .. }
+            | ClientPush::Lapsed => &[],
+        };
+        for verdict in verdicts {
+            let (reporter, task) = (self.reporter.clone(), verdict.task);
+            tokio::spawn(async move {
+                let client = reporter.client;
+                if let Err(error) = reporter.report(WireRequest::VerdictHeard { client, task }).await {
+                    tracing::debug!(%client, %task, %error, "a verdict was not confirmed");
+                }
+            });
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::dispatcher::{ClientPush, Snapshot, TaskInfo};
+use crate::dispatcher::{ClientPush, Snapshot, TaskInfo, TaskRemoved};
 use crate::id::TaskId;
 
 /// What one client was told. Holds no more than the latest snapshot and what was pushed since.
@@ -27,11 +27,7 @@ impl Told {
             ClientPush::TaskAdded(task) => return self.news_of_task(task),
             ClientPush::TaskScheduled { task, .. } => self.pending.remove(task),
             ClientPush::TaskConcluded(concluded) => self.concluded.insert(concluded.task),
-            ClientPush::TaskRemoved(removed) => {
-                self.tasks.remove(&removed.task);
-                self.pending.remove(&removed.task);
-                self.removed.insert(removed.task)
-            }
+            ClientPush::TaskRemoved(removed) => return self.news_of_removal(removed),
             ClientPush::TaskFailed { task, .. } => self.failed.insert(*task),
             ClientPush::TaskEnded { task } => {
                 self.pending.remove(task);
@@ -66,6 +62,22 @@ impl Told {
             }
             Some(_) => vec![ClientPush::TaskAdded(task.clone())],
         }
+    }
+
+    /// A task without a start has one when it is removed, whoever missed to be told.
+    fn news_of_removal(&mut self, removed: &TaskRemoved) -> Vec<ClientPush> {
+        self.tasks.remove(&removed.task);
+        let mut news = Vec::new();
+        if self.pending.remove(&removed.task) {
+            news.push(ClientPush::TaskScheduled {
+                task: removed.task,
+                start_round: removed.start_round,
+            });
+        }
+        if self.removed.insert(removed.task) {
+            news.push(ClientPush::TaskRemoved(removed.clone()));
+        }
+        news
     }
 
     /// Failures come before the ends, so that an end is not taken for the task's success.
@@ -112,7 +124,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dispatcher::{RemovalReason, TaskConcluded, TaskFailure, TaskRemoved};
+    use crate::dispatcher::{RemovalReason, TaskConcluded, TaskFailure};
     use crate::id::WorkerId;
 
     /// C4.1
@@ -188,6 +200,15 @@ mod tests {
         assert_eq!(told.news(settled), []);
         assert_eq!(told.news(scheduled), []);
         assert_eq!(told.news(removed(1)), [removed(1)]);
+        told.news(ClientPush::TaskAdded(TaskInfo {
+            start_round: None,
+            ..info(2)
+        }));
+        let missed = ClientPush::TaskScheduled {
+            task: TaskId(2),
+            start_round: 9,
+        };
+        assert_eq!(told.news(removed(2)), [missed, removed(2)]);
         let concluded = TaskConcluded {
             task: TaskId(1),
             groups: 3,
@@ -226,6 +247,7 @@ mod tests {
             task: TaskId(task),
             worker_address: "one:1".to_owned(),
             reason: RemovalReason::WorkerSilent,
+            start_round: 9,
         }
     }
 }

@@ -271,6 +271,7 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::SplitsDone { .. }
         | WireRequest::TaskDrained { .. }
         | WireRequest::RoundReady { .. }
+        | WireRequest::VerdictHeard { .. }
         | WireRequest::Status
         | WireRequest::RegisterWorker(_)
         | WireRequest::LeaveWorker
@@ -333,6 +334,7 @@ mod tests {
                 task,
                 earliest: 0,
             },
+            WireRequest::VerdictHeard { client, task },
             WireRequest::Status,
             WireRequest::LeaveWorker,
             WireRequest::DescribeTask { task },

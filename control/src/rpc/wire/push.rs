@@ -106,6 +106,8 @@ pub(crate) struct WireRemoved {
     worker_address: String,
     #[n(2)]
     reason: RemovalReason,
+    #[cbor(n(3), default)]
+    start_round: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -244,6 +246,7 @@ impl From<TaskRemoved> for WireRemoved {
             task: removed.task,
             worker_address: removed.worker_address,
             reason: removed.reason,
+            start_round: removed.start_round,
         }
     }
 }
@@ -254,6 +257,7 @@ impl From<WireRemoved> for TaskRemoved {
             task: removed.task,
             worker_address: removed.worker_address,
             reason: removed.reason,
+            start_round: removed.start_round,
         }
     }
 }

@@ -150,6 +150,13 @@ pub(crate) enum WireRequest {
         #[n(2)]
         earliest: u64,
     },
+    #[n(18)]
+    VerdictHeard {
+        #[n(0)]
+        client: ClientId,
+        #[n(1)]
+        task: TaskId,
+    },
 }
 
 /// What a worker says of itself. `Debug` hides the key.
@@ -263,6 +270,7 @@ impl WireRequest {
                 task,
                 earliest,
             },
+            WireRequest::VerdictHeard { client, task } => Request::VerdictHeard { client, task },
             WireRequest::Status => Request::Status,
             worker @ (WireRequest::RegisterWorker(_)
             | WireRequest::LeaveWorker
@@ -319,6 +327,7 @@ impl WireRequest {
             | WireRequest::SplitsDone { .. }
             | WireRequest::TaskDrained { .. }
             | WireRequest::RoundReady { .. }
+            | WireRequest::VerdictHeard { .. }
             | WireRequest::Status => return Err(Error::internal("a reader's request among a worker's")),
         })
     }

@@ -203,6 +203,9 @@ fn task(id: u64, seed: u64) -> TaskRecord {
         stopped_early: seed % 3 == 1,
         round: seed as u32,
         start_round: (seed % 5 != 3).then_some(seed),
+        ready: (0..seed % 3)
+            .map(|consumer| (consumer as u32, seed / 2))
+            .collect(),
     }
 }
 
@@ -228,6 +231,10 @@ fn removal(id: u64, seed: u64) -> RemovalRecord {
         awaiting: clients(seed / 2),
         holding: holding(seed),
         shared: seed % 4 == 1,
+        released: seed / 7,
+        untold: clients(seed / 3),
+        concluded: seed % 3 == 1,
+        start_round: seed / 11,
     }
 }
 
