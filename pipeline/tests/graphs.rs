@@ -2,8 +2,9 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::graph::{
-    AnalysisError, CYCLE_MAX, Cardinality, ConstantTensor, Dataset, Graph, GraphError, NODES_MAX,
-    NoFunctions, OnError, Op, Params, ServiceReader, SourceDeclaration, SpecField, Splitting,
+    AnalysisError, CYCLE_MAX, Cardinality, Compression, ConstantTensor, Dataset, FixedLength, Graph,
+    GraphError, NODES_MAX, NoFunctions, OnError, Op, Params, ServiceReader, SourceDeclaration, SpecField,
+    Splitting,
 };
 use proptest::prelude::*;
 
@@ -103,6 +104,15 @@ fn every_operation_survives_its_encoding() {
             true,
         ),
         Dataset::range(0, 9, 1).shard(3, 2).shard_hint(),
+        Dataset::counter(1, -2).concatenate(Dataset::random(Some(3))),
+        Dataset::tensors(scalar(), vec![ConstantTensor::fixed(vec![0; 8])]),
+        Dataset::files("a").tfrecord(Compression::Gzip),
+        Dataset::files("a").fixed_length_records(FixedLength {
+            record_bytes: 3,
+            header_bytes: 4,
+            footer_bytes: 5,
+            compression: Compression::Zlib,
+        }),
         Dataset::zip([Dataset::range(0, 9, 1), Dataset::files("a").take(1)]),
         Dataset::files("a")
             .concatenate(Dataset::files("b"))

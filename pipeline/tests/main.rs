@@ -10,8 +10,10 @@
 //! - `listings`: which files there are and in which order
 //! - `packs`: what is written into packs is what is yielded
 //! - `randomness`: what is drawn anew, and what is drawn alike
+//! - `records`: record files
 //! - `sharding`: what a shard of a dataset holds, and when it is refused
 //! - `shards`: WebDataset shards and images
+//! - `sources`: tensors and numbers without files
 //! - `text`: the lines of text files
 //! - `workers`: a dataset divided among workers
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
@@ -24,9 +26,12 @@ mod listings;
 mod model;
 mod packs;
 mod randomness;
+#[cfg(feature = "records")]
+mod records;
 mod sharding;
 #[cfg(all(feature = "images", feature = "webdataset"))]
 mod shards;
+mod sources;
 mod splits;
 mod states;
 mod support;

@@ -49,6 +49,10 @@ impl Program {
             Op::WebDataset(options) => Box::new(ops::WebDataset::new(options.clone(), input, shared)),
             #[cfg(not(feature = "webdataset"))]
             Op::WebDataset(_) => return Err(unprepared("webdataset")),
+            #[cfg(feature = "records")]
+            Op::Records(records) => Box::new(ops::Records::new(*records, input, cancel)),
+            #[cfg(not(feature = "records"))]
+            Op::Records(_) => return Err(unprepared(op.name())),
             Op::TextLines => Box::new(ops::TextLines::new(input, cancel)),
             Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, shared.clone())),
             Op::Unbatch => Box::new(ops::Unbatch::new(input)),
@@ -81,6 +85,9 @@ impl Program {
             | Op::Sample(_)
             | Op::Choose(..)
             | Op::Range(_)
+            | Op::Counter(_)
+            | Op::Random(_)
+            | Op::Tensors(_)
             | Op::TensorSlices(_)
             | Op::Files(_)
             | Op::Source(_)
@@ -166,6 +173,23 @@ impl Program {
                 let (range, cursor) = (*range, counted(range.len()));
                 let value = move |position| Some(Value::from_buf([Tensor::i64(range.value(position))]));
                 Box::new(ops::Positions::new(op.name(), value, cursor))
+            }
+            (Op::Counter(counter), _) => {
+                let (counter, cursor) = (*counter, counted(u64::MAX));
+                let value = move |position| Some(Value::from_buf([Tensor::i64(counter.value(position))]));
+                Box::new(ops::Positions::new(op.name(), value, cursor))
+            }
+            (Op::Random(random), _) => Box::new(ops::Random::new(
+                shared.seeds(node, random.seed),
+                counted(u64::MAX),
+            )),
+            (Op::Tensors(_), Part::Tensors(tensors)) => {
+                let (value, cursor) = (Value::from(tensors.clone()), counted(1));
+                Box::new(ops::Positions::new(
+                    op.name(),
+                    move |_| Some(value.clone()),
+                    cursor,
+                ))
             }
             (Op::TensorSlices(slices), Part::Tensors(tensors)) => {
                 let count = slices.constant.slices();

@@ -7,8 +7,8 @@ use millstream_element::ElementSpec;
 use thiserror::Error;
 
 use crate::graph::{
-    AnalysisError, Files, FlatMap, Function, Graph, Op, SourceSignature, component, node_specs,
-    source_signature,
+    AnalysisError, Files, FlatMap, Function, Graph, Op, SourceSignature, TensorSlices, Tensors, component,
+    node_specs, source_signature,
 };
 use crate::plan::{self, PlanError, SourcePlan, SplitPlan};
 
@@ -84,7 +84,7 @@ pub(crate) struct Program {
 pub(super) enum Part {
     /// Nothing.
     None,
-    /// The tensors of `tensor_slices`.
+    /// The tensors of `tensors` and `tensor_slices`.
     Tensors(Vec<Tensor>),
     /// The files of `files`.
     Listing(Arc<[String]>),
@@ -286,9 +286,9 @@ fn part(
     check_runs(op)?;
     let input = || input.ok_or_else(|| unprepared(op.name()));
     Ok(match op {
-        Op::TensorSlices(slices) => {
-            let tensors = ops::tensors(&slices.constant);
-            let refused = |reason| ExecError::new(ErrorKind::Caller, "tensor_slices", reason);
+        Op::Tensors(Tensors { constant }) | Op::TensorSlices(TensorSlices { constant }) => {
+            let tensors = ops::tensors(constant);
+            let refused = |reason| ExecError::new(ErrorKind::Caller, op.name(), reason);
             Part::Tensors(tensors.map_err(refused)?)
         }
         Op::Source(source) => {
@@ -321,9 +321,12 @@ fn part(
         Op::Map(..)
         | Op::WebDataset(_)
         | Op::Range(_)
+        | Op::Counter(_)
+        | Op::Random(_)
         | Op::Files(_)
         | Op::Argument
         | Op::TextLines
+        | Op::Records(_)
         | Op::Batch(_)
         | Op::Unbatch
         | Op::Shuffle(_)
@@ -354,6 +357,11 @@ fn check_runs(op: &Op) -> Result<(), OpenError> {
         && !cfg!(feature = "webdataset")
     {
         return Err(without("webdataset"));
+    }
+    if let Op::Records(_) = op
+        && !cfg!(feature = "records")
+    {
+        return Err(without("records"));
     }
     if let Op::Shard(shard) = op
         && shard.count.is_none()

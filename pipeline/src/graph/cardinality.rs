@@ -50,6 +50,8 @@ fn node_cardinality(
     let input = || given().map(|(input, _)| input);
     Ok(match op {
         Op::Range(range) => Finite(range.len()),
+        Op::Counter(_) | Op::Random(_) => Infinite,
+        Op::Tensors(_) => Finite(1),
         Op::TensorSlices(slices) => slices.constant.slices().map_or(Unknown, Finite),
         Op::Files(_) => Unknown,
         Op::Source(source) => source_signature(source, registry)?.cardinality,
@@ -60,6 +62,7 @@ fn node_cardinality(
         Op::Filter(_)
         | Op::WebDataset(_)
         | Op::TextLines
+        | Op::Records(_)
         | Op::FlatMap(FlatMap::Registered(_))
         | Op::Interleave(FlatMap::Registered(_), _) => thinned(input()?),
         Op::Batch(batch) => match input()? {

@@ -11,6 +11,7 @@ use super::definition::{GRAPH_BYTES_MAX, Graph, NESTING_MAX, NODES_MAX, Node};
 use super::error::GraphError;
 use super::function::Function;
 use super::op::{Cycle, FlatMap, Op, Schedule};
+use super::records::Records;
 
 /// A graph on the wire.
 #[derive(Debug, Encode, Decode)]
@@ -83,7 +84,12 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
     let (mut schedule, mut cycle) = (None, None);
     let params = match &node.op {
         Op::Range(params) => encoded(params)?,
+        Op::Counter(params) => encoded(params)?,
+        Op::Random(params) => encoded(params)?,
+        Op::Tensors(params) => encoded(params)?,
         Op::TensorSlices(params) => encoded(params)?,
+        Op::Records(Records::TfRecord(params)) => encoded(params)?,
+        Op::Records(Records::FixedLength(params)) => encoded(params)?,
         Op::Files(params) => encoded(params)?,
         Op::Source(params) => encoded(params)?,
         Op::Service(params) => encoded(params)?,
@@ -171,6 +177,9 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
     };
     let op = match record.op.as_str() {
         "range" => Op::Range(params.decode()?),
+        "counter" => Op::Counter(params.decode()?),
+        "random" => Op::Random(params.decode()?),
+        "tensors" => Op::Tensors(params.decode()?),
         "tensor_slices" => Op::TensorSlices(params.decode()?),
         "files" => Op::Files(params.decode()?),
         "source" => Op::Source(params.decode()?),
@@ -185,6 +194,8 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         "filter" => Op::Filter(params.decode()?),
         "webdataset" => Op::WebDataset(params.decode()?),
         "text_lines" => Op::TextLines,
+        "tfrecord" => Op::Records(Records::TfRecord(params.decode()?)),
+        "fixed_length" => Op::Records(Records::FixedLength(params.decode()?)),
         "batch" => Op::Batch(params.decode()?),
         "unbatch" => Op::Unbatch,
         "shuffle" => Op::Shuffle(params.decode()?),

@@ -1,4 +1,4 @@
-//! Tensors embedded in a graph, the data of `tensor_slices`: checked when they are made and when they are
+//! Tensors embedded in a graph, the data of `tensors` and `tensor_slices`: checked when they are made and when they are
 //! read back.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -11,7 +11,7 @@ use super::params::SpecField;
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Constant {
-    /// Structure and shapes: every component static, with the same leading dimension.
+    /// Structure and shapes: every component static; to be sliced, with the same leading dimension.
     #[n(0)]
     pub spec: SpecField,
     /// One per component of the spec.
@@ -52,28 +52,24 @@ impl ConstantTensor {
 }
 
 impl Constant {
+    /// Holds the data against the spec.
+    ///
+    /// # Errors
+    /// The reason, as text, when they do not describe the same tensors, or there are none.
+    pub fn check(&self) -> Result<(), String> {
+        self.dims().map(|_| ())
+    }
+
     /// How many slices there are: the leading dimension all components share.
     ///
     /// # Errors
     /// The reason, as text, when the data and the spec do not describe such tensors.
     pub fn slices(&self) -> Result<u64, String> {
-        let components = self.spec.0.components();
-        if components.is_empty() || components.len() != self.tensors.len() {
-            return Err(format!(
-                "{} tensors for {} components",
-                self.tensors.len(),
-                components.len()
-            ));
-        }
         let mut slices = None;
-        for (index, (spec, tensor)) in components.iter().zip(&self.tensors).enumerate() {
-            let dims =
-                static_dims(spec).ok_or_else(|| format!("component {index} has unknown dimensions"))?;
+        for (index, dims) in self.dims()?.iter().enumerate() {
             let leading = *dims
                 .first()
                 .ok_or_else(|| format!("component {index} is a scalar, which has no slices"))?;
-            check_size(spec.dtype(), &dims, tensor)
-                .map_err(|reason| format!("component {index}: {reason}"))?;
             match slices {
                 None => slices = Some(leading),
                 Some(first) if first == leading => {}
@@ -94,6 +90,28 @@ impl Constant {
     pub fn slice_spec(&self) -> Result<ElementSpec, String> {
         self.slices()?;
         super::spec::without_leading(&self.spec.0)
+    }
+
+    /// The dimensions of every tensor, having checked that it has that size.
+    fn dims(&self) -> Result<Vec<Vec<u64>>, String> {
+        let components = self.spec.0.components();
+        if components.is_empty() || components.len() != self.tensors.len() {
+            return Err(format!(
+                "{} tensors for {} components",
+                self.tensors.len(),
+                components.len()
+            ));
+        }
+        let pairs = components.iter().zip(&self.tensors).enumerate();
+        pairs
+            .map(|(index, (spec, tensor))| {
+                let dims =
+                    static_dims(spec).ok_or_else(|| format!("component {index} has unknown dimensions"))?;
+                check_size(spec.dtype(), &dims, tensor)
+                    .map_err(|reason| format!("component {index}: {reason}"))?;
+                Ok(dims)
+            })
+            .collect()
     }
 }
 

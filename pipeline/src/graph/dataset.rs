@@ -10,11 +10,12 @@ use super::function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
 use super::op::{
-    Batch, Count, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Range, RegisteredFlatMap,
-    RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices,
-    WebDataset,
+    Batch, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random, Range,
+    RegisteredFlatMap, RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration,
+    TensorSlices, Tensors, WebDataset,
 };
 use super::params::{Params, SpecField};
+use super::records::{Compression, FixedLength, Records, TfRecord};
 
 /// As many parallel calls as the pool has threads.
 pub const AUTO: u32 = 0;
@@ -34,6 +35,29 @@ impl Dataset {
     /// The integers `start, start + step, …` up to but without `stop`, as `i64` scalars.
     pub fn range(start: i64, stop: i64, step: i64) -> Dataset {
         Dataset::source(Op::Range(Range { start, stop, step }))
+    }
+
+    /// The integers `start, start + step, …` without end, as `i64` scalars. Where splits are dealt out, each is of one
+    /// worker.
+    pub fn counter(start: i64, step: i64) -> Dataset {
+        Dataset::source(Op::Counter(Counter { start, step }))
+    }
+
+    /// Random integers without end, uniform over `0..2^32` as the tf.data service's are, as `i64` scalars: drawn anew every
+    /// pass, the same on every worker with a seed, each worker's own without. Where splits are dealt out, each position
+    /// is drawn by one worker.
+    pub fn random(seed: Option<u64>) -> Dataset {
+        Dataset::source(Op::Random(Random { seed }))
+    }
+
+    /// One element: these tensors, which `spec` describes. So a sparse or ragged tensor becomes part of a dataset.
+    pub fn tensors(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {
+        Dataset::source(Op::Tensors(Tensors {
+            constant: Constant {
+                spec: SpecField(spec),
+                tensors,
+            },
+        }))
     }
 
     /// The slices of tensors along their common leading dimension. `spec` describes the whole tensors.
@@ -216,6 +240,18 @@ impl Dataset {
     /// `\r\n`.
     pub fn text_lines(self) -> Dataset {
         self.then(Op::TextLines)
+    }
+
+    /// The records of the TFRecord files whose paths this dataset yields, as byte strings. Their checksums are checked:
+    /// a file that is cut off or corrupt is an error which names it and the place.
+    pub fn tfrecord(self, compression: Compression) -> Dataset {
+        self.then(Op::Records(Records::TfRecord(TfRecord { compression })))
+    }
+
+    /// The records, all of one length, of the files whose paths this dataset yields, as byte strings. A file that does
+    /// not hold a whole number of them is an error.
+    pub fn fixed_length_records(self, layout: FixedLength) -> Dataset {
+        self.then(Op::Records(Records::FixedLength(layout)))
     }
 
     /// `size` consecutive elements stacked along a new leading dimension.

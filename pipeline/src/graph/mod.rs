@@ -10,6 +10,7 @@
 //! - [`Graph::resolved`] writes the registry's answers into the graph, for those who have no such registry.
 
 mod cardinality;
+mod check;
 mod codec;
 mod combine;
 mod constant;
@@ -20,6 +21,7 @@ mod facts;
 mod function;
 mod op;
 mod params;
+mod records;
 mod registry;
 mod resolve;
 mod sharding;
@@ -37,11 +39,12 @@ pub use function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
 pub use op::{
-    Batch, Choose, Count, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Range,
-    RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
-    SourceDeclaration, TensorSlices, WebDataset, Zip,
+    Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random,
+    Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
+    SourceDeclaration, TensorSlices, Tensors, WebDataset, Zip,
 };
 pub use params::{Params, SpecField};
+pub use records::{Compression, FixedLength, RECORD_BYTES_MAX, Records, TfRecord};
 pub use registry::{NoFunctions, Registry, SourceSignature};
 pub use sharding::{ShardBy, ShardingError, Share};
 pub use spec::{KEY_COMPONENT, node_specs};

@@ -13,12 +13,19 @@ use super::constant::Constant;
 use super::definition::{Graph, NODES_MAX};
 use super::function::Function;
 use super::params::{Params, SpecField};
+use super::records::Records;
 
 /// One operation of a dataset graph.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     /// Integers `start, start + step, …` below (or above) `stop`.
     Range(Range),
+    /// Integers counted up or down without end.
+    Counter(Counter),
+    /// Random integers without end.
+    Random(Random),
+    /// One element: constants embedded in the graph.
+    Tensors(Tensors),
     /// The rows of constants embedded in the graph.
     TensorSlices(TensorSlices),
     /// The paths that a glob pattern matches, as strings.
@@ -37,6 +44,8 @@ pub enum Op {
     WebDataset(WebDataset),
     /// The lines of the text files whose paths come in.
     TextLines,
+    /// The records of the record files whose paths come in.
+    Records(Records),
     /// `size` consecutive elements stacked along a new leading dimension.
     Batch(Batch),
     /// The rows of every element, one by one.
@@ -74,6 +83,9 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Op::Range(_) => "range",
+            Op::Counter(_) => "counter",
+            Op::Random(_) => "random",
+            Op::Tensors(_) => "tensors",
             Op::TensorSlices(_) => "tensor_slices",
             Op::Files(_) => "files",
             Op::Source(_) => "source",
@@ -83,6 +95,7 @@ impl Op {
             Op::Filter(_) => "filter",
             Op::WebDataset(_) => "webdataset",
             Op::TextLines => "text_lines",
+            Op::Records(records) => records.op_name(),
             Op::Batch(_) => "batch",
             Op::Unbatch => "unbatch",
             Op::Shuffle(_) => "shuffle",
@@ -117,6 +130,9 @@ impl Op {
     pub fn arity(&self) -> RangeInclusive<usize> {
         match self {
             Op::Range(_)
+            | Op::Counter(_)
+            | Op::Random(_)
+            | Op::Tensors(_)
             | Op::TensorSlices(_)
             | Op::Files(_)
             | Op::Source(_)
@@ -126,6 +142,7 @@ impl Op {
             | Op::Filter(_)
             | Op::WebDataset(_)
             | Op::TextLines
+            | Op::Records(_)
             | Op::Batch(_)
             | Op::Unbatch
             | Op::Shuffle(_)
@@ -181,6 +198,43 @@ impl Range {
         // In range by construction; wrapping arithmetic computes it without an overflow in between.
         self.start.wrapping_add(self.step.wrapping_mul(position as i64))
     }
+}
+
+/// Parameters of `counter`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Counter {
+    /// The first value.
+    #[n(0)]
+    pub start: i64,
+    /// The difference of neighbours. Beyond the largest value follows the smallest.
+    #[n(1)]
+    pub step: i64,
+}
+
+impl Counter {
+    /// The value at `position`.
+    pub fn value(&self, position: u64) -> i64 {
+        self.start.wrapping_add(self.step.wrapping_mul(position as i64))
+    }
+}
+
+/// Parameters of `random`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Random {
+    /// The seed; without one every task draws its own.
+    #[n(0)]
+    pub seed: Option<u64>,
+}
+
+/// Parameters of `tensors`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Tensors {
+    /// The element.
+    #[n(0)]
+    pub constant: Constant,
 }
 
 /// Parameters of `tensor_slices`.

@@ -295,7 +295,12 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         Op::Sample(sample) => {
             sample.seed.get_or_insert(seed);
         }
+        Op::Random(random) => {
+            random.seed.get_or_insert(seed);
+        }
         Op::Range(_)
+        | Op::Counter(_)
+        | Op::Tensors(_)
         | Op::TensorSlices(_)
         | Op::Source(_)
         | Op::Service(_)
@@ -314,6 +319,7 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         | Op::Concatenate
         | Op::Enumerate(_)
         | Op::TextLines
+        | Op::Records(_)
         | Op::Interleave(..)
         | Op::Choose(..) => {}
     }
@@ -339,7 +345,7 @@ fn reads_files(op: &Op) -> bool {
     let within = |body: &Graph| body.nodes().iter().any(|node| reads_files(&node.op));
     // What says where a `choose` reads yields no elements.
     let function = op.inner().filter(|_| !matches!(op, Op::Choose(..)));
-    matches!(op, Op::WebDataset(_) | Op::TextLines) || function.is_some_and(within)
+    matches!(op, Op::WebDataset(_) | Op::TextLines | Op::Records(_)) || function.is_some_and(within)
 }
 
 /// Whether it yields the same elements, in whatever order its input comes.
@@ -349,6 +355,9 @@ fn ignores_order(op: &Op) -> bool {
         // A repetition does too, but ends that are shuffled across would wait for passes without end.
         Op::Repeat(_)
         | Op::Range(_)
+        | Op::Counter(_)
+        | Op::Random(_)
+        | Op::Tensors(_)
         | Op::TensorSlices(_)
         | Op::Files(_)
         | Op::Source(_)
@@ -365,6 +374,7 @@ fn ignores_order(op: &Op) -> bool {
         | Op::Concatenate
         | Op::Enumerate(_)
         | Op::TextLines
+        | Op::Records(_)
         | Op::Interleave(..)
         | Op::Sample(_)
         | Op::Choose(..) => false,

@@ -121,7 +121,12 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
         reason,
     };
     match op {
-        Op::Range(_) => scalar(op, Dtype::I64),
+        Op::Range(_) | Op::Counter(_) | Op::Random(_) => scalar(op, Dtype::I64),
+        Op::Tensors(tensors) => tensors
+            .constant
+            .check()
+            .map(|()| tensors.constant.spec.0.clone())
+            .map_err(mismatch),
         Op::TensorSlices(slices) => slices.constant.slice_spec().map_err(mismatch),
         Op::Files(_) => scalar(op, Dtype::String),
         Op::Source(source) => Ok(source_signature(source, registry)?.spec),
@@ -139,6 +144,10 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
         Op::TextLines => {
             wants_path(op, "a text file", input()?)?;
             scalar(op, Dtype::String)
+        }
+        Op::Records(_) => {
+            wants_path(op, "a record file", input()?)?;
+            scalar(op, Dtype::Bytes)
         }
         Op::Batch(batch) => input()?
             .batched(batch.drop_remainder.then_some(batch.size))

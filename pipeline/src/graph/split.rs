@@ -125,6 +125,9 @@ pub(crate) fn aligned(graph: &Graph, sources: &[SourceFacts]) -> Result<(), Stri
 fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisError> {
     Ok(match op {
         Op::Range(range) => Splitting::Counted(Units::of(range.len())),
+        // Values follow from their positions, of which there are more than anyone reads.
+        Op::Counter(_) | Op::Random(_) => Splitting::Counted(Units::of(u64::MAX)),
+        Op::Tensors(_) => Splitting::Counted(Units::of(1)),
         Op::TensorSlices(slices) => match slices.constant.slices() {
             Ok(count) => Splitting::Counted(Units::of(count)),
             Err(reason) => Splitting::Whole(reason),
@@ -151,6 +154,7 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
         | Op::Filter(_)
         | Op::WebDataset(_)
         | Op::TextLines
+        | Op::Records(_)
         | Op::Batch(_)
         | Op::Unbatch
         | Op::Shuffle(_)
@@ -183,10 +187,13 @@ fn misaligns(op: &Op) -> Option<&'static str> {
         Op::Enumerate(_) => Some("numbers the elements of each task"),
         Op::Sample(_) | Op::Choose(..) => Some("picks by how many elements a task has had"),
         Op::Zip(_) => Some("pairs whatever splits a task was dealt"),
-        Op::WebDataset(_) | Op::TextLines => {
+        Op::WebDataset(_) | Op::TextLines | Op::Records(_) => {
             Some("reads a file from its start and cannot be opened at a position")
         }
         Op::Range(_)
+        | Op::Counter(_)
+        | Op::Random(_)
+        | Op::Tensors(_)
         | Op::TensorSlices(_)
         | Op::Files(_)
         | Op::Source(_)

@@ -18,9 +18,12 @@ mod path;
 mod pick;
 mod positions;
 mod prefetch;
+mod random;
 #[cfg(feature = "images")]
 mod random_resized_crop;
 mod read_ahead;
+#[cfg(feature = "records")]
+mod records;
 mod repeat;
 #[cfg(feature = "images")]
 mod resize;
@@ -55,8 +58,11 @@ pub(crate) use parse_int::ParseIntCall;
 pub(crate) use pick::{Choices, Draws, Pick};
 pub(crate) use positions::Positions;
 pub(crate) use prefetch::Prefetch;
+pub(crate) use random::Random;
 #[cfg(feature = "images")]
 pub(crate) use random_resized_crop::RandomResizedCropCall;
+#[cfg(feature = "records")]
+pub(crate) use records::Records;
 pub(crate) use repeat::Repeat;
 #[cfg(feature = "images")]
 pub(crate) use resize::ResizeCall;

@@ -51,8 +51,8 @@ impl Shard {
 
     fn too_few(&self) -> ExecError {
         let message = format!(
-            "its input has {} elements, which is not enough for {} shards: use more files than workers, fewer workers, or the \
-             sharding policy `data` or `dynamic`",
+            "its input has {} elements, which is not enough for {} shards: each worker needs one of them, a file where files \
+             are divided; use fewer workers, more files or elements, or the sharding policy `dynamic`",
             self.seen, self.count
         );
         ExecError::new(ErrorKind::Caller, "shard", message)

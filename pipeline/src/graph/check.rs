@@ -1,0 +1,189 @@
+//! The rules that an operation's parameters obey by themselves. What depends on what comes in is the analysis'.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::definition::{BUFFER_MAX, CYCLE_MAX, NAME_BYTES_MAX};
+use super::function::Function;
+use super::op::{Cycle, FlatMap, Op, Schedule};
+
+/// Calls of a map that run at once, each in a thread of its own.
+const PARALLEL_MAX: u32 = 4096;
+
+/// The rules that parameters obey by themselves, given how many inputs there are; what depends on the spec of those is
+/// checked by the analysis.
+pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
+    match op {
+        Op::Range(range) if range.step == 0 => Err("step is 0".to_owned()),
+        Op::Range(_)
+        | Op::Counter(_)
+        | Op::Random(_)
+        | Op::Argument
+        | Op::TextLines
+        | Op::Unbatch
+        | Op::Repeat(_)
+        | Op::Take(_)
+        | Op::Skip(_)
+        | Op::Enumerate(_)
+        | Op::Concatenate
+        | Op::Choose(..) => Ok(()),
+        Op::Sample(sample) => check_weights(&sample.weights, inputs),
+        Op::Tensors(tensors) => tensors.constant.check(),
+        Op::TensorSlices(slices) => slices.constant.slices().map(|_| ()),
+        Op::Records(records) => records.check(),
+        Op::Files(files) => check_name("pattern", &files.pattern),
+        Op::Source(source) => check_name("source", &source.name),
+        Op::Service(_) => Ok(()),
+        Op::Map(function, schedule) => {
+            check_schedule(*schedule)?;
+            check_function(function)
+        }
+        Op::Filter(filter) => check_name("function", &filter.function),
+        Op::WebDataset(webdataset) => check_fields(&webdataset.fields),
+        Op::Batch(batch) => check_buffer("batch size", batch.size),
+        Op::Shuffle(shuffle) => check_buffer("shuffle buffer", shuffle.buffer),
+        Op::Shard(shard) => match shard.count {
+            Some(count) if shard.index >= count => Err(format!(
+                "takes shard {} of {count}: shards are numbered from 0",
+                shard.index
+            )),
+            Some(_) | None => Ok(()),
+        },
+        Op::Prefetch(prefetch) => check_buffer("prefetch buffer", prefetch.buffer),
+        Op::FlatMap(function) => check_flat_map(function),
+        Op::Interleave(function, cycle) => {
+            check_cycle(*cycle)?;
+            check_flat_map(function)
+        }
+        Op::Zip(zip) => match &zip.names {
+            Some(names) if names.len() != inputs => {
+                Err(format!("has {} names for {inputs} inputs", names.len()))
+            }
+            Some(names) => names.iter().try_for_each(|name| check_name("name", name)),
+            None => Ok(()),
+        },
+    }
+}
+
+fn check_fields(fields: &[String]) -> Result<(), String> {
+    if fields.is_empty() {
+        return Err("names no fields, such as \"jpg\"".to_owned());
+    }
+    for (index, field) in fields.iter().enumerate() {
+        check_name("field", field)?;
+        if fields[..index].contains(field) {
+            return Err(format!("names the field {field:?} twice"));
+        }
+    }
+    Ok(())
+}
+
+fn check_schedule(schedule: Schedule) -> Result<(), String> {
+    if schedule.parallel > PARALLEL_MAX {
+        return Err(format!(
+            "{} parallel calls, the limit is {PARALLEL_MAX}",
+            schedule.parallel
+        ));
+    }
+    Ok(())
+}
+
+fn check_cycle(cycle: Cycle) -> Result<(), String> {
+    if cycle.length == 0 || cycle.length > CYCLE_MAX {
+        return Err(format!(
+            "cycle of {} datasets is not within 1..={CYCLE_MAX}",
+            cycle.length
+        ));
+    }
+    if cycle.block == 0 {
+        return Err("takes blocks of no elements by turns; the least is 1".to_owned());
+    }
+    Ok(())
+}
+
+fn check_weights(weights: &[f64], inputs: usize) -> Result<(), String> {
+    if weights.len() != inputs {
+        return Err(format!("has {} weights for {inputs} inputs", weights.len()));
+    }
+    match weights
+        .iter()
+        .find(|weight| !(weight.is_finite() && **weight > 0.0))
+    {
+        Some(weight) => Err(format!(
+            "has the weight {weight}, which is not a finite number above 0"
+        )),
+        // Each is finite, their sum need not be.
+        None if !weights.iter().sum::<f64>().is_finite() => {
+            Err("has weights without a finite sum".to_owned())
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_flat_map(function: &FlatMap) -> Result<(), String> {
+    match function {
+        FlatMap::Graph(_) => Ok(()),
+        FlatMap::Registered(registered) => check_name("function", &registered.name),
+    }
+}
+
+fn check_function(function: &Function) -> Result<(), String> {
+    match function {
+        Function::Registered(registered) => check_name("function", &registered.name),
+        Function::DecodeImage(decode) if decode.pixels_max == 0 => Err("allows no pixels".to_owned()),
+        Function::DecodeImage(_) | Function::ParseInt(_) => Ok(()),
+        Function::Resize(resize) => check_image_size(resize.height, resize.width),
+        Function::RandomResizedCrop(crop) => {
+            check_image_size(crop.height, crop.width)?;
+            let scale = crop.scale_min > 0.0 && crop.scale_min <= crop.scale_max && crop.scale_max <= 1.0;
+            if !scale {
+                return Err(format!(
+                    "scale {}..{} is not within 0..1",
+                    crop.scale_min, crop.scale_max
+                ));
+            }
+            let ratio =
+                crop.ratio_min > 0.0 && crop.ratio_min <= crop.ratio_max && crop.ratio_max.is_finite();
+            if !ratio {
+                return Err(format!(
+                    "ratio {}..{} is not a positive range",
+                    crop.ratio_min, crop.ratio_max
+                ));
+            }
+            Ok(())
+        }
+        Function::Select(select) if select.components.is_empty() => Err("selects nothing".to_owned()),
+        Function::Select(select) => select
+            .components
+            .iter()
+            .try_for_each(|selected| check_name("component", &selected.name)),
+    }
+}
+
+fn check_image_size(height: u32, width: u32) -> Result<(), String> {
+    const SIDE_MAX: u32 = 1 << 16;
+    if height == 0 || width == 0 || height > SIDE_MAX || width > SIDE_MAX {
+        return Err(format!(
+            "size {height} x {width} is not within 1..={SIDE_MAX} pixels a side"
+        ));
+    }
+    Ok(())
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err(format!("{what} is empty"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!(
+            "{what} has {} bytes, the limit is {NAME_BYTES_MAX}",
+            name.len()
+        ));
+    }
+    Ok(())
+}
+
+fn check_buffer(what: &str, size: u64) -> Result<(), String> {
+    if size == 0 || size > BUFFER_MAX {
+        return Err(format!("{what} of {size} is not within 1..={BUFFER_MAX}"));
+    }
+    Ok(())
+}

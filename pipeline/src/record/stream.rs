@@ -1,0 +1,55 @@
+//! The uncompressed bytes of a file.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+
+use crate::graph::Compression;
+
+/// Read-ahead of a file: large enough that a disk or a network file system streams.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A file whose compression is undone as it is read.
+pub(crate) enum Stream {
+    /// As the file has them.
+    Plain(BufReader<File>),
+    /// Boxed: a decompressor's tables are large.
+    Gzip(Box<BufReader<MultiGzDecoder<BufReader<File>>>>),
+    /// As gzip, in the container of zlib.
+    Zlib(Box<BufReader<ZlibDecoder<BufReader<File>>>>),
+}
+
+impl Stream {
+    /// The bytes of `file` behind the first `offset_bytes`. Of a compressed file those are decompressed to be passed over.
+    pub(crate) fn new(mut file: File, compression: Compression, offset_bytes: u64) -> io::Result<Stream> {
+        let buffered = |file| BufReader::with_capacity(BUFFER_BYTES, file);
+        let mut stream = match compression {
+            Compression::None => {
+                file.seek(SeekFrom::Start(offset_bytes))?;
+                return Ok(Stream::Plain(buffered(file)));
+            }
+            Compression::Gzip => Stream::Gzip(Box::new(BufReader::new(MultiGzDecoder::new(buffered(file))))),
+            Compression::Zlib => Stream::Zlib(Box::new(BufReader::new(ZlibDecoder::new(buffered(file))))),
+        };
+        io::copy(&mut stream.by_ref().take(offset_bytes), &mut io::sink())?;
+        Ok(stream)
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(reader) => reader.read(into),
+            Stream::Gzip(reader) => reader.read(into),
+            Stream::Zlib(reader) => reader.read(into),
+        }
+    }
+}
+
+/// Reads up to `wanted` bytes behind what `into` has; how many there were.
+pub(super) fn read_more(stream: &mut impl Read, into: &mut Vec<u8>, wanted: u64) -> io::Result<u64> {
+    // At most 1 MiB is taken before any of it was read.
+    into.reserve(wanted.min(1 << 20) as usize);
+    stream.take(wanted).read_to_end(into).map(|read| read as u64)
+}

@@ -1,0 +1,142 @@
+//! TFRecord: each record behind its length and followed by a checksum, as TensorFlow writes it.
+//!
+//! `length: u64`, `masked_crc32c(length): u32`, `length` bytes, `masked_crc32c(bytes): u32`, all little-endian, one record
+//! after the other. The masked checksum is the CRC-32C rotated right by 15 bits plus `0xa282ead8`.
+
+use std::io::{self, Read, Write};
+
+use crate::graph::RECORD_BYTES_MAX;
+
+use super::error::{RecordError, unreadable};
+use super::stream::read_more;
+
+/// Bytes in front of a record: its length and the checksum of that.
+const HEADER_BYTES: u64 = 12;
+/// Bytes behind a record: its checksum.
+const FOOTER_BYTES: u64 = 4;
+/// Added to the rotated checksum, so that the checksum of data with checksums in it is not trivial.
+const MASK_DELTA: u32 = 0xa282_ead8;
+
+/// The records of a TFRecord file.
+pub(crate) struct TfRecordReader<R> {
+    stream: R,
+    offset_bytes: u64,
+}
+
+impl<R: Read> TfRecordReader<R> {
+    /// Reads records from `stream`, which is at `offset_bytes` of the uncompressed file, where a record begins.
+    pub(crate) fn new(stream: R, offset_bytes: u64) -> TfRecordReader<R> {
+        TfRecordReader { stream, offset_bytes }
+    }
+
+    /// Where the next record begins.
+    pub(crate) fn offset_bytes(&self) -> u64 {
+        self.offset_bytes
+    }
+
+    /// Where the next record begins and what it is, both checksums checked; `None` at the end of the file.
+    pub(crate) fn record(&mut self) -> Result<Option<(u64, Vec<u8>)>, RecordError> {
+        let Some(length) = self.length()? else {
+            return Ok(None);
+        };
+        if length > RECORD_BYTES_MAX {
+            return Err(self.failed(format!(
+                "a record of {length} bytes; the limit is {RECORD_BYTES_MAX}"
+            )));
+        }
+        let mut record = Vec::new();
+        let wanted = length + FOOTER_BYTES;
+        let read = read_more(&mut self.stream, &mut record, wanted);
+        let read = read.map_err(|error| self.failed(unreadable(&error)))?;
+        if read < wanted {
+            return Err(self.failed(format!(
+                "the file is cut off: it ends {} bytes before its record does",
+                wanted - read
+            )));
+        }
+        let stated = record.split_off(length as usize);
+        if stated != masked(crc32c::crc32c(&record)).to_le_bytes() {
+            return Err(self.failed("the record is corrupt: its checksum differs".to_owned()));
+        }
+        let begin = self.offset_bytes;
+        self.offset_bytes = begin.saturating_add(HEADER_BYTES + wanted);
+        Ok(Some((begin, record)))
+    }
+
+    /// The length of the next record.
+    fn length(&mut self) -> Result<Option<u64>, RecordError> {
+        let mut header = Vec::new();
+        let read = read_more(&mut self.stream, &mut header, HEADER_BYTES);
+        let read = read.map_err(|error| self.failed(unreadable(&error)))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        let (Some(length), Some(stated)) = (header.first_chunk::<8>(), header.get(8..12)) else {
+            return Err(self.failed(format!(
+                "the file is cut off: it ends {} bytes before the header of its record does",
+                HEADER_BYTES - read
+            )));
+        };
+        if stated != masked(crc32c::crc32c(length)).to_le_bytes() {
+            return Err(self.failed(
+                "the checksum of a record's length differs: the file is corrupt, compressed otherwise, or no TFRecord file"
+                    .to_owned(),
+            ));
+        }
+        Ok(Some(u64::from_le_bytes(*length)))
+    }
+
+    fn failed(&self, reason: String) -> RecordError {
+        RecordError {
+            offset_bytes: self.offset_bytes,
+            reason,
+        }
+    }
+}
+
+/// Writes a TFRecord file. For a compressed one, let it write into a compressor.
+#[derive(Debug)]
+pub struct TfRecordWriter<W> {
+    writer: W,
+}
+
+impl<W: Write> TfRecordWriter<W> {
+    /// Writes records to `writer`, each with three writes: buffer what is slow.
+    pub fn new(writer: W) -> TfRecordWriter<W> {
+        TfRecordWriter { writer }
+    }
+
+    /// Appends a record of any bytes.
+    ///
+    /// # Errors
+    /// What the writer fails with; of kind `InvalidInput` for a record of more than [`RECORD_BYTES_MAX`], which no reader of
+    /// this crate would take.
+    pub fn write(&mut self, record: &[u8]) -> io::Result<()> {
+        let length = record.len() as u64;
+        if length > RECORD_BYTES_MAX {
+            let message = format!("a record of {length} bytes; the limit is {RECORD_BYTES_MAX}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let mut header = [0; HEADER_BYTES as usize];
+        header[..8].copy_from_slice(&length.to_le_bytes());
+        let checksum = masked(crc32c::crc32c(&header[..8]));
+        header[8..].copy_from_slice(&checksum.to_le_bytes());
+        self.writer.write_all(&header)?;
+        self.writer.write_all(record)?;
+        self.writer
+            .write_all(&masked(crc32c::crc32c(record)).to_le_bytes())
+    }
+
+    /// Flushes the writer and gives it back.
+    ///
+    /// # Errors
+    /// What the writer fails with.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.writer.flush()?;
+        Ok(self.writer)
+    }
+}
+
+fn masked(checksum: u32) -> u32 {
+    checksum.rotate_right(15).wrapping_add(MASK_DELTA)
+}
