@@ -7,6 +7,7 @@
 //! - `buffers`: what is computed ahead withholds nothing and stays within the byte budget
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `graphs`: encoding and analysis
+//! - `interleave`: datasets that are read ahead by turns
 //! - `listings`: which files there are and in which order
 //! - `packs`: what is written into packs is what is yielded
 //! - `randomness`: what is drawn anew, and what is drawn alike
@@ -22,6 +23,7 @@ mod buffers;
 mod combined;
 mod failures;
 mod graphs;
+mod interleave;
 mod listings;
 mod model;
 mod packs;

@@ -47,7 +47,9 @@ fn unsteady(graph: &Graph) -> Graph {
         } else if let Op::Sample(sample) = &mut node.op {
             sample.seed = None;
         } else if let Op::Map(_, schedule) = &mut node.op {
-            schedule.ordered = false;
+            schedule.ordered = Some(false);
+        } else if let Op::Interleave(_, cycle) = &mut node.op {
+            cycle.schedule.ordered = Some(false);
         }
     }
     Graph::new(nodes).unwrap()

@@ -19,7 +19,21 @@ impl Program {
     /// A new tree over `shared`. `argument` is the element a function's body is called with; sources of a
     /// body are read whole.
     pub(crate) fn open(&self, shared: &Shared, argument: Option<&Item>) -> Result<Input, ExecError> {
-        self.open_node(self.graph.output(), shared, argument)
+        // What the body of a function says holds within it; where it says nothing, what surrounds it does.
+        match self
+            .graph
+            .deterministic()
+            .filter(|said| *said != shared.deterministic)
+        {
+            Some(deterministic) => {
+                let shared = Shared {
+                    deterministic,
+                    ..shared.clone()
+                };
+                self.open_node(self.graph.output(), &shared, argument)
+            }
+            None => self.open_node(self.graph.output(), shared, argument),
+        }
     }
 
     /// Recurses as deep as a graph may be, which its limits keep within a thread's stack.
@@ -39,21 +53,24 @@ impl Program {
             return self.open_several(node, shared, argument);
         }
         let input = self.open_node(input, shared, argument)?;
+        if let Op::WebDataset(_) | Op::TextLines | Op::Records(_) = op {
+            open_reader(op, input, shared)
+        } else if let Op::FlatMap(_) | Op::Interleave(..) = op {
+            self.open_expansion(node, input, shared)
+        } else {
+            self.open_unary(node, input, shared)
+        }
+    }
+
+    /// An operation that passes on what comes in, some of it or several at once.
+    fn open_unary(&self, node: usize, input: Input, shared: &Shared) -> Result<Input, ExecError> {
         let cancel = shared.cancel.clone();
+        let op = &self.graph.nodes()[node].op;
         Ok(match op {
             Op::Filter(filter) => {
                 let call = self.predicate(node)?;
                 Box::new(ops::Filter::new(filter.function.clone(), call, input, cancel))
             }
-            #[cfg(feature = "webdataset")]
-            Op::WebDataset(options) => Box::new(ops::WebDataset::new(options.clone(), input, shared)),
-            #[cfg(not(feature = "webdataset"))]
-            Op::WebDataset(_) => return Err(unprepared("webdataset")),
-            #[cfg(feature = "records")]
-            Op::Records(records) => Box::new(ops::Records::new(*records, input, cancel)),
-            #[cfg(not(feature = "records"))]
-            Op::Records(_) => return Err(unprepared(op.name())),
-            Op::TextLines => Box::new(ops::TextLines::new(input, cancel)),
             Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, shared.clone())),
             Op::Unbatch => Box::new(ops::Unbatch::new(input)),
             Op::Shuffle(shuffle) => Box::new(ops::Shuffle::new(*shuffle, node, input, shared.clone())),
@@ -70,16 +87,13 @@ impl Program {
             }
             Op::Enumerate(enumerate) => Box::new(ops::Enumerate::new(enumerate.start, input)),
             Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
-            Op::FlatMap(flat_map) => Box::new(ops::FlatMap::new(
-                self.body(node, flat_map, shared)?,
-                input,
-                cancel,
-            )),
-            Op::Interleave(function, turns) => {
-                let body = self.body(node, function, shared)?;
-                Box::new(ops::Interleave::new(body, *turns, input, cancel))
-            }
+            Op::Options(_) => input,
             Op::Map(..)
+            | Op::WebDataset(_)
+            | Op::TextLines
+            | Op::Records(_)
+            | Op::FlatMap(_)
+            | Op::Interleave(..)
             | Op::Zip(_)
             | Op::Concatenate
             | Op::Sample(_)
@@ -93,6 +107,28 @@ impl Program {
             | Op::Source(_)
             | Op::Service(_)
             | Op::Argument => return Err(unprepared(op.name())),
+        })
+    }
+
+    /// An operation that makes datasets of what comes in.
+    fn open_expansion(&self, node: usize, input: Input, shared: &Shared) -> Result<Input, ExecError> {
+        let cancel = shared.cancel.clone();
+        let op = &self.graph.nodes()[node].op;
+        Ok(if let Op::FlatMap(function) = op {
+            Box::new(ops::FlatMap::new(
+                self.body(node, function, shared)?,
+                input,
+                cancel,
+            ))
+        } else if let Op::Interleave(function, cycle) = op {
+            let body = self.body(node, function, shared)?;
+            if cycle.schedule.parallel == 1 {
+                Box::new(ops::Interleave::new(body, *cycle, input, cancel))
+            } else {
+                Box::new(ops::ParallelInterleave::new(body, *cycle, input, shared))
+            }
+        } else {
+            return Err(unprepared(op.name()));
         })
     }
 
@@ -151,7 +187,7 @@ impl Program {
             Box::new(ops::ParallelMap::new(
                 chain,
                 schedule.parallel,
-                schedule.ordered,
+                schedule.is_ordered(shared.deterministic),
                 input,
                 shared.clone(),
             ))
@@ -171,13 +207,11 @@ impl Program {
         Ok(match (op, &self.parts[node]) {
             (Op::Range(range), _) => {
                 let (range, cursor) = (*range, counted(range.len()));
-                let value = move |position| Some(Value::from_buf([Tensor::i64(range.value(position))]));
-                Box::new(ops::Positions::new(op.name(), value, cursor))
+                numbers(op, move |position| range.value(position), cursor)
             }
             (Op::Counter(counter), _) => {
                 let (counter, cursor) = (*counter, counted(u64::MAX));
-                let value = move |position| Some(Value::from_buf([Tensor::i64(counter.value(position))]));
-                Box::new(ops::Positions::new(op.name(), value, cursor))
+                numbers(op, move |position| counter.value(position), cursor)
             }
             (Op::Random(random), _) => Box::new(ops::Random::new(
                 shared.seeds(node, random.seed),
@@ -251,4 +285,27 @@ impl Program {
             (_, _) => return Err(unprepared(self.graph.nodes()[node].op.name())),
         })
     }
+}
+
+/// An operation that makes elements of the files whose paths come in.
+fn open_reader(op: &Op, input: Input, shared: &Shared) -> Result<Input, ExecError> {
+    let cancel = shared.cancel.clone();
+    if let Op::TextLines = op {
+        return Ok(Box::new(ops::TextLines::new(input, cancel)));
+    }
+    #[cfg(feature = "webdataset")]
+    if let Op::WebDataset(options) = op {
+        return Ok(Box::new(ops::WebDataset::new(options.clone(), input, shared)));
+    }
+    #[cfg(feature = "records")]
+    if let Op::Records(records) = op {
+        return Ok(Box::new(ops::Records::new(*records, input, cancel)));
+    }
+    Err(unprepared(op.name()))
+}
+
+/// A source whose elements are numbers that follow from their positions.
+fn numbers(op: &Op, value: impl Fn(u64) -> i64 + Send + 'static, cursor: Cursor) -> Input {
+    let value = move |position| Some(Value::from_buf([Tensor::i64(value(position))]));
+    Box::new(ops::Positions::new(op.name(), value, cursor))
 }

@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) task_id: u64,
     pub(crate) epoch: u64,
     pub(crate) seed: Option<u64>,
+    /// Whether operations that work in parallel keep the order of their elements unless they say otherwise.
+    pub(crate) deterministic: bool,
     pub(crate) feed: Option<Feed>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) pool: Arc<Pool>,

@@ -69,6 +69,7 @@ impl Executor {
             task_id: context.task_id,
             epoch: context.epoch,
             seed: context.seed,
+            deterministic: true,
             feed: context.splits.map(Feed::new),
             ledger: Arc::clone(&ledger),
             pool: context.pool,

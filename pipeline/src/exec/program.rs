@@ -336,6 +336,7 @@ fn part(
         | Op::Shard(_)
         | Op::Enumerate(_)
         | Op::Prefetch(_)
+        | Op::Options(_)
         | Op::Zip(_)
         | Op::Concatenate
         | Op::Sample(_) => Part::None,

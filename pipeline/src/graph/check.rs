@@ -5,7 +5,7 @@ use super::definition::{BUFFER_MAX, CYCLE_MAX, NAME_BYTES_MAX};
 use super::function::Function;
 use super::op::{Cycle, FlatMap, Op, Schedule};
 
-/// Calls of a map that run at once, each in a thread of its own.
+/// Calls that run, or datasets that are read, at once, each in a thread of its own.
 const PARALLEL_MAX: u32 = 4096;
 
 /// The rules that parameters obey by themselves, given how many inputs there are; what depends on the spec of those is
@@ -23,6 +23,7 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
         | Op::Take(_)
         | Op::Skip(_)
         | Op::Enumerate(_)
+        | Op::Options(_)
         | Op::Concatenate
         | Op::Choose(..) => Ok(()),
         Op::Sample(sample) => check_weights(&sample.weights, inputs),
@@ -79,7 +80,7 @@ fn check_fields(fields: &[String]) -> Result<(), String> {
 fn check_schedule(schedule: Schedule) -> Result<(), String> {
     if schedule.parallel > PARALLEL_MAX {
         return Err(format!(
-            "{} parallel calls, the limit is {PARALLEL_MAX}",
+            "{} threads in parallel, the limit is {PARALLEL_MAX}",
             schedule.parallel
         ));
     }
@@ -96,7 +97,7 @@ fn check_cycle(cycle: Cycle) -> Result<(), String> {
     if cycle.block == 0 {
         return Err("takes blocks of no elements by turns; the least is 1".to_owned());
     }
-    Ok(())
+    check_schedule(cycle.schedule)
 }
 
 fn check_weights(weights: &[f64], inputs: usize) -> Result<(), String> {

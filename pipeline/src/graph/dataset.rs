@@ -10,14 +10,14 @@ use super::function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
 use super::op::{
-    Batch, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random, Range,
-    RegisteredFlatMap, RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration,
-    TensorSlices, Tensors, WebDataset,
+    Batch, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Options, Prefetch, Random,
+    Range, RegisteredFlatMap, RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle,
+    SourceDeclaration, TensorSlices, Tensors, WebDataset,
 };
 use super::params::{Params, SpecField};
 use super::records::{Compression, FixedLength, Records, TfRecord};
 
-/// As many parallel calls as the pool has threads.
+/// As many threads as seem right: see [`Dataset::parallel`].
 pub const AUTO: u32 = 0;
 
 /// Pixels an image may have unless [`Dataset::decode_image_with`] says otherwise: 64 million, 192 MB decoded.
@@ -195,30 +195,32 @@ impl Dataset {
         self.function(Function::Select(Select { components }))
     }
 
-    /// Spreads the calls of the map just added over `threads` of the pool ([`AUTO`]: all of them), keeping
-    /// the order. Neighbouring maps with the same schedule run as one call.
+    /// Spreads what was just added over threads, keeping the order.
+    ///
+    /// Calls of a map run on so many threads of the pool; [`AUTO`]: all of them. Neighbouring maps with the same schedule
+    /// run as one call. Of the datasets of an `interleave` so many are read ahead, each by a thread of its own, and the
+    /// others when it is their turn; [`AUTO`]: 16.
     pub fn parallel(mut self, threads: u32) -> Dataset {
-        match self.nodes.last_mut() {
-            Some(Node {
-                op: Op::Map(_, schedule),
-                ..
-            }) => schedule.parallel = threads,
-            _ => self.refuse("is not a map, only maps run in parallel"),
+        match self.schedule() {
+            Some(schedule) => schedule.parallel = threads,
+            None => self.refuse("is not a map or interleave, only these run in parallel"),
         }
         self
     }
 
-    /// Lets the map just added yield results in whatever order they are ready. Only a [`Dataset::parallel`] map
-    /// has several at once.
-    pub fn unordered(mut self) -> Dataset {
-        match self.nodes.last_mut() {
-            Some(Node {
-                op: Op::Map(_, schedule),
-                ..
-            }) => schedule.ordered = false,
-            _ => self.refuse("is not a map, only maps can be unordered"),
-        }
-        self
+    /// Lets what was just added yield elements in whatever order they are ready, if it is [`Dataset::parallel`].
+    pub fn unordered(self) -> Dataset {
+        self.in_order(false)
+    }
+
+    /// Lets what was just added keep the order of its elements whatever [`Dataset::with_options`] says.
+    pub fn ordered(self) -> Dataset {
+        self.in_order(true)
+    }
+
+    /// Says how everything up to here is executed, wherever it is. What later options say replaces it.
+    pub fn with_options(self, options: Options) -> Dataset {
+        self.then(Op::Options(options))
     }
 
     /// Keeps the elements for which the registered predicate `name` holds.
@@ -343,10 +345,10 @@ impl Dataset {
     }
 
     /// The datasets that `body` makes of the elements, `length` of them by turns: `block` elements of one, then of the
-    /// next. Where one has ended, the next element's takes its place. The order is always the same. With `length` 1
-    /// this is [`Dataset::flat_map`].
+    /// next. Where one has ended, the next element's takes its place. The order is always the same
+    /// unless [`Dataset::unordered`] follows. With `length` 1 this is [`Dataset::flat_map`].
     pub fn interleave(self, length: u64, block: u64, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
-        self.expanded(body, |body| Op::Interleave(body, Cycle { length, block }))
+        self.expanded(body, |body| Op::Interleave(body, cycle(length, block)))
     }
 
     /// As [`Dataset::interleave`], with the datasets that the registered function `name` makes of the elements.
@@ -362,7 +364,7 @@ impl Dataset {
             params,
             output: None,
         });
-        self.then(Op::Interleave(function, Cycle { length, block }))
+        self.then(Op::Interleave(function, cycle(length, block)))
     }
 
     /// As [`Dataset::interleave_registered`], stating what the datasets yield, for whoever does not have the function
@@ -380,7 +382,7 @@ impl Dataset {
             params,
             output: Some(SpecField(output)),
         });
-        self.then(Op::Interleave(function, Cycle { length, block }))
+        self.then(Op::Interleave(function, cycle(length, block)))
     }
 
     /// The finished graph.
@@ -430,6 +432,24 @@ impl Dataset {
         self
     }
 
+    fn in_order(mut self, ordered: bool) -> Dataset {
+        match self.schedule() {
+            Some(schedule) => schedule.ordered = Some(ordered),
+            None => self.refuse("is not a map or interleave, only these can be unordered"),
+        }
+        self
+    }
+
+    /// The schedule of the operation just added, if it has one.
+    fn schedule(&mut self) -> Option<&mut Schedule> {
+        let op = &mut self.nodes.last_mut()?.op;
+        if let Op::Map(_, schedule) | Op::Interleave(_, Cycle { schedule, .. }) = op {
+            Some(schedule)
+        } else {
+            None
+        }
+    }
+
     fn refuse(&mut self, reason: &str) {
         let node = self.nodes.len() - 1;
         let op = self.nodes[node].op.name();
@@ -438,5 +458,14 @@ impl Dataset {
             op,
             reason: reason.to_owned(),
         });
+    }
+}
+
+/// Turns taken by whoever pulls.
+fn cycle(length: u64, block: u64) -> Cycle {
+    Cycle {
+        length,
+        block,
+        schedule: Schedule::default(),
     }
 }

@@ -85,6 +85,22 @@ impl Graph {
         sources
     }
 
+    /// What its options say of the order of elements: the last of them, in the order of the nodes, that say anything.
+    pub(crate) fn deterministic(&self) -> Option<bool> {
+        let said = |node: &Node| {
+            let Op::Options(options) = &node.op else {
+                return None;
+            };
+            options.deterministic
+        };
+        self.nodes.iter().rev().find_map(said)
+    }
+
+    /// The same where nothing surrounds it: by default elements keep their order.
+    pub(super) fn is_deterministic(&self) -> bool {
+        self.deterministic().unwrap_or(true)
+    }
+
     /// This graph with nodes that differ from its own in their declarations only, so that they need no check.
     pub(super) fn with_ops(&self, nodes: Vec<Node>) -> Graph {
         debug_assert_eq!(nodes.len(), self.nodes.len());

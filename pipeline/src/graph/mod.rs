@@ -39,9 +39,9 @@ pub use function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
 pub use op::{
-    Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random,
-    Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
-    SourceDeclaration, TensorSlices, Tensors, WebDataset, Zip,
+    Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Options, Prefetch,
+    Random, Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard,
+    Shuffle, SourceDeclaration, TensorSlices, Tensors, WebDataset, Zip,
 };
 pub use params::{Params, SpecField};
 pub use records::{Compression, FixedLength, RECORD_BYTES_MAX, Records, TfRecord};

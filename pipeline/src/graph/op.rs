@@ -64,6 +64,8 @@ pub enum Op {
     Enumerate(Enumerate),
     /// A buffer filled by a thread of its own.
     Prefetch(Prefetch),
+    /// Nothing to the elements; says how they are made.
+    Options(Options),
     /// A dataset per element, one after the other.
     FlatMap(FlatMap),
     /// A dataset per element, several of them by turns.
@@ -105,6 +107,7 @@ impl Op {
             Op::Shard(_) => "shard",
             Op::Enumerate(_) => "enumerate",
             Op::Prefetch(_) => "prefetch",
+            Op::Options(_) => "options",
             Op::FlatMap(_) => "flat_map",
             Op::Interleave(..) => "interleave",
             Op::Zip(_) => "zip",
@@ -152,6 +155,7 @@ impl Op {
             | Op::Shard(_)
             | Op::Enumerate(_)
             | Op::Prefetch(_)
+            | Op::Options(_)
             | Op::FlatMap(_)
             | Op::Interleave(..) => 1..=1,
             Op::Zip(_) | Op::Concatenate | Op::Sample(_) | Op::Choose(..) => 1..=NODES_MAX,
@@ -313,23 +317,30 @@ pub struct ServiceReader {
     pub infinite: bool,
 }
 
-/// How a map's calls are spread over the pool.
+/// How the calls of a map are spread over the pool, and the datasets of an `interleave` over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Schedule {
-    /// How many calls run at once: 1 = in the thread that pulls, 0 = one per thread of the pool.
+    /// How many calls run, or datasets are read, at once: 1 = in the thread that pulls, 0 = [`AUTO`](super::AUTO).
     #[n(0)]
     pub parallel: u32,
-    /// Whether results keep the order of the input.
+    /// Whether results keep the order that they would have with `parallel` 1; absent = as the dataset's [`Options`] say.
     #[n(1)]
-    pub ordered: bool,
+    pub ordered: Option<bool>,
+}
+
+impl Schedule {
+    /// Whether results keep their order in a dataset whose options say `deterministic`.
+    pub fn is_ordered(&self, deterministic: bool) -> bool {
+        self.parallel == 1 || self.ordered.unwrap_or(deterministic)
+    }
 }
 
 impl Default for Schedule {
     fn default() -> Schedule {
         Schedule {
             parallel: 1,
-            ordered: true,
+            ordered: None,
         }
     }
 }
@@ -457,6 +468,19 @@ pub struct Cycle {
     /// How many consecutive elements each yields before it is the next one's turn, at least 1.
     #[n(1)]
     pub block: u64,
+    /// How many of them are read ahead at once, each by a thread of its own.
+    #[n(2)]
+    pub schedule: Schedule,
+}
+
+/// Parameters of `options`: how the dataset is executed up to there. What is absent is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(map)]
+pub struct Options {
+    /// Whether operations that work in parallel keep the order of their elements unless they say otherwise themselves;
+    /// they do by default.
+    #[n(0)]
+    pub deterministic: Option<bool>,
 }
 
 /// Parameters of `flat_map` and `interleave`: the dataset that each element becomes.

@@ -164,11 +164,11 @@ impl<'g> Rewrite<'g> {
         self
     }
 
-    /// In front of the prefetches at the end, so that they hold what is kept.
+    /// In front of the prefetches and options at the end, so that buffers hold what is kept.
     fn at_end(mut self) -> Rewrite<'g> {
         let mut last = self.graph.output();
         while let Node {
-            op: Op::Prefetch(_),
+            op: Op::Prefetch(_) | Op::Options(_),
             inputs,
         } = &self.graph.nodes()[last]
             && let [input] = inputs[..]
@@ -285,7 +285,8 @@ impl<'g> Rewrite<'g> {
 /// The operation such that all workers yield the same in the same order.
 fn drawn_alike(mut op: Op, seed: u64) -> Op {
     match &mut op {
-        Op::Map(_, schedule) => schedule.ordered = true,
+        Op::Map(_, schedule) => schedule.ordered = Some(true),
+        Op::Interleave(_, cycle) => cycle.schedule.ordered = Some(true),
         Op::Shuffle(shuffle) => {
             shuffle.seed.get_or_insert(seed);
         }
@@ -320,7 +321,7 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         | Op::Enumerate(_)
         | Op::TextLines
         | Op::Records(_)
-        | Op::Interleave(..)
+        | Op::Options(_)
         | Op::Choose(..) => {}
     }
     with_body(op, |op| drawn_alike(op.clone(), seed))
@@ -351,7 +352,7 @@ fn reads_files(op: &Op) -> bool {
 /// Whether it yields the same elements, in whatever order its input comes.
 fn ignores_order(op: &Op) -> bool {
     match op {
-        Op::Map(..) | Op::Filter(_) | Op::Prefetch(_) | Op::Shuffle(_) => true,
+        Op::Map(..) | Op::Filter(_) | Op::Prefetch(_) | Op::Options(_) | Op::Shuffle(_) => true,
         // A repetition does too, but ends that are shuffled across would wait for passes without end.
         Op::Repeat(_)
         | Op::Range(_)

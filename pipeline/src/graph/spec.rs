@@ -121,56 +121,38 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
         reason,
     };
     match op {
-        Op::Range(_) | Op::Counter(_) | Op::Random(_) => scalar(op, Dtype::I64),
-        Op::Tensors(tensors) => tensors
-            .constant
-            .check()
-            .map(|()| tensors.constant.spec.0.clone())
-            .map_err(mismatch),
-        Op::TensorSlices(slices) => slices.constant.slice_spec().map_err(mismatch),
-        Op::Files(_) => scalar(op, Dtype::String),
-        Op::Source(source) => Ok(source_signature(source, registry)?.spec),
-        Op::Service(service) => Ok(service.spec.0.clone()),
+        Op::Range(_)
+        | Op::Counter(_)
+        | Op::Random(_)
+        | Op::Tensors(_)
+        | Op::TensorSlices(_)
+        | Op::Files(_)
+        | Op::Source(_)
+        | Op::Service(_) => source_spec(op, registry),
         Op::Argument => input().cloned(),
         Op::Map(function, _) => function_spec(function, registry, input()?),
         Op::Filter(filter) => {
             registry.filter(&filter.function, &filter.params, input()?)?;
             input().cloned()
         }
-        Op::WebDataset(webdataset) => {
-            wants_path(op, "a tar shard", input()?)?;
-            webdataset_spec(webdataset)
-        }
-        Op::TextLines => {
-            wants_path(op, "a text file", input()?)?;
-            scalar(op, Dtype::String)
-        }
-        Op::Records(_) => {
-            wants_path(op, "a record file", input()?)?;
-            scalar(op, Dtype::Bytes)
-        }
+        Op::WebDataset(_) | Op::TextLines | Op::Records(_) => reader_spec(op, input()?),
         Op::Batch(batch) => input()?
             .batched(batch.drop_remainder.then_some(batch.size))
             .map_err(|error| not_allowed(error.to_string())),
         Op::Unbatch => without_leading(input()?).map_err(mismatch),
-        Op::Shuffle(_) | Op::Repeat(_) | Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Prefetch(_) => {
-            input().cloned()
-        }
+        Op::Shuffle(_)
+        | Op::Repeat(_)
+        | Op::Take(_)
+        | Op::Skip(_)
+        | Op::Shard(_)
+        | Op::Prefetch(_)
+        | Op::Options(_) => input().cloned(),
         Op::Enumerate(_) => {
             let number = scalar(op, Dtype::I64)?;
             zipped(&Zip { names: None }, &[&number, input()?]).map_err(not_allowed)
         }
-        Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) => {
-            let mut specs = node_specs(body, registry, Some(input()?))?;
-            specs
-                .pop()
-                .ok_or_else(|| not_allowed("an empty function".to_owned()))
-        }
-        Op::FlatMap(FlatMap::Registered(registered)) | Op::Interleave(FlatMap::Registered(registered), _) => {
-            match &registered.output {
-                Some(output) => Ok(output.0.clone()),
-                None => registry.flat_map(&registered.name, &registered.params, input()?),
-            }
+        Op::FlatMap(function) | Op::Interleave(function, _) => {
+            expanded_spec(op, function, registry, input()?)
         }
         Op::Zip(zip) => zipped(zip, given).map_err(not_allowed),
         Op::Concatenate | Op::Sample(_) => alike(given).map_err(mismatch),
@@ -180,6 +162,62 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
                 "its choices are to be i64 scalars, the indices of its inputs, and are {spec}"
             ))),
         }),
+    }
+}
+
+/// What a source yields.
+fn source_spec(op: &Op, registry: &dyn Registry) -> Result<ElementSpec, AnalysisError> {
+    let embedded = |spec: Result<ElementSpec, String>| {
+        spec.map_err(|reason| AnalysisError::Mismatch {
+            op: op.name().to_owned(),
+            reason,
+        })
+    };
+    if let Op::Tensors(tensors) = op {
+        embedded(tensors.constant.check().map(|()| tensors.constant.spec.0.clone()))
+    } else if let Op::TensorSlices(slices) = op {
+        embedded(slices.constant.slice_spec())
+    } else if let Op::Files(_) = op {
+        scalar(op, Dtype::String)
+    } else if let Op::Source(source) = op {
+        Ok(source_signature(source, registry)?.spec)
+    } else if let Op::Service(service) = op {
+        Ok(service.spec.0.clone())
+    } else {
+        scalar(op, Dtype::I64)
+    }
+}
+
+/// What an operation yields that reads the files whose paths come in.
+fn reader_spec(op: &Op, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+    if let Op::WebDataset(webdataset) = op {
+        wants_path(op, "a tar shard", input)?;
+        webdataset_spec(webdataset)
+    } else if let Op::Records(_) = op {
+        wants_path(op, "a record file", input)?;
+        scalar(op, Dtype::Bytes)
+    } else {
+        wants_path(op, "a text file", input)?;
+        scalar(op, Dtype::String)
+    }
+}
+
+/// What the datasets yield that `function` makes of elements of `input`.
+fn expanded_spec(
+    op: &Op,
+    function: &FlatMap,
+    registry: &dyn Registry,
+    input: &ElementSpec,
+) -> Result<ElementSpec, AnalysisError> {
+    match function {
+        FlatMap::Graph(body) => {
+            let output = node_specs(body, registry, Some(input))?.pop();
+            output.ok_or_else(|| no_input(op))
+        }
+        FlatMap::Registered(registered) => match &registered.output {
+            Some(output) => Ok(output.0.clone()),
+            None => registry.flat_map(&registered.name, &registered.params, input),
+        },
     }
 }
 

@@ -115,7 +115,7 @@ pub(crate) fn splittable(sources: &[SourceFacts]) -> Result<(), String> {
 pub(crate) fn aligned(graph: &Graph, sources: &[SourceFacts]) -> Result<(), String> {
     splittable(sources)?;
     for node in graph.nodes() {
-        if let Some(reason) = misaligns(&node.op) {
+        if let Some(reason) = misaligns(&node.op, graph.is_deterministic()) {
             return Err(format!("operation {:?} {reason}", node.op.name()));
         }
     }
@@ -164,6 +164,7 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
         | Op::Shard(_)
         | Op::Enumerate(_)
         | Op::Prefetch(_)
+        | Op::Options(_)
         | Op::FlatMap(_)
         | Op::Interleave(..)
         | Op::Zip(_)
@@ -173,10 +174,10 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
     })
 }
 
-/// Why positions cannot be followed through `op`.
-fn misaligns(op: &Op) -> Option<&'static str> {
+/// Why positions cannot be followed through `op`, of a dataset whose options say `deterministic`.
+fn misaligns(op: &Op, deterministic: bool) -> Option<&'static str> {
     match op {
-        Op::Map(_, schedule) if !schedule.ordered && schedule.parallel != 1 => {
+        Op::Map(_, schedule) if !schedule.is_ordered(deterministic) => {
             Some("yields results in no particular order")
         }
         Op::Shuffle(_) => Some("mixes positions"),
@@ -204,6 +205,7 @@ fn misaligns(op: &Op) -> Option<&'static str> {
         | Op::Batch(_)
         | Op::Repeat(_)
         | Op::Prefetch(_)
+        | Op::Options(_)
         | Op::Concatenate => None,
     }
 }

@@ -52,6 +52,7 @@ pub(crate) enum Step {
     Interleave {
         length: u64,
         block: u64,
+        parallel: u32,
         steps: Vec<Step>,
     },
     /// The sums of its elements and those of another chain.
@@ -194,9 +195,14 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
         Step::Prefetch(buffer) => dataset.prefetch(*buffer),
         Step::Shuffle { buffer, seed } => dataset.shuffle(*buffer, Some(*seed)),
         Step::FlatMap(steps) => dataset.flat_map(|argument| steps.iter().fold(argument, extended)),
-        Step::Interleave { length, block, steps } => {
-            dataset.interleave(*length, *block, |argument| steps.iter().fold(argument, extended))
-        }
+        Step::Interleave {
+            length,
+            block,
+            parallel,
+            steps,
+        } => dataset
+            .interleave(*length, *block, |argument| steps.iter().fold(argument, extended))
+            .parallel(*parallel),
         Step::Concatenate(other) => dataset.concatenate(other.dataset()),
         Step::Choose {
             choices,
@@ -251,7 +257,9 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             .into_iter()
             .flat_map(|model| steps.iter().fold(vec![model], model_step))
             .collect(),
-        Step::Interleave { length, block, steps } => {
+        Step::Interleave {
+            length, block, steps, ..
+        } => {
             let inner = input
                 .into_iter()
                 .map(|model| steps.iter().fold(vec![model], model_step));
@@ -358,8 +366,18 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
         prop::collection::vec(inner_step(), 0..3)
             .prop_map(Step::FlatMap)
             .boxed(),
-        (1u64..5, 1u64..4, prop::collection::vec(inner_step(), 0..3))
-            .prop_map(|(length, block, steps)| Step::Interleave { length, block, steps })
+        (
+            1u64..5,
+            1u64..4,
+            0u32..4,
+            prop::collection::vec(inner_step(), 0..3),
+        )
+            .prop_map(|(length, block, parallel, steps)| Step::Interleave {
+                length,
+                block,
+                parallel,
+                steps,
+            })
             .boxed(),
     ];
     if allowed.repeat {

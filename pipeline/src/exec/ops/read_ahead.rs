@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, select};
 
@@ -18,7 +18,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 
 /// How long an end waits for the input, which may be inside a user's function; then the thread is left to end
 /// itself.
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// How often a thread that is held up by the byte budget looks again. Many buffers share the budget and any
 /// of them may make room.
 const BUDGET_POLL: Duration = Duration::from_millis(1);
@@ -59,8 +59,8 @@ pub(crate) enum Polled {
 /// A thread at work.
 struct Running {
     items: Receiver<Held>,
-    /// Disconnects to tell the thread to stop.
-    stop: Sender<()>,
+    /// Disconnects to tell the thread to stop; absent once it was told.
+    stop: Option<Sender<()>>,
     back: Receiver<Handback>,
     thread: JoinHandle<()>,
 }
@@ -106,6 +106,70 @@ impl ReadAhead {
                 Err(TryRecvError::Empty) => return Ok(Polled::Pending),
                 // The thread has stopped by itself: the handback tells why.
                 Err(TryRecvError::Disconnected) => self.pause()?,
+            }
+        }
+    }
+
+    /// Begins to read ahead before anybody asks.
+    ///
+    /// # Errors
+    /// As [`ReadAhead::poll`].
+    pub(crate) fn begin(&mut self) -> Result<(), ExecError> {
+        if self.end.is_none() {
+            self.running()?;
+        }
+        Ok(())
+    }
+
+    /// The next element, which whoever asks reads, or waits for if a thread is at it. There is never nothing yet.
+    ///
+    /// # Errors
+    /// As [`ReadAhead::poll`].
+    pub(crate) fn pull(&mut self) -> Result<Polled, ExecError> {
+        self.pause()?;
+        if let Some((item, _)) = self.ready.pop_front() {
+            return Ok(Polled::Item(item));
+        }
+        if self.end.is_none() {
+            let end = match self.input()?.next() {
+                Ok(Some(item)) => return Ok(Polled::Item(item)),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            self.end = Some(end);
+        }
+        Ok(self.end.clone().map_or(Polled::Pending, Polled::Ended))
+    }
+
+    /// Tells the thread to stop, without waiting for it.
+    pub(crate) fn stop(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.stop = None;
+        }
+    }
+
+    /// Ends the thread, and waits for it until `deadline`: then it is left to end itself.
+    pub(crate) fn end_by(&mut self, deadline: Instant) {
+        let Some(Running {
+            items,
+            stop,
+            back,
+            thread,
+        }) = self.running.take()
+        else {
+            return;
+        };
+        drop((stop, items));
+        match back.recv_deadline(deadline) {
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => {
+                let _ = thread.join();
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let op = self.op;
+                tracing::warn!(
+                    op,
+                    "a thread that reads ahead is still inside its input and is left behind"
+                );
             }
         }
     }
@@ -195,28 +259,7 @@ impl ReadAhead {
 
 impl Drop for ReadAhead {
     fn drop(&mut self) {
-        let Some(Running {
-            items,
-            stop,
-            back,
-            thread,
-        }) = self.running.take()
-        else {
-            return;
-        };
-        drop((stop, items));
-        match back.recv_timeout(GRACE) {
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => {
-                let _ = thread.join();
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                let op = self.op;
-                tracing::warn!(
-                    op,
-                    "a thread that reads ahead is still inside its input and is left behind"
-                );
-            }
-        }
+        self.end_by(Instant::now() + GRACE);
     }
 }
 
@@ -243,7 +286,7 @@ fn start(op: &'static str, size: usize, mut input: Input, shared: &Shared) -> Re
         .map_err(refused)?;
     Ok(Running {
         items,
-        stop,
+        stop: Some(stop),
         back,
         thread,
     })
@@ -336,6 +379,7 @@ mod tests {
             task_id: 0,
             epoch: 0,
             seed: None,
+            deterministic: true,
             feed: None,
             ledger: Arc::new(Ledger::default()),
             pool: Arc::new(Pool::new(1).unwrap()),

@@ -1,0 +1,181 @@
+//! Datasets by turns that threads of their own read ahead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use millstream_pipeline::exec::{BoxError, ErrorKind, ExecContext, Executor, Functions, PreparedMap, Value};
+use millstream_pipeline::graph::{AUTO, Dataset, Options, Params, ShardBy, Share};
+use proptest::prelude::*;
+
+use crate::support::{Model, context, drain, functions, number, pool};
+
+/// Ten times what anything here takes.
+const WATCHDOG: Duration = Duration::from_secs(20);
+
+/// `gate`: passes numbers on; 0 only after `opened` is told or gone.
+fn gated(opened: Receiver<()>) -> Functions {
+    functions().with_map("gate", move |_, input| {
+        let opened = opened.clone();
+        let call = move |value: Value| {
+            if value[0].as_i64() == Some(0) {
+                let _ = opened.recv_timeout(WATCHDOG);
+            }
+            Ok(value)
+        };
+        Ok(PreparedMap {
+            output: input.clone(),
+            call: Arc::new(call),
+        })
+    })
+}
+
+/// 0 to 9, each in a dataset of its own, of which that of 0 waits for the gate.
+fn ten() -> Dataset {
+    Dataset::range(0, 10, 1)
+        .interleave(10, 1, |argument| argument.map("gate", Params::none()))
+        .parallel(10)
+}
+
+fn unordered() -> Options {
+    Options {
+        deterministic: Some(false),
+    }
+}
+
+fn open(dataset: Dataset, functions: Functions) -> Executor {
+    let context = ExecContext::new(1, Arc::new(functions), pool());
+    Executor::open(&dataset.graph().unwrap(), context).unwrap()
+}
+
+#[test]
+fn where_the_order_does_not_matter_no_dataset_waits_for_another() {
+    let by_itself = ten().unordered();
+    let by_options = ten().with_options(unordered());
+    let replaced = ten()
+        .with_options(Options {
+            deterministic: Some(true),
+        })
+        .with_options(unordered())
+        .with_options(Options::default());
+    for dataset in [by_itself, by_options, replaced] {
+        let (open_gate, opened) = bounded(1);
+        let mut executor = open(dataset, gated(opened));
+        let mut found: Vec<i64> = (0..9)
+            .map(|_| number(&executor.next().unwrap().unwrap()))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, (1..10).collect::<Vec<_>>(), "all but the one that waits");
+        open_gate.send(()).unwrap();
+        assert_eq!(drain(&mut executor), [Model::Scalar(0)]);
+    }
+}
+
+#[test]
+fn what_says_that_it_keeps_its_order_keeps_it_whatever_the_options_say() {
+    let (open_gate, opened) = bounded(1);
+    let mut executor = open(ten().ordered().with_options(unordered()), gated(opened));
+    open_gate.send(()).unwrap();
+    let expected: Vec<Model> = (0..10).map(Model::Scalar).collect();
+    assert_eq!(drain(&mut executor), expected);
+}
+
+#[test]
+fn options_hold_for_maps_too() {
+    let (open_gate, opened) = bounded(1);
+    let dataset = Dataset::range(0, 10, 1).map("gate", Params::none()).parallel(2);
+    let mut executor = open(dataset.with_options(unordered()), gated(opened));
+    assert_eq!(
+        number(&executor.next().unwrap().unwrap()),
+        1,
+        "0 waits for the gate"
+    );
+    open_gate.send(()).unwrap();
+    assert_eq!(drain(&mut executor).len(), 9);
+}
+
+#[test]
+fn a_share_of_a_dataset_is_in_order_below_its_shard_whatever_the_options_say() {
+    let (open_gate, opened) = bounded(2);
+    let share = Share {
+        count: 2,
+        index: 0,
+        seed: 0,
+    };
+    let graph = ten().with_options(unordered()).graph().unwrap();
+    let divided = graph.sharded(ShardBy::Elements, share).unwrap();
+    let context = ExecContext::new(1, Arc::new(gated(opened)), pool());
+    open_gate.send(()).unwrap();
+    let mut executor = Executor::open(&divided, context).unwrap();
+    assert_eq!(drain(&mut executor), [0, 2, 4, 6, 8].map(Model::Scalar));
+}
+
+#[test]
+fn a_dataset_that_fails_fails_at_its_turn_and_ends_all() {
+    let failing = functions().with_map("no_threes", |_, input| {
+        let call = |value: Value| match value[0].as_i64() {
+            Some(3) => Err(BoxError::from("a three")),
+            _ => Ok(value),
+        };
+        Ok(PreparedMap {
+            output: input.clone(),
+            call: Arc::new(call),
+        })
+    });
+    let dataset = Dataset::range(0, 10, 1)
+        .interleave(4, 1, |argument| argument.map("no_threes", Params::none()))
+        .parallel(AUTO);
+    let mut executor = open(dataset, failing);
+    for expected in 0..3 {
+        assert_eq!(number(&executor.next().unwrap().unwrap()), expected);
+    }
+    let error = executor.next().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UserFunction);
+    assert!(error.to_string().contains("a three"), "{error}");
+}
+
+#[test]
+fn a_cancelled_interleave_ends_while_its_datasets_wait() {
+    let (_open_gate, opened) = bounded(1);
+    let dataset = ten();
+    let context = ExecContext::new(1, Arc::new(gated(opened)), pool());
+    let cancel = context.cancel.clone();
+    let mut executor = Executor::open(&dataset.graph().unwrap(), context).unwrap();
+    let (done, ended) = bounded(1);
+    std::thread::spawn(move || done.send(executor.next().map(drop)));
+    cancel.cancel();
+    let error = ended.recv_timeout(WATCHDOG).unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn an_unordered_interleave_yields_every_element_once_wherever_it_was_saved(
+        datasets in 0i64..20,
+        length in 1u64..6,
+        block in 1u64..4,
+        threads in 0u32..5,
+        cut in 0usize..60,
+    ) {
+        let dataset = Dataset::range(0, datasets, 1)
+            .interleave(length, block, |argument| argument.repeat(Some(3)))
+            .parallel(threads)
+            .unordered();
+        let graph = dataset.graph().unwrap();
+        let mut executor = Executor::open(&graph, context()).unwrap();
+        let mut found = Vec::new();
+        for _ in 0..cut {
+            found.extend(executor.next().unwrap().map(|item| number(&item)));
+        }
+        let state = executor.save().unwrap();
+        let mut restored = Executor::open(&graph, context()).unwrap();
+        restored.restore(&state).unwrap();
+        while let Some(item) = restored.next().unwrap() {
+            found.push(number(&item));
+        }
+        found.sort_unstable();
+        prop_assert_eq!(found, (0..3 * datasets).map(|number| number / 3).collect::<Vec<_>>());
+    }
+}
