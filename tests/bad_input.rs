@@ -235,6 +235,7 @@ async fn subscribe(cluster: &Cluster, worker: &Worker, ticket: Vec<u8>) -> ToCli
         ticket,
         resume_from: 0,
         splits_from: 0,
+        trainer_id: None,
     };
     send(&mut link, ToWorker::Subscribe(subscribe)).await;
     loop {

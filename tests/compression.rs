@@ -72,29 +72,7 @@ fn what_travels_is_compressed_and_the_ends_count_what_was_sent() {
         let ends = Mechanism::Quic.connect(Arc::new(UpTo(u64::MAX))).await;
         let (worker, mut link) = (ends.worker, ends.client);
         let serving = tokio::spawn(async move { server.serve(worker).await });
-        let ticket = key.mint(&Claims {
-            client: 1,
-            task: TASK.0,
-            consumer: None,
-        });
-        let subscribe = Subscribe {
-            task: TASK,
-            ticket: ticket.as_bytes().to_vec(),
-            resume_from: 0,
-            splits_from: 0,
-        };
-        let grant = Grant {
-            task: TASK,
-            limit: ELEMENTS,
-            element_bytes: 1 << 20,
-            received: 0,
-            splits: 0,
-        };
-        for message in [
-            ToWorker::Hello(Hello::current()),
-            ToWorker::Subscribe(subscribe),
-            ToWorker::Grant(grant),
-        ] {
+        for message in opening(&key) {
             say(&mut link, message).await;
         }
         let (mut compressed, mut received, mut splits, mut end) = (0, Vec::new(), Vec::new(), None);
@@ -126,6 +104,34 @@ fn what_travels_is_compressed_and_the_ends_count_what_was_sent() {
         drop(link);
         serving.await.expect("no panic");
     });
+}
+
+/// What a client says that wants everything.
+fn opening(key: &TicketKey) -> [ToWorker; 3] {
+    let ticket = key.mint(&Claims {
+        client: 1,
+        task: TASK.0,
+        consumer: None,
+    });
+    let subscribe = Subscribe {
+        task: TASK,
+        ticket: ticket.as_bytes().to_vec(),
+        resume_from: 0,
+        splits_from: 0,
+        trainer_id: None,
+    };
+    let grant = Grant {
+        task: TASK,
+        limit: ELEMENTS,
+        element_bytes: 1 << 20,
+        received: 0,
+        splits: 0,
+    };
+    [
+        ToWorker::Hello(Hello::current()),
+        ToWorker::Subscribe(subscribe),
+        ToWorker::Grant(grant),
+    ]
 }
 
 fn spec() -> ElementSpec {

@@ -99,7 +99,7 @@ fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
     let facts = graph.facts(&*task.functions).map_err(|error| error.to_string())?;
     let producer = task.server.add_task(
         served_as(&task.definition),
-        TaskMode::FirstCome,
+        mode_of(&task.definition),
         &facts.spec,
         task.alloc.clone(),
     );
@@ -109,6 +109,15 @@ fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
 /// The task, as the data plane names it.
 fn served_as(definition: &TaskDef) -> millstream_dataplane::TaskId {
     millstream_dataplane::TaskId(definition.task.0)
+}
+
+/// How its elements are divided among clients.
+fn mode_of(definition: &TaskDef) -> TaskMode {
+    if definition.cross_trainer_cache {
+        TaskMode::Cached
+    } else {
+        TaskMode::FirstCome
+    }
 }
 
 fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), ProduceError<ExecError>> {
@@ -211,7 +220,9 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
             )
         }
         ProduceError::Alloc(error) => Failure::new("resource", &error.to_string(), "", ""),
-        error @ ProduceError::TooLarge { .. } => Failure::new("caller", &error.to_string(), "", ""),
+        error @ (ProduceError::TooLarge { .. } | ProduceError::LargerThanCache { .. }) => {
+            Failure::new("caller", &error.to_string(), "", "")
+        }
         ProduceError::Full { needed_bytes } => Failure::new(
             "internal",
             &format!("a new pack did not take {needed_bytes} bytes"),

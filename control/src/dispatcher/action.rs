@@ -111,6 +111,8 @@ pub struct TaskDef {
     pub worker_count: u64,
     /// In coordinated reads: how many consumers take its elements in turn.
     pub num_consumers: Option<u32>,
+    /// Whether trainers share what it keeps: the cross-trainer cache.
+    pub cross_trainer_cache: bool,
     /// The dataset and its definition.
     pub dataset: Arc<DatasetRecord>,
     /// How the sources divide. With the listings, so that every worker reads or divides the same files; under DYNAMIC

@@ -76,6 +76,7 @@ impl Dispatcher {
             worker_index: worker.index,
             worker_count: iteration.shares,
             num_consumers: job.parameters.num_consumers,
+            cross_trainer_cache: job.parameters.cross_trainer_cache,
             dataset: Arc::clone(dataset),
             plan,
         };

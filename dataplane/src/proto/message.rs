@@ -124,6 +124,9 @@ pub struct Subscribe {
     /// `SplitDone` messages of this subscription that the client already has.
     #[n(3)]
     pub splits_from: u64,
+    /// As which trainer, where the task is read through the cross-trainer cache, and only there (D8.1).
+    #[n(4)]
+    pub trainer_id: Option<String>,
 }
 
 /// Raises the cumulative limit of a subscription (D4.1).
@@ -184,6 +187,9 @@ pub enum RefusalCode {
     /// The worker serves as many subscriptions as it may.
     #[n(3)]
     TooMany,
+    /// A trainer is to be named where, and only where, the task is read through the cross-trainer cache (D8.1).
+    #[n(4)]
+    WrongReader,
 }
 
 /// Denies a subscription.
@@ -446,10 +452,10 @@ mod tests {
         }
 
         #[test]
-        fn messages_survive_the_wire(task: u64, limit: u64, element_bytes: u64, received: u64, splits: u64, ticket: Vec<u8>) {
+        fn messages_survive_the_wire(task: u64, limit: u64, element_bytes: u64, received: u64, splits: u64, ticket: Vec<u8>, trainer: Option<String>) {
             for message in [
                 ToWorker::Grant(Grant { task: TaskId(task), limit, element_bytes, received, splits }),
-                ToWorker::Subscribe(Subscribe { task: TaskId(task), ticket, resume_from: limit, splits_from: splits }),
+                ToWorker::Subscribe(Subscribe { task: TaskId(task), ticket, resume_from: limit, splits_from: splits, trainer_id: trainer }),
             ] {
                 prop_assert_eq!(decode::<ToWorker>(&encode(&message).unwrap()).unwrap(), message);
             }

@@ -160,6 +160,7 @@ impl<B> ReceiveHalf<B> {
             ticket,
             resume_from: self.contiguous,
             splits_from: self.splits,
+            trainer_id: None,
         }
     }
 

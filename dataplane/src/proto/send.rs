@@ -443,7 +443,7 @@ impl SendHalf {
 }
 
 /// Bytes of a pack, the gap behind its last element included: so that the parts of a pack add up to it.
-fn strides_bytes(pack: &Pack) -> u64 {
+pub(crate) fn strides_bytes(pack: &Pack) -> u64 {
     pack.region().len().next_multiple_of(64) as u64
 }
 

@@ -12,10 +12,12 @@ use std::time::Duration;
 use millstream_element::{OpenPack, Pack};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::division::{Division, TaskMode};
+use super::cache::Cache;
+use super::division::{Division, Found, PackLimits, Role, TaskMode};
 use super::groups::end_of_data;
 use super::session::Bell;
 use super::task::Denied;
+use super::window;
 use crate::proto::send::Ending;
 
 /// Splits that ended and were not yet told to a client; a producer that ends one more waits.
@@ -98,10 +100,10 @@ struct Shared {
 }
 
 impl TaskBuffer {
-    /// An empty buffer.
-    pub fn new(limits: BufferLimits, mode: TaskMode) -> Self {
+    /// An empty buffer. `cache` is what all tasks of the worker may keep for the cross-trainer cache.
+    pub(super) fn new(limits: BufferLimits, mode: TaskMode, cache: &Arc<Cache>) -> Self {
         let shared = Shared {
-            division: Division::new(mode),
+            division: Division::new(mode, cache),
             marks: VecDeque::new(),
             ending: None,
             groups_before_ending: 0,
@@ -123,14 +125,14 @@ impl TaskBuffer {
         }
     }
 
-    /// Says why a client cannot have the place that its ticket names. `is_new` says that nothing is kept for it.
-    pub(super) fn check_place(&self, client: u64, consumer: Option<u32>, is_new: bool) -> Result<(), Denied> {
-        self.shared.lock().division.check_place(client, consumer, is_new)
+    /// Says why a client cannot have the place that it asks for. `is_new` says that nothing is kept for it.
+    pub(super) fn check_place(&self, client: u64, role: Role<'_>, is_new: bool) -> Result<(), Denied> {
+        self.shared.lock().division.check_place(client, role, is_new)
     }
 
     /// Gives a client the place that was checked before.
-    pub(super) fn take_place(&self, client: u64, consumer: Option<u32>) {
-        self.shared.lock().division.take_place(client, consumer);
+    pub(super) fn take_place(&self, client: u64, role: Role<'_>) {
+        self.shared.lock().division.take_place(client, role);
     }
 
     /// Takes up to `elements` that wait for `client`, in order, none larger than `element_bytes`, all from one slot. It owes
@@ -142,22 +144,18 @@ impl TaskBuffer {
             self.room.notify_all();
         }
         let has_ended = shared.ending.is_some();
-        let Some(packs) = shared.division.queue(client) else {
-            return Take::Empty;
-        };
-        while let Some(front) = packs.front() {
-            if let Some(pack) = front.take(elements as usize, element_bytes) {
-                self.count_taken(client, &pack, shared);
+        match shared.division.take(client, elements, element_bytes, has_ended) {
+            Found::Elements {
+                pack,
+                fresh_elements,
+                fresh_bytes,
+            } => {
+                self.count_taken(client, fresh_elements, fresh_bytes, shared);
                 return Take::Elements(pack);
             }
-            if let Some(bytes) = front.next_len() {
-                return Take::NoCredit { bytes };
-            }
-            // Only the last pack can still be written to.
-            if packs.len() == 1 && !has_ended {
-                break;
-            }
-            packs.pop_front();
+            Found::NoCredit { bytes } => return Take::NoCredit { bytes },
+            Found::NoPlace => return Take::Empty,
+            Found::Nothing => {}
         }
         match &shared.ending {
             // An end that waits for a client which owes elements; a failure is told at once.
@@ -225,10 +223,11 @@ impl TaskBuffer {
         self.shared.lock().bells.retain(|other| !Arc::ptr_eq(other, bell));
     }
 
-    /// Stops the producer; what waits can still be taken. A task that had not ended never does (D5.5).
+    /// Stops the producer; what waits can still be taken, and nothing is kept for those who come late. A task that had not ended never does (D5.5).
     pub fn stop(&self) {
         let mut shared = self.shared.lock();
         shared.is_stopped = true;
+        shared.division.stop();
         self.room.notify_all();
     }
 
@@ -253,6 +252,11 @@ impl TaskBuffer {
         self.mode
     }
 
+    /// The producer's side: what its packs are held to.
+    pub(super) fn pack_limits(&self) -> PackLimits {
+        self.shared.lock().division.pack_limits()
+    }
+
     /// The producer's side: opens a further pack, which closes the one before it on its lane. Has no effect once the task
     /// was stopped.
     pub(super) fn push_pack(&self, lane: usize, pack: Arc<OpenPack>) {
@@ -262,8 +266,12 @@ impl TaskBuffer {
         }
     }
 
-    /// The producer's side: a split ended. Waits while very many ends are untold; has no effect once the task was stopped.
+    /// The producer's side: a split ended. Waits while very many ends are untold; has no effect once the task was stopped,
+    /// and none where clients are not told of ends (D8.5).
     pub(super) fn push_mark(&self, mark: Mark) {
+        if self.mode == TaskMode::Cached {
+            return;
+        }
         let mut shared = self.shared.lock();
         if self.wait(&mut shared, |shared| shared.marks.len() < MARKS_MAX) {
             shared.marks.push_back(mark);
@@ -276,7 +284,9 @@ impl TaskBuffer {
     pub(super) fn end(&self, ending: Ending, written_elements: u64) -> Ending {
         let ending = match (self.mode, ending) {
             (TaskMode::Coordinated { .. }, Ending::Exhausted) => Ending::Failed(end_of_data()),
-            (TaskMode::FirstCome | TaskMode::Coordinated { .. }, ending) => ending,
+            // D8.4
+            (TaskMode::Cached, Ending::Exhausted) => Ending::Failed(window::end_of_data()),
+            (TaskMode::FirstCome | TaskMode::Coordinated { .. } | TaskMode::Cached, ending) => ending,
         };
         let mut shared = self.shared.lock();
         if !shared.is_stopped && shared.ending.is_none() {
@@ -354,13 +364,16 @@ impl TaskBuffer {
         !shared.is_stopped
     }
 
-    fn count_taken(&self, client: u64, pack: &Pack, mut shared: MutexGuard<'_, Shared>) {
-        // With the gap behind the last element, as the producer counts: what is left must come to nothing in the end.
-        let bytes = pack.region().len().next_multiple_of(64) as u64;
-        self.taken_bytes.fetch_add(bytes, Ordering::Release);
-        let elements = pack.len() as u64;
-        let first = self.taken_elements.fetch_add(elements, Ordering::Release);
-        shared.division.took(client, first, elements);
+    fn count_taken(
+        &self,
+        client: u64,
+        fresh_elements: u64,
+        fresh_bytes: u64,
+        mut shared: MutexGuard<'_, Shared>,
+    ) {
+        self.taken_bytes.fetch_add(fresh_bytes, Ordering::Release);
+        let first = self.taken_elements.fetch_add(fresh_elements, Ordering::Release);
+        shared.division.took(client, first, fresh_elements);
         if shared.ending.is_some() {
             // Whoever has no credit could not see the end; this may have been the last element before it.
             ring(&shared);

@@ -7,12 +7,16 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use millstream_element::OpenPack;
+use millstream_element::{OpenPack, Pack};
 
+use super::cache::{Cache, CacheShare};
 use super::groups::Groups;
 use super::owed::Owed;
+use super::producer::PACK_BYTES;
 use super::task::Denied;
+use super::window::Window;
 use crate::proto::message::RefusalCode;
+use crate::proto::send::strides_bytes;
 
 /// How a task's elements are divided among its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,13 +29,50 @@ pub enum TaskMode {
         /// How many consumers there are.
         consumers: NonZeroU32,
     },
+    /// The task is read through the cross-trainer cache: each element goes to every trainer that comes in time (D8).
+    Cached,
+}
+
+/// As whom a client reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Role<'a> {
+    /// As its ticket says.
+    pub(super) consumer: Option<u32>,
+    /// As it says itself.
+    pub(super) trainer: Option<&'a str>,
+}
+
+/// What there is for a client.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Elements, the last of which nobody had before: so many, of so many bytes with the gaps behind them.
+    Elements {
+        pack: Pack,
+        fresh_elements: u64,
+        fresh_bytes: u64,
+    },
+    /// The next element has this size, and a credit is worth less, or there is none.
+    NoCredit { bytes: u64 },
+    /// Nothing waits for it.
+    Nothing,
+    /// It has no place in the task.
+    NoPlace,
+}
+
+/// What a producer's packs are held to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PackLimits {
+    /// Bytes of a pack that gathers small elements.
+    pub(super) pack_bytes: usize,
+    /// Bytes that the cross-trainer cache keeps, and so the most that an element of it can have.
+    pub(super) cache_bytes: Option<u64>,
 }
 
 impl TaskMode {
     /// Packs that are filled side by side, in turn with one element each.
     pub(super) fn lanes(self) -> usize {
         match self {
-            Self::FirstCome => 1,
+            Self::FirstCome | Self::Cached => 1,
             Self::Coordinated { consumers } => consumers.get() as usize,
         }
     }
@@ -45,16 +86,22 @@ pub(super) type Queue = VecDeque<Arc<OpenPack>>;
 pub(super) enum Division {
     FirstCome { queue: Queue, owed: Owed },
     Coordinated(Groups),
+    Cached { window: Window, share: CacheShare },
 }
 
 impl Division {
-    pub(super) fn new(mode: TaskMode) -> Self {
+    /// The division that a mode asks for; `cache` is what all tasks of the worker may keep.
+    pub(super) fn new(mode: TaskMode, cache: &Arc<Cache>) -> Self {
         match mode {
             TaskMode::FirstCome => Self::FirstCome {
                 queue: Queue::new(),
                 owed: Owed::default(),
             },
             TaskMode::Coordinated { consumers } => Self::Coordinated(Groups::new(consumers)),
+            TaskMode::Cached => Self::Cached {
+                window: Window::default(),
+                share: CacheShare::new(cache),
+            },
         }
     }
 
@@ -63,14 +110,28 @@ impl Division {
         match self {
             Self::FirstCome { queue, .. } => queue.push_back(pack),
             Self::Coordinated(groups) => groups.push(lane, pack),
+            Self::Cached { window, .. } => window.push(pack),
         }
     }
 
-    /// What waits for a client; none where it has no place.
-    pub(super) fn queue(&mut self, client: u64) -> Option<&mut Queue> {
+    /// Up to `elements` that wait for a client, in order, none larger than `element_bytes`, all from one slot.
+    /// `has_ended` says that nothing more is written.
+    pub(super) fn take(&mut self, client: u64, elements: u64, element_bytes: u64, has_ended: bool) -> Found {
         match self {
-            Self::FirstCome { queue, .. } => Some(queue),
-            Self::Coordinated(groups) => groups.queue(client),
+            Self::FirstCome { queue, .. } => take_first(queue, elements, element_bytes, has_ended),
+            Self::Coordinated(groups) => groups.queue(client).map_or(Found::NoPlace, |queue| {
+                take_first(queue, elements, element_bytes, has_ended)
+            }),
+            Self::Cached { window, share } => {
+                let found = window.take(client, elements, element_bytes, share.capacity_bytes());
+                if let Found::Elements {
+                    pack, fresh_elements, ..
+                } = &found
+                {
+                    share.note(pack.len() as u64, *fresh_elements, window.kept_bytes());
+                }
+                found
+            }
         }
     }
 
@@ -80,26 +141,57 @@ impl Division {
         match self {
             Self::FirstCome { queue, .. } => is_taken(queue),
             Self::Coordinated(groups) => groups.queues().all(is_taken),
+            Self::Cached { window, .. } => window.is_at_end(),
         }
     }
 
-    /// Says why a client cannot have the place that its ticket names. `is_new` says that nothing is kept for it.
-    pub(super) fn check_place(&self, client: u64, consumer: Option<u32>, is_new: bool) -> Result<(), Denied> {
-        match (self, consumer) {
-            (Self::FirstCome { .. }, None) => Ok(()),
-            (Self::FirstCome { .. }, Some(consumer)) => Err(Denied {
-                code: RefusalCode::BadTicket,
-                message: format!("the ticket is for consumer {consumer} of a task that has none"),
-            }),
-            (Self::Coordinated(groups), consumer) => groups.check_place(client, consumer, is_new),
+    /// Says why a client cannot have the place that it asks for. `is_new` says that nothing is kept for it.
+    pub(super) fn check_place(&self, client: u64, role: Role<'_>, is_new: bool) -> Result<(), Denied> {
+        match (self, role.consumer) {
+            (Self::Coordinated(groups), consumer) => groups.check_place(client, consumer, is_new)?,
+            (Self::FirstCome { .. } | Self::Cached { .. }, None) => {}
+            (Self::FirstCome { .. } | Self::Cached { .. }, Some(consumer)) => {
+                return Err(Denied {
+                    code: RefusalCode::BadTicket,
+                    message: format!("the ticket is for consumer {consumer} of a task that has none"),
+                });
+            }
+        }
+        // D8.1
+        let wrong = |message: String| Denied {
+            code: RefusalCode::WrongReader,
+            message,
+        };
+        match (self, role.trainer) {
+            (Self::Cached { .. }, Some(trainer)) => Window::check_trainer(trainer).map_err(wrong),
+            (Self::Cached { .. }, None) => Err(wrong(
+                "the task is read through the cross-trainer cache: name the trainer (trainer_id)".to_owned(),
+            )),
+            (Self::FirstCome { .. } | Self::Coordinated(_), None) => Ok(()),
+            (Self::FirstCome { .. } | Self::Coordinated(_), Some(trainer)) => Err(wrong(format!(
+                "the task is not read through the cross-trainer cache: there is no place for trainer {trainer:?}"
+            ))),
         }
     }
 
     /// Gives a client the place that was checked before.
-    pub(super) fn take_place(&mut self, client: u64, consumer: Option<u32>) {
-        match (self, consumer) {
-            (Self::Coordinated(groups), Some(consumer)) => groups.take_place(client, consumer),
-            (Self::FirstCome { .. }, _) | (Self::Coordinated(_), None) => {}
+    pub(super) fn take_place(&mut self, client: u64, role: Role<'_>) {
+        match (self, role) {
+            (
+                Self::Coordinated(groups),
+                Role {
+                    consumer: Some(consumer),
+                    ..
+                },
+            ) => groups.take_place(client, consumer),
+            (
+                Self::Cached { window, .. },
+                Role {
+                    trainer: Some(trainer),
+                    ..
+                },
+            ) => window.admit(client, trainer),
+            (Self::FirstCome { .. } | Self::Coordinated(_) | Self::Cached { .. }, _) => {}
         }
     }
 
@@ -108,6 +200,7 @@ impl Division {
         match self {
             Self::FirstCome { owed, .. } => owed.take(client, before..before + elements),
             Self::Coordinated(groups) => groups.took(client, elements),
+            Self::Cached { .. } => {}
         }
     }
 
@@ -121,6 +214,7 @@ impl Division {
                 !passed.is_empty() && mark.is_some_and(|mark| passed.start < mark)
             }
             Self::Coordinated(groups) => groups.acknowledge(client, received),
+            Self::Cached { .. } => false,
         }
     }
 
@@ -130,6 +224,7 @@ impl Division {
         match self {
             Self::FirstCome { owed, .. } => owed.forget(client),
             Self::Coordinated(_) => {}
+            Self::Cached { window, .. } => window.forget(client),
         }
     }
 
@@ -139,13 +234,14 @@ impl Division {
         match self {
             Self::FirstCome { owed, .. } => taken.min(owed.first_of_others(client)),
             Self::Coordinated(groups) => groups.reach(client),
+            Self::Cached { .. } => taken,
         }
     }
 
     /// Groups that every consumer has; none where there are no groups.
     pub(super) fn released(&self) -> u64 {
         match self {
-            Self::FirstCome { .. } => 0,
+            Self::FirstCome { .. } | Self::Cached { .. } => 0,
             Self::Coordinated(groups) => groups.released(),
         }
     }
@@ -153,8 +249,60 @@ impl Division {
     /// Groups among the first `elements` that all consumers must have before they hear how the task ended (D7.5).
     pub(super) fn groups_in(&self, elements: u64) -> u64 {
         match self {
-            Self::FirstCome { .. } => 0,
+            Self::FirstCome { .. } | Self::Cached { .. } => 0,
             Self::Coordinated(groups) => groups.groups_in(elements),
         }
     }
+
+    /// What packs are held to. Those that are kept are a small part of the cache, whose memory is freed pack by pack.
+    pub(super) fn pack_limits(&self) -> PackLimits {
+        match self {
+            Self::FirstCome { .. } | Self::Coordinated(_) => PackLimits {
+                pack_bytes: PACK_BYTES,
+                cache_bytes: None,
+            },
+            Self::Cached { share, .. } => {
+                let cache_bytes = share.capacity_bytes();
+                let part = usize::try_from(cache_bytes / 8).unwrap_or(usize::MAX);
+                PackLimits {
+                    pack_bytes: part.min(PACK_BYTES),
+                    cache_bytes: Some(cache_bytes),
+                }
+            }
+        }
+    }
+
+    /// The task was stopped: what is kept for those who come late is given up.
+    pub(super) fn stop(&mut self) {
+        match self {
+            Self::FirstCome { .. } | Self::Coordinated(_) => {}
+            Self::Cached { window, share } => {
+                window.clear();
+                share.note(0, 0, window.kept_bytes());
+            }
+        }
+    }
+}
+
+/// Takes what waits in a queue, for whoever it is.
+fn take_first(queue: &mut Queue, elements: u64, element_bytes: u64, has_ended: bool) -> Found {
+    while let Some(front) = queue.front() {
+        if let Some(pack) = front.take(elements as usize, element_bytes) {
+            return Found::Elements {
+                fresh_elements: pack.len() as u64,
+                // With the gap behind the last element, as the producer counts: what is left must come to nothing in the end.
+                fresh_bytes: strides_bytes(&pack),
+                pack,
+            };
+        }
+        if let Some(bytes) = front.next_len() {
+            return Found::NoCredit { bytes };
+        }
+        // Only the last pack can still be written to.
+        if queue.len() == 1 && !has_ended {
+            break;
+        }
+        queue.pop_front();
+    }
+    Found::Nothing
 }

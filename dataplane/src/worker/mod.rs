@@ -3,6 +3,7 @@
 //! - [`buffer`]: the elements of one task that wait for a credit
 //! - [`producer`]: the end of it that a pipeline writes to
 //! - `division`: which client gets which of them; `groups`: in coordinated reads
+//! - `window`: in a cross-trainer cache; `cache`: what all of those may keep
 //! - `owed`: who took which elements and has not acknowledged them
 //! - `task`: a task and its subscriptions
 //! - [`server`]: all tasks of a worker, and who may read them
@@ -13,6 +14,7 @@
 //! Written against the transport trait: nothing here names a mechanism.
 
 pub mod buffer;
+mod cache;
 mod clock;
 mod compress;
 mod division;
@@ -26,8 +28,13 @@ mod task;
 mod tests;
 #[cfg(test)]
 mod tests_of_groups;
+#[cfg(test)]
+mod tests_of_trainers;
+mod window;
 
 pub use buffer::{BufferLimits, Mark, Take};
+pub use cache::{CacheLimits, CacheStats};
 pub use division::TaskMode;
 pub use producer::{ProduceError, Producer, Stopped};
 pub use server::{AddTaskError, Server, ServerConfig, ServerCounters, SessionEnd};
+pub use window::TRAINER_ID_BYTES_MAX;

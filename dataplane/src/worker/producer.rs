@@ -47,6 +47,17 @@ pub enum ProduceError<E> {
         /// What the element takes, in bytes.
         element_bytes: usize,
     },
+    /// The element is larger than the cross-trainer cache that is to keep it (D8.4).
+    #[error(
+        "an element takes {stride_bytes} bytes, more than the {cache_bytes} that the cross-trainer cache of a task has: \
+         give the workers more (cross_trainer_cache_bytes), or make smaller batches"
+    )]
+    LargerThanCache {
+        /// What the element takes, the gap behind it included, in bytes.
+        stride_bytes: usize,
+        /// What the cache has, in bytes.
+        cache_bytes: u64,
+    },
     /// The task was stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
@@ -189,7 +200,8 @@ impl Producer {
         }
     }
 
-    /// Says that a split has no further elements. Blocks the thread while 4096 such ends wait to be told.
+    /// Says that a split has no further elements. Blocks the thread while 4096 such ends wait to be told. Nobody is told
+    /// where the task is read through the cross-trainer cache (D8.5).
     pub fn split_done(&self, lease: u64, attempt: u32) {
         self.buffer.push_mark(Mark {
             position: self.written_elements,
@@ -199,7 +211,7 @@ impl Producer {
     }
 
     /// Says that nothing follows. Returns what the task's clients hear: a coordinated read that is exhausted has failed
-    /// (D7.5).
+    /// (D7.5), and so has one through the cross-trainer cache (D8.4).
     pub fn finish(self, ending: Ending) -> Ending {
         self.buffer.end(ending, self.written_elements)
     }
@@ -224,10 +236,17 @@ impl Producer {
         if element_bytes > ELEMENT_BYTES_MAX {
             return Err(ProduceError::TooLarge { element_bytes });
         }
+        let (limits, stride_bytes) = (self.buffer.pack_limits(), element_bytes.next_multiple_of(64));
+        if let Some(cache_bytes) = limits.cache_bytes.filter(|bytes| stride_bytes as u64 > *bytes) {
+            return Err(ProduceError::LargerThanCache {
+                stride_bytes,
+                cache_bytes,
+            });
+        }
         // An element that fills most of a pack gets one of its own: its slot is freed as soon as it was read.
-        let pack_bytes = (PACK_BYTES / self.lanes.len()).next_multiple_of(64);
+        let pack_bytes = (limits.pack_bytes / self.lanes.len()).next_multiple_of(64);
         let capacity = if element_bytes * 2 > pack_bytes {
-            element_bytes.next_multiple_of(64)
+            stride_bytes
         } else {
             pack_bytes
         };

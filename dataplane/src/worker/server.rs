@@ -14,9 +14,10 @@ use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
 use super::buffer::{BufferLimits, TaskBuffer};
+use super::cache::{Cache, CacheLimits, CacheStats};
 use super::clock;
 use super::compress::CompressPool;
-use super::division::TaskMode;
+use super::division::{Role, TaskMode};
 use super::producer::{Producer, typical_element_bytes};
 use super::session;
 use super::task::{Attach, Attached, Denied, SubscriptionLimits, Task};
@@ -42,6 +43,8 @@ pub struct ServerConfig {
     pub unacknowledged_bytes: u64,
     /// What each task may hold ready.
     pub buffer: BufferLimits,
+    /// What tasks may keep for the trainers of a cross-trainer cache.
+    pub cache: CacheLimits,
     /// Tasks served at a time; default 4096.
     pub tasks_max: usize,
     /// Subscriptions on one link; default 1024.
@@ -61,6 +64,7 @@ impl Default for ServerConfig {
             resume_within: Duration::from_secs(60),
             unacknowledged_bytes: 64 << 20,
             buffer: BufferLimits::default(),
+            cache: CacheLimits::default(),
             tasks_max: 4096,
             subscriptions_per_link_max: 1024,
             compression: Compression::None,
@@ -75,6 +79,7 @@ impl fmt::Debug for ServerConfig {
         f.debug_struct("ServerConfig")
             .field("patience", &self.patience)
             .field("buffer", &self.buffer)
+            .field("cache", &self.cache)
             .field("compression", &self.compression)
             .finish_non_exhaustive()
     }
@@ -143,6 +148,7 @@ pub(super) struct Inner {
     key: TicketKey,
     tasks: RwLock<BTreeMap<TaskId, Arc<Task>>>,
     pub(super) counters: ServerCounters,
+    cache: Arc<Cache>,
     /// What each live session last said of its link.
     pub(super) links: Mutex<BTreeMap<u64, LinkReport>>,
     pub(super) compress: Option<CompressPool>,
@@ -156,12 +162,14 @@ impl Server {
             Compression::Lz4 => Some(CompressPool::start(config.compress_threads, alloc)?),
         };
         let (tasks, counters, links) = (RwLock::default(), ServerCounters::default(), Mutex::default());
+        let cache = Arc::new(Cache::new(config.cache));
         Ok(Self {
             inner: Arc::new(Inner {
                 config,
                 key,
                 tasks,
                 counters,
+                cache,
                 links,
                 compress,
             }),
@@ -196,7 +204,7 @@ impl Server {
         if tasks.len() >= tasks_max {
             return Err(AddTaskError::TooMany { task: id, tasks_max });
         }
-        let buffer = Arc::new(TaskBuffer::new(self.inner.config.buffer, mode));
+        let buffer = Arc::new(TaskBuffer::new(self.inner.config.buffer, mode, &self.inner.cache));
         let task = Task::new(id, spec.to_bytes(), element_bytes as u64, buffer.clone());
         tasks.insert(id, Arc::new(task));
         Ok(Producer::new(buffer, alloc, layout))
@@ -234,6 +242,11 @@ impl Server {
     /// What happened so far.
     pub fn counters(&self) -> &ServerCounters {
         &self.inner.counters
+    }
+
+    /// What the cross-trainer caches of all tasks did so far, and hold now.
+    pub fn cache(&self) -> CacheStats {
+        self.inner.cache.stats()
     }
 
     /// What is in force on the links being served, a moment ago.
@@ -279,7 +292,10 @@ impl Inner {
         let (resume_from, splits_from) = (subscribe.resume_from, subscribe.splits_from);
         let attach = Attach {
             client: claims.client,
-            consumer: claims.consumer,
+            role: Role {
+                consumer: claims.consumer,
+                trainer: subscribe.trainer_id.as_deref(),
+            },
             session,
             resume_from,
             splits_from,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::buffer::TaskBuffer;
+use super::division::Role;
 use crate::proto::message::{RefusalCode, TaskId};
 use crate::proto::send::{SendHalf, SendLimits};
 
@@ -63,9 +64,9 @@ pub(super) struct SubscriptionLimits {
 
 /// What a client asks to subscribe with.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Attach {
+pub(super) struct Attach<'a> {
     pub(super) client: u64,
-    pub(super) consumer: Option<u32>,
+    pub(super) role: Role<'a>,
     pub(super) session: u64,
     pub(super) resume_from: u64,
     pub(super) splits_from: u64,
@@ -86,7 +87,7 @@ impl Task {
     /// Attaches a session to the client's subscription, new or resumed. A client that is refused leaves nothing behind.
     pub(super) fn attach(
         &self,
-        attach: Attach,
+        attach: Attach<'_>,
         limits: SubscriptionLimits,
         now: Instant,
     ) -> Result<Arc<Mutex<Subscription>>, Denied> {
@@ -101,7 +102,7 @@ impl Task {
             });
         }
         let is_new = known.is_none();
-        self.buffer.check_place(attach.client, attach.consumer, is_new)?;
+        self.buffer.check_place(attach.client, attach.role, is_new)?;
         let subscription = known.unwrap_or_else(|| {
             Arc::new(Mutex::new(Subscription {
                 half: SendHalf::new(self.id, limits.send),
@@ -124,7 +125,7 @@ impl Task {
         })?;
         state.session = Some(attach.session);
         state.detached_at = None;
-        self.buffer.take_place(attach.client, attach.consumer);
+        self.buffer.take_place(attach.client, attach.role);
         self.buffer.acknowledge(attach.client, attach.resume_from);
         drop(state);
         subscriptions.insert(attach.client, subscription.clone());

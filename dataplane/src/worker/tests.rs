@@ -29,7 +29,7 @@ fn pair(limits: BufferLimits) -> (Arc<TaskBuffer>, Producer) {
 }
 
 pub(super) fn pair_in(mode: TaskMode, limits: BufferLimits) -> (Arc<TaskBuffer>, Producer) {
-    let buffer = Arc::new(TaskBuffer::new(limits, mode));
+    let buffer = Arc::new(TaskBuffer::new(limits, mode, &Arc::default()));
     let producer = Producer::new(buffer.clone(), Arc::new(HeapAlloc), layout());
     (buffer, producer)
 }
@@ -304,7 +304,11 @@ fn stopping_an_ended_task_leaves_its_end() {
 #[test]
 fn a_producer_waits_for_memory_that_is_used_up() {
     const COUNT: u64 = 500;
-    let buffer = Arc::new(TaskBuffer::new(BufferLimits::default(), TaskMode::FirstCome));
+    let buffer = Arc::new(TaskBuffer::new(
+        BufferLimits::default(),
+        TaskMode::FirstCome,
+        &Arc::default(),
+    ));
     let pool = Arc::new(Pool::new(512 * 1024));
     let mut producer = Producer::new(buffer.clone(), pool, layout());
     let producing = std::thread::spawn(move || {
@@ -323,7 +327,11 @@ fn a_producer_waits_for_memory_that_is_used_up() {
 
 #[test]
 fn stopping_wakes_a_producer_that_waits_for_memory() {
-    let buffer = Arc::new(TaskBuffer::new(BufferLimits::default(), TaskMode::FirstCome));
+    let buffer = Arc::new(TaskBuffer::new(
+        BufferLimits::default(),
+        TaskMode::FirstCome,
+        &Arc::default(),
+    ));
     let pool = Arc::new(Pool::new(512 * 1024));
     // Somebody else holds it all.
     let held: Vec<_> = std::iter::from_fn(|| pool.alloc(256 * 1024).ok()).collect();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 
 use super::buffer::{BufferLimits, Mark, Take, TaskBuffer};
-use super::division::TaskMode;
+use super::division::{Role, TaskMode};
 use super::producer::Producer;
 use super::tests::{layout, pair_in, sequences, wait_until_it_waits, write};
 use crate::proto::message::RefusalCode;
@@ -26,8 +26,8 @@ fn coordinated(consumers: u32, limits: BufferLimits) -> (Arc<TaskBuffer>, Produc
     let (buffer, producer) = pair_in(mode, limits);
     for consumer in 0..consumers {
         let client = 100 + u64::from(consumer);
-        buffer.check_place(client, Some(consumer), true).unwrap();
-        buffer.take_place(client, Some(consumer));
+        buffer.check_place(client, at(Some(consumer)), true).unwrap();
+        buffer.take_place(client, at(Some(consumer)));
     }
     (buffer, producer)
 }
@@ -221,7 +221,7 @@ fn a_place_is_for_one_client_and_only_as_its_ticket_says() {
     let (buffer, mut producer) = coordinated(2, UNBOUNDED);
     write(&mut producer, 0, 1);
     let refusal = |client, consumer, is_new| {
-        let denied = buffer.check_place(client, consumer, is_new).unwrap_err();
+        let denied = buffer.check_place(client, at(consumer), is_new).unwrap_err();
         (denied.code, denied.message)
     };
     for consumer in [None, Some(2), Some(u32::MAX)] {
@@ -234,15 +234,15 @@ fn a_place_is_for_one_client_and_only_as_its_ticket_says() {
         "{message}"
     );
     assert!(
-        buffer.check_place(100, Some(0), true).is_ok(),
+        buffer.check_place(100, at(Some(0)), true).is_ok(),
         "it has taken nothing"
     );
     assert_eq!(take(&buffer, 0, 1), [0]);
-    assert!(buffer.check_place(100, Some(0), false).is_ok());
+    assert!(buffer.check_place(100, at(Some(0)), false).is_ok());
     assert_eq!(refusal(100, Some(0), true).0, RefusalCode::CannotResume);
     let (uncoordinated, _producer) = pair_in(TaskMode::FirstCome, UNBOUNDED);
-    assert!(uncoordinated.check_place(7, Some(0), true).is_err());
-    assert!(uncoordinated.check_place(7, None, true).is_ok());
+    assert!(uncoordinated.check_place(7, at(Some(0)), true).is_err());
+    assert!(uncoordinated.check_place(7, at(None), true).is_ok());
 }
 
 /// D4.5: of any of them.
@@ -254,4 +254,12 @@ fn the_first_credit_of_any_consumer_starts_the_task() {
     assert!(take(&buffer, 0, 0).is_empty() && !buffer.is_started());
     assert!(take(&buffer, 2, 1).is_empty());
     waiting.join().unwrap();
+}
+
+/// A client that reads as this consumer, or as none.
+fn at(consumer: Option<u32>) -> Role<'static> {
+    Role {
+        consumer,
+        trainer: None,
+    }
 }

@@ -89,6 +89,7 @@ async fn a_forged_ticket_and_an_unknown_task_are_refused_and_the_link_goes_on() 
                 ticket,
                 resume_from: 0,
                 splits_from: 0,
+                trainer_id: None,
             }))
             .await;
         let ToClient::Refused(refused) = client.message().await else {

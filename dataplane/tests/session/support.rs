@@ -124,6 +124,7 @@ impl Client {
             ticket,
             resume_from,
             splits_from: 0,
+            trainer_id: None,
         }))
         .await;
     }
@@ -185,6 +186,7 @@ impl Client {
                 ticket: Vec::new(),
                 resume_from: 0,
                 splits_from: 0,
+                trainer_id: None,
             };
             self.say(ToWorker::Subscribe(unknown)).await;
             assert!(matches!(self.message().await, ToClient::Refused(_)));

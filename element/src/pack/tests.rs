@@ -185,8 +185,15 @@ proptest! {
                 let waiting = sizes[taken..written].iter().map(|size| element_bytes(*size));
                 let wanted = waiting.clone().take(most).take_while(|bytes| *bytes <= limit).count();
                 prop_assert_eq!(open.next_len(), waiting.clone().next());
+                let shared = open.part(taken, most, limit);
                 let pack = open.take(most, limit);
                 prop_assert_eq!(pack.as_ref().map_or(0, Pack::len), wanted);
+                // Whether they are taken or not, and the same memory.
+                for shared in [shared, open.part(taken, most, limit)] {
+                    let place = |pack: &Pack| (pack.len(), pack.region().as_ptr_range());
+                    prop_assert_eq!(shared.as_ref().map(place), pack.as_ref().map(place));
+                }
+                prop_assert_eq!((open.finished(), open.element_len(written)), (written, None));
                 let Some(mut tail) = pack else { continue };
                 prop_assert!(tail.lens().eq(waiting.clone().take(wanted)));
                 prop_assert_eq!(tail.fitting(most, limit), wanted);

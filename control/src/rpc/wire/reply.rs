@@ -85,6 +85,8 @@ pub(crate) struct WireTask {
     worker_count: u64,
     #[n(9)]
     num_consumers: Option<u32>,
+    #[cbor(n(10), default)]
+    cross_trainer_cache: bool,
 }
 
 impl From<TaskDef> for WireTask {
@@ -98,6 +100,7 @@ impl From<TaskDef> for WireTask {
             worker_index: task.worker_index,
             worker_count: task.worker_count,
             num_consumers: task.num_consumers,
+            cross_trainer_cache: task.cross_trainer_cache,
             dataset: task.dataset,
             plan: task.plan,
         }
@@ -115,6 +118,7 @@ impl From<WireTask> for TaskDef {
             worker_index: task.worker_index,
             worker_count: task.worker_count,
             num_consumers: task.num_consumers,
+            cross_trainer_cache: task.cross_trainer_cache,
             dataset: task.dataset,
             plan: task.plan,
         }

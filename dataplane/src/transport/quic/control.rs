@@ -115,6 +115,7 @@ mod tests {
             ticket: vec![0; MESSAGE_BYTES_MAX],
             resume_from: 0,
             splits_from: 0,
+            trainer_id: None,
         };
         let lost = append(&mut out, &ToWorker::Subscribe(subscribe)).unwrap_err();
         assert!(
