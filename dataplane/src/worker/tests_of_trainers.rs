@@ -466,6 +466,20 @@ fn an_element_larger_than_the_cache_is_an_error_that_names_both_sizes() {
     }
 }
 
+/// D8.5
+#[test]
+fn no_client_is_told_of_the_ends_of_splits() {
+    let (_, buffer) = empty(STRIDE);
+    let mut producer = Producer::new(buffer.clone(), Arc::new(HeapAlloc), layout());
+    buffer.take_place(0, of(Some("one")));
+    for number in 0..3 {
+        count(&mut producer, number).expect("a number fits");
+        producer.split_done(number, 0);
+        assert!(matches!(buffer.take(0, 1, u64::MAX), Take::Elements(_)));
+    }
+    assert_eq!(buffer.take_marks(0, usize::MAX), []);
+}
+
 /// D8.1
 #[test]
 fn a_trainer_is_named_where_there_is_a_cache_and_only_there() {
