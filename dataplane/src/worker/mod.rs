@@ -28,8 +28,6 @@ mod task;
 mod tests;
 #[cfg(test)]
 mod tests_of_groups;
-#[cfg(test)]
-mod tests_of_trainers;
 mod window;
 
 pub use buffer::{BufferLimits, Mark, Take};

@@ -17,6 +17,8 @@ use super::producer::{ProduceError, Producer};
 use crate::proto::message::Failure;
 use crate::proto::send::Ending;
 
+mod trainers;
+
 pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 
 pub(super) fn layout() -> Arc<Layout> {

@@ -11,14 +11,14 @@ use millstream_element::{
 };
 use proptest::prelude::*;
 
-use super::buffer::{BufferLimits, Take, TaskBuffer};
-use super::cache::{Cache, CacheLimits, CacheStats};
-use super::division::{Found, Role, TaskMode};
-use super::producer::{ProduceError, Producer};
-use super::tests::{WATCHDOG, layout, sequences};
-use super::window::{TRAINER_ID_BYTES_MAX, TRAINERS_MAX, Window};
+use super::{WATCHDOG, layout, sequences};
 use crate::proto::message::{Failure, RefusalCode};
 use crate::proto::send::Ending;
+use crate::worker::buffer::{BufferLimits, Take, TaskBuffer};
+use crate::worker::cache::{Cache, CacheLimits, CacheStats};
+use crate::worker::division::{Found, Role, TaskMode};
+use crate::worker::producer::{ProduceError, Producer};
+use crate::worker::window::{TRAINER_ID_BYTES_MAX, TRAINERS_MAX, Window};
 
 /// What an element of one number takes, with the gap behind it.
 const STRIDE: u64 = 128;
