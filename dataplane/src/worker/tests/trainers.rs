@@ -11,7 +11,7 @@ use millstream_element::{
 };
 use proptest::prelude::*;
 
-use super::{WATCHDOG, layout, sequences};
+use super::buffers::{WATCHDOG, layout, sequences};
 use crate::proto::message::{Failure, RefusalCode};
 use crate::proto::send::Ending;
 use crate::worker::buffer::{BufferLimits, Take, TaskBuffer};

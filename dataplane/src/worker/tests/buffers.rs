@@ -11,17 +11,15 @@ use millstream_element::{
 };
 use proptest::prelude::*;
 
-use super::buffer::{BufferLimits, Mark, Take, TaskBuffer};
-use super::division::TaskMode;
-use super::producer::{ProduceError, Producer};
 use crate::proto::message::Failure;
 use crate::proto::send::Ending;
+use crate::worker::buffer::{BufferLimits, Mark, Take, TaskBuffer};
+use crate::worker::division::TaskMode;
+use crate::worker::producer::{ProduceError, Producer};
 
-mod trainers;
+pub(in crate::worker) const WATCHDOG: Duration = Duration::from_secs(60);
 
-pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
-
-pub(super) fn layout() -> Arc<Layout> {
+pub(in crate::worker) fn layout() -> Arc<Layout> {
     let spec = ElementSpec::single(TensorSpec::with_dims(Dtype::U64, &[None])).unwrap();
     Layout::new(spec).unwrap()
 }
@@ -30,14 +28,14 @@ fn pair(limits: BufferLimits) -> (Arc<TaskBuffer>, Producer) {
     pair_in(TaskMode::FirstCome, limits)
 }
 
-pub(super) fn pair_in(mode: TaskMode, limits: BufferLimits) -> (Arc<TaskBuffer>, Producer) {
+pub(in crate::worker) fn pair_in(mode: TaskMode, limits: BufferLimits) -> (Arc<TaskBuffer>, Producer) {
     let buffer = Arc::new(TaskBuffer::new(limits, mode, &Arc::default()));
     let producer = Producer::new(buffer.clone(), Arc::new(HeapAlloc), layout());
     (buffer, producer)
 }
 
 /// Writes element `index`, of `items` numbers.
-pub(super) fn write(producer: &mut Producer, index: u64, items: u64) {
+pub(in crate::worker) fn write(producer: &mut Producer, index: u64, items: u64) {
     let written: Result<(), ProduceError<()>> = producer.write(|pack, layout| {
         let mut element = match pack.begin(layout, &[Shape::fixed(&[items])], 0) {
             Ok(element) => element,
@@ -51,7 +49,7 @@ pub(super) fn write(producer: &mut Producer, index: u64, items: u64) {
     written.unwrap();
 }
 
-pub(super) fn sequences(pack: &Pack, layout: &Arc<Layout>) -> Vec<u64> {
+pub(in crate::worker) fn sequences(pack: &Pack, layout: &Arc<Layout>) -> Vec<u64> {
     let open = |slot| Element::open(slot, layout, Origin::Ours).unwrap().sequence();
     pack.slots().map(open).collect()
 }
@@ -65,7 +63,7 @@ fn take_all(buffer: &TaskBuffer) -> u64 {
 }
 
 /// Lets the producer's thread come to the point where it waits.
-pub(super) fn wait_until_it_waits(buffer: &TaskBuffer, producing: &std::thread::JoinHandle<()>) {
+pub(in crate::worker) fn wait_until_it_waits(buffer: &TaskBuffer, producing: &std::thread::JoinHandle<()>) {
     while !buffer.is_producer_waiting() {
         assert!(!producing.is_finished(), "there was nothing to go on for");
         std::thread::yield_now();
