@@ -358,6 +358,7 @@ impl Trainer {
             task: TASK,
             worker: worker.address.clone(),
             ticket: vec![1; 64],
+            start_round: Some(0),
         };
         events
             .blocking_send(TaskEvent::Added(source))

@@ -66,6 +66,17 @@ impl Bounds {
         }
     }
 
+    /// Elements and bytes that may still be granted.
+    fn free(&self, tasks: &[Standing]) -> (u64, u64) {
+        let in_use: u64 = tasks.iter().map(|task| task.outstanding + task.waiting).sum();
+        let reserved: u64 = tasks
+            .iter()
+            .map(|task| (task.outstanding + task.waiting) * worth(task))
+            .sum();
+        let free = self.elements(tasks).saturating_sub(in_use);
+        (free, self.max_outstanding_bytes.saturating_sub(reserved))
+    }
+
     /// Whether an element of this size can ever be granted.
     pub fn can_hold(&self, element_bytes: u64) -> bool {
         element_bytes <= self.max_outstanding_bytes
@@ -74,14 +85,7 @@ impl Bounds {
 
 /// The grants to make now: no more than the bounds leave (D4.2), spread evenly.
 pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
-    let limit = bounds.elements(tasks);
-    let in_use: u64 = tasks.iter().map(|task| task.outstanding + task.waiting).sum();
-    let reserved: u64 = tasks
-        .iter()
-        .map(|task| (task.outstanding + task.waiting) * worth(task))
-        .sum();
-    let mut free = limit.saturating_sub(in_use);
-    let mut free_bytes = bounds.max_outstanding_bytes.saturating_sub(reserved);
+    let (mut free, mut free_bytes) = bounds.free(tasks);
     let mut eligible: Vec<&Standing> = tasks.iter().filter(|task| task.is_eligible).collect();
     eligible.sort_by_key(|task| (task.outstanding, task.granted_at, task.task));
     let mut grants = Vec::with_capacity(eligible.len());
@@ -104,6 +108,37 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
         free_bytes -= granted * worth(task);
         if granted > 0 {
             grants.push((task.task, granted));
+        }
+    }
+    grants
+}
+
+/// The same in a coordinated read, whose elements are handed over in turn. `tasks` ascend; `window` says, in that order, how many of the
+/// turns that may be outstanding are each task's. So what is outstanding is always what is needed next, and a task that has
+/// nothing ready keeps its place (D7.6); another's elements could not be handed over before it anyway.
+///
+/// The task whose turn it is gets a credit if it has none, however many bytes the others hold: they wait for it.
+pub fn distribute_in_turn(
+    bounds: &Bounds,
+    tasks: &[Standing],
+    window: &[(TaskId, u64)],
+) -> Vec<(TaskId, u64)> {
+    let (mut free, mut free_bytes) = bounds.free(tasks);
+    let mut grants = Vec::new();
+    for (index, (task, turns)) in window.iter().enumerate() {
+        let place = tasks.binary_search_by_key(task, |standing| standing.task);
+        let standing = place.ok().and_then(|place| tasks.get(place));
+        let Some(standing) = standing.filter(|standing| standing.is_eligible) else {
+            continue;
+        };
+        let held = standing.outstanding + standing.waiting;
+        let wanted = turns.saturating_sub(held).min(free);
+        let least = u64::from(index == 0 && held == 0).min(wanted);
+        let granted = wanted.min(free_bytes / worth(standing)).max(least);
+        free -= granted;
+        free_bytes = free_bytes.saturating_sub(granted * worth(standing));
+        if granted > 0 {
+            grants.push((*task, granted));
         }
     }
     grants
@@ -191,7 +226,53 @@ mod tests {
         );
     }
 
+    /// D7.6: whoever has nothing ready keeps its place, or what comes behind it would take the only credit.
+    #[test]
+    fn in_turn_no_credit_goes_past_a_task_that_is_parked() {
+        let tasks = [standing(1, 0, 0, false, 0), standing(2, 0, 0, true, 0)];
+        let of = |shares: [u64; 2]| [(TaskId(1), shares[0]), (TaskId(2), shares[1])];
+        assert_eq!(distribute_in_turn(&bounds(1), &tasks, &of([1, 0])), []);
+        assert_eq!(
+            distribute_in_turn(&bounds(3), &tasks, &of([2, 1])),
+            [(TaskId(2), 1)]
+        );
+    }
+
+    #[test]
+    fn in_turn_the_next_element_has_a_credit_whatever_bytes_are_held() {
+        let full = Bounds {
+            max_outstanding_bytes: 4096,
+            ..bounds(10)
+        };
+        let tasks = [standing(1, 0, 0, true, 0), standing(2, 2, 2, true, 0)];
+        let window = [(TaskId(1), 5), (TaskId(2), 5)];
+        assert_eq!(distribute_in_turn(&full, &tasks, &window), [(TaskId(1), 1)]);
+        let window = [(TaskId(2), 5), (TaskId(1), 5)];
+        assert_eq!(distribute_in_turn(&full, &tasks, &window), []);
+    }
+
     proptest! {
+        /// D4.2, D7.6: no more than the bound is outstanding, and of a task no more than are its turns.
+        #[test]
+        fn in_turn_as_much_is_granted_as_the_window_holds(
+            limit in 0u64..60,
+            state in proptest::collection::vec((0u64..10, 0u64..10, any::<bool>(), 0u64..20), 0..8),
+        ) {
+            let tasks: Vec<_> = state.iter().enumerate()
+                .map(|(task, &(outstanding, waiting, eligible, _))| standing(task as u64, outstanding, waiting, eligible, 0))
+                .collect();
+            let window: Vec<_> = state.iter().enumerate().map(|(task, of)| (TaskId(task as u64), of.3)).collect();
+            let grants = distribute_in_turn(&bounds(limit), &tasks, &window);
+            let mut free = limit.saturating_sub(tasks.iter().map(|task| task.outstanding + task.waiting).sum());
+            for (task, turns) in window {
+                let of = &tasks[task.0 as usize];
+                let wanted = if of.is_eligible { turns.saturating_sub(of.outstanding + of.waiting) } else { 0 };
+                let granted = grants.iter().find(|grant| grant.0 == task).map_or(0, |grant| grant.1);
+                prop_assert_eq!(granted, wanted.min(free));
+                free -= granted;
+            }
+        }
+
         /// The oracle gives credits one at a time to the task that has the fewest.
         #[test]
         fn everything_free_is_granted_as_evenly_as_one_by_one(

@@ -10,7 +10,7 @@ use millstream_dataplane::TaskId;
 use millstream_element::{Element, Layout, Origin, Pack};
 
 use crate::error::ReadError;
-use crate::intake::{Delivery, Intake};
+use crate::intake::{Delivery, Handing, Intake};
 
 /// What the consumer gets: an element, the end, or why there are no more.
 pub(crate) type Handover = Result<Option<Element>, ReadError>;
@@ -44,6 +44,8 @@ struct AtHand {
     layout: Arc<Layout>,
     worker: Arc<str>,
     next: usize,
+    /// One behind the last element that may be handed over.
+    until: usize,
     handed: u64,
     unsettled: u64,
     last_lease: Option<u64>,
@@ -64,7 +66,8 @@ impl Cursor {
     /// The next element of the pack at hand.
     pub(crate) fn next_at_hand(&mut self) -> Option<Handover> {
         let at_hand = self.pack.as_mut()?;
-        let Some(slot) = at_hand.pack.element_slot(at_hand.next) else {
+        let is_due = at_hand.next < at_hand.until;
+        let Some(slot) = is_due.then(|| at_hand.pack.element_slot(at_hand.next)).flatten() else {
             self.pack = None;
             return None;
         };
@@ -106,7 +109,7 @@ impl Cursor {
                 return Poll::Ready(Err(error.clone()));
             }
             match std::task::ready!(self.intake.poll_next(cx)) {
-                Ok(Some(delivery)) => self.open(delivery)?,
+                Ok(Some(handing)) => self.take(handing)?,
                 Ok(None) => return Poll::Ready(Ok(None)),
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -123,7 +126,7 @@ impl Cursor {
                 return Poll::Ready(Err(error.clone()));
             }
             match std::task::ready!(self.intake.wait_next(timeout)) {
-                Ok(Some(delivery)) => self.open(delivery)?,
+                Ok(Some(handing)) => self.take(handing)?,
                 Ok(None) => return Poll::Ready(Ok(None)),
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -137,8 +140,35 @@ impl Cursor {
         self.failed.insert(error).clone()
     }
 
+    fn take(&mut self, handing: Handing) -> Result<(), ReadError> {
+        match handing {
+            Handing::Pack(delivery) => self.open(delivery, usize::MAX),
+            Handing::First(delivery) => self.open(delivery, 1),
+            Handing::Further {
+                task,
+                worker,
+                layout,
+                pack,
+                index,
+            } => {
+                self.pack = Some(AtHand {
+                    task,
+                    pack,
+                    layout,
+                    worker,
+                    next: index,
+                    until: index + 1,
+                    handed: 0,
+                    unsettled: 0,
+                    last_lease: None,
+                });
+                Ok(())
+            }
+        }
+    }
+
     /// Takes a pack in hand; each element is checked when it is handed over (D2.5).
-    fn open(&mut self, delivery: Delivery) -> Result<(), ReadError> {
+    fn open(&mut self, delivery: Delivery, until: usize) -> Result<(), ReadError> {
         let Delivery {
             task,
             worker,
@@ -160,6 +190,7 @@ impl Cursor {
             layout,
             worker,
             next: 0,
+            until,
             handed: 0,
             unsettled: 0,
             last_lease: None,

@@ -58,6 +58,7 @@ async fn pass(mut handle: IterationHandle, events: mpsc::Sender<TaskEvent>, repo
 }
 
 async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEvent>) {
+    let mut is_caught_up = false;
     loop {
         let push = tokio::select! {
             push = handle.next_push() => push,
@@ -75,6 +76,13 @@ async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEve
         if is_last {
             return events.closed().await;
         }
+        // The first thing told is a snapshot, which stands for several.
+        if !is_caught_up && handle.is_all_told() {
+            is_caught_up = true;
+            if events.send(TaskEvent::CaughtUp).await.is_err() {
+                return;
+            }
+        }
     }
 }
 
@@ -84,6 +92,7 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
             task: TaskId(info.task.0),
             worker: info.worker_address,
             ticket: info.ticket,
+            start_round: info.start_round,
         })),
         ClientPush::TaskRemoved(removed) => Some(TaskEvent::Removed {
             task: TaskId(removed.task.0),
@@ -116,10 +125,15 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
             message,
         }),
         ClientPush::TaskEnded { task } => Some(TaskEvent::Ended { task: TaskId(task.0) }),
-        ClientPush::ConsumersLost { consumers } => Some(TaskEvent::Failed(format!(
-            "the consumers {consumers:?} of this coordinated read are gone, or did not come"
-        ))),
-        ClientPush::TaskScheduled { .. } | ClientPush::TaskConcluded(_) => None,
+        ClientPush::ConsumersLost { consumers } => Some(TaskEvent::ConsumersLost { consumers }),
+        ClientPush::TaskScheduled { task, start_round } => {
+            let task = TaskId(task.0);
+            Some(TaskEvent::Scheduled { task, start_round })
+        }
+        ClientPush::TaskConcluded(concluded) => Some(TaskEvent::Concluded {
+            task: TaskId(concluded.task.0),
+            groups: concluded.groups,
+        }),
         // Only told apart on the wire: the handle turns it into the others.
         ClientPush::Snapshot(_) => None,
     }
@@ -135,11 +149,12 @@ impl ReportTo for IterationReporter {
         match report {
             Report::Done { task, leases } => self.splits_done(control_id(*task), &lease_ranges(leases)).await,
             Report::Drained { task } => self.task_drained(control_id(*task)).await,
+            Report::Ready { task, earliest } => self.round_ready(control_id(*task), *earliest).await,
             Report::Removed { task, seen } => {
                 let seen = Seen {
                     complete: Vec::new(),
                     partial: lease_ranges(&seen.partial),
-                    ..Seen::default()
+                    released: seen.released,
                 };
                 self.acknowledge_removal(control_id(*task), seen).await
             }
@@ -221,7 +236,10 @@ mod tests {
 
     fn reports() -> Vec<Report> {
         let task = TaskId(1);
-        let seen = SeenSplits { partial: vec![4..=4] };
+        let seen = SeenSplits {
+            partial: vec![4..=4],
+            released: 7,
+        };
         vec![
             Report::Done {
                 task,

@@ -10,12 +10,12 @@ use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::{Grant, Subscribe, ToClient, ToWorker};
 use millstream_dataplane::proto::receive::{ReceiveError, ReceiveHalf};
 use millstream_dataplane::transport::Body;
-use millstream_element::Layout;
+use millstream_element::{Layout, Pack};
 use tokio::time::Instant;
 
 use crate::credit::{CREDIT_BYTES_UNKNOWN, Standing};
 use crate::error::ReadError;
-use crate::intake::TaskSource;
+use crate::intake::{Delivery, TaskSource};
 
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -43,6 +43,21 @@ pub(crate) struct Entry {
     pub(crate) seen: BTreeSet<u64>,
     /// Leases of splits that ended while elements of them wait, and how many elements were polled until then.
     pub(crate) done: BTreeMap<u64, u64>,
+    /// What only coordinated reads have.
+    pub(crate) in_turn: InTurn,
+}
+
+/// What a consumer of a coordinated read keeps of a task until it is its turn.
+#[derive(Debug, Default)]
+pub(crate) struct InTurn {
+    /// What arrived, in order.
+    pub(crate) queue: VecDeque<Delivery>,
+    /// The pack before those, and the next of its elements.
+    pub(crate) open: Option<(Pack, usize)>,
+    /// Of a removed task: groups that may be handed over, as far as is known.
+    pub(crate) frozen: Option<u64>,
+    /// What the task failed of, behind what is released.
+    pub(crate) failed: Option<ReadError>,
 }
 
 #[derive(Debug)]
@@ -61,9 +76,14 @@ pub(crate) struct Outbox {
 }
 
 impl Entry {
-    pub(crate) fn new(source: TaskSource, worker: Arc<str>) -> Self {
+    pub(crate) fn new(source: TaskSource, worker: Arc<str>, is_coordinated: bool) -> Self {
+        let half = if is_coordinated {
+            ReceiveHalf::coordinated(source.task)
+        } else {
+            ReceiveHalf::new(source.task)
+        };
         Self {
-            half: ReceiveHalf::new(source.task),
+            half,
             source,
             worker,
             layout: None,
@@ -79,6 +99,7 @@ impl Entry {
             has_yielded: false,
             seen: BTreeSet::new(),
             done: BTreeMap::new(),
+            in_turn: InTurn::default(),
         }
     }
 
@@ -161,6 +182,11 @@ impl Entry {
     pub(crate) fn forget_done(&mut self) {
         let handed = self.delivered - self.polled;
         self.done.retain(|_, position| *position > handed);
+    }
+
+    /// Groups of a coordinated read that may be handed over (D7.3).
+    pub(crate) fn released(&self) -> u64 {
+        self.in_turn.frozen.unwrap_or_else(|| self.half.released())
     }
 
     pub(crate) fn is_wanted(&self) -> bool {

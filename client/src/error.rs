@@ -62,6 +62,15 @@ pub enum ReadError {
         /// Their addresses.
         workers: Vec<String>,
     },
+    /// Consumers of a coordinated read are missing: nobody can go on without them.
+    #[error(
+        "consumers {consumers:?} of this coordinated read did not come, or are gone: no step can be completed without \
+         them. Start all consumers anew on another repetition"
+    )]
+    ConsumersLost {
+        /// Their numbers.
+        consumers: Vec<u32>,
+    },
     /// The dispatcher ended this reader's lease, or is gone for good.
     #[error("dispatcher: {0}")]
     Dispatcher(String),

@@ -65,6 +65,27 @@ pub enum TaskEvent {
     },
     /// No further task comes.
     IterationFinished,
+    /// Everything was told that held when this reader came.
+    CaughtUp,
+    /// A task of a coordinated read that was added without a start takes part from this round on.
+    Scheduled {
+        /// The task.
+        task: TaskId,
+        /// The first round that it is in.
+        start_round: u64,
+    },
+    /// A removed task of a coordinated read gives so many groups in all.
+    Concluded {
+        /// The task.
+        task: TaskId,
+        /// How many of its groups every consumer hands over.
+        groups: u64,
+    },
+    /// These consumers of a coordinated read did not come, or are gone.
+    ConsumersLost {
+        /// Their numbers.
+        consumers: Vec<u32>,
+    },
     /// No worker is left.
     WorkersLost {
         /// Those that were.
@@ -109,6 +130,13 @@ pub enum Report {
         /// The task.
         task: TaskId,
     },
+    /// A task that was added without a start can take part from this round on.
+    Ready {
+        /// The task.
+        task: TaskId,
+        /// The first round that the user has not begun, and does not begin before the start is known.
+        earliest: u64,
+    },
 }
 
 /// What a reader is connected to.
@@ -139,11 +167,13 @@ pub(crate) async fn follow(
         tokio::select! {
             event = events.recv(), if is_open => match event {
                 Some(event) => match obey(&intake, event) {
-                    Obeyed::Done => {}
+                    // Others may wait for the answer.
+                    Obeyed::Done => pass_reports(&intake, &reports),
                     Obeyed::Drive(worker) => {
                         let what = format!("the driver of the link to worker {worker}");
                         let driver = drive(intake.clone(), connector.clone(), worker, give_up);
                         drivers.spawn(guard(intake.clone(), what, driver));
+                        pass_reports(&intake, &reports);
                     }
                     Obeyed::LookThrough(task, remains) => {
                         let alloc = intake.alloc().clone();
@@ -212,6 +242,10 @@ pub(crate) fn obey(intake: &Intake, event: TaskEvent) -> Obeyed {
             message,
         } => intake.note_failure(task, &worker, &message),
         TaskEvent::IterationFinished => intake.finish_iteration(),
+        TaskEvent::CaughtUp => intake.open_schedule(),
+        TaskEvent::Scheduled { task, start_round } => intake.settle_start(task, start_round),
+        TaskEvent::Concluded { task, groups } => intake.conclude_task(task, groups),
+        TaskEvent::ConsumersLost { consumers } => intake.fail(ReadError::ConsumersLost { consumers }),
         TaskEvent::WorkersLost { workers } => intake.fail(ReadError::WorkersLost { workers }),
         TaskEvent::Failed(reason) => intake.fail(ReadError::Dispatcher(reason)),
     }

@@ -24,6 +24,7 @@ use crate::entry::Entry;
 use crate::error::ReadError;
 use crate::follow::{LostSplits, Report};
 use crate::remains::Remains;
+use crate::schedule::Schedule;
 use crate::state::State;
 use crate::unreported::Unreported;
 
@@ -36,6 +37,25 @@ pub struct TaskSource {
     pub worker: String,
     /// The dispatcher's ticket for it.
     pub ticket: Vec<u8>,
+    /// The first round of a coordinated read that it takes part in; `None`: that is settled later. Else without a meaning.
+    pub start_round: Option<u64>,
+}
+
+/// What the consumer is given.
+#[derive(Debug)]
+pub(crate) enum Handing {
+    /// All elements of a delivery.
+    Pack(Delivery),
+    /// The first element of one, in a coordinated read.
+    First(Delivery),
+    /// A further element of a pack that the consumer opened before.
+    Further {
+        task: TaskId,
+        worker: Arc<str>,
+        layout: Arc<Layout>,
+        pack: Pack,
+        index: usize,
+    },
 }
 
 /// Elements on their way to the consumer.
@@ -53,6 +73,8 @@ pub struct SeenSplits {
     /// Leases of splits that it has elements of, but not all: ascending, apart from each other. More than the task ever
     /// held counts as all of those.
     pub partial: Vec<RangeInclusive<u64>>,
+    /// In coordinated reads: how many of the task's groups this reader hands over without knowing the verdict.
+    pub released: u64,
 }
 
 impl SeenSplits {
@@ -60,6 +82,7 @@ impl SeenSplits {
     pub(crate) fn everything() -> Self {
         Self {
             partial: vec![0..=u64::MAX],
+            released: 0,
         }
     }
 }
@@ -75,13 +98,15 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    pub(crate) fn new(bounds: Bounds, alloc: Arc<dyn SlotAlloc>) -> Self {
+    /// `is_coordinated` says that this reader is one of several consumers that read in step.
+    pub(crate) fn new(bounds: Bounds, alloc: Arc<dyn SlotAlloc>, is_coordinated: bool) -> Self {
         let state = State {
             bounds,
             auto: Auto::default(),
             tasks: BTreeMap::new(),
             links: BTreeMap::new(),
             ready: VecDeque::new(),
+            schedule: is_coordinated.then(Schedule::default),
             at_hand: None,
             at_hand_settled: 0,
             at_hand_pack: None,
@@ -110,13 +135,15 @@ impl Intake {
     /// Adds a task. True when no link to its worker is known yet.
     pub(crate) fn add_task(&self, source: TaskSource) -> bool {
         let mut state = self.state.lock();
+        state.add_to_schedule(&source);
         if state.tasks.contains_key(&source.task) {
             return false;
         }
+        let is_coordinated = state.schedule.is_some();
         let worker: Arc<str> = source.worker.as_str().into();
         let is_new = !state.links.contains_key(&worker);
         let outbox = state.links.entry(worker.clone()).or_default();
-        let entry = Entry::new(source, worker);
+        let entry = Entry::new(source, worker, is_coordinated);
         if outbox.is_up {
             outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
@@ -134,6 +161,7 @@ impl Intake {
                 outbox.push(ToWorker::Cancel(Cancel { task }));
             }
         }
+        state.freeze(task);
         let remains = state.remains(task);
         state.distribute();
         self.wake(state);
@@ -149,6 +177,28 @@ impl Intake {
     pub(crate) fn end_task(&self, task: TaskId) {
         let mut state = self.state.lock();
         state.end_task(task);
+        state.distribute();
+        self.wake(&state);
+    }
+
+    /// All tasks are known that a coordinated read began with.
+    pub(crate) fn open_schedule(&self) {
+        self.change_schedule(|state| state.open_schedule());
+    }
+
+    /// The dispatcher said from when on a task takes part in a coordinated read.
+    pub(crate) fn settle_start(&self, task: TaskId, start_round: u64) {
+        self.change_schedule(|state| state.settle_start(task, start_round));
+    }
+
+    /// The dispatcher said how much of a removed task is handed over in a coordinated read.
+    pub(crate) fn conclude_task(&self, task: TaskId, groups: u64) {
+        self.change_schedule(|state| state.conclude(task, groups));
+    }
+
+    fn change_schedule(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        change(&mut state);
         state.distribute();
         self.wake(&state);
     }
@@ -211,7 +261,11 @@ impl Intake {
     pub(crate) fn note_at_hand(&self, task: TaskId, pack: &Pack, leases: &mut Vec<(TaskId, u64)>) {
         let mut state = self.state.lock();
         state.given = None;
-        state.at_hand_pack = Some((task, pack.clone()));
+        if state.schedule.is_some() {
+            state.note_open(task, pack);
+        } else {
+            state.at_hand_pack = Some((task, pack.clone()));
+        }
         for (task, lease) in leases.drain(..) {
             if let Some(entry) = state
                 .tasks
@@ -394,13 +448,13 @@ impl Intake {
     // What the consumer asks.
 
     /// The next elements; `Ok(None)` at the end. Registers the waker when there is nothing yet.
-    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Delivery>, ReadError>> {
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Handing>, ReadError>> {
         self.consumer.register(cx.waker());
         self.try_next()
     }
 
     /// The same for a thread, which waits `timeout` at most. `Pending` when nothing came.
-    pub(crate) fn wait_next(&self, timeout: Duration) -> Poll<Result<Option<Delivery>, ReadError>> {
+    pub(crate) fn wait_next(&self, timeout: Duration) -> Poll<Result<Option<Handing>, ReadError>> {
         let until = Instant::now() + timeout;
         let mut state = self.state.lock();
         loop {
@@ -414,7 +468,7 @@ impl Intake {
     }
 
     /// The same without waiting.
-    pub(crate) fn try_next(&self) -> Poll<Result<Option<Delivery>, ReadError>> {
+    pub(crate) fn try_next(&self) -> Poll<Result<Option<Handing>, ReadError>> {
         self.state.lock().next(&self.handed)
     }
 
@@ -456,7 +510,7 @@ impl Intake {
     }
 
     fn wake(&self, state: &State) {
-        if !state.ready.is_empty() || state.failure.is_some() || state.is_over() {
+        if state.has_something() {
             self.arrived.notify_all();
             self.consumer.wake();
         }

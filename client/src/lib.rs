@@ -6,6 +6,7 @@
 //! - `intake`, `state`: what arrived and is owed, shared between the reader's lane and its consumer
 //! - `entry`: one task within it
 //! - `remains`, `unreported`: what is left of a removed task, and what the dispatcher is still to be told
+//! - `schedule`, `turns`: the order in which the consumers of a coordinated read hand over
 //! - `cursor`: the consumer's place in what arrived
 //! - `driver`, `follow`: the links to workers, and the iteration's events; `guard`: what becomes of their panics
 //! - `discovery`: those events from the dispatcher, and reports to it
@@ -25,8 +26,10 @@ mod intake;
 mod ranges;
 mod reader;
 mod remains;
+mod schedule;
 mod state;
 mod stats;
+mod turns;
 mod unreported;
 
 pub use auto::AUTO_BYTES_MIN;

@@ -31,8 +31,10 @@ use crate::stats::{ReaderStats, Stopwatch};
 pub struct ReaderConfig {
     /// Elements granted, in flight or buffered, over all workers.
     pub max_outstanding: MaxOutstanding,
-    /// Bytes of them; default 256 MiB.
+    /// Bytes of them; default 256 MiB. In coordinated reads the element that comes next is taken beyond it.
     pub max_outstanding_bytes: u64,
+    /// Which of the consumers that read in step this is, in coordinated reads; default none.
+    pub consumer: Option<u32>,
     /// How long a worker that the dispatcher holds to be alive may be out of reach; default 30 s.
     pub worker_give_up: Duration,
     /// How often a blocked thread looks up by itself, so that nothing can keep it for ever; default 500 ms.
@@ -46,6 +48,7 @@ impl std::fmt::Debug for ReaderConfig {
         f.debug_struct("ReaderConfig")
             .field("max_outstanding", &self.max_outstanding)
             .field("max_outstanding_bytes", &self.max_outstanding_bytes)
+            .field("consumer", &self.consumer)
             .field("worker_give_up", &self.worker_give_up)
             .field("look_up_every", &self.look_up_every)
             .finish_non_exhaustive()
@@ -57,6 +60,7 @@ impl Default for ReaderConfig {
         Self {
             max_outstanding: MaxOutstanding::Auto,
             max_outstanding_bytes: 256 << 20,
+            consumer: None,
             worker_give_up: Duration::from_secs(30),
             look_up_every: Duration::from_millis(500),
             on_handed: None,
@@ -105,7 +109,7 @@ impl Reader {
         let pool_bytes =
             usize::try_from(config.max_outstanding_bytes.saturating_mul(2)).unwrap_or(usize::MAX);
         let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(pool_bytes)));
-        let intake = Arc::new(Intake::new(bounds, alloc));
+        let intake = Arc::new(Intake::new(bounds, alloc, config.consumer.is_some()));
         let (alive, gone) = oneshot::channel();
         let following = follow(intake.clone(), connector, feed, config.worker_give_up, gone);
         let what = "what follows the iteration".to_owned();

@@ -23,6 +23,8 @@ pub(crate) struct Remains {
     pub(crate) waiting: Vec<Body>,
     /// The pack that it has in hand.
     pub(crate) at_hand: Option<Pack>,
+    /// What [`SeenSplits::released`] is to say.
+    pub(crate) released: u64,
 }
 
 impl Remains {
@@ -34,6 +36,7 @@ impl Remains {
             layout,
             waiting,
             at_hand,
+            released,
         } = self;
         let packs = waiting.into_iter().map(|body| body.open(alloc).ok());
         for pack in packs.chain(at_hand.map(Some)) {
@@ -42,7 +45,10 @@ impl Remains {
                 (None, _) | (_, None) => false,
             };
             if !is_read {
-                return SeenSplits::everything();
+                return SeenSplits {
+                    released,
+                    ..SeenSplits::everything()
+                };
             }
         }
         let mut partial = Ranges::default();
@@ -51,6 +57,7 @@ impl Remains {
         }
         SeenSplits {
             partial: partial.iter().collect(),
+            released,
         }
     }
 }

@@ -14,12 +14,13 @@ use millstream_dataplane::transport::{Body, LinkLost, LinkReport};
 use millstream_element::{ElementSpec, Layout, Pack};
 
 use crate::auto::Auto;
-use crate::credit::{Bounds, Standing, distribute};
+use crate::credit::{Bounds, Standing, distribute, distribute_in_turn};
 use crate::entry::{Entry, Outbox, task_of};
 use crate::error::ReadError;
-use crate::intake::Delivery;
+use crate::intake::{Delivery, Handing};
 use crate::ranges::Ranges;
 use crate::remains::Remains;
+use crate::schedule::Schedule;
 use crate::unreported::Unreported;
 
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct State {
     pub(crate) tasks: BTreeMap<TaskId, Entry>,
     pub(crate) links: BTreeMap<Arc<str>, Outbox>,
     pub(crate) ready: VecDeque<Delivery>,
+    /// Whose turn it is, in coordinated reads: there each task keeps what arrived of it.
+    pub(crate) schedule: Option<Schedule>,
     pub(crate) at_hand: Option<TaskId>,
     pub(crate) at_hand_settled: u64,
     /// The pack at hand, or last at hand while the consumer waits: its elements all count as seen.
@@ -48,18 +51,29 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn next(&mut self, handed: &AtomicU64) -> Poll<Result<Option<Delivery>, ReadError>> {
+    pub(crate) fn next(&mut self, handed: &AtomicU64) -> Poll<Result<Option<Handing>, ReadError>> {
         let is_first = !std::mem::replace(&mut self.is_open, true);
         if self.settle(handed) || is_first {
             self.at_hand = None;
             self.distribute();
         }
-        if let Some(delivery) = self.ready.pop_front() {
-            self.at_hand = Some(delivery.task);
-            self.given = Some((delivery.task, delivery.body.clone()));
+        let next = if self.schedule.is_some() {
+            self.next_in_turn()
+        } else {
+            let delivery = self.ready.pop_front();
+            delivery.map(|delivery| (delivery.task, Handing::Pack(delivery)))
+        };
+        if let Some((task, handing)) = next {
+            self.at_hand = Some(task);
+            if let Handing::Pack(delivery) | Handing::First(delivery) = &handing {
+                self.given = Some((task, delivery.body.clone()));
+            }
             self.at_hand_settled = 0;
             handed.store(0, Ordering::Release);
-            return Poll::Ready(Ok(Some(delivery)));
+            return Poll::Ready(Ok(Some(handing)));
+        }
+        if let Some(failed) = self.failed_turn().cloned() {
+            self.failure.get_or_insert(failed);
         }
         if let Some(failure) = &self.failure {
             return Poll::Ready(Err(failure.clone()));
@@ -71,8 +85,17 @@ impl State {
         }
     }
 
+    /// Whether the consumer need not wait.
+    pub(crate) fn has_something(&self) -> bool {
+        let has_next = !self.ready.is_empty() || self.has_turn();
+        has_next || self.failure.is_some() || self.failed_turn().is_some() || self.is_over()
+    }
+
     pub(crate) fn is_over(&self) -> bool {
-        self.is_iteration_over && self.ready.is_empty() && self.tasks.values().all(|entry| !entry.is_wanted())
+        self.is_iteration_over
+            && self.ready.is_empty()
+            && !self.has_turn()
+            && self.tasks.values().all(|entry| !entry.is_wanted())
     }
 
     /// Books what was handed over since the last time; true if anything was.
@@ -171,12 +194,18 @@ impl State {
                     self.auto.note_arrival(body.region_bytes());
                     entry.polled += elements;
                     entry.delivered += elements;
-                    self.ready.push_back(Delivery {
+                    let worker = entry.worker.clone();
+                    let delivery = Delivery {
                         task,
-                        worker: entry.worker.clone(),
+                        worker,
                         layout,
                         body,
-                    });
+                    };
+                    if self.schedule.is_some() {
+                        entry.in_turn.queue.push_back(delivery);
+                    } else {
+                        self.ready.push_back(delivery);
+                    }
                 }
                 // A lease is of one attempt, so it says enough.
                 Arrival::SplitDone { lease, attempt: _ } => {
@@ -193,10 +222,13 @@ impl State {
                 }
                 Arrival::Failed(failure) => {
                     entry.finish();
-                    self.failure.get_or_insert(ReadError::Task {
-                        worker: entry.worker.to_string(),
-                        failure,
-                    });
+                    let worker = entry.worker.to_string();
+                    let failure = ReadError::Task { worker, failure };
+                    if self.schedule.is_some() {
+                        entry.in_turn.failed = Some(failure);
+                    } else {
+                        self.failure.get_or_insert(failure);
+                    }
                 }
             }
         }
@@ -212,7 +244,15 @@ impl State {
         if !self.is_open || self.failure.is_some() {
             return;
         }
-        for (task, credits) in distribute(&self.bounds, &self.standings()) {
+        let standings = self.standings();
+        let grants = match &self.schedule {
+            None => distribute(&self.bounds, &standings),
+            Some(schedule) => {
+                let window = schedule.window(self.bounds.elements(&standings));
+                distribute_in_turn(&self.bounds, &standings, &window)
+            }
+        };
+        for (task, credits) in grants {
             self.grants += 1;
             let grants = self.grants;
             if let Some(entry) = self.tasks.get_mut(&task) {
@@ -272,6 +312,7 @@ impl State {
         }
         entry.remove();
         let worker = entry.worker.clone();
+        self.end_in_turn(task);
         if let Some(outbox) = self.links.get_mut(&worker).filter(|outbox| outbox.is_up) {
             outbox.push(ToWorker::Cancel(Cancel { task }));
         }
@@ -285,6 +326,7 @@ impl State {
         let waiting = self.ready.iter().map(|delivery| (delivery.task, &delivery.body));
         let waiting = waiting.chain(self.given.iter().map(|(of, body)| (*of, body)));
         let at_hand = self.at_hand_pack.as_ref().filter(|(of, _)| *of == task);
+        let in_turn = &entry.in_turn;
         Remains {
             seen: entry.seen.clone(),
             done: entry.done.keys().copied().collect(),
@@ -292,8 +334,12 @@ impl State {
             waiting: waiting
                 .filter(|(of, _)| *of == task)
                 .map(|(_, body)| body.clone())
+                .chain(in_turn.queue.iter().map(|delivery| delivery.body.clone()))
                 .collect(),
-            at_hand: at_hand.map(|(_, pack)| pack.clone()),
+            at_hand: at_hand
+                .map(|(_, pack)| pack.clone())
+                .or_else(|| in_turn.open.as_ref().map(|(pack, _)| pack.clone())),
+            released: in_turn.frozen.unwrap_or_default(),
         }
     }
 

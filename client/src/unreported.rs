@@ -17,6 +17,7 @@ pub(crate) struct Unreported {
     done: BTreeMap<TaskId, Ranges>,
     drained: BTreeSet<TaskId>,
     removed: VecDeque<(TaskId, SeenSplits)>,
+    ready: BTreeMap<TaskId, u64>,
 }
 
 impl Unreported {
@@ -32,8 +33,16 @@ impl Unreported {
         self.removed.push_back((task, seen));
     }
 
+    /// A task that has no start yet can take part from the round `earliest` on.
+    pub(crate) fn note_ready(&mut self, task: TaskId, earliest: u64) {
+        self.ready.insert(task, earliest);
+    }
+
     /// The next report. What ended goes out before what was only begun is written off, and before its task's end (C6.1).
     pub(crate) fn next(&mut self) -> Option<Report> {
+        if let Some((task, earliest)) = self.ready.pop_first() {
+            return Some(Report::Ready { task, earliest });
+        }
         if let Some((task, leases)) = self.done.pop_first() {
             let leases = leases.iter().collect();
             return Some(Report::Done { task, leases });
@@ -54,7 +63,10 @@ mod tests {
     #[test]
     fn what_ended_is_reported_first_and_at_once_however_long_it_waited() {
         let mut unreported = Unreported::default();
-        let seen = SeenSplits { partial: vec![9..=9] };
+        let seen = SeenSplits {
+            partial: vec![9..=9],
+            released: 0,
+        };
         unreported.note_removed(TaskId(1), seen.clone());
         unreported.note_drained(TaskId(2));
         for lease in [4, 2, 3, 7] {

@@ -67,7 +67,7 @@ fn read_all(mut read: Read, plans: &[Plan]) {
                 }
             }
             Report::Drained { task } => assert!(drained.insert(task), "task {task} reported twice"),
-            Report::Removed { .. } => panic!("nothing was removed"),
+            Report::Removed { .. } | Report::Ready { .. } => panic!("nothing was removed, nor late"),
         }
     }
     let all = plans

@@ -235,7 +235,7 @@ fn reports_that_nobody_takes_hold_up_nothing() {
             match read.reports.blocking_recv().expect("the reader lives") {
                 Report::Done { leases, .. } => done += leases.into_iter().flatten().count() as u64,
                 Report::Drained { .. } => drained += 1,
-                Report::Removed { .. } => panic!("nothing was removed"),
+                Report::Removed { .. } | Report::Ready { .. } => panic!("nothing was removed, nor late"),
             }
         }
         assert_eq!(done, 8 * 200 / SPLIT);

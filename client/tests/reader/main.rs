@@ -1,5 +1,6 @@
 //! A reader over real workers in this process, whatever their links do.
 
+mod coordinated;
 mod delivery;
 mod failures;
 mod leaving;

@@ -4,6 +4,7 @@ mod tap;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc as std_mpsc;
@@ -33,6 +34,9 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// An address at which whoever connects panics.
 pub(crate) const TRAP: &str = "trap";
+
+/// The highest number that tests give to a task.
+const TASK_MAX: u64 = 9;
 
 /// Elements of one split.
 pub(crate) const SPLIT: u64 = 10;
@@ -124,7 +128,11 @@ impl Workers {
 
     /// Takes a worker away, with its links.
     pub(crate) fn stop(&self, name: &str) {
-        self.servers.lock().remove(name);
+        if let Some(server) = self.servers.lock().remove(name) {
+            for task in 0..=TASK_MAX {
+                server.remove_task(TaskId(task));
+            }
+        }
         self.cut(name);
     }
 
@@ -169,23 +177,38 @@ impl Workers {
 
     /// Adds a task whose elements the caller makes.
     pub(crate) fn add_silent_task(&self, name: &str, task: u64, items: u64) -> Producer {
+        self.add_task_as(name, task, TaskMode::FirstCome, items)
+    }
+
+    /// Adds a task that so many consumers read in step.
+    pub(crate) fn add_coordinated_task(&self, name: &str, task: u64, consumers: NonZeroU32) -> Producer {
+        self.add_task_as(name, task, TaskMode::Coordinated { consumers }, 1)
+    }
+
+    fn add_task_as(&self, name: &str, task: u64, mode: TaskMode, items: u64) -> Producer {
         let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[items])).expect("a spec");
         self.server(name)
-            .add_task(TaskId(task), TaskMode::FirstCome, &spec, Arc::new(HeapAlloc))
+            .add_task(TaskId(task), mode, &spec, Arc::new(HeapAlloc))
             .expect("a new task")
     }
 
     pub(crate) fn added(&self, name: &str, task: u64) -> TaskEvent {
+        TaskEvent::Added(self.source(name, task, 1, None))
+    }
+
+    /// A task with a ticket of this client's.
+    pub(crate) fn source(&self, name: &str, task: u64, client: u64, consumer: Option<u32>) -> TaskSource {
         let ticket = TicketKey::from_bytes(self.key).mint(&Claims {
-            client: 1,
+            client,
             task,
-            consumer: None,
+            consumer,
         });
-        TaskEvent::Added(TaskSource {
+        TaskSource {
             task: TaskId(task),
             worker: name.to_owned(),
             ticket: ticket.as_bytes().to_vec(),
-        })
+            start_round: Some(0),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A client's end of a link that is listened to: what was said and heard so far, to wait for, and packs to spoil.
 
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub(crate) struct Traffic {
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
     pub(crate) packs: u64,
+    /// Groups of a coordinated read that the worker last said every consumer has.
+    pub(crate) released: u64,
     /// The pack to spoil, by its number from 0, and how.
     pub(crate) spoil: Option<(u64, Spoil)>,
     /// What a round trip is said to take.
@@ -69,13 +72,22 @@ impl Log {
     }
 }
 
-#[derive(Debug)]
+type Heard = Box<dyn FnOnce(&mut Traffic) + Send>;
+
 pub(crate) struct Tap {
     link: Box<ClientLink>,
     log: Arc<Log>,
     /// Handed to the reader, which is done with it when it comes back.
-    heard: Option<fn(&mut Traffic)>,
+    heard: Option<Heard>,
     packs: u64,
+}
+
+impl fmt::Debug for Tap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tap")
+            .field("link", &self.link)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Tap {
@@ -90,8 +102,12 @@ impl Tap {
 
     fn hear(&mut self, frame: &mut Downstream<InPack>) {
         self.heard = match frame {
-            Downstream::Message(ToClient::Accepted(_)) => Some(|traffic| traffic.accepted += 1),
-            Downstream::Message(ToClient::Refused(_)) => Some(|traffic| traffic.refused += 1),
+            Downstream::Message(ToClient::Accepted(_)) => Some(Box::new(|traffic| traffic.accepted += 1)),
+            Downstream::Message(ToClient::Refused(_)) => Some(Box::new(|traffic| traffic.refused += 1)),
+            Downstream::Message(ToClient::Released(released)) => {
+                let groups = released.groups;
+                Some(Box::new(move |traffic| traffic.released = groups))
+            }
             Downstream::Message(_) => None,
             Downstream::Pack(pack) => {
                 let spoil = self.log.traffic.lock().spoil;
@@ -99,7 +115,7 @@ impl Tap {
                     pack.body = spoiled(&pack.body, how);
                 }
                 self.packs += 1;
-                Some(|traffic| traffic.packs += 1)
+                Some(Box::new(|traffic| traffic.packs += 1))
             }
         };
     }

@@ -104,6 +104,11 @@ impl IterationHandle {
         }
     }
 
+    /// Whether everything was handed out that is known here: behind the first thing, all of the first snapshot.
+    pub fn is_all_told(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// See [`IterationReporter::acknowledge_removal`].
     ///
     /// # Errors

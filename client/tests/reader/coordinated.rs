@@ -1,0 +1,384 @@
+//! Consumers of a coordinated read: all hand over the same groups in the same order, whatever becomes of workers and links.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use millstream_client::{MaxOutstanding, ReadError, ReaderConfig, Report, TaskEvent, TaskSource};
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::Failure;
+use millstream_dataplane::proto::send::Ending;
+use millstream_dataplane::transport::memory::Knobs;
+use proptest::prelude::*;
+
+use crate::support::{Read, Workers, identity, read_with, watched, write};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// The consumers of a coordinated read, and its dispatcher's voice.
+struct Party {
+    workers: Arc<Workers>,
+    reads: Vec<Read>,
+    /// What all consumers handed over: tasks and their groups, in order.
+    handed: Vec<(u64, u64)>,
+}
+
+impl Party {
+    fn new(consumers: u32, max_outstanding: u64) -> Self {
+        let workers = Workers::new(&NAMES);
+        let read = |consumer| {
+            let config = ReaderConfig {
+                max_outstanding: MaxOutstanding::Elements(max_outstanding),
+                consumer: Some(consumer),
+                ..ReaderConfig::default()
+            };
+            read_with(&workers, config)
+        };
+        Self {
+            reads: (0..consumers).map(read).collect(),
+            workers,
+            handed: Vec::new(),
+        }
+    }
+
+    fn consumers(&self) -> NonZeroU32 {
+        NonZeroU32::new(self.reads.len() as u32).expect("some")
+    }
+
+    fn tell(&self, event: &TaskEvent) {
+        for read in &self.reads {
+            read.tell(event.clone());
+        }
+    }
+
+    /// Starts a task without an end on a worker, and tells everybody.
+    fn start(&self, name: &str, task: u64, start_round: Option<u64>) {
+        self.start_with(name, task, start_round, u64::MAX, Ending::Exhausted);
+    }
+
+    fn start_with(&self, name: &str, task: u64, start_round: Option<u64>, count: u64, ending: Ending) {
+        let mut producer = self.workers.add_coordinated_task(name, task, self.consumers());
+        std::thread::spawn(move || {
+            for index in 0..count {
+                if producer.wait_started().is_err() || producer.wait_room().is_err() {
+                    return;
+                }
+                write(&mut producer, task, index).expect("written");
+            }
+            producer.finish(ending);
+        });
+        for (consumer, read) in (0..).zip(&self.reads) {
+            read.tell(TaskEvent::Added(self.source(name, task, consumer, start_round)));
+        }
+    }
+
+    fn source(&self, name: &str, task: u64, consumer: u32, start_round: Option<u64>) -> TaskSource {
+        let client = 1 + u64::from(consumer);
+        TaskSource {
+            start_round,
+            ..self.workers.source(name, task, client, Some(consumer))
+        }
+    }
+
+    /// Every consumer hands over so many elements: of one group after the other, each its own.
+    fn read(&mut self, count: usize) {
+        let n = self.reads.len() as u64;
+        let taken: Vec<Vec<(u64, u64)>> = std::thread::scope(|scope| {
+            let readers: Vec<_> = self
+                .reads
+                .iter_mut()
+                .map(|read| {
+                    scope.spawn(move || {
+                        let next = || {
+                            read.reader
+                                .next_element()
+                                .expect("no failure")
+                                .expect("an element")
+                        };
+                        std::iter::repeat_with(next)
+                            .take(count)
+                            .map(|element| identity(&element))
+                            .collect()
+                    })
+                })
+                .collect();
+            readers
+                .into_iter()
+                .map(|reader| reader.join().expect("no panic"))
+                .collect()
+        });
+        let groups = |consumer: usize| {
+            let of_consumer = taken[consumer].iter();
+            of_consumer.map(move |(task, index)| {
+                assert_eq!(index % n, consumer as u64, "element {index} of task {task}");
+                (*task, index / n)
+            })
+        };
+        for consumer in 1..taken.len() {
+            assert!(
+                groups(consumer).eq(groups(0)),
+                "consumer {consumer} is out of step"
+            );
+        }
+        self.handed.extend(groups(0));
+    }
+
+    /// One report of each consumer, apart from splits.
+    fn reports(&mut self) -> Vec<Report> {
+        let next = |read: &mut Read| loop {
+            match read.reports.blocking_recv().expect("the reader lives") {
+                Report::Done { .. } => {}
+                report @ (Report::Removed { .. } | Report::Drained { .. } | Report::Ready { .. }) => {
+                    return report;
+                }
+            }
+        };
+        self.reads.iter_mut().map(next).collect()
+    }
+
+    /// Asks everybody from when on a late task can take part, and settles it.
+    fn settle_start(&mut self, task: u64) -> u64 {
+        let earliest = self.reports().into_iter().map(|report| match report {
+            Report::Ready { task: of, earliest } if of == TaskId(task) => earliest,
+            other @ (Report::Ready { .. }
+            | Report::Removed { .. }
+            | Report::Done { .. }
+            | Report::Drained { .. }) => {
+                panic!("{other:?}")
+            }
+        });
+        let start_round = earliest.max().expect("somebody");
+        let task = TaskId(task);
+        self.tell(&TaskEvent::Scheduled { task, start_round });
+        start_round
+    }
+
+    /// Takes a worker and its task away, and passes the verdict on it.
+    fn lose(&mut self, name: &str, task: u64) -> u64 {
+        self.workers.stop(name);
+        self.tell(&TaskEvent::Removed {
+            task: TaskId(task),
+            reason: "its worker is gone".to_owned(),
+        });
+        let released = self.reports().into_iter().map(|report| match report {
+            Report::Removed { task: of, seen } if of == TaskId(task) => seen.released,
+            other @ (Report::Ready { .. }
+            | Report::Removed { .. }
+            | Report::Done { .. }
+            | Report::Drained { .. }) => {
+                panic!("{other:?}")
+            }
+        });
+        let groups = released.max().expect("somebody");
+        let task = TaskId(task);
+        self.tell(&TaskEvent::Concluded { task, groups });
+        groups
+    }
+
+    /// The groups of a task that were handed over.
+    fn of_task(&self, task: u64) -> Vec<u64> {
+        let of_task = self.handed.iter().filter(|(of, _)| *of == task);
+        of_task.map(|(_, group)| *group).collect()
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        for name in NAMES {
+            self.workers.stop(name);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// D6.1, D7.1, D7.3, D7.4, D7.6: rounds of tasks, however little may be outstanding and whatever links do.
+    #[test]
+    fn every_consumer_hands_over_its_part_of_every_group_in_turn(
+        consumers in 1u32..5,
+        tasks in 1u64..4,
+        max_outstanding in 1u64..12,
+        cuts in proptest::collection::vec((0..NAMES.len(), 0u64..30, 1usize..4), 0..6),
+    ) {
+        watched(move || {
+            let mut party = Party::new(consumers, max_outstanding);
+            for (worker, frames, group) in cuts {
+                let knobs = Knobs { cut_after_frames: Some(frames), reversed_in_groups_of: group };
+                party.workers.misbehave(NAMES[worker], [knobs]);
+            }
+            for task in 0..tasks {
+                party.start(NAMES[task as usize], task, Some(0));
+            }
+            party.tell(&TaskEvent::CaughtUp);
+            party.read(40);
+            let turns = (0..).flat_map(|round| (0..tasks).map(move |task| (task, round)));
+            assert_eq!(party.handed, turns.take(40).collect::<Vec<_>>());
+        });
+    }
+
+    /// C9, D7.3: a worker that dies leaves nobody ahead, and one that comes is everybody's from the same round on.
+    #[test]
+    fn nobody_gets_out_of_step_when_workers_go_and_come(
+        consumers in 1u32..4,
+        max_outstanding in 1u64..12,
+        before in 0usize..20,
+    ) {
+        watched(move || {
+            let mut party = Party::new(consumers, max_outstanding);
+            party.start("a", 0, Some(0));
+            party.start("b", 1, Some(0));
+            party.tell(&TaskEvent::CaughtUp);
+            party.read(before);
+            let groups = party.lose("b", 1);
+            party.read(20);
+            let kept = party.of_task(1);
+            assert!(kept.len() as u64 <= groups && kept.iter().copied().eq(0..kept.len() as u64));
+            party.workers.start("b");
+            party.start("b", 2, None);
+            party.settle_start(2);
+            party.read(30);
+            assert_eq!(party.of_task(1).len() as u64, groups, "the verdict was not carried out");
+            assert!(party.of_task(2).len() > 2);
+        });
+    }
+}
+
+/// C9: its user goes no further than the consumer promised, and then on with the task.
+#[test]
+fn a_round_is_not_begun_before_the_start_in_it_is_known() {
+    watched(|| {
+        let mut party = Party::new(1, 8);
+        party.start("a", 0, Some(0));
+        party.tell(&TaskEvent::CaughtUp);
+        party.read(5);
+        party.start("b", 1, None);
+        let ready = Report::Ready {
+            task: TaskId(1),
+            earliest: 5,
+        };
+        assert_eq!(party.reports(), std::slice::from_ref(&ready));
+        // The answer may have been lost.
+        party.reads[0].tell(TaskEvent::Added(party.source("b", 1, 0, None)));
+        assert_eq!(party.reports(), [ready]);
+        // What is released is here; only the start is missing.
+        party.workers.log("a").wait(|traffic| traffic.released > 5);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(
+            party.reads[0].reader.poll_element(&mut cx).is_pending(),
+            "it began the round"
+        );
+        let task = TaskId(1);
+        party.tell(&TaskEvent::Scheduled { task, start_round: 6 });
+        party.read(5);
+        assert_eq!(party.handed[5..], [(0, 5), (0, 6), (1, 0), (0, 7), (1, 1)]);
+    });
+}
+
+/// C9.
+#[test]
+fn a_task_that_goes_before_it_had_a_start_holds_up_nobody() {
+    watched(|| {
+        let mut party = Party::new(2, 8);
+        party.start("a", 0, Some(0));
+        party.tell(&TaskEvent::CaughtUp);
+        party.read(5);
+        for (task, is_removed) in [(1, true), (2, false)] {
+            party.start("b", task, None);
+            party.reports();
+            let task = TaskId(task);
+            if is_removed {
+                let reason = "its worker is gone".to_owned();
+                party.tell(&TaskEvent::Removed { task, reason });
+            } else {
+                party.tell(&TaskEvent::Ended { task });
+            }
+            party.read(5);
+            if is_removed {
+                party.reports();
+            }
+        }
+        assert_eq!(party.of_task(0), (0..15).collect::<Vec<_>>());
+    });
+}
+
+/// D7.5: those with an element of the torn group fail in the same step as those without.
+#[test]
+fn a_failure_meets_all_consumers_in_the_same_step() {
+    let torn = Failure::new("data", "torn", "", "");
+    for (ending, text) in [
+        (Ending::Exhausted, "end of data in a coordinated read"),
+        (Ending::Failed(torn), "torn"),
+    ] {
+        watched(move || {
+            let mut party = Party::new(3, 4);
+            party.start_with("a", 0, Some(0), 7, ending);
+            party.start("b", 1, Some(0));
+            party.tell(&TaskEvent::CaughtUp);
+            party.read(4);
+            assert_eq!(party.handed, [(0, 0), (1, 0), (0, 1), (1, 1)]);
+            for read in &mut party.reads {
+                for _again in 0..2 {
+                    let error = read.reader.next_element().expect_err("the data is over");
+                    assert!(error.to_string().contains(text), "{error}");
+                }
+            }
+        });
+    }
+}
+
+/// C9.
+#[test]
+fn missing_consumers_are_named_behind_what_is_released() {
+    watched(|| {
+        let mut party = Party::new(2, 8);
+        party.start("a", 0, Some(0));
+        party.tell(&TaskEvent::CaughtUp);
+        party.read(3);
+        let consumers = vec![1, 4];
+        party.tell(&TaskEvent::ConsumersLost {
+            consumers: consumers.clone(),
+        });
+        let lost = ReadError::ConsumersLost { consumers };
+        assert!(lost.to_string().contains("[1, 4]"), "{lost}");
+        for read in &mut party.reads {
+            let error = loop {
+                if let Err(error) = read.reader.next_element() {
+                    break error;
+                }
+            };
+            assert_eq!(error, lost);
+        }
+    });
+}
+
+/// C9: rather an end than a consumer that goes its own way.
+#[test]
+fn what_would_put_a_consumer_out_of_step_ends_it() {
+    let late = TaskEvent::Scheduled {
+        task: TaskId(1),
+        start_round: 2,
+    };
+    let lacking = TaskEvent::Concluded {
+        task: TaskId(0),
+        groups: 1 << 40,
+    };
+    let unsaid = TaskEvent::Ended { task: TaskId(0) };
+    for event in [late, lacking, unsaid] {
+        watched(move || {
+            let mut party = Party::new(1, 8);
+            party.start("a", 0, Some(0));
+            party.tell(&TaskEvent::CaughtUp);
+            party.read(5);
+            party.start("b", 1, None);
+            party.reports();
+            party.tell(&event);
+            let error = loop {
+                if let Err(error) = party.reads[0].reader.next_element() {
+                    break error;
+                }
+            };
+            assert!(matches!(error, ReadError::Dispatcher(_)), "{event:?}: {error}");
+        });
+    }
+}
