@@ -47,6 +47,15 @@ impl ReadRequest {
         self.named(name)
     }
 
+    /// Has so many readers advance in step: in each step all of them take an element of the same group of one worker, consumer
+    /// `i` the `i`-th. They read one job, so it has a name, and each says in its
+    /// [`ReaderConfig`](millstream_client::ReaderConfig) which consumer it is.
+    #[must_use]
+    pub fn coordinated(mut self, num_consumers: u32) -> Self {
+        self.num_consumers = Some(num_consumers);
+        self
+    }
+
     /// Reads from these workers.
     #[must_use]
     pub fn from_workers(mut self, target_workers: TargetWorkers) -> Self {

@@ -172,14 +172,16 @@ impl Service {
         })
     }
 
-    /// Reads one pass of a job, numbered from 0.
+    /// Reads one pass of a job, numbered from 0. Where the job has consumers that read in step, `config` says which one
+    /// this is; each begins a pass once.
     ///
     /// # Errors
-    /// The sources of the dataset cannot be listed, for example.
+    /// The sources of the dataset cannot be listed, for example, or another reader has begun as this consumer.
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
         let (client, held) = (self.client.clone(), self.farewells.held.clone());
+        let consumer = config.consumer;
         let feed = self.ask(async move {
-            let handle = client.open_iteration(job, repetition, None).await?;
+            let handle = client.open_iteration(job, repetition, consumer).await?;
             Ok(discover(handle, held))
         })?;
         Ok(Reader::start(

@@ -42,13 +42,16 @@ struct Parameters {
     num_consumers: Option<u32>,
     #[cbor(n(7), default)]
     cross_trainer_cache: bool,
+    #[n(8)]
+    consumer: Option<u32>,
 }
 
 /// A dataset of what the workers of a service yield. What is appended to it runs where it is executed.
 ///
 /// Every pass over it is a pass of a job, the first of an execution the one numbered by its epoch. Executions share the
 /// job only if `request` names it, and then each pass is dealt out among those that read it and is read once: a job that
-/// is repeated within one execution leaves nothing for the next epochs of others.
+/// is repeated within one execution leaves nothing for the next epochs of others. `consumer` says which one an execution is,
+/// where `request` is for several that read in step; what those read has no end.
 ///
 /// # Errors
 /// The dispatcher does not know the dataset, or does not answer.
@@ -56,6 +59,7 @@ pub fn dataset(
     service: &Service,
     request: &ReadRequest,
     max_outstanding: MaxOutstanding,
+    consumer: Option<u32>,
 ) -> Result<Dataset, ServiceError> {
     let facts = service.dataset(&request.dataset)?.facts;
     let spec = ElementSpec::from_bytes(&facts.spec)
@@ -72,6 +76,7 @@ pub fn dataset(
         target_workers: request.target_workers.to_string(),
         num_consumers: request.num_consumers,
         cross_trainer_cache: request.cross_trainer_cache,
+        consumer,
     };
     let params = Params::encode(&parameters)
         .ok_or_else(|| ServiceError::Definition("the parameters are too long".to_owned()))?;
@@ -80,7 +85,7 @@ pub fn dataset(
         Policy::Off | Policy::Dynamic | Policy::Data => true,
         Policy::File | Policy::FileOrData | Policy::Hint => false,
     };
-    let infinite = facts.cardinality == Cardinality::Infinite && is_whole;
+    let infinite = request.num_consumers.is_some() || facts.cardinality == Cardinality::Infinite && is_whole;
     let count = (facts.cardinality == Cardinality::Finite(0)).then_some(0);
     Ok(Dataset::from_service(ServiceReader {
         params,
@@ -144,6 +149,7 @@ impl Passes {
             .map_or(MaxOutstanding::Auto, MaxOutstanding::Elements);
         let config = ReaderConfig {
             max_outstanding,
+            consumer: parameters.consumer,
             ..ReaderConfig::default()
         };
         Ok(Self {

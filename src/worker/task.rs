@@ -2,6 +2,7 @@
 //! them, they end, or the task is stopped.
 
 use std::any::Any;
+use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -111,12 +112,12 @@ fn served_as(definition: &TaskDef) -> millstream_dataplane::TaskId {
     millstream_dataplane::TaskId(definition.task.0)
 }
 
-/// How its elements are divided among clients.
+/// How its elements are divided among clients. The dispatcher admits no job with both, nor without a consumer.
 fn mode_of(definition: &TaskDef) -> TaskMode {
-    if definition.cross_trainer_cache {
-        TaskMode::Cached
-    } else {
-        TaskMode::FirstCome
+    match definition.num_consumers.and_then(NonZeroU32::new) {
+        Some(consumers) => TaskMode::Coordinated { consumers },
+        None if definition.cross_trainer_cache => TaskMode::Cached,
+        None => TaskMode::FirstCome,
     }
 }
 

@@ -226,6 +226,16 @@ pub(crate) struct ReadArgs {
     /// Readers that give the same name share one reading, first come, first served.
     #[arg(long, value_name = "NAME")]
     pub(crate) job_name: Option<String>,
+    /// So many readers advance in step: in each step all of them take an element of the same group of one worker. The dataset
+    /// is repeated without end; each reader says which one it is, and stops after so many steps.
+    #[arg(long, value_name = "COUNT", requires_all = ["consumer", "steps", "job_name"])]
+    pub(crate) num_consumers: Option<u32>,
+    /// Which of them this is, from 0. Each reads an epoch once: started again it needs a new --job-name.
+    #[arg(long, value_name = "NUMBER", requires = "num_consumers")]
+    pub(crate) consumer: Option<u32>,
+    /// Elements of an epoch, in batches as they come.
+    #[arg(long, value_name = "COUNT", requires = "num_consumers")]
+    pub(crate) steps: Option<u64>,
     /// Seconds to wait for a dispatcher that is not there yet.
     #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,

@@ -50,7 +50,9 @@ Examples:
   millstream read --range 1000000 --sharding data
       Each worker of a dispatcher with --worker-addresses yields its share.
   millstream read --range 1000000 --job-name shared
-      Run twice at a time, each gets a part.";
+      Run twice at a time, each gets a part.
+  millstream read --range 1000000 --job-name pair --num-consumers 2 --steps 100 --consumer 0
+      Run at the same time with --consumer 1, neither gets ahead of the other.";
 
 /// Of `millstream status`.
 pub(crate) const STATUS: &str = "\

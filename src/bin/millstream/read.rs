@@ -53,6 +53,10 @@ impl Source {
         } else {
             dataset
         };
+        let dataset = match args.num_consumers {
+            Some(_) => dataset.repeat(None),
+            None => dataset,
+        };
         Ok(Self { dataset, digested })
     }
 }
@@ -91,6 +95,7 @@ fn read_from(service: &Service, args: &ReadArgs, source: Source, brake: &Brake) 
     let request = ReadRequest {
         job_name: args.job_name.clone(),
         target_workers: args.target_workers,
+        num_consumers: args.num_consumers,
         ..ReadRequest::new(dataset, policy)
     };
     let job = service.job(&request).map_err(|error| error.to_string())?;
@@ -100,6 +105,7 @@ fn read_from(service: &Service, args: &ReadArgs, source: Source, brake: &Brake) 
     };
     let config = ReaderConfig {
         max_outstanding,
+        consumer: args.consumer,
         ..ReaderConfig::default()
     };
     let mut losses = 0;
@@ -108,7 +114,7 @@ fn read_from(service: &Service, args: &ReadArgs, source: Source, brake: &Brake) 
             .read(job, epoch, &config)
             .map_err(|error| error.to_string())?;
         brake.hold(reader.canceller());
-        losses += read_epoch(epoch, reader, source.digested, args.batch > 0)?;
+        losses += read_epoch(epoch, reader, args.steps, source.digested, args.batch > 0)?;
     }
     if losses == 0 {
         Ok(())
@@ -117,10 +123,21 @@ fn read_from(service: &Service, args: &ReadArgs, source: Source, brake: &Brake) 
     }
 }
 
-/// Reads one pass and prints what it was. Returns how many splits were lost.
-fn read_epoch(epoch: u64, mut reader: Reader, digested: &[&str], is_batched: bool) -> Result<u64, String> {
+/// Reads one pass, or its first steps, and prints what it was. Returns how many splits were lost.
+fn read_epoch(
+    epoch: u64,
+    mut reader: Reader,
+    steps: Option<u64>,
+    digested: &[&str],
+    is_batched: bool,
+) -> Result<u64, String> {
     let mut digest = Digest::default();
+    let mut left = steps.unwrap_or(u64::MAX);
     let ended = loop {
+        if left == 0 {
+            break Ok(());
+        }
+        left -= 1;
         match reader.next_element() {
             Ok(Some(element)) => digest.add_element(&element, digested, is_batched)?,
             Ok(None) => break Ok(()),
