@@ -8,6 +8,7 @@
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
 //! - `several_sources`: zip, concatenate, sample, choose and interleave over splits
 //! - `credits`: the bound on outstanding elements, counted at the workers
+//! - `coordinated_reads`: consumers that advance in step, whatever dies or comes late
 //! - `cut_connections`: connections that break while all processes live
 //! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
 //! - `persistence`: dispatchers that are killed and start again, with a work directory and without
@@ -19,6 +20,7 @@
 mod bad_input;
 mod commands;
 mod compression;
+mod coordinated_reads;
 mod credits;
 mod cut_connections;
 mod failure;
