@@ -27,8 +27,8 @@ pub use local::LocalWorkers;
 pub use local_reader::{LocalReader, LocalReaderError};
 pub use planner::GraphPlanner;
 pub use request::ReadRequest;
-pub use service::{Service, ServiceConfig, ServiceError};
-pub use worker::{Worker, WorkerConfig, WorkerError};
+pub use service::{GiveUp, Service, ServiceConfig, ServiceError};
+pub use worker::{Worker, WorkerConfig, WorkerError, WorkerStopper};
 
 pub use millstream_client as client;
 pub use millstream_control as control;

@@ -31,6 +31,30 @@ pub struct ServiceConfig {
     pub session: SessionConfig,
     /// Workers of this process, which are read without a network.
     pub local: LocalWorkers,
+    /// Ends whatever waits for the dispatcher, from elsewhere.
+    pub give_up: GiveUp,
+}
+
+/// Says that answers are not wanted any more: whoever waits for the dispatcher of a [`Service`] gets
+/// [`ServiceError::GivenUp`] at once, and so does whoever asks later. Clones are the same one. Readers have a
+/// [`Canceller`](millstream_client::Canceller) of their own.
+#[derive(Debug, Clone)]
+pub struct GiveUp {
+    flag: watch::Sender<bool>,
+}
+
+impl Default for GiveUp {
+    fn default() -> Self {
+        let (flag, _) = watch::channel(false);
+        Self { flag }
+    }
+}
+
+impl GiveUp {
+    /// Answers are not wanted any more.
+    pub fn give_up(&self) {
+        self.flag.send_replace(true);
+    }
 }
 
 /// Why something cannot be asked of a service.
@@ -62,9 +86,6 @@ pub enum ServiceError {
     GivenUp,
 }
 
-/// Says that answers are not wanted any more; closed without a word, they always are.
-pub(crate) type GivenUp = watch::Receiver<bool>;
-
 /// A connection with a service. Its methods block the thread; readers live on its lane and may outlive it.
 ///
 /// Dropping it and its readers ends them without farewell: the dispatcher counts what they hold as theirs until it misses
@@ -75,7 +96,7 @@ pub struct Service {
     client: Arc<Client>,
     connector: Arc<AutoConnector>,
     lane: Arc<Lane>,
-    given_up: GivenUp,
+    give_up: GiveUp,
     farewells: Farewells,
 }
 
@@ -94,16 +115,6 @@ impl Service {
     /// # Errors
     /// [`ServiceError`] names the address and what to do.
     pub fn connect(key: &LoadedKey, dispatcher: &str, config: ServiceConfig) -> Result<Self, ServiceError> {
-        Self::connect_unless(key, dispatcher, config, watch::channel(false).1)
-    }
-
-    /// The same; this and all later calls fail at once when they are given up.
-    pub(crate) fn connect_unless(
-        key: &LoadedKey,
-        dispatcher: &str,
-        config: ServiceConfig,
-        given_up: GivenUp,
-    ) -> Result<Self, ServiceError> {
         let address =
             HostPort::from_str(dispatcher).map_err(|error| ServiceError::Address(error.to_string()))?;
         let role = match &key.key {
@@ -116,6 +127,7 @@ impl Service {
             endpoint,
             session,
             local,
+            give_up,
         } = config;
         let connecting = async move {
             let endpoint = Endpoint::client(credentials, endpoint)
@@ -123,7 +135,7 @@ impl Service {
             let client = Client::connect(endpoint.clone(), address, session).await?;
             Ok((endpoint, client))
         };
-        let (endpoint, client) = ask(&lane, &given_up, connecting)?;
+        let (endpoint, client) = ask(&lane, &give_up, connecting)?;
         let connector = Arc::new(AutoConnector::new(endpoint, local));
         let (held, said) = mpsc::channel(1);
         Ok(Self {
@@ -131,7 +143,7 @@ impl Service {
             client: Arc::new(client),
             connector,
             lane,
-            given_up,
+            give_up,
             farewells: Farewells { held, said },
         })
     }
@@ -218,17 +230,17 @@ impl Service {
         &self,
         question: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        ask(&self.lane, &self.given_up, question)
+        ask(&self.lane, &self.give_up, question)
     }
 }
 
 /// Waits for an answer, unless it is given up.
 fn ask<T: Send + 'static>(
     lane: &Lane,
-    given_up: &GivenUp,
+    give_up: &GiveUp,
     question: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
 ) -> Result<T, ServiceError> {
-    let mut given_up = given_up.clone();
+    let mut given_up = give_up.flag.subscribe();
     let asking = lane.spawn(async move {
         tokio::select! {
             answer = question => answer,

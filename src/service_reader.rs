@@ -12,11 +12,10 @@ use millstream_link::LoadedKey;
 use millstream_pipeline::exec::{Cancel, CancelHook, ErrorKind, ExecError, OpenPass, Source, Tensor, Value};
 use millstream_pipeline::graph::{Dataset, Params, ServiceReader, SpecField};
 use minicbor::{Decode, Encode};
-use tokio::sync::watch;
 
 use crate::local::LocalWorkers;
 use crate::request::ReadRequest;
-use crate::service::{Service, ServiceConfig, ServiceError};
+use crate::service::{GiveUp, Service, ServiceConfig, ServiceError};
 
 /// The name in errors.
 const OP: &str = "service";
@@ -133,16 +132,14 @@ impl Passes {
             num_consumers: parameters.num_consumers,
             cross_trainer_cache: parameters.cross_trainer_cache,
         };
+        let give_up = GiveUp::default();
         let config = ServiceConfig {
             local: local.clone(),
+            give_up: give_up.clone(),
             ..ServiceConfig::default()
         };
-        let (give_up, given_up) = watch::channel(false);
-        let hook = cancel.on_cancel(move || {
-            give_up.send_replace(true);
-        });
-        let service =
-            Service::connect_unless(key, &parameters.dispatcher, config, given_up).map_err(unanswered)?;
+        let hook = cancel.on_cancel(move || give_up.give_up());
+        let service = Service::connect(key, &parameters.dispatcher, config).map_err(unanswered)?;
         let job = service.job(&request).map_err(unanswered)?;
         let max_outstanding = parameters
             .max_outstanding

@@ -12,6 +12,7 @@
 //! - `cut_connections`: connections that break while all processes live
 //! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
 //! - `persistence`: dispatchers that are killed and start again, with a work directory and without
+//! - `leaving`: workers that leave in good order
 //! - `compression`: a worker that compresses
 //! - `bad_input`: errors that name the thing, from a service that goes on
 //! - `hostile_peers`: peers that break the protocol, over real QUIC
@@ -25,6 +26,7 @@ mod credits;
 mod cut_connections;
 mod failure;
 mod hostile_peers;
+mod leaving;
 mod persistence;
 mod service_reader;
 mod several_sources;

@@ -34,6 +34,9 @@ pub struct WorkerConfig {
     pub session: SessionConfig,
     /// Silence towards the dispatcher after which the worker stops its tasks; default 10 s.
     pub lease: Duration,
+    /// How long a worker that is being drained waits for readers to take what it has begun; what they have not taken by then is
+    /// given up as if it had been killed. Default 25 s: most who start programs kill them 30 s after they told them to end.
+    pub drain_deadline: Duration,
     /// Bytes of elements that wait or are on their way, over all tasks; default 1 GiB.
     pub pool_bytes: usize,
     /// Where readers in this process look for workers.
@@ -54,6 +57,7 @@ impl WorkerConfig {
             endpoint: EndpointConfig::default(),
             session: SessionConfig::default(),
             lease: Duration::from_secs(10),
+            drain_deadline: Duration::from_secs(25),
             pool_bytes: 1 << 30,
             local: LocalWorkers::default(),
         }

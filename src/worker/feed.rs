@@ -21,6 +21,10 @@ impl SplitSource for TaskFeed {
     fn current(&self, source: u32) -> Option<u64> {
         Some(self.0.current_repetition(source))
     }
+
+    fn is_draining(&self) -> bool {
+        self.0.is_draining()
+    }
 }
 
 fn to_pipeline(split: millstream_control::Split) -> Split {

@@ -2,6 +2,8 @@
 //!
 //! - [`config`]: what a worker is told
 //! - [`running`]: starting, following the dispatcher, stopping
+//! - [`stopper`]: what is wanted of it
+//! - `drain`: how it leaves in good order
 //! - `task`: one task, on a thread of its own
 //! - `sharding`: which share of its dataset it reads
 //! - `tasks`: those under way; dropping them stops them
@@ -10,13 +12,16 @@
 //! - `feed`: splits from the dispatcher, as the pipeline reads them
 
 pub mod config;
+mod drain;
 mod feed;
 mod reports;
 pub mod running;
 mod sharding;
+pub mod stopper;
 mod task;
 mod tasks;
 mod threads;
 
 pub use config::WorkerConfig;
 pub use running::{Worker, WorkerError};
+pub use stopper::WorkerStopper;

@@ -60,6 +60,11 @@ impl Reports {
         }
     }
 
+    /// Whether nothing is left to be said.
+    pub(super) fn are_heard(&self) -> bool {
+        self.aborts.is_empty()
+    }
+
     /// Says nothing more of a task: the dispatcher has taken it away.
     pub(super) fn abandon(&mut self, task: TaskId) {
         if let Some(report) = self.aborts.remove(&task) {

@@ -2,7 +2,9 @@
 //!
 //! Owns the lane of its sockets, the pool of its computations and a thread for each task, and joins them all.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -18,11 +20,13 @@ use millstream_link::{
 };
 use millstream_pipeline::exec::{Cancel, Functions, Pool};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::config::WorkerConfig;
+use super::drain::{Drain, Step};
 use super::feed::TaskFeed;
 use super::reports::Reports;
+use super::stopper::{Wish, Wishes, WorkerStopper};
 use super::task::{Outcome, TaskRun, run};
 use super::tasks::Tasks;
 use super::threads::Threads;
@@ -54,10 +58,13 @@ pub enum WorkerError {
     /// A part of it panicked: a bug.
     #[error(transparent)]
     Lane(#[from] LaneError),
+    /// It was told to end before it had started.
+    #[error("it was told to end before it had started")]
+    GivenUp,
 }
 
-/// A worker that serves. Dropping it ends it without farewell; [`Worker::stop`] says goodbye. Either waits for its tasks,
-/// and after two seconds leaves behind what is stuck in a user's function.
+/// A worker that serves. Dropping it ends it without farewell; [`Worker::stop`] says goodbye, and [`Worker::drain`] loses
+/// nothing. Each waits for its tasks, and after two seconds leaves behind what is stuck in a user's function.
 #[derive(Debug)]
 pub struct Worker {
     address: String,
@@ -65,7 +72,9 @@ pub struct Worker {
     server: Server,
     local: Option<LocalEntry>,
     threads: Threads,
-    stop: Option<oneshot::Sender<()>>,
+    stopper: WorkerStopper,
+    /// Disconnected once it has ended.
+    alive: mpsc::Sender<Infallible>,
     ended: Option<millstream_link::LaneTask<Result<(), WorkerError>>>,
     lane: Option<Lane>,
 }
@@ -82,6 +91,10 @@ struct Follower {
     threads: Threads,
     reports: Reports,
     ends: mpsc::Sender<(TaskId, Outcome)>,
+    /// Threads that have not said how their task ended.
+    at_work: usize,
+    drain: Drain,
+    drain_deadline: Duration,
 }
 
 impl Worker {
@@ -90,6 +103,18 @@ impl Worker {
     /// # Errors
     /// [`WorkerError`] names what is wrong and where.
     pub fn start(key: &LoadedKey, config: WorkerConfig) -> Result<Self, WorkerError> {
+        Self::start_stoppable(key, config, WorkerStopper::new())
+    }
+
+    /// The same; `stopper` also ends a worker that still waits for its dispatcher.
+    ///
+    /// # Errors
+    /// As there, and [`WorkerError::GivenUp`].
+    pub fn start_stoppable(
+        key: &LoadedKey,
+        config: WorkerConfig,
+        stopper: WorkerStopper,
+    ) -> Result<Self, WorkerError> {
         let credentials = key
             .credentials(Role::Worker)
             .map_err(|error| WorkerError::Bind(error.to_string()))?;
@@ -114,17 +139,12 @@ impl Worker {
         agent_config.registration.tags = config.tags;
         agent_config.session = config.session;
         agent_config.lease = config.lease;
-        let threads = config
-            .threads
-            .or_else(|| std::thread::available_parallelism().ok().map(usize::from));
-        let pool =
-            Pool::new(threads.unwrap_or(1)).map_err(|error| WorkerError::Resource(error.to_string()))?;
+        let pool = pool(config.threads)?;
         let (functions, follow_server) = (config.functions, server.clone());
-        let (stop, stopped) = oneshot::channel();
-        let registered = lane
-            .spawn(async move { Agent::start(endpoint, dispatcher, agent_config).await })
-            .wait()?;
-        let (agent, events) = registered?;
+        let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());
+        let (agent, events, wishes) = lane.spawn(registering).wait()??;
+        let (alive, is_alive) = mpsc::channel(1);
+        let drain_deadline = config.drain_deadline;
         let threads = Threads::new();
         let task_threads = threads.clone();
         let ended = lane.spawn_local_with(move || async move {
@@ -141,8 +161,11 @@ impl Worker {
                 pool: Arc::new(pool),
                 threads: task_threads,
                 ends,
+                at_work: 0,
+                drain: Drain::default(),
+                drain_deadline,
             }
-            .follow(ended, stopped)
+            .follow(ended, wishes, is_alive)
             .await
         });
         Ok(Self {
@@ -151,7 +174,8 @@ impl Worker {
             server,
             local: Some(local),
             threads,
-            stop: Some(stop),
+            stopper,
+            alive,
             ended: Some(ended),
             lane: Some(lane),
         })
@@ -172,25 +196,52 @@ impl Worker {
         &self.server
     }
 
-    /// Whether it has ended by itself: the dispatcher refused it.
-    pub fn has_ended(&self) -> bool {
-        self.stop.as_ref().is_none_or(oneshot::Sender::is_closed)
+    /// Ends it from elsewhere.
+    pub fn stopper(&self) -> WorkerStopper {
+        self.stopper.clone()
     }
 
-    /// Says goodbye to the dispatcher and ends, within seconds.
+    /// Whether it has ended: it was told to, or the dispatcher refused it. What is left of it ends with
+    /// [`Worker::join`].
+    pub fn has_ended(&self) -> bool {
+        self.alive.is_closed()
+    }
+
+    /// Says goodbye to the dispatcher and ends, within seconds. What it had begun is read from others, or reported lost where
+    /// a part of it was delivered.
     ///
     /// # Errors
     /// What had ended it before.
-    pub fn stop(mut self) -> Result<(), WorkerError> {
-        self.local = None;
-        if let Some(stop) = self.stop.take() {
-            // Ended already when nobody listens.
-            let _ = stop.send(());
-        }
+    pub fn stop(self) -> Result<(), WorkerError> {
+        self.stopper.stop();
+        self.join()
+    }
+
+    /// Leaves in good order: takes no more tasks and splits, gives back those not started, brings what it has begun to its
+    /// readers under their credits, says goodbye and ends. Under `dynamic` nothing is lost and nothing read twice. Under the
+    /// other policies nobody could go on where it stops, so its tasks end at once: a share starts over with the next worker of
+    /// its number.
+    ///
+    /// Gives up what readers have not taken at [`WorkerConfig::drain_deadline`], and everything at once if the dispatcher
+    /// cannot be reached or [`WorkerStopper::stop`] is called.
+    ///
+    /// # Errors
+    /// What had ended it before.
+    pub fn drain(self) -> Result<(), WorkerError> {
+        self.stopper.drain();
+        self.join()
+    }
+
+    /// Waits until it has ended: it was told to by its [`WorkerStopper`], or the dispatcher refused it.
+    ///
+    /// # Errors
+    /// What has ended it, if it was not told to.
+    pub fn join(mut self) -> Result<(), WorkerError> {
         let outcome = self
             .ended
             .take()
             .map_or(Ok(Ok(())), millstream_link::LaneTask::wait);
+        self.local = None;
         self.threads.join(STOP_GRACE);
         if let Some(lane) = self.lane.take() {
             lane.shutdown(STOP_GRACE)?;
@@ -208,6 +259,26 @@ impl Drop for Worker {
             self.threads.join(STOP_GRACE);
         }
     }
+}
+
+/// The threads that compute: so many, or one a processor.
+fn pool(threads: Option<usize>) -> Result<Pool, WorkerError> {
+    let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+    Pool::new(threads.unwrap_or(1)).map_err(|error| WorkerError::Resource(error.to_string()))
+}
+
+/// Registers, unless the worker is told to end before: there is nothing to leave in good order then.
+async fn register(
+    endpoint: Endpoint,
+    dispatcher: HostPort,
+    config: AgentConfig,
+    wishes: Wishes,
+) -> Result<(Agent, AgentEvents, Wishes), WorkerError> {
+    let registered = tokio::select! {
+        registered = Agent::start(endpoint, dispatcher, config) => registered?,
+        () = wishes.reach(Wish::Drain) => return Err(WorkerError::GivenUp),
+    };
+    Ok((registered.0, registered.1, wishes))
 }
 
 /// Binds, and serves on the lane from then on.
@@ -229,35 +300,40 @@ fn bind(
 }
 
 impl Follower {
+    /// Until the worker is told to end, or has to. `_alive` says that it has not.
     async fn follow(
         mut self,
         mut ended: mpsc::Receiver<(TaskId, Outcome)>,
-        mut stopped: oneshot::Receiver<()>,
+        wishes: Wishes,
+        _alive: mpsc::Receiver<Infallible>,
     ) -> Result<(), WorkerError> {
         let outcome = loop {
-            tokio::select! {
-                event = self.events.next() => match event {
-                    Some(AgentEvent::StartTask(definition)) => self.start(definition),
-                    Some(AgentEvent::StopTask { task, reason }) => {
-                        tracing::info!(%task, %reason, "task stopped");
-                        self.reports.abandon(task);
-                        self.tasks.stop(task);
-                    }
-                    Some(AgentEvent::LeaseLapsed) => {
-                        self.start_over("the dispatcher gave this worker's tasks away; it registers anew");
-                    }
-                    Some(AgentEvent::DispatcherRestarted) => self.start_over(
-                        "the dispatcher restarted without its memory, so this worker's tasks are gone; it registers anew \
-                         (a dispatcher that is given a work directory, --work-dir, remembers)",
-                    ),
-                    Some(AgentEvent::Failed(error)) => break Err(error.into()),
-                    None => break Ok(()),
-                },
-                Some((task, outcome)) = ended.recv() => self.reports.begin(task, outcome),
-                () = self.reports.reap() => {}
-                _ = &mut stopped => break Ok(()),
+            let next = tokio::select! {
+                event = self.events.next() => self.handle(event),
+                Some((task, outcome)) = ended.recv() => self.note_end(task, outcome),
+                () = self.reports.reap() => ControlFlow::Continue(()),
+                () = wishes.reach(Wish::Stop) => ControlFlow::Break(Ok(())),
+                () = wishes.reach(Wish::Drain), if !self.drain.has_begun() => {
+                    self.drain.begin(self.agent.clone(), self.drain_deadline);
+                    ControlFlow::Continue(())
+                }
+                step = self.drain.step() => self.note_drain(step),
+            };
+            match next {
+                ControlFlow::Break(outcome) => break outcome,
+                ControlFlow::Continue(()) if self.is_drained() => break Ok(()),
+                ControlFlow::Continue(()) => {}
             }
         };
+        if self.is_drained() {
+            tokio::select! {
+                () = self.agent.returned() => {}
+                _ = self.drain.step() => {}
+                () = wishes.reach(Wish::Stop) => {}
+            }
+        }
+        // It holds the agent.
+        self.drain = Drain::default();
         self.tasks.stop_all();
         self.reports.stop().await;
         let Some(agent) = Rc::into_inner(self.agent) else {
@@ -269,8 +345,66 @@ impl Follower {
         outcome
     }
 
+    fn handle(&mut self, event: Option<AgentEvent>) -> ControlFlow<Result<(), WorkerError>> {
+        match event {
+            Some(AgentEvent::StartTask(definition)) => self.start(definition),
+            Some(AgentEvent::StopTask { task, reason }) => {
+                tracing::info!(%task, %reason, "task stopped");
+                self.reports.abandon(task);
+                self.tasks.stop(task);
+            }
+            Some(AgentEvent::LeaseLapsed) => {
+                self.start_over("the dispatcher gave this worker's tasks away");
+            }
+            Some(AgentEvent::DispatcherRestarted) => self.start_over(
+                "the dispatcher restarted without its memory, so this worker's tasks are gone (a dispatcher that is given \
+                 a work directory, --work-dir, remembers)",
+            ),
+            Some(AgentEvent::Failed(error)) => return ControlFlow::Break(Err(error.into())),
+            None => return ControlFlow::Break(Ok(())),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn note_end(&mut self, task: TaskId, outcome: Outcome) -> ControlFlow<Result<(), WorkerError>> {
+        self.at_work -= 1;
+        if matches!(outcome, Outcome::Failed(_)) {
+            self.tasks.note_failed(task);
+        }
+        self.reports.begin(task, outcome);
+        ControlFlow::Continue(())
+    }
+
+    fn note_drain(&mut self, step: Step) -> ControlFlow<Result<(), WorkerError>> {
+        match step {
+            Step::Announced => {
+                self.tasks.begin_all();
+                return ControlFlow::Continue(());
+            }
+            Step::Unheard(error) => {
+                tracing::warn!(%error, "the dispatcher cannot be told that this worker leaves: it ends at once");
+            }
+            Step::Late => tracing::warn!(
+                deadline_s = self.drain_deadline.as_secs_f64(),
+                "the deadline for leaving has passed: what readers have not taken is given up"
+            ),
+        }
+        ControlFlow::Break(Ok(()))
+    }
+
+    /// Whether it is being drained and nothing is left that somebody waits for.
+    fn is_drained(&self) -> bool {
+        let is_quiet = self.at_work == 0 && self.reports.are_heard();
+        self.drain.is_announced() && is_quiet && self.tasks.are_over()
+    }
+
     fn start_over(&mut self, why: &'static str) {
-        tracing::warn!("{why}");
+        let next = if self.drain.has_begun() {
+            "it ends"
+        } else {
+            "it registers anew"
+        };
+        tracing::warn!("{why}; {next}");
         self.reports.abandon_all();
         self.tasks.stop_all();
     }
@@ -307,6 +441,7 @@ impl Follower {
             // Nobody listens any more when the worker stops.
             let _ = ends.blocking_send((task, outcome));
         })?;
+        self.at_work += 1;
         self.tasks.add(task, cancel);
         Ok(())
     }

@@ -70,6 +70,11 @@ fn serve(task: TaskRun) -> Outcome {
     if task.cancel.is_cancelled() {
         return stop();
     }
+    // One that is given no splits any more ends at once. Whoever drains a worker sets the feed's flag first, and then has the
+    // tasks that are served begin: one of the two finds this one.
+    if task.feed.as_ref().is_some_and(|feed| feed.0.is_draining()) {
+        server.begin_task(served);
+    }
     // Nothing is opened, leased or computed before a client wants an element (D4.5).
     if producer.wait_started().is_err() {
         return Outcome::Stopped;

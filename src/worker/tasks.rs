@@ -1,6 +1,6 @@
 //! The tasks under way in a worker. Dropping them stops them, so that no worker leaves computations behind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_control::TaskId;
 use millstream_dataplane::worker::Server;
@@ -10,6 +10,8 @@ use millstream_pipeline::exec::Cancel;
 pub(super) struct Tasks {
     server: Server,
     running: BTreeMap<TaskId, Cancel>,
+    /// Those of them that failed: nobody waits for anything of them.
+    failed: BTreeSet<TaskId>,
 }
 
 impl Tasks {
@@ -18,6 +20,7 @@ impl Tasks {
         Self {
             server,
             running: BTreeMap::new(),
+            failed: BTreeSet::new(),
         }
     }
 
@@ -26,12 +29,30 @@ impl Tasks {
         self.running.insert(task, cancel);
     }
 
+    /// Notes that a task failed; its readers may still be told.
+    pub(super) fn note_failed(&mut self, task: TaskId) {
+        self.failed.insert(task);
+    }
+
+    /// Whether none is left that somebody waits for.
+    pub(super) fn are_over(&self) -> bool {
+        self.running.keys().all(|task| self.failed.contains(task))
+    }
+
+    /// Lets those begin that no client has asked for an element.
+    pub(super) fn begin_all(&self) {
+        for task in self.running.keys() {
+            self.server.begin_task(millstream_dataplane::TaskId(task.0));
+        }
+    }
+
     /// Stops a task; its clients hear of it from the dispatcher.
     pub(super) fn stop(&mut self, task: TaskId) {
         // First the flag: a task that is about to be served looks at it afterwards, and so is removed by one of the two.
         if let Some(cancel) = self.running.remove(&task) {
             cancel.cancel();
         }
+        self.failed.remove(&task);
         self.server.remove_task(millstream_dataplane::TaskId(task.0));
     }
 

@@ -150,6 +150,11 @@ impl Process {
         self.has_ended_well()
     }
 
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is a child").is_some()
+    }
+
     /// Waits for its end. True when it ended well.
     pub(crate) fn has_ended_well(&mut self) -> bool {
         let deadline = Instant::now() + WATCHDOG;

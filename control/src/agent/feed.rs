@@ -47,22 +47,50 @@ pub(super) struct FeedControl {
     cancelled: Arc<watch::Sender<bool>>,
     exhausted: Arc<AtomicBool>,
     /// How many returns of unstarted splits are under way.
-    returning: Arc<watch::Sender<u32>>,
+    returning: Returns,
+    /// Those of all tasks of the worker.
+    returning_all: Returns,
+    /// The worker is being drained: no splits are given any more.
+    draining: Arc<watch::Sender<bool>>,
+    /// The producer was told of an end that the draining made.
+    cut_short: Arc<AtomicBool>,
+}
+
+/// How many returns of unstarted splits are under way.
+#[derive(Clone, Debug)]
+pub(super) struct Returns(Arc<watch::Sender<u32>>);
+
+impl Returns {
+    pub(super) fn none() -> Returns {
+        Returns(Arc::new(watch::channel(0).0))
+    }
+
+    /// Waits until none is under way. Cancel-safe.
+    pub(super) async fn over(&self) {
+        let mut returning = self.0.subscribe();
+        // The sender is this one's own, so that it is never gone.
+        returning.wait_for(|returns| *returns == 0).await.ok();
+    }
 }
 
 /// A return under way, until it is dropped.
-struct Returning(Arc<watch::Sender<u32>>);
+struct Returning([Returns; 2]);
 
 impl Returning {
     fn begin(control: &FeedControl) -> Returning {
-        control.returning.send_modify(|returns| *returns += 1);
-        Returning(Arc::clone(&control.returning))
+        let counts = [control.returning.clone(), control.returning_all.clone()];
+        for count in &counts {
+            count.0.send_modify(|returns| *returns += 1);
+        }
+        Returning(counts)
     }
 }
 
 impl Drop for Returning {
     fn drop(&mut self) {
-        self.0.send_modify(|returns| *returns -= 1);
+        for count in &self.0 {
+            count.0.send_modify(|returns| *returns -= 1);
+        }
     }
 }
 
@@ -111,6 +139,10 @@ impl SplitFeed {
             if *self.control.cancelled.borrow() {
                 return Err(FeedError::Cancelled);
             }
+            if self.is_draining() {
+                self.return_unstarted();
+                return Ok(None);
+            }
             let step = self.books.next(source, repetition);
             // Relaxed: read by the agent when the producer says that it has finished, which orders it.
             let exhausted = self.books.is_exhausted();
@@ -128,6 +160,17 @@ impl SplitFeed {
             }
             self.receive(source)?;
         }
+    }
+
+    /// Whether no pass has any more splits for this task, since its worker is being drained (C10.2). A producer that asks takes
+    /// note of it: it then ends before its splits do.
+    pub fn is_draining(&self) -> bool {
+        let is_draining = *self.control.draining.borrow();
+        if is_draining {
+            // Relaxed: read by the agent when the producer says that it has finished, which orders it.
+            self.control.cut_short.store(true, Ordering::Relaxed);
+        }
+        is_draining
     }
 
     /// Takes what was fetched of a source and not asked for, because its reader has left the pass that it is of before the
@@ -183,6 +226,7 @@ impl SplitFeed {
         let (sender, receiver) = oneshot::channel();
         let session = self.session.upgrade();
         let mut cancelled = self.control.cancelled.subscribe();
+        let draining = self.control.draining.subscribe();
         let (task, deadline) = (self.task, self.deadline);
         self.runtime.spawn(async move {
             let Some(session) = session else {
@@ -196,7 +240,7 @@ impl SplitFeed {
                 want: WANT,
             };
             let result = tokio::select! {
-                result = lease(&session, &request, deadline) => result,
+                result = lease(&session, &request, deadline, &draining) => result,
                 _ = cancelled.wait_for(|cancelled| *cancelled) => Err(FeedError::Cancelled),
             };
             // Fails when the feed was dropped at this instant: the dispatcher settles the leases with the task.
@@ -206,12 +250,24 @@ impl SplitFeed {
         self.fetching.insert(source, receiver);
     }
 
+    /// Waits for what is under way, if anything is; not for longer than until the worker is drained.
     fn receive(&mut self, source: u32) -> Result<(), FeedError> {
-        let Some(receiver) = self.fetching.remove(&source) else {
+        let Some(mut receiver) = self.fetching.remove(&source) else {
             return Ok(());
         };
-        let received = async { tokio::time::timeout(self.hold_deadline, receiver).await };
-        let Ok(received) = self.runtime.block_on(received) else {
+        let mut draining = self.control.draining.subscribe();
+        let received = async {
+            tokio::select! {
+                received = tokio::time::timeout(self.hold_deadline, &mut receiver) => Some(received),
+                _ = draining.wait_for(|draining| *draining) => None,
+            }
+        };
+        let Some(received) = self.runtime.block_on(received) else {
+            // What comes is given back when it is there.
+            self.fetching.insert(source, receiver);
+            return Ok(());
+        };
+        let Ok(received) = received else {
             return Err(self.holds_too_much());
         };
         let batch = received.map_err(|_| FeedError::Cancelled)??;
@@ -236,24 +292,33 @@ impl Drop for SplitFeed {
 }
 
 impl FeedControl {
-    pub(super) fn new(policy: Policy) -> FeedControl {
+    pub(super) fn new(policy: Policy, returning_all: Returns) -> FeedControl {
         FeedControl {
             cancelled: Arc::new(watch::channel(false).0),
             // Whoever is given no splits always reads to the end.
             exhausted: Arc::new(AtomicBool::new(policy != Policy::Dynamic)),
-            returning: Arc::new(watch::channel(0).0),
+            returning: Returns::none(),
+            returning_all,
+            draining: Arc::new(watch::channel(false).0),
+            cut_short: Arc::new(AtomicBool::new(false)),
         }
     }
 
     /// Waits until what was not started has been given back. Cancel-safe.
     pub(super) async fn returned(&self) {
-        let mut returning = self.returning.subscribe();
-        // The sender is this one's own, so that it is never gone.
-        returning.wait_for(|returns| *returns == 0).await.ok();
+        self.returning.over().await;
     }
 
     pub(super) fn cancel(&self) {
         self.cancelled.send_replace(true);
+    }
+
+    pub(super) fn drain(&self) {
+        self.draining.send_replace(true);
+    }
+
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.cut_short.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_exhausted(&self) -> bool {
@@ -261,13 +326,22 @@ impl FeedControl {
     }
 }
 
-/// Asks until there are splits, or no more: C5.2 gives neither while the task holds too many.
-async fn lease(session: &Session, request: &WireRequest, deadline: Duration) -> Result<FeedBatch, FeedError> {
+/// Asks until there are splits, or no more: C5.2 gives neither while the task holds too many. A request that was made is
+/// waited for in any case, since its splits are the task's; a worker that is being drained makes no further one.
+async fn lease(
+    session: &Session,
+    request: &WireRequest,
+    deadline: Duration,
+    draining: &watch::Receiver<bool>,
+) -> Result<FeedBatch, FeedError> {
     let mut pause = HOLD_PAUSE_MIN;
     loop {
         let batch = batch_of(session.call(request.clone(), deadline).await)?;
         if batch.end || !batch.runs.is_empty() {
             return Ok(batch);
+        }
+        if *draining.borrow() {
+            return Err(FeedError::Cancelled);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(HOLD_PAUSE_MAX);

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::feed::FeedControl;
 use super::running::{AgentEvent, AgentShared};
 use crate::dispatcher::WorkerPush;
 use crate::dispatcher::{StopReason, TaskDef};
@@ -69,6 +68,10 @@ pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEve
         if let Some(event) = event
             && events.send(event).await.is_err()
         {
+            return;
+        }
+        // Whoever is about to leave has nothing to come back for.
+        if shared.is_draining() {
             return;
         }
         // One that outlasted whatever the other's pause was is no sign of a fight.
@@ -190,8 +193,7 @@ impl<'a> Incarnation<'a> {
         match push {
             WorkerPush::Assigned { tasks } => {
                 let wanted: BTreeSet<TaskId> = tasks.iter().copied().collect();
-                let mine: Vec<TaskId> = self.shared.tasks.lock().keys().copied().collect();
-                for task in mine {
+                for task in self.shared.task_ids() {
                     if !wanted.contains(&task) {
                         self.stop(task, StopReason::Unknown).await?;
                     }
@@ -207,7 +209,7 @@ impl<'a> Incarnation<'a> {
     }
 
     async fn start(&mut self, task: TaskId) -> Result<(), End> {
-        if self.shared.tasks.lock().contains_key(&task) {
+        if self.shared.has_task(task) {
             return Ok(());
         }
         let def: TaskDef = match self.ask(WireRequest::DescribeTask { task }).await? {
@@ -227,15 +229,12 @@ impl<'a> Incarnation<'a> {
                 return Ok(());
             }
         };
-        self.shared
-            .tasks
-            .lock()
-            .insert(task, FeedControl::new(def.policy));
+        self.shared.add_task(task, def.policy);
         self.tell(AgentEvent::StartTask(def)).await
     }
 
     async fn stop(&mut self, task: TaskId, reason: StopReason) -> Result<(), End> {
-        let control = self.shared.tasks.lock().remove(&task);
+        let control = self.shared.take_task(task);
         match control {
             Some(control) => {
                 control.cancel();

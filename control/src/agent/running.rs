@@ -12,16 +12,18 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::AgentConfig;
-use super::feed::{FeedControl, SplitFeed};
+use super::feed::{FeedControl, Returns, SplitFeed};
 use super::incarnation;
 use crate::dispatcher::{StopReason, TaskDef};
 use crate::error::Error;
 use crate::id::{TaskId, WorkerId};
+use crate::job::Policy;
 use crate::rpc::session::Session;
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 
-/// How long a leaving worker waits for the dispatcher to hear of it.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a leaving worker waits for the dispatcher to hear of it: a dispatcher that lives answers in milliseconds, and one
+/// that does not notices the silence.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a worker must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,11 +77,20 @@ pub(super) struct AgentShared {
     /// The session of the current incarnation.
     pub(super) session: Mutex<Option<Arc<Session>>>,
     /// The tasks of the current incarnation.
-    pub(super) tasks: Mutex<BTreeMap<TaskId, FeedControl>>,
+    tasks: Mutex<Tasks>,
+    /// What its tasks give back, unstarted.
+    returning: Returns,
     /// It must not register again.
     pub(super) leaving: AtomicBool,
     /// Why the dispatcher did not take the worker the last time.
     pub(super) refusal: Mutex<Option<Error>>,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    controls: BTreeMap<TaskId, FeedControl>,
+    /// None of them, nor any that is still to come, is given splits any more.
+    is_draining: bool,
 }
 
 impl Agent {
@@ -103,6 +114,7 @@ impl Agent {
             runtime: Handle::current(),
             session: Mutex::new(None),
             tasks: Mutex::default(),
+            returning: Returns::none(),
             leaving: AtomicBool::new(false),
             refusal: Mutex::default(),
         });
@@ -149,8 +161,9 @@ impl Agent {
     /// # Errors
     /// The dispatcher does not answer, or has given the task away.
     pub async fn finish_task(&self, task: TaskId, delivered: bool) -> Result<(), Error> {
-        let control = self.shared.tasks.lock().get(&task).cloned();
+        let control = self.shared.control(task);
         let exhausted = control.as_ref().is_none_or(FeedControl::is_exhausted);
+        let cut_short = control.as_ref().is_some_and(FeedControl::is_cut_short);
         if let Some(control) = control {
             // C5.5: what it still holds afterwards counts as read.
             let deadline = self.shared.config.split_deadline;
@@ -160,6 +173,7 @@ impl Agent {
             task,
             delivered,
             exhausted,
+            cut_short,
         };
         self.report(request).await
     }
@@ -179,7 +193,7 @@ impl Agent {
     /// The worker does not have the task.
     pub fn splits(&self, task: TaskId) -> Result<SplitFeed, Error> {
         let gone = || Error::aborted(format!("task {task} is not this worker's, or no longer"));
-        let control = self.shared.tasks.lock().get(&task).cloned().ok_or_else(gone)?;
+        let control = self.shared.control(task).ok_or_else(gone)?;
         let session = self.shared.session.lock().clone().ok_or_else(gone)?;
         Ok(SplitFeed::new(
             &session,
@@ -190,16 +204,42 @@ impl Agent {
         ))
     }
 
+    /// Announces that the worker leaves: it is given no further tasks, and its feeds end as soon as what they have given is read
+    /// (C10.1, C10.2). It stays registered for as long as its lease holds, and does not register anew.
+    ///
+    /// # Errors
+    /// The dispatcher cannot be reached now, or has not heard of it within its limit of silence: nothing has changed then.
+    pub async fn drain(&self) -> Result<(), Error> {
+        let session = self.shared.session.lock().clone();
+        let session = session.ok_or_else(|| Error::unavailable("this worker is not registered"))?;
+        session
+            .call_now(WireRequest::DrainWorker, session.liveness())
+            .await?;
+        // Only now: whoever ends before the dispatcher knows why would be given a task anew.
+        let mut tasks = self.shared.tasks.lock();
+        tasks.is_draining = true;
+        tasks.controls.values().for_each(FeedControl::drain);
+        Ok(())
+    }
+
+    /// Waits until what tasks have given back unstarted has arrived at the dispatcher. Cancel-safe.
+    pub async fn returned(&self) {
+        self.shared.returning.over().await;
+    }
+
     /// Says goodbye: the tasks go to others at once.
     ///
     /// # Errors
-    /// The dispatcher does not answer within 2 s; it will notice the silence.
+    /// The dispatcher cannot be reached now, or does not answer within a second; it will notice the silence.
     pub async fn leave(self) -> Result<(), Error> {
         let session = self.shared.session.lock().clone();
         // The driver lives on until the answer is here: the connection ends with it.
         self.shared.leaving.store(true, Ordering::Relaxed);
         match session {
-            Some(session) => session.call(WireRequest::LeaveWorker, FAREWELL).await.map(|_| ()),
+            Some(session) => session
+                .call_now(WireRequest::LeaveWorker, FAREWELL)
+                .await
+                .map(|_| ()),
             None => Ok(()),
         }
     }
@@ -227,8 +267,39 @@ impl AgentShared {
         if let Some(session) = self.session.lock().take() {
             session.fail(Error::aborted("this worker has dropped its tasks"));
         }
-        for control in std::mem::take(&mut *self.tasks.lock()).into_values() {
+        for control in std::mem::take(&mut self.tasks.lock().controls).into_values() {
             control.cancel();
         }
+    }
+
+    /// Whether the worker has announced that it leaves.
+    pub(super) fn is_draining(&self) -> bool {
+        self.tasks.lock().is_draining
+    }
+
+    pub(super) fn has_task(&self, task: TaskId) -> bool {
+        self.tasks.lock().controls.contains_key(&task)
+    }
+
+    pub(super) fn task_ids(&self) -> Vec<TaskId> {
+        self.tasks.lock().controls.keys().copied().collect()
+    }
+
+    pub(super) fn add_task(&self, task: TaskId, policy: Policy) {
+        let control = FeedControl::new(policy, self.returning.clone());
+        let mut tasks = self.tasks.lock();
+        // The dispatcher gave it away before it heard of the draining.
+        if tasks.is_draining {
+            control.drain();
+        }
+        tasks.controls.insert(task, control);
+    }
+
+    pub(super) fn take_task(&self, task: TaskId) -> Option<FeedControl> {
+        self.tasks.lock().controls.remove(&task)
+    }
+
+    fn control(&self, task: TaskId) -> Option<FeedControl> {
+        self.tasks.lock().controls.get(&task).cloned()
     }
 }

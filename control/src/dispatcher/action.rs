@@ -315,6 +315,9 @@ pub enum StopReason {
     /// The dispatcher does not know it, or has given it away.
     #[n(2)]
     Unknown,
+    /// Its worker is being drained, and nobody can go on where it stops.
+    #[n(3)]
+    Draining,
 }
 
 impl fmt::Display for StopReason {
@@ -323,6 +326,7 @@ impl fmt::Display for StopReason {
             StopReason::Settled => "it is finished and delivered",
             StopReason::Abandoned => "nobody reads its iteration any more",
             StopReason::Unknown => "the dispatcher does not have it",
+            StopReason::Draining => "the worker is being drained",
         })
     }
 }

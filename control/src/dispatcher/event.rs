@@ -144,6 +144,8 @@ pub enum Request {
     RegisterWorker(WorkerRegistration),
     /// Say goodbye.
     LeaveWorker,
+    /// Announce it: take no more tasks, and let those that can be be read by others from where they stop.
+    DrainWorker,
     /// What a task is to do.
     DescribeTask {
         /// Which.
@@ -175,6 +177,8 @@ pub enum Request {
         delivered: bool,
         /// Whether the task read its splits to the end; false if its pipeline stopped by itself.
         exhausted: bool,
+        /// Whether it stopped because its worker is being drained, so that others go on where it did.
+        cut_short: bool,
     },
     /// A task cannot go on.
     FailTask {
@@ -217,6 +221,7 @@ impl Request {
             | Request::Status
             | Request::RegisterWorker(_)
             | Request::LeaveWorker
+            | Request::DrainWorker
             | Request::DescribeTask { .. }
             | Request::ReturnSplits { .. }
             | Request::FinishTask { .. }
@@ -241,6 +246,7 @@ impl Request {
             Request::Status => true,
             Request::RegisterWorker(_)
             | Request::LeaveWorker
+            | Request::DrainWorker
             | Request::DescribeTask { .. }
             | Request::LeaseSplits { .. }
             | Request::ReturnSplits { .. }
@@ -266,6 +272,7 @@ impl Request {
             Request::Status => "ask for the status",
             Request::RegisterWorker(_) => "register a worker",
             Request::LeaveWorker => "leave as a worker",
+            Request::DrainWorker => "drain a worker",
             Request::DescribeTask { .. } => "describe a task",
             Request::LeaseSplits { .. } => "lease splits",
             Request::ReturnSplits { .. } => "return splits",

@@ -26,6 +26,7 @@ mod collect;
 mod config;
 mod coordination;
 mod dataset;
+mod drain;
 mod event;
 #[cfg(debug_assertions)]
 mod invariants;

@@ -205,6 +205,9 @@ pub struct TaskRecord {
     /// While that is not settled: the first round in which each consumer can take it in.
     #[cbor(n(8), default)]
     pub ready: BTreeMap<u32, u64>,
+    /// Its worker was drained before it had read to the end: others go on where it stopped.
+    #[cbor(n(9), default)]
+    pub cut_short: bool,
 }
 
 /// One incarnation of a worker.
@@ -235,6 +238,9 @@ pub struct WorkerRecord {
     /// the same address.
     #[n(7)]
     pub index: u64,
+    /// It is about to leave and takes no more tasks.
+    #[cbor(n(8), default)]
+    pub draining: bool,
 }
 
 /// A ticket key at rest. `Debug` hides it.

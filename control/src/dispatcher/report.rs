@@ -83,6 +83,7 @@ impl Dispatcher {
                         .tasks_on
                         .get(&row.id)
                         .map_or(0, |tasks| tasks.len() as u64),
+                    draining: row.draining,
                 }
             })
             .collect()

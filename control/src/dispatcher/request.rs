@@ -9,6 +9,7 @@ use super::config::REQUESTS_OPEN_MAX;
 use super::event::{Incoming, ReplyToken, Request};
 use super::machine::Dispatcher;
 use super::record::{Answer, SessionRecord};
+use super::task::Ended;
 use crate::error::Error;
 use crate::id::{RequestNumber, SessionId};
 
@@ -230,6 +231,7 @@ impl Dispatcher {
             Request::Status => Ok(Outcome::Reply(Reply::Status(Box::new(self.status())))),
             Request::RegisterWorker(worker) => self.register_worker(session, worker),
             Request::LeaveWorker => self.leave_worker(session).map(done),
+            Request::DrainWorker => self.drain_worker(session).map(done),
             Request::DescribeTask { task } => self.describe_task(session, task),
             Request::LeaseSplits {
                 task,
@@ -242,7 +244,11 @@ impl Dispatcher {
                 task,
                 delivered,
                 exhausted,
-            } => self.finish_task(session, task, delivered, exhausted).map(done),
+                cut_short,
+            } => {
+                let how = Ended { exhausted, cut_short };
+                self.finish_task(session, task, delivered, how).map(done)
+            }
             Request::FailTask { task, message } => self.fail_task(session, task, message).map(done),
         }
     }

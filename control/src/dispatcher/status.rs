@@ -78,6 +78,9 @@ pub struct WorkerStatus {
     /// Its tasks.
     #[n(6)]
     pub tasks: u64,
+    /// Whether it is about to leave, and takes no more tasks.
+    #[cbor(n(7), default)]
+    pub draining: bool,
 }
 
 /// A dataset.

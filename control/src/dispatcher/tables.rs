@@ -133,11 +133,17 @@ impl Tables {
         of(&self.index.tasks_on, &worker)
     }
 
-    /// Living workers, in the order in which they came.
+    /// Living workers that take tasks, in the order in which they came.
     pub(super) fn living_workers(&self) -> Vec<WorkerId> {
-        let mut workers: Vec<WorkerId> = self.index.worker_of_address.values().copied().collect();
+        let living = self.index.worker_of_address.values().copied();
+        let mut workers: Vec<WorkerId> = living.filter(|worker| !self.is_draining(*worker)).collect();
         workers.sort_unstable();
         workers
+    }
+
+    /// Whether a worker is about to leave.
+    pub(super) fn is_draining(&self, worker: WorkerId) -> bool {
+        self.workers.get(&worker).is_some_and(|row| row.draining)
     }
 
     pub(super) fn insert_task(&mut self, task: TaskRecord) {

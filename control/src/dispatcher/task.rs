@@ -20,9 +20,19 @@ use crate::split::LeaseRange;
 /// Failures that an iteration remembers. With at most 16 KiB each they fit a push.
 const FAILURES_MAX: usize = 16;
 
+/// How a task came to its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    /// It read its splits to the end.
+    pub(super) exhausted: bool,
+    /// Its worker is being drained, and it read only what it had begun.
+    pub(super) cut_short: bool,
+}
+
 impl Dispatcher {
     pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId, start_round: Option<u64>) {
-        if !self.is_wanted(iteration, worker) {
+        // C10.1
+        if !self.is_wanted(iteration, worker) || self.tables.is_draining(worker) {
             return;
         }
         let id = self.tables.meta().next_task;
@@ -37,6 +47,7 @@ impl Dispatcher {
             round: self.tables.iterations.get(&iteration).map_or(0, |row| row.round),
             start_round,
             ready: BTreeMap::new(),
+            cut_short: false,
         };
         self.tables.insert_task(task.clone());
         if self.is_dynamic(iteration) {
@@ -175,7 +186,7 @@ impl Dispatcher {
         session: SessionId,
         id: TaskId,
         delivered: bool,
-        exhausted: bool,
+        how: Ended,
     ) -> Result<(), Error> {
         match self.own_task(session, id).map(|task| task.iteration) {
             // C9.7
@@ -191,7 +202,8 @@ impl Dispatcher {
             && task.phase == TaskPhase::Running
         {
             task.phase = TaskPhase::Finished;
-            task.stopped_early = !exhausted;
+            task.cut_short = how.cut_short;
+            task.stopped_early = !how.exhausted && !how.cut_short;
         }
         if delivered
             && self
@@ -259,6 +271,12 @@ impl Dispatcher {
         let Some(task) = self.tables.tasks.get(&id) else {
             return;
         };
+        if task.phase != TaskPhase::Settled && self.hand_over(id) {
+            return;
+        }
+        let Some(task) = self.tables.tasks.get(&id) else {
+            return;
+        };
         if task.phase == TaskPhase::Finished {
             let clients = self.tables.clients_of(task.iteration);
             // Without clients, what it has buffered waits for the next one.
@@ -289,7 +307,7 @@ impl Dispatcher {
         };
         task.phase = TaskPhase::Settled;
         let drained = std::mem::take(&mut task.drained);
-        let (iteration, worker) = (task.iteration, task.worker);
+        let (iteration, worker, cut_short) = (task.iteration, task.worker, task.cut_short);
         let held = self
             .tables
             .holdings
@@ -319,6 +337,9 @@ impl Dispatcher {
                 reason: StopReason::Settled,
             },
         );
+        if cut_short {
+            self.forget_cut_short(id);
+        }
         self.review_iteration(iteration);
     }
 }

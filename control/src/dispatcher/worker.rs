@@ -51,6 +51,7 @@ impl Dispatcher {
             version: registration.version,
             dead: None,
             index,
+            draining: false,
         };
         self.tables.workers.insert(id, record);
         self.tables

@@ -223,6 +223,12 @@ impl TaskBuffer {
         self.shared.lock().bells.retain(|other| !Arc::ptr_eq(other, bell));
     }
 
+    /// Lets the producer begin though no client has asked for an element.
+    pub fn begin(&self) {
+        self.shared.lock().is_started = true;
+        self.room.notify_all();
+    }
+
     /// Stops the producer; what waits can still be taken, and nothing is kept for those who come late. A task that had not ended never does (D5.5).
     pub fn stop(&self) {
         let mut shared = self.shared.lock();

@@ -218,6 +218,14 @@ impl Server {
         }
     }
 
+    /// Lets a task begin though no client has asked for an element of it: one whose sources have nothing for it any more says
+    /// so itself, and its clients hear of its end.
+    pub fn begin_task(&self, id: TaskId) {
+        if let Some(task) = self.inner.tasks.read().get(&id) {
+            task.buffer.begin();
+        }
+    }
+
     /// Whether a task produced its last element, all of them left its buffer, and the end has reached its clients: each
     /// has cancelled, or stayed away for so long that it is forgotten, with everything that it was sent acknowledged. True
     /// for an unknown task.

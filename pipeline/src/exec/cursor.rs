@@ -177,7 +177,8 @@ impl Cursor {
 
     /// What is known of the passes after this one.
     pub(crate) fn further(&self) -> Further {
-        if self.positions == 0 {
+        let is_draining = || self.fed.as_ref().is_some_and(|fed| fed.feed.is_draining());
+        if self.positions == 0 || is_draining() {
             Further::Nothing
         } else if self.is_behind() {
             Further::Behind

@@ -51,6 +51,12 @@ pub trait SplitSource: Send {
         let _ = source;
         None
     }
+
+    /// Whether no pass of any source has more splits for this task, whoever else may be given some: it is to end with what it
+    /// has begun. Once true, true for good.
+    fn is_draining(&self) -> bool {
+        false
+    }
 }
 
 /// Why there is no answer about splits.
@@ -89,6 +95,10 @@ impl Feed {
 
     pub(crate) fn current(&self, source: u32) -> Option<u64> {
         self.source.lock().current(source)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.source.lock().is_draining()
     }
 }
 

@@ -163,6 +163,9 @@ pub(crate) struct WorkerArgs {
     /// Compression on the network.
     #[arg(long, value_enum, default_value_t = CompressionFlag::None)]
     pub(crate) compression: CompressionFlag,
+    /// Seconds that a worker told to leave (SIGTERM) waits for readers to take what it has begun.
+    #[arg(long, default_value_t = 25.0, value_name = "SECONDS")]
+    pub(crate) drain_deadline_s: f64,
     /// UDP payload of a packet, in bytes; found by probing when not given.
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,

@@ -1,4 +1,4 @@
-//! When a command should end: a signal, or the end of standard input for those that a program starts.
+//! When a command should end, and how: a signal, or the end of standard input for those that a program starts.
 
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millstream::client::Canceller;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -22,7 +21,16 @@ const FAREWELL_LOOK: Duration = Duration::from_millis(5);
 /// Hears of reasons to end. From its making on, SIGINT and SIGTERM no longer kill the process.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    heard: Receiver<()>,
+    heard: Receiver<Reason>,
+}
+
+/// Why a command should end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Somebody pressed Ctrl-C (SIGINT), or closed standard input: now.
+    Interrupted,
+    /// It is to leave (SIGTERM): in good order, where that takes time.
+    Terminated,
 }
 
 /// Why work was not done.
@@ -44,33 +52,43 @@ impl NotDone {
     }
 }
 
-/// Ends the reading that work is in the middle of. Clones are the same one.
+/// Ends what work is in the middle of. Clones are the same one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Brake {
     state: Arc<Mutex<BrakeState>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct BrakeState {
     is_pulled: bool,
-    reading: Option<Canceller>,
+    hold: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl std::fmt::Debug for BrakeState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BrakeState")
+            .field("is_pulled", &self.is_pulled)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Brake {
-    /// Names the reader that is to end when the brake is pulled, which may have been.
-    pub(crate) fn hold(&self, reading: Canceller) {
+    /// Says what is to be done when the brake is pulled, which may have been; not any more what was said before. Must not
+    /// block.
+    pub(crate) fn hold(&self, hold: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_pulled {
-            reading.cancel();
+            hold();
+        } else {
+            state.hold = Some(Box::new(hold));
         }
-        state.reading = Some(reading);
     }
 
     fn pull(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_pulled = true;
-        if let Some(reading) = &state.reading {
-            reading.cancel();
+        if let Some(hold) = state.hold.take() {
+            hold();
         }
     }
 }
@@ -88,20 +106,22 @@ impl Ending {
                 let mut ignored = [0; 1024];
                 // An error ends it as well: nobody can close what cannot be read.
                 while matches!(std::io::stdin().read(&mut ignored), Ok(1..)) {}
-                let _ = tell.send(());
+                let _ = tell.send(Reason::Interrupted);
             })?;
         }
         Ok(Self { heard })
     }
 
-    /// Waits for a reason to end, or until `is_over`.
-    pub(crate) fn wait(&self, mut is_over: impl FnMut() -> bool) {
+    /// Waits for a reason to end, or until `is_over`: then there is none.
+    pub(crate) fn wait(&self, mut is_over: impl FnMut() -> bool) -> Option<Reason> {
         while !is_over() {
             match self.heard.recv_timeout(LOOK_EVERY) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(reason) => return Some(reason),
+                Err(RecvTimeoutError::Disconnected) => return Some(Reason::Interrupted),
             }
         }
+        None
     }
 
     /// Does what may block for long, on a thread of its own. If the command should end first, the brake is pulled, and the
@@ -125,9 +145,14 @@ impl Ending {
     }
 }
 
-fn tell_until_unheard(signals: &mut Signals, tell: &Sender<()>) {
-    for _ in signals.forever() {
-        if tell.send(()).is_err() {
+fn tell_until_unheard(signals: &mut Signals, tell: &Sender<Reason>) {
+    for signal in signals.forever() {
+        let reason = if signal == SIGTERM {
+            Reason::Terminated
+        } else {
+            Reason::Interrupted
+        };
+        if tell.send(reason).is_err() {
             return;
         }
     }
@@ -153,11 +178,26 @@ mod tests {
         let ending = Ending { heard };
         let brake = Brake::default();
         assert_eq!(ending.unless(&brake, || 7), Ok(7));
-        tell.send(()).unwrap();
+        tell.send(Reason::Interrupted).unwrap();
         let (_keep, never) = channel::<()>();
         assert_eq!(
             ending.unless(&brake, move || never.recv().is_ok()),
             Err(NotDone::Interrupted)
         );
+    }
+
+    #[test]
+    fn a_brake_ends_what_was_named_last_also_behind_the_pull() {
+        let brake = Brake::default();
+        let (ended, ends) = channel();
+        let end = |name| {
+            let ended = ended.clone();
+            move || ended.send(name).unwrap()
+        };
+        brake.hold(end("first"));
+        brake.hold(end("second"));
+        brake.pull();
+        brake.hold(end("late"));
+        assert_eq!(ends.try_iter().collect::<Vec<_>>(), ["second", "late"]);
     }
 }

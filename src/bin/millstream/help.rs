@@ -26,8 +26,13 @@ Examples:
 
 /// Of `millstream worker`.
 pub(crate) const WORKER: &str = "\
-Prints `worker serving on ADDRESS for dispatcher HOST:PORT` once it is registered. Ctrl-C or SIGTERM ends it with a \
-farewell: its tasks go to others at once. Killed, it is missed after the dispatcher's --liveness-s.
+Prints `worker serving on ADDRESS for dispatcher HOST:PORT` once it is registered.
+
+SIGTERM has it leave in good order: it takes no more work, gives back what it has not started, brings what it has begun to \
+its readers, and ends. Under sharding `dynamic` nothing is lost and nothing read twice; under the other policies its tasks \
+end, and a share starts over with the next worker of its number. A reader that pauses is waited for until \
+--drain-deadline-s. A second signal ends it at once, as Ctrl-C does: with a farewell, after which others read what it had \
+begun, or the reader is told what was lost. Killed, it is missed after the dispatcher's --liveness-s.
 
 Examples:
   millstream worker
@@ -57,7 +62,8 @@ Examples:
 /// Of `millstream status`.
 pub(crate) const STATUS: &str = "\
 Prints a table for each kind of thing there is:
-  WORKER     STATE: alive, and when it was last heard of, or dead, and why
+  WORKER     STATE: alive or draining (about to leave), and when it was last
+             heard of, or dead, and why
   DATASET    ELEMENTS: how many it has, where that is known
   JOB        a reading of a dataset; SHARDING: how it is dealt out to workers
   ITERATION  one PASS of a job, counted from 0. Under DYNAMIC its splits are

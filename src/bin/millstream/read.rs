@@ -4,7 +4,7 @@ use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
 use millstream::control::{DatasetId, Policy};
 use millstream::link::LoadedKey;
 use millstream::pipeline::graph::Dataset;
-use millstream::{ReadRequest, Service, ServiceConfig};
+use millstream::{GiveUp, ReadRequest, Service, ServiceConfig};
 
 use crate::args::{ReadArgs, Sharding};
 use crate::console::{bytes_text, note, say};
@@ -68,14 +68,23 @@ fn read(
     config: ServiceConfig,
     brake: &Brake,
 ) -> Result<(), String> {
+    let give_up = config.give_up.clone();
+    let given_up = give_up.clone();
+    brake.hold(move || given_up.give_up());
     let service = Service::connect(key, &args.dispatcher, config).map_err(|error| error.to_string())?;
-    let outcome = read_from(&service, args, source, brake);
+    let outcome = read_from(&service, args, source, brake, &give_up);
     // Also behind an error: what this reader holds goes back at once.
     service.close();
     outcome
 }
 
-fn read_from(service: &Service, args: &ReadArgs, source: Source, brake: &Brake) -> Result<(), String> {
+fn read_from(
+    service: &Service,
+    args: &ReadArgs,
+    source: Source,
+    brake: &Brake,
+    give_up: &GiveUp,
+) -> Result<(), String> {
     // The same pipeline is the same dataset, so that readers may share a job.
     let definition = source.dataset.clone().graph().and_then(|graph| graph.to_bytes());
     let mut identity = Digest::default();
@@ -113,7 +122,11 @@ fn read_from(service: &Service, args: &ReadArgs, source: Source, brake: &Brake) 
         let reader = service
             .read(job, epoch, &config)
             .map_err(|error| error.to_string())?;
-        brake.hold(reader.canceller());
+        let (canceller, give_up) = (reader.canceller(), give_up.clone());
+        brake.hold(move || {
+            canceller.cancel();
+            give_up.give_up();
+        });
         losses += read_epoch(epoch, reader, args.steps, source.digested, args.batch > 0)?;
     }
     if losses == 0 {

@@ -102,7 +102,10 @@ fn job(job: &JobStatus) -> [String; 4] {
 fn worker(worker: &WorkerStatus) -> [String; 6] {
     let state = match &worker.dead {
         Some(reason) => format!("dead: {reason}"),
-        None => format!("alive, {:.1} s ago", worker.silent_ms as f64 / 1000.0),
+        None => {
+            let word = if worker.draining { "draining" } else { "alive" };
+            format!("{word}, {:.1} s ago", worker.silent_ms as f64 / 1000.0)
+        }
     };
     let (id, tasks, tags) = (
         worker.id.to_string(),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use millstream::control::rpc::SessionConfig;
 use millstream::dataplane::transport::Compression;
-use millstream::{Worker, WorkerConfig, functions};
+use millstream::{Worker, WorkerConfig, WorkerStopper, functions};
 
 use crate::args::{CompressionFlag, WorkerArgs};
 use crate::console::{note, say};
-use crate::ending::{Brake, Ending, NotDone};
+use crate::ending::{Brake, Ending, NotDone, Reason};
 use crate::key;
 
 /// Runs the command.
@@ -18,7 +18,11 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     let key = key::load(&args.key)?;
     config.functions = Arc::new(functions::builtin(Some(&key)));
     let ending = Ending::watch(args.until_stdin_closes)?;
-    let started = match ending.unless(&Brake::default(), move || Worker::start(&key, config)) {
+    let (brake, stopper) = (Brake::default(), WorkerStopper::new());
+    let stop = stopper.clone();
+    brake.hold(move || stop.stop());
+    let start = move || Worker::start_stoppable(&key, config, stopper);
+    let started = match ending.unless(&brake, start) {
         Ok(started) => started,
         // A worker that is told to end has nothing left to do.
         Err(NotDone::Interrupted) => return Ok(()),
@@ -30,7 +34,11 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
         worker.address(),
         args.dispatcher
     ));
-    ending.wait(|| worker.has_ended());
+    if ending.wait(|| worker.has_ended()) == Some(Reason::Terminated) {
+        note("leaving: what was begun is brought to its readers; a second signal ends it at once");
+        worker.stopper().drain();
+        ending.wait(|| worker.has_ended());
+    }
     worker.stop().map_err(|error| error.to_string())
 }
 
@@ -49,17 +57,21 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
     };
     config.endpoint.mtu = args.mtu;
     config.endpoint.validate().map_err(|error| error.to_string())?;
+    config.drain_deadline = seconds("--drain-deadline-s", args.drain_deadline_s)?;
     config.session = patience(args.wait_s)?;
     Ok(config)
 }
 
 /// Waits this many seconds for a dispatcher that is not there yet, and says so.
 pub(crate) fn patience(wait_s: f64) -> Result<SessionConfig, String> {
-    let connect_deadline = Duration::try_from_secs_f64(wait_s)
-        .map_err(|_| format!("--wait-s {wait_s}: must be 0 or more seconds"))?;
+    let connect_deadline = seconds("--wait-s", wait_s)?;
     Ok(SessionConfig {
         connect_deadline,
         on_waiting: Some(Arc::new(note)),
         ..SessionConfig::default()
     })
+}
+
+fn seconds(flag: &str, given: f64) -> Result<Duration, String> {
+    Duration::try_from_secs_f64(given).map_err(|_| format!("{flag} {given}: must be 0 or more seconds"))
 }

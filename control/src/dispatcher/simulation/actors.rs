@@ -38,6 +38,8 @@ pub(super) struct SimWorker {
     pub(super) alive: bool,
     /// Nothing passes between it and the dispatcher; clients still reach it.
     pub(super) cut_off: bool,
+    /// It is about to leave.
+    pub(super) draining: bool,
     pub(super) tasks: BTreeMap<TaskId, SimTask>,
 }
 

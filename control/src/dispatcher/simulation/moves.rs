@@ -33,6 +33,7 @@ impl World {
             28 => self.acknowledge(pick),
             29 => self.finish(pick, choice.is_multiple_of(2)),
             30 => self.drain_tasks(pick),
+            32 => self.drain_worker(pick),
             _ => self.return_splits(pick),
         }
     }
@@ -44,6 +45,44 @@ impl World {
         if let Some(session) = session {
             self.ask(session, Role::Worker, Request::LeaveWorker).ok();
         }
+    }
+
+    /// A worker announces that it leaves, and gives back what it has not begun (C10.1, C10.2).
+    pub(super) fn drain_worker(&mut self, pick: usize) {
+        let Some(worker) = picked(&mut self.workers, pick).filter(|worker| !worker.cut_off) else {
+            return;
+        };
+        let session = worker.session;
+        if std::mem::replace(&mut worker.draining, true) {
+            return;
+        }
+        let unstarted = worker.tasks.iter_mut().map(|(id, task)| {
+            let leases = task.splits.drain(..).map(|(_, lease)| lease);
+            (*id, LeaseRange::collect(leases))
+        });
+        let unstarted: Vec<_> = unstarted.collect();
+        // Refused if it was given up meanwhile.
+        self.ask(session, Role::Worker, Request::DrainWorker).ok();
+        for (task, leases) in unstarted {
+            self.ask(session, Role::Worker, Request::ReturnSplits { task, leases })
+                .ok();
+        }
+    }
+
+    /// A worker that has announced it leaves once it has nothing left (C10.5).
+    fn leave_drained(&mut self, pick: usize) {
+        let leaving = picked(&mut self.workers, pick);
+        let leaving = leaving.filter(|worker| worker.draining && worker.tasks.is_empty() && !worker.cut_off);
+        if let Some(worker) = leaving {
+            worker.alive = false;
+            let session = worker.session;
+            self.ask(session, Role::Worker, Request::LeaveWorker).ok();
+        }
+    }
+
+    fn is_draining(&self, session: SessionId) -> bool {
+        let worker = self.workers.iter().find(|worker| worker.session == session);
+        worker.is_some_and(|worker| worker.draining)
     }
 
     pub(super) fn kill_worker(&mut self, pick: usize) {
@@ -161,6 +200,9 @@ impl World {
     pub(super) fn lease(&mut self, pick: usize, choice: u64) {
         let repetitions = self.repetitions;
         for (session, task) in self.tasks_of(pick) {
+            if self.is_draining(session) {
+                continue;
+            }
             let Some(state) = self.task(session, task) else {
                 continue;
             };
@@ -289,11 +331,14 @@ impl World {
 
     pub(super) fn finish(&mut self, pick: usize, delivered: bool) {
         let repetitions = self.repetitions;
+        self.leave_drained(pick);
         for (session, task) in self.tasks_of(pick) {
+            let draining = self.is_draining(session);
             let Some(state) = self.task(session, task) else {
                 continue;
             };
-            if state.pass < repetitions || !state.splits.is_empty() {
+            let cut_short = draining && state.pass < repetitions;
+            if (state.pass < repetitions && !draining) || !state.splits.is_empty() {
                 continue;
             }
             let delivered = delivered && state.is_delivered();
@@ -306,6 +351,7 @@ impl World {
                 task,
                 delivered,
                 exhausted: true,
+                cut_short,
             };
             self.ask(session, Role::Worker, request).ok();
         }

@@ -193,6 +193,7 @@ impl World {
             address: address.clone(),
             alive: true,
             cut_off: false,
+            draining: false,
             tasks: Default::default(),
         });
         let registration = WorkerRegistration {

@@ -1,5 +1,6 @@
 //! Promises of the machine, one by one.
 
+mod drain;
 mod lifetimes;
 mod naming;
 mod people;

@@ -191,6 +191,7 @@ fn a_task_settles_when_its_last_client_has_its_end_and_not_before() {
         task,
         delivered: false,
         exhausted: true,
+        cut_short: false,
     };
     rig.ask(worker, Role::Worker, finished).unwrap();
     let phase = |rig: &Rig| rig.machine.status().iterations[0].phase;
@@ -249,6 +250,7 @@ fn a_worker_that_restarts_at_its_address_is_another_one() {
         task: rig.tasks(new)[0],
         delivered: true,
         exhausted: true,
+        cut_short: false,
     };
     let error = rig.ask(old, Role::Worker, request).unwrap_err();
     assert_eq!(error.code, Code::Aborted);

@@ -224,6 +224,7 @@ impl Rig {
             task,
             delivered: true,
             exhausted: true,
+            cut_short: false,
         };
         self.ask(session, Role::Worker, request).unwrap();
     }

@@ -27,6 +27,7 @@ fn a_pipeline_that_stops_early_is_not_made_to_read_the_rest() {
         task,
         delivered: true,
         exhausted: false,
+        cut_short: false,
     };
     rig.ask(worker, Role::Worker, request).unwrap();
     assert_eq!(rig.machine.status().iterations[0].phase, Phase::Finished);
@@ -279,6 +280,7 @@ fn finish(rig: &mut Rig, worker: SessionId, task: TaskId, delivered: bool, exhau
         task,
         delivered,
         exhausted,
+        cut_short: false,
     };
     rig.ask(worker, Role::Worker, request).unwrap();
 }

@@ -168,6 +168,32 @@ impl Session {
         }
     }
 
+    /// Asks once, on the connection that there is: for what means nothing to whoever was not there to hear it. The request has
+    /// no number.
+    ///
+    /// # Errors
+    /// The dispatcher's refusal; there is no connection, or it is lost before there is an answer; no answer before the
+    /// deadline.
+    pub(crate) async fn call_now(
+        &self,
+        request: WireRequest,
+        deadline: Duration,
+    ) -> Result<WireReply, Error> {
+        let (connection, _) = self.connection(Instant::now()).await?;
+        let envelope = Envelope {
+            number: None,
+            settled_below: self.settled_below(),
+            request,
+        };
+        let mut bytes = vec![SizeClass::Small.code()];
+        bytes.extend(frame::encode(&envelope));
+        match tokio::time::timeout(deadline, exchange(&connection, bytes.into())).await {
+            Ok(Ok(response)) => response.result,
+            Ok(Err(error)) => Err(Error::unavailable(error.to_string())),
+            Err(_) => Err(self.late(deadline)),
+        }
+    }
+
     fn late(&self, deadline: Duration) -> Error {
         let address = &self.shared.address;
         let seconds = deadline.as_secs_f64();
@@ -275,6 +301,7 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::Status
         | WireRequest::RegisterWorker(_)
         | WireRequest::LeaveWorker
+        | WireRequest::DrainWorker
         | WireRequest::DescribeTask { .. }
         | WireRequest::ReturnSplits { .. }
         | WireRequest::FinishTask { .. }
@@ -337,6 +364,7 @@ mod tests {
             WireRequest::VerdictHeard { client, task },
             WireRequest::Status,
             WireRequest::LeaveWorker,
+            WireRequest::DrainWorker,
             WireRequest::DescribeTask { task },
             WireRequest::LeaseSplits {
                 task,
@@ -349,6 +377,7 @@ mod tests {
                 task,
                 delivered: true,
                 exhausted: true,
+                cut_short: false,
             },
             WireRequest::FailTask {
                 task,

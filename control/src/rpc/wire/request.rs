@@ -133,6 +133,8 @@ pub(crate) enum WireRequest {
         delivered: bool,
         #[n(2)]
         exhausted: bool,
+        #[cbor(n(3), default)]
+        cut_short: bool,
     },
     #[n(16)]
     FailTask {
@@ -157,6 +159,8 @@ pub(crate) enum WireRequest {
         #[n(1)]
         task: TaskId,
     },
+    #[n(19)]
+    DrainWorker,
 }
 
 /// What a worker says of itself. `Debug` hides the key.
@@ -274,6 +278,7 @@ impl WireRequest {
             WireRequest::Status => Request::Status,
             worker @ (WireRequest::RegisterWorker(_)
             | WireRequest::LeaveWorker
+            | WireRequest::DrainWorker
             | WireRequest::DescribeTask { .. }
             | WireRequest::LeaseSplits { .. }
             | WireRequest::ReturnSplits { .. }
@@ -291,6 +296,7 @@ impl WireRequest {
                 version: worker.version,
             }),
             WireRequest::LeaveWorker => Request::LeaveWorker,
+            WireRequest::DrainWorker => Request::DrainWorker,
             WireRequest::DescribeTask { task } => Request::DescribeTask { task },
             WireRequest::LeaseSplits {
                 task,
@@ -311,10 +317,12 @@ impl WireRequest {
                 task,
                 delivered,
                 exhausted,
+                cut_short,
             } => Request::FinishTask {
                 task,
                 delivered,
                 exhausted,
+                cut_short,
             },
             WireRequest::FailTask { task, message } => Request::FailTask { task, message },
             WireRequest::RegisterDataset { .. }

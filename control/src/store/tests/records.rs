@@ -206,6 +206,7 @@ fn task(id: u64, seed: u64) -> TaskRecord {
         ready: (0..seed % 3)
             .map(|consumer| (consumer as u32, seed / 2))
             .collect(),
+        cut_short: seed % 5 == 2,
     }
 }
 
@@ -248,6 +249,7 @@ fn worker(id: u64, seed: u64) -> WorkerRecord {
         version: text(seed / 3),
         dead: (seed % 2 == 1).then_some(RemovalReason::WorkerSilent),
         index: seed / 5,
+        draining: seed % 3 == 2,
     }
 }
 

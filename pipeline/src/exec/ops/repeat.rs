@@ -52,12 +52,15 @@ impl Repeat {
     /// Moves on to the next pass; `false` when there is none.
     fn next_pass(&mut self) -> Result<bool, ExecError> {
         self.cancel.check("repeat")?;
-        let further = self.input.further();
         if self
             .count
             .is_some_and(|count| self.pass.saturating_add(1) >= count)
-            || further == Further::Nothing
         {
+            return Ok(false);
+        }
+        // Behind the count: who asks a feed that is being drained has not read to the end.
+        let further = self.input.further();
+        if further == Further::Nothing {
             return Ok(false);
         }
         if self.yielded {

@@ -149,7 +149,8 @@ impl Viewer {
         seen: &mut Vec<String>,
         complaints: &mut Complaints,
     ) -> Result<(), String> {
-        self.brake.hold(reader.canceller());
+        let canceller = reader.canceller();
+        self.brake.hold(move || canceller.cancel());
         let mut census = Census::default();
         let outcome = loop {
             let since = Instant::now();

@@ -1,0 +1,61 @@
+//! Workers that announce that they leave: they are given nothing more, and what they have is brought to its end or to others.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::action::{RemovalReason, StopReason, WorkerPush};
+use super::machine::Dispatcher;
+use super::record::TaskPhase;
+use crate::error::Error;
+use crate::id::{SessionId, TaskId};
+
+impl Dispatcher {
+    /// C10.1: the worker takes no more tasks; it leaves once those that it has are over.
+    pub(super) fn drain_worker(&mut self, session: SessionId) -> Result<(), Error> {
+        let id = self.living_worker(session)?;
+        if self.tables.is_draining(id) {
+            return Ok(());
+        }
+        if let Some(row) = self.tables.workers.get_mut(&id) {
+            row.draining = true;
+        }
+        for task in self.tables.tasks_on(id) {
+            self.hand_over(task);
+        }
+        Ok(())
+    }
+
+    /// Takes from a worker that is being drained what it need not bring to its end. True if the task is gone.
+    pub(super) fn hand_over(&mut self, id: TaskId) -> bool {
+        let Some(task) = self.tables.tasks.get(&id) else {
+            return false;
+        };
+        let (iteration, worker) = (task.iteration, task.worker);
+        let is_running = task.phase == TaskPhase::Running;
+        let is_over = matches!(task.phase, TaskPhase::Settled | TaskPhase::Failed(_));
+        if is_over || !self.tables.is_draining(worker) {
+            return false;
+        }
+        // C10.3: nobody can go on where it stops.
+        let is_removed = is_running && (!self.is_dynamic(iteration) || self.is_coordinated(iteration));
+        // C10.4: it stays until the worker leaves, so that it can give back what it has not started.
+        let is_unread = !self.tables.index.clients_of.contains_key(&iteration);
+        if is_removed {
+            self.remove_task(id, RemovalReason::WorkerLeft);
+        }
+        if is_removed || is_unread {
+            let reason = StopReason::Draining;
+            self.push_worker(worker, WorkerPush::Stop { task: id, reason });
+        }
+        is_removed
+    }
+
+    /// C10.2: a settled task that was cut short says nothing of how much there is to read. It is forgotten as if it had never
+    /// been, so that its iteration goes on without it.
+    pub(super) fn forget_cut_short(&mut self, id: TaskId) {
+        let Some(task) = self.tables.remove_task(id) else {
+            return;
+        };
+        // C7.5: if no other comes, the clients are told who is missing.
+        let address = self.address_of(task.worker);
+        self.note_lost_worker(task.iteration, &address);
+    }
+}

@@ -1,0 +1,75 @@
+//! How a worker leaves in good order: it announces it, waits for its tasks, and gives up at a deadline.
+//!
+//! Refuses to know the tasks: whoever follows the dispatcher says when they are over.
+
+use std::future::pending;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use millstream_control::Error;
+use millstream_control::agent::Agent;
+use tokio::time::Instant;
+
+/// What happens to a worker that is being drained.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The dispatcher knows: nothing further comes, and the feeds have ended.
+    Announced,
+    /// The dispatcher was not told.
+    Unheard(Error),
+    /// The deadline has passed.
+    Late,
+}
+
+/// A worker's draining, once it has begun.
+#[derive(Default)]
+pub(super) struct Drain {
+    begun: Option<Begun>,
+}
+
+struct Begun {
+    until: Instant,
+    /// Until it has ended.
+    announcing: Option<Pin<Box<dyn Future<Output = Result<(), Error>>>>>,
+}
+
+impl Drain {
+    pub(super) fn begin(&mut self, agent: Rc<Agent>, deadline: Duration) {
+        self.begun = Some(Begun {
+            until: Instant::now() + deadline,
+            announcing: Some(Box::pin(async move { agent.drain().await })),
+        });
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Whether the dispatcher knows.
+    pub(super) fn is_announced(&self) -> bool {
+        let begun = self.begun.as_ref();
+        begun.is_some_and(|begun| begun.announcing.is_none())
+    }
+
+    /// What happens next; waits for ever before it has begun. Cancel-safe.
+    pub(super) async fn step(&mut self) -> Step {
+        let Some(begun) = &mut self.begun else {
+            return pending().await;
+        };
+        let late = tokio::time::sleep_until(begun.until);
+        let Some(announcing) = &mut begun.announcing else {
+            late.await;
+            return Step::Late;
+        };
+        let announced = tokio::select! {
+            announced = announcing => announced,
+            () = late => return Step::Late,
+        };
+        begun.announcing = None;
+        match announced {
+            Ok(()) => Step::Announced,
+            Err(error) => Step::Unheard(error),
+        }
+    }
+}
