@@ -36,7 +36,7 @@ fn a_stopped_worker_is_written_off_within_the_liveness_limit() {
 /// Whoever reads of a worker that says goodbye must not take that for the end of the data.
 #[test]
 fn a_worker_that_leaves_in_the_middle_of_a_read_repeats_nothing_and_ends_nothing() {
-    watched("SIGTERM", || a_worker_ends_in_the_middle("TERM"));
+    watched("SIGINT", || a_worker_ends_in_the_middle("INT"));
 }
 
 fn a_worker_ends_in_the_middle(signal: &str) {
