@@ -182,7 +182,7 @@ impl Session {
         let (connection, _) = self.connection(Instant::now()).await?;
         let envelope = Envelope {
             number: None,
-            settled_below: self.settled_below(),
+            settled_below: self.shared.numbers.lock().settled_below(),
             request,
         };
         let mut bytes = vec![SizeClass::Small.code()];
