@@ -392,7 +392,7 @@ impl Follower {
         ControlFlow::Break(Ok(()))
     }
 
-    /// Whether it is being drained and nothing is left that somebody waits for.
+    /// Whether it is being drained and nothing is left that somebody waits for (C10.5).
     fn is_drained(&self) -> bool {
         let is_quiet = self.at_work == 0 && self.reports.are_heard();
         self.drain.is_announced() && is_quiet && self.tasks.are_over()

@@ -322,14 +322,6 @@ mod tests {
     fn both_ends_agree_on_which_requests_are_numbered() {
         let task = TaskId(1);
         let client = ClientId(1);
-        let facts = DatasetFacts {
-            spec: vec![],
-            cardinality: Cardinality::Unknown,
-            splittable: Ok(()),
-            aligned: Ok(()),
-            not_by_files: None,
-            has_shard_hint: false,
-        };
         let parameters = JobParameters::new(DatasetId::automatic(1000), Policy::Off);
         let requests = [
             WireRequest::RegisterDataset {
@@ -386,8 +378,19 @@ mod tests {
         ];
         for request in requests {
             let here = is_numbered(&request);
-            let there = request.clone().into_domain(Some(facts.clone())).unwrap();
+            let there = request.clone().into_domain(Some(facts())).unwrap();
             assert_eq!(here, there.is_numbered(), "{request:?}");
+        }
+    }
+
+    fn facts() -> DatasetFacts {
+        DatasetFacts {
+            spec: vec![],
+            cardinality: Cardinality::Unknown,
+            splittable: Ok(()),
+            aligned: Ok(()),
+            not_by_files: None,
+            has_shard_hint: false,
         }
     }
 }

@@ -253,11 +253,7 @@ impl WireRequest {
             WireRequest::Attach { client } => Request::Attach { client },
             WireRequest::Release { client } => Request::Release { client },
             WireRequest::Acknowledge { client, task, seen } => {
-                let seen = Seen {
-                    complete: ranges(seen.complete)?,
-                    partial: ranges(seen.partial)?,
-                    ..seen
-                };
+                let seen = sound(seen)?;
                 Request::Acknowledge { client, task, seen }
             }
             WireRequest::SplitsDone { client, task, leases } => {
@@ -339,6 +335,14 @@ impl WireRequest {
             | WireRequest::Status => return Err(Error::internal("a reader's request among a worker's")),
         })
     }
+}
+
+fn sound(seen: Seen) -> Result<Seen, Error> {
+    Ok(Seen {
+        complete: ranges(seen.complete)?,
+        partial: ranges(seen.partial)?,
+        ..seen
+    })
 }
 
 fn ranges(ranges: Vec<LeaseRange>) -> Result<Vec<LeaseRange>, Error> {
