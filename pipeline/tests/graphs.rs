@@ -2,9 +2,9 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::graph::{
-    AnalysisError, CYCLE_MAX, Cardinality, Compression, ConstantTensor, Dataset, FixedLength, Graph,
-    GraphError, NODES_MAX, NoFunctions, OnError, Op, Options, Params, ServiceReader, SourceDeclaration,
-    SpecField, Splitting,
+    AnalysisError, Buckets, CYCLE_MAX, Cardinality, Compression, ConstantTensor, Dataset, FixedLength, Graph,
+    GraphError, NODES_MAX, NoFunctions, OnError, Op, Options, PaddedBatch, Padding, Params, ServiceReader,
+    SourceDeclaration, SpecField, Splitting, Window,
 };
 use proptest::prelude::*;
 
@@ -136,6 +136,42 @@ fn every_reader_of_records_and_source_of_numbers_survives_its_encoding() {
             footer_bytes: 5,
             compression: Compression::Zlib,
         }),
+    ];
+    for dataset in datasets {
+        let graph = dataset.graph().unwrap();
+        assert_eq!(Graph::from_bytes(&graph.to_bytes().unwrap()).unwrap(), graph);
+    }
+}
+
+#[test]
+fn every_operation_on_groups_survives_its_encoding() {
+    let buckets = Buckets {
+        boundaries: vec![-3, 8],
+        batch_sizes: vec![1, 2, 3],
+        padding: Padding::Boundary,
+        drop_remainder: true,
+    };
+    let padded = PaddedBatch {
+        size: 3,
+        drop_remainder: true,
+        shapes: vec![vec![None, Some(2)]],
+        values: vec![vec![1; 8].into()],
+    };
+    let window = Window {
+        size: 1,
+        shift: 2,
+        stride: 3,
+        drop_remainder: true,
+    };
+    let range = || Dataset::range(0, 9, 1);
+    let key = |element: Dataset| element.map("modulo", Params::none());
+    let datasets = [
+        range().group_by_window(key, 7, |window| window.batch(2, true)),
+        range().group_by_window_sized(key, key, |window| window.take(1)),
+        range().window(window, |window| window.skip(1)),
+        range().bucket_by_sequence_length(key, buckets),
+        range().padded_batch_with(padded).ragged_batch(4, true),
+        range().take_while("keep", Params::none()),
     ];
     for dataset in datasets {
         let graph = dataset.graph().unwrap();
@@ -284,7 +320,7 @@ fn an_unknown_function_is_named_with_the_known_ones() {
     let error = graph.facts(&functions()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown function \"absent\"; registered here: add, modulo, total"
+        "unknown function \"absent\"; registered here: add, key, modulo, total"
     );
     assert!(matches!(error, AnalysisError::Unknown { .. }));
     let error = graph.facts(&NoFunctions).unwrap_err();

@@ -4,6 +4,7 @@
 //! - `combined`: datasets made of several
 //! - `states`: an executor saved and restored goes on as if nothing had happened
 //! - `splits`: workers fed from one pool of splits see the dataset exactly once, and account for every lease
+//! - `batches`: batches of elements of different shapes
 //! - `buffers`: what is computed ahead withholds nothing and stays within the byte budget
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `graphs`: encoding and analysis
@@ -19,6 +20,7 @@
 //! - `workers`: a dataset divided among workers
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
+mod batches;
 mod buffers;
 mod combined;
 mod failures;

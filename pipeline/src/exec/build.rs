@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::graph::{Cardinality, FlatMap, Op, Schedule, Units};
+use millstream_element::ElementSpec;
+
+use crate::graph::{Cardinality, FlatMap, Op, Schedule, Units, WindowSize};
 
 use super::call::Chain;
 use super::context::Shared;
@@ -16,9 +18,9 @@ use super::program::{Part, Program, unprepared};
 use super::value::{Tensor, Value};
 
 impl Program {
-    /// A new tree over `shared`. `argument` is the element a function's body is called with; sources of a
+    /// A new tree over `shared`. `argument` is what a function's body is called with; sources of a
     /// body are read whole.
-    pub(crate) fn open(&self, shared: &Shared, argument: Option<&Item>) -> Result<Input, ExecError> {
+    pub(crate) fn open(&self, shared: &Shared, argument: Option<&Arc<[Item]>>) -> Result<Input, ExecError> {
         // What the body of a function says holds within it; where it says nothing, what surrounds it does.
         match self
             .graph
@@ -37,7 +39,12 @@ impl Program {
     }
 
     /// Recurses as deep as a graph may be, which its limits keep within a thread's stack.
-    fn open_node(&self, node: usize, shared: &Shared, argument: Option<&Item>) -> Result<Input, ExecError> {
+    fn open_node(
+        &self,
+        node: usize,
+        shared: &Shared,
+        argument: Option<&Arc<[Item]>>,
+    ) -> Result<Input, ExecError> {
         let op = &self.graph.nodes()[node].op;
         let Some(input) = self.graph.nodes()[node]
             .inputs
@@ -55,7 +62,12 @@ impl Program {
         let input = self.open_node(input, shared, argument)?;
         if let Op::WebDataset(_) | Op::TextLines | Op::Records(_) = op {
             open_reader(op, input, shared)
-        } else if let Op::FlatMap(_) | Op::Interleave(..) = op {
+        } else if let Op::FlatMap(_)
+        | Op::Interleave(..)
+        | Op::Window(..)
+        | Op::GroupByWindow(_)
+        | Op::Bucket(..) = op
+        {
             self.open_expansion(node, input, shared)
         } else {
             self.open_unary(node, input, shared)
@@ -71,7 +83,20 @@ impl Program {
                 let call = self.predicate(node)?;
                 Box::new(ops::Filter::new(filter.function.clone(), call, input, cancel))
             }
+            Op::TakeWhile(filter) => {
+                let call = self.predicate(node)?;
+                Box::new(ops::TakeWhile::new(filter.function.clone(), call, input))
+            }
             Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, shared.clone())),
+            Op::PaddedBatch(batch) => {
+                let padding = ops::Padding::new(batch, self.input_spec(node)?)?;
+                let rows = ops::Rows::new(batch.size, batch.drop_remainder, input, shared);
+                Box::new(ops::PaddedBatch::new(padding, rows))
+            }
+            Op::RaggedBatch(batch) => {
+                let rows = ops::Rows::new(batch.size, batch.drop_remainder, input, shared);
+                Box::new(ops::RaggedBatch::new(self.input_spec(node)?, rows)?)
+            }
             Op::Unbatch => Box::new(ops::Unbatch::new(input)),
             Op::Shuffle(shuffle) => Box::new(ops::Shuffle::new(*shuffle, node, input, shared.clone())),
             Op::Repeat(repeat) => Box::new(ops::Repeat::new(
@@ -94,6 +119,9 @@ impl Program {
             | Op::Records(_)
             | Op::FlatMap(_)
             | Op::Interleave(..)
+            | Op::Window(..)
+            | Op::GroupByWindow(_)
+            | Op::Bucket(..)
             | Op::Zip(_)
             | Op::Concatenate
             | Op::Sample(_)
@@ -127,6 +155,32 @@ impl Program {
             } else {
                 Box::new(ops::ParallelInterleave::new(body, *cycle, input, shared))
             }
+        } else if let (Op::Window(_, window), Part::Body(program)) = (op, &self.parts[node]) {
+            Box::new(ops::Window::new(
+                *window,
+                ops::Body::program(program, shared),
+                input,
+                shared,
+            ))
+        } else if let (Op::Bucket(_, buckets), Part::Body(length)) = (op, &self.parts[node]) {
+            let length = length.chain(shared)?;
+            Box::new(ops::Bucket::new(
+                buckets,
+                self.input_spec(node)?,
+                length,
+                input,
+                shared,
+            )?)
+        } else if let (Op::GroupByWindow(grouping), Part::Grouping { key, reduce, size }) =
+            (op, &self.parts[node])
+        {
+            let size = match (&grouping.size, size) {
+                (WindowSize::ByKey(_), Some(size)) => ops::WindowSize::ByKey(size.chain(shared)?),
+                (WindowSize::Fixed(size), None) => ops::WindowSize::Fixed(*size),
+                (WindowSize::ByKey(_) | WindowSize::Fixed(_), _) => return Err(unprepared(op.name())),
+            };
+            let (key, reduce) = (key.chain(shared)?, ops::Body::program(reduce, shared));
+            Box::new(ops::GroupByWindow::new(key, size, reduce, input, shared))
         } else {
             return Err(unprepared(op.name()));
         })
@@ -137,7 +191,7 @@ impl Program {
         &self,
         node: usize,
         shared: &Shared,
-        argument: Option<&Item>,
+        argument: Option<&Arc<[Item]>>,
     ) -> Result<Input, ExecError> {
         let op = &self.graph.nodes()[node].op;
         let inputs = self.graph.nodes()[node].inputs.iter();
@@ -154,7 +208,7 @@ impl Program {
             Box::new(ops::Pick::new(picks, inputs, sample.stop_on_empty, cancel))
         } else if let (Op::Choose(_, choose), Part::Body(choices)) = (op, &self.parts[node]) {
             // Read whole by every task, and drawing on its own.
-            let picks = ops::Choices::new(choices.open(&shared.within(node as u64), None)?, inputs.len());
+            let picks = ops::Choices::new(choices.open(&shared.within(node as u64, 0), None)?, inputs.len());
             Box::new(ops::Pick::new(picks, inputs, choose.stop_on_empty, cancel))
         } else {
             return Err(unprepared(op.name()));
@@ -167,7 +221,7 @@ impl Program {
         node: usize,
         schedule: Schedule,
         shared: &Shared,
-        argument: Option<&Item>,
+        argument: Option<&Arc<[Item]>>,
     ) -> Result<Input, ExecError> {
         let mut calls = Vec::new();
         let mut below = node;
@@ -194,15 +248,14 @@ impl Program {
         })
     }
 
-    fn open_source(&self, node: usize, shared: &Shared, argument: Option<&Item>) -> Result<Input, ExecError> {
+    fn open_source(
+        &self,
+        node: usize,
+        shared: &Shared,
+        argument: Option<&Arc<[Item]>>,
+    ) -> Result<Input, ExecError> {
         let op = &self.graph.nodes()[node].op;
-        // The index of a source fits: a graph has at most 4096 nodes.
-        let place = self
-            .graph
-            .sources()
-            .iter()
-            .position(|source| *source == node)
-            .map(|place| place as u32);
+        let place = self.place(node);
         let counted = |count: u64| Cursor::new(op.name(), count, shared, place, Cut::Units(Units::of(count)));
         Ok(match (op, &self.parts[node]) {
             (Op::Range(range), _) => {
@@ -264,6 +317,20 @@ impl Program {
         })
     }
 
+    /// The number of the source `node`.
+    fn place(&self, node: usize) -> Option<u32> {
+        let place = self.graph.sources().iter().position(|source| *source == node);
+        // It fits: a graph has at most 4096 nodes.
+        place.map(|place| place as u32)
+    }
+
+    /// What the first input of `node` yields.
+    fn input_spec(&self, node: usize) -> Result<&ElementSpec, ExecError> {
+        let node = &self.graph.nodes()[node];
+        let input = node.inputs.first().map(|input| &self.specs[*input as usize]);
+        input.ok_or_else(|| unprepared(node.op.name()))
+    }
+
     fn predicate(&self, node: usize) -> Result<FilterCall, ExecError> {
         let Part::Predicate(call) = &self.parts[node] else {
             return Err(unprepared("filter"));
@@ -273,10 +340,7 @@ impl Program {
 
     fn body(&self, node: usize, flat_map: &FlatMap, shared: &Shared) -> Result<ops::Body, ExecError> {
         Ok(match (flat_map, &self.parts[node]) {
-            (FlatMap::Graph(_), Part::Body(program)) => ops::Body::Program {
-                program: Arc::clone(program),
-                shared: shared.clone(),
-            },
+            (FlatMap::Graph(_), Part::Body(program)) => ops::Body::program(program, shared),
             (FlatMap::Registered(registered), Part::FlatMap(prepared)) => ops::Body::Registered {
                 name: registered.name.clone(),
                 call: Arc::clone(&prepared.call),

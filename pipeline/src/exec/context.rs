@@ -71,7 +71,11 @@ impl std::fmt::Debug for ExecContext {
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) task_id: u64,
+    /// Decides the draws: of the body of a function, no number that anybody else knows.
     pub(crate) epoch: u64,
+    /// The pass over a service that is the first one here: the epoch of the execution, and of the body of a function one
+    /// more for each pass of the operation that calls it.
+    pub(crate) first_pass: u64,
     pub(crate) seed: Option<u64>,
     /// Whether operations that work in parallel keep the order of their elements unless they say otherwise.
     pub(crate) deterministic: bool,
@@ -98,11 +102,12 @@ impl Shared {
         }
     }
 
-    /// For the body of a function, of which `call` says with which element and in which pass.
-    pub(crate) fn within(&self, call: u64) -> Shared {
+    /// For the body of a function, of which `call` says with which element, in pass `pass` of the operation that calls it.
+    pub(crate) fn within(&self, call: u64, pass: u64) -> Shared {
         let mut shared = self.clone();
         shared.feed = None;
         shared.epoch = super::random::mix(self.epoch, call);
+        shared.first_pass = self.first_pass.wrapping_add(pass);
         shared
     }
 }

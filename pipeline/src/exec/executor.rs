@@ -68,6 +68,7 @@ impl Executor {
         let shared = Shared {
             task_id: context.task_id,
             epoch: context.epoch,
+            first_pass: context.epoch,
             seed: context.seed,
             deterministic: true,
             feed: context.splits.map(Feed::new),

@@ -7,12 +7,12 @@ use millstream_element::ElementSpec;
 use thiserror::Error;
 
 use crate::graph::{
-    AnalysisError, Files, FlatMap, Function, Graph, Op, SourceSignature, TensorSlices, Tensors, component,
-    node_specs, source_signature,
+    AnalysisError, Files, FlatMap, Function, Graph, Grouping, Node, Op, SourceSignature, TensorSlices,
+    Tensors, WindowSize, component, node_specs, source_signature,
 };
 use crate::plan::{self, PlanError, SourcePlan, SplitPlan};
 
-use super::call::Call;
+use super::call::{Call, Chain};
 use super::context::Shared;
 use super::error::{ErrorKind, ExecError};
 use super::functions::{FilterCall, Functions, OpenService, PreparedFlatMap, PreparedMap, SourceFactory};
@@ -98,8 +98,14 @@ pub(super) enum Part {
     Predicate(FilterCall),
     /// The registered function of a `map`.
     Function(PreparedMap),
-    /// The body of a `flat_map` or `interleave`, the numbers of a `choose`.
+    /// The body of a `flat_map`, `interleave` or `window`, the numbers of a `choose`, the length of a bucket.
     Body(Arc<Program>),
+    /// The key, the reduction and the window size of a `group_by_window`.
+    Grouping {
+        key: Arc<Program>,
+        reduce: Arc<Program>,
+        size: Option<Arc<Program>>,
+    },
     /// The registered function of a `flat_map` or `interleave`.
     FlatMap(PreparedFlatMap),
 }
@@ -151,7 +157,7 @@ impl Program {
                 .flat_map(|part| -> Box<dyn Iterator<Item = &str>> {
                     match part {
                         Part::Listing(paths) => Box::new(paths.iter().map(String::as_str)),
-                        Part::Body(body) => body.listings(),
+                        Part::Body(body) | Part::Grouping { reduce: body, .. } => body.listings(),
                         Part::None
                         | Part::Tensors(_)
                         | Part::Dealt
@@ -168,6 +174,16 @@ impl Program {
     /// What the graph yields.
     pub(crate) fn spec(&self) -> &ElementSpec {
         &self.specs[self.graph.output()]
+    }
+
+    /// All of it as one call: of the body of a function that is maps alone.
+    pub(super) fn chain(&self, shared: &Shared) -> Result<Chain, ExecError> {
+        let nodes = self.graph.nodes().iter().enumerate();
+        let calls = nodes.filter_map(|(node, Node { op, .. })| {
+            let Op::Map(function, _) = op else { return None };
+            Some(self.call(node, function, shared))
+        });
+        calls.collect::<Result<Vec<_>, _>>().map(Chain::from)
     }
 
     /// The map function at `node` as a call.
@@ -301,23 +317,20 @@ fn part(
             check_declared(&registered.name, output, &prepared.output)?;
             Part::Function(prepared)
         }
-        Op::Filter(filter) => {
+        Op::Filter(filter) | Op::TakeWhile(filter) => {
             Part::Predicate(functions.prepare_filter(&filter.function, &filter.params, input()?)?)
         }
-        Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) => Part::Body(Arc::new(
-            Program::prepare(body, functions, Some(input()?), FilesOf::Disk)?,
-        )),
+        Op::FlatMap(FlatMap::Graph(body))
+        | Op::Interleave(FlatMap::Graph(body), _)
+        | Op::Window(body, _)
+        | Op::Bucket(body, _) => Part::Body(body_of(body, functions, Some(input()?))?),
         Op::FlatMap(FlatMap::Registered(registered)) | Op::Interleave(FlatMap::Registered(registered), _) => {
             let prepared = functions.prepare_flat_map(&registered.name, &registered.params, input()?)?;
             check_declared(&registered.name, output, &prepared.output)?;
             Part::FlatMap(prepared)
         }
-        Op::Choose(choices, _) => Part::Body(Arc::new(Program::prepare(
-            choices,
-            functions,
-            None,
-            FilesOf::Disk,
-        )?)),
+        Op::GroupByWindow(grouping) => grouping_part(grouping, functions, input()?)?,
+        Op::Choose(choices, _) => Part::Body(body_of(choices, functions, None)?),
         Op::Map(..)
         | Op::WebDataset(_)
         | Op::Range(_)
@@ -328,6 +341,8 @@ fn part(
         | Op::TextLines
         | Op::Records(_)
         | Op::Batch(_)
+        | Op::PaddedBatch(_)
+        | Op::RaggedBatch(_)
         | Op::Unbatch
         | Op::Shuffle(_)
         | Op::Repeat(_)
@@ -341,6 +356,25 @@ fn part(
         | Op::Concatenate
         | Op::Sample(_) => Part::None,
     })
+}
+
+/// A graph that an operation has as a parameter, whose files are always listed here.
+fn body_of(
+    graph: &Graph,
+    functions: &Functions,
+    argument: Option<&ElementSpec>,
+) -> Result<Arc<Program>, OpenError> {
+    Program::prepare(graph, functions, argument, FilesOf::Disk).map(Arc::new)
+}
+
+fn grouping_part(grouping: &Grouping, functions: &Functions, input: &ElementSpec) -> Result<Part, OpenError> {
+    let key = body_of(&grouping.key, functions, Some(input))?;
+    let reduce = body_of(&grouping.reduce, functions, Some(input))?;
+    let size = match &grouping.size {
+        WindowSize::Fixed(_) => None,
+        WindowSize::ByKey(size) => Some(body_of(size, functions, Some(key.spec()))?),
+    };
+    Ok(Part::Grouping { key, reduce, size })
 }
 
 /// Refuses what nobody can run as it is, and what this build cannot.

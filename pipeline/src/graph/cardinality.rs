@@ -60,16 +60,17 @@ fn node_cardinality(
         Op::Map(Function::DecodeImage(decode), _) if decode.on_error == OnError::Skip => thinned(input()?),
         Op::Map(..) | Op::Shuffle(_) | Op::Enumerate(_) | Op::Prefetch(_) | Op::Options(_) => input()?,
         Op::Filter(_)
+        | Op::TakeWhile(_)
+        | Op::GroupByWindow(_)
+        | Op::Window(..)
+        | Op::Bucket(..)
         | Op::WebDataset(_)
         | Op::TextLines
         | Op::Records(_)
         | Op::FlatMap(FlatMap::Registered(_))
         | Op::Interleave(FlatMap::Registered(_), _) => thinned(input()?),
-        Op::Batch(batch) => match input()? {
-            Finite(count) if batch.drop_remainder => Finite(count / batch.size),
-            Finite(count) => Finite(count.div_ceil(batch.size)),
-            endless @ (Infinite | Unknown) => endless,
-        },
+        Op::Batch(batch) | Op::RaggedBatch(batch) => batched(input()?, batch.size, batch.drop_remainder),
+        Op::PaddedBatch(batch) => batched(input()?, batch.size, batch.drop_remainder),
         Op::Unbatch => {
             let (input, spec) = given()?;
             multiplied(input, rows(spec).map_or(Unknown, Finite))
@@ -108,6 +109,15 @@ fn node_cardinality(
         }
         Op::Zip(_) => inputs.iter().map(|(input, _)| *input).fold(Infinite, shorter),
     })
+}
+
+/// How many batches so many elements make.
+fn batched(input: Cardinality, size: u64, drop_remainder: bool) -> Cardinality {
+    match input {
+        Cardinality::Finite(count) if drop_remainder => Cardinality::Finite(count / size),
+        Cardinality::Finite(count) => Cardinality::Finite(count.div_ceil(size)),
+        endless @ (Cardinality::Infinite | Cardinality::Unknown) => endless,
+    }
 }
 
 /// How many elements are drawn from `inputs`.

@@ -3,6 +3,7 @@
 
 use super::definition::{BUFFER_MAX, CYCLE_MAX, NAME_BYTES_MAX};
 use super::function::Function;
+use super::group::WindowSize;
 use super::op::{Cycle, FlatMap, Op, Schedule};
 
 /// Calls that run, or datasets that are read, at once, each in a thread of its own.
@@ -37,9 +38,17 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
             check_schedule(*schedule)?;
             check_function(function)
         }
-        Op::Filter(filter) => check_name("function", &filter.function),
+        Op::Filter(filter) | Op::TakeWhile(filter) => check_name("function", &filter.function),
         Op::WebDataset(webdataset) => check_fields(&webdataset.fields),
         Op::Batch(batch) => check_buffer("batch size", batch.size),
+        Op::RaggedBatch(batch) => check_buffer("batch size", batch.size),
+        Op::PaddedBatch(batch) => check_buffer("batch size", batch.size),
+        Op::GroupByWindow(grouping) => match &grouping.size {
+            WindowSize::Fixed(size) => check_buffer("window", *size),
+            WindowSize::ByKey(_) => Ok(()),
+        },
+        Op::Window(_, window) => window.check(),
+        Op::Bucket(_, buckets) => buckets.check(),
         Op::Shuffle(shuffle) => check_buffer("shuffle buffer", shuffle.buffer),
         Op::Shard(shard) => match shard.count {
             Some(count) if shard.index >= count => Err(format!(

@@ -10,6 +10,7 @@ use minicbor::{Decode, Encode};
 use super::definition::{GRAPH_BYTES_MAX, Graph, NESTING_MAX, NODES_MAX, Node};
 use super::error::GraphError;
 use super::function::Function;
+use super::group::{Grouping, WindowSize};
 use super::op::{Cycle, FlatMap, Op, Schedule};
 use super::records::Records;
 
@@ -80,7 +81,8 @@ impl Graph {
 }
 
 fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
-    let inner = node.op.inner().map(Graph::to_bytes).transpose()?;
+    let graphs = node.op.graphs();
+    let functions: Result<Vec<Vec<u8>>, _> = graphs.iter().map(|(graph, _)| graph.to_bytes()).collect();
     let (mut schedule, mut cycle) = (None, None);
     let params = match &node.op {
         Op::Range(params) => encoded(params)?,
@@ -105,9 +107,16 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
                 Function::Select(params) => encoded(params)?,
             }
         }
-        Op::Filter(params) => encoded(params)?,
+        Op::Filter(params) | Op::TakeWhile(params) => encoded(params)?,
         Op::WebDataset(params) => encoded(params)?,
-        Op::Batch(params) => encoded(params)?,
+        Op::Batch(params) | Op::RaggedBatch(params) => encoded(params)?,
+        Op::PaddedBatch(params) => encoded(params)?,
+        Op::GroupByWindow(grouping) => match &grouping.size {
+            WindowSize::Fixed(size) => encoded(&Some(*size))?,
+            WindowSize::ByKey(_) => encoded(&None::<u64>)?,
+        },
+        Op::Window(_, params) => encoded(params)?,
+        Op::Bucket(_, params) => encoded(params)?,
         Op::Shuffle(params) => encoded(params)?,
         Op::Repeat(params) => encoded(params)?,
         Op::Take(params) | Op::Skip(params) => encoded(params)?,
@@ -128,7 +137,7 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         op: node.op.name().to_owned(),
         params: params.into(),
         inputs: node.inputs.clone(),
-        functions: inner.into_iter().map(ByteVec::from).collect(),
+        functions: functions?.into_iter().map(ByteVec::from).collect(),
         schedule,
         cycle,
     })
@@ -169,14 +178,40 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         op: &record.op,
         bytes: &record.params,
     };
-    let schedule = record.schedule.unwrap_or_default();
-    let function = || -> Result<FlatMap, GraphError> {
-        Ok(match record.functions.first() {
-            None => FlatMap::Registered(params.decode()?),
-            Some(body) => FlatMap::Graph(Box::new(Graph::function(decode_nodes(body, nesting + 1)?)?)),
-        })
+    let op = if let Some(function) = decode_function(&params)? {
+        Op::Map(function, record.schedule.unwrap_or_default())
+    } else if let Some(op) = decode_plain(&params)? {
+        op
+    } else if let Some(op) = decode_with_graphs(&params, &record, nesting)? {
+        op
+    } else {
+        return Err(GraphError::UnknownOp {
+            op: record.op,
+            node: index,
+        });
     };
-    let op = match record.op.as_str() {
+    Ok(Node {
+        op,
+        inputs: record.inputs,
+    })
+}
+
+/// The function of an operation that is a map.
+fn decode_function(params: &Parameters<'_>) -> Result<Option<Function>, GraphError> {
+    Ok(Some(match params.op {
+        "map" => Function::Registered(params.decode()?),
+        "decode_image" => Function::DecodeImage(params.decode()?),
+        "resize" => Function::Resize(params.decode()?),
+        "random_resized_crop" => Function::RandomResizedCrop(params.decode()?),
+        "parse_int" => Function::ParseInt(params.decode()?),
+        "select" => Function::Select(params.decode()?),
+        _ => return Ok(None),
+    }))
+}
+
+/// An operation without graphs.
+fn decode_plain(params: &Parameters<'_>) -> Result<Option<Op>, GraphError> {
+    Ok(Some(match params.op {
         "range" => Op::Range(params.decode()?),
         "counter" => Op::Counter(params.decode()?),
         "random" => Op::Random(params.decode()?),
@@ -186,12 +221,6 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         "source" => Op::Source(params.decode()?),
         "service" => Op::Service(params.decode()?),
         "argument" => Op::Argument,
-        "map" => Op::Map(Function::Registered(params.decode()?), schedule),
-        "decode_image" => Op::Map(Function::DecodeImage(params.decode()?), schedule),
-        "resize" => Op::Map(Function::Resize(params.decode()?), schedule),
-        "random_resized_crop" => Op::Map(Function::RandomResizedCrop(params.decode()?), schedule),
-        "parse_int" => Op::Map(Function::ParseInt(params.decode()?), schedule),
-        "select" => Op::Map(Function::Select(params.decode()?), schedule),
         "filter" => Op::Filter(params.decode()?),
         "webdataset" => Op::WebDataset(params.decode()?),
         "text_lines" => Op::TextLines,
@@ -210,10 +239,45 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         "zip" => Op::Zip(params.decode()?),
         "concatenate" => Op::Concatenate,
         "sample" => Op::Sample(params.decode()?),
+        "padded_batch" => Op::PaddedBatch(params.decode()?),
+        "ragged_batch" => Op::RaggedBatch(params.decode()?),
+        "take_while" => Op::TakeWhile(params.decode()?),
+        _ => return Ok(None),
+    }))
+}
+
+/// An operation that has graphs as parameters, or may have.
+fn decode_with_graphs(
+    params: &Parameters<'_>,
+    record: &NodeRecord,
+    nesting: usize,
+) -> Result<Option<Op>, GraphError> {
+    let nodes = |index: usize, what: &str| {
+        let graph = record.functions.get(index);
+        let graph = graph.ok_or_else(|| params.malformed(format!("has no {what}")))?;
+        decode_nodes(graph, nesting + 1)
+    };
+    let graph = |index: usize, what: &str| Graph::function(nodes(index, what)?);
+    let function = || -> Result<FlatMap, GraphError> {
+        Ok(if record.functions.is_empty() {
+            FlatMap::Registered(params.decode()?)
+        } else {
+            FlatMap::Graph(Box::new(graph(0, "function")?))
+        })
+    };
+    Ok(Some(match params.op {
+        "group_by_window" => Op::GroupByWindow(Box::new(Grouping {
+            key: graph(0, "key")?,
+            reduce: graph(1, "reduce function")?,
+            size: match params.decode()? {
+                Some(size) => WindowSize::Fixed(size),
+                None => WindowSize::ByKey(graph(2, "window size")?),
+            },
+        })),
+        "window" => Op::Window(Box::new(graph(0, "function")?), params.decode()?),
+        "bucket_by_sequence_length" => Op::Bucket(Box::new(graph(0, "length")?), params.decode()?),
         "choose" => {
-            let choices = record.functions.first();
-            let choices = choices.ok_or_else(|| params.malformed("has no choices"))?;
-            let choices = Graph::new(decode_nodes(choices, nesting + 1)?)?;
+            let choices = Graph::new(nodes(0, "choices")?)?;
             Op::Choose(Box::new(choices), params.decode()?)
         }
         "flat_map" => Op::FlatMap(function()?),
@@ -221,17 +285,8 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
             let cycle = record.cycle.ok_or_else(|| params.malformed("has no cycle"))?;
             Op::Interleave(function()?, cycle)
         }
-        unknown => {
-            return Err(GraphError::UnknownOp {
-                op: unknown.to_owned(),
-                node: index,
-            });
-        }
-    };
-    Ok(Node {
-        op,
-        inputs: record.inputs,
-    })
+        _ => return Ok(None),
+    }))
 }
 
 /// The parameters of a node that is being read.

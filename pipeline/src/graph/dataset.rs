@@ -396,7 +396,7 @@ impl Dataset {
         }
     }
 
-    fn source(op: Op) -> Dataset {
+    pub(super) fn source(op: Op) -> Dataset {
         Dataset {
             nodes: vec![Node {
                 op,
@@ -412,8 +412,7 @@ impl Dataset {
 
     /// The operation that `op` makes of a function's body.
     fn expanded(mut self, body: impl FnOnce(Dataset) -> Dataset, op: impl FnOnce(FlatMap) -> Op) -> Dataset {
-        let body = body(Dataset::source(Op::Argument));
-        match body.error.map_or_else(|| Graph::function(body.nodes), Err) {
+        match super::group_builder::body(body) {
             Ok(body) => self.then(op(FlatMap::Graph(Box::new(body)))),
             Err(error) => {
                 self.error.get_or_insert(error);
@@ -422,7 +421,7 @@ impl Dataset {
         }
     }
 
-    fn then(mut self, op: Op) -> Dataset {
+    pub(super) fn then(mut self, op: Op) -> Dataset {
         // A chain beyond 2^32 nodes is beyond memory, and refused by `graph` long before.
         let input = (self.nodes.len() - 1) as u32;
         self.nodes.push(Node {

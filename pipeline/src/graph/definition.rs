@@ -142,6 +142,12 @@ impl Graph {
                     "stands for a function's argument, and this is no function".to_owned(),
                 ));
             }
+            if role == Role::Value && !matches!(node.op, Op::Argument | Op::Map(..)) {
+                return Err(invalid(
+                    "stands in a function that makes one value of another, which is to be maps alone"
+                        .to_owned(),
+                ));
+            }
             check_params(&node.op, node.inputs.len()).map_err(invalid)?;
             for input in &node.inputs {
                 let input = *input as usize;
@@ -151,14 +157,11 @@ impl Graph {
                 users[input] += 1;
                 depths[index] = depths[index].max(depths[input]);
             }
-            let inner = node.op.inner();
-            let role = if let Op::Choose(..) = &node.op {
-                Role::Dataset
-            } else {
-                Role::Function
-            };
-            let inner = inner.map(|inner| inner.check_within(role, budget, nesting + 1));
-            depths[index] += 1 + inner.transpose()?.unwrap_or(0);
+            let mut inner_depth = 0;
+            for (inner, role) in node.op.graphs() {
+                inner_depth = inner_depth.max(inner.check_within(role, budget, nesting + 1)?);
+            }
+            depths[index] += 1 + inner_depth;
             if depths[index] > DEPTH_MAX {
                 return Err(GraphError::TooLarge {
                     what: "operations one behind the other",
@@ -186,10 +189,15 @@ impl Graph {
     }
 }
 
+/// What a graph is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
+    /// A dataset of its own.
     Dataset,
+    /// The body of a function that makes a dataset of its argument.
     Function,
+    /// The body of a function that makes one value of its argument: maps.
+    Value,
 }
 
 fn check_arity(node: &Node) -> Result<(), String> {

@@ -19,6 +19,9 @@ mod definition;
 mod error;
 mod facts;
 mod function;
+mod group;
+mod group_builder;
+mod group_spec;
 mod op;
 mod params;
 mod records;
@@ -38,6 +41,7 @@ pub use facts::{Cardinality, Facts};
 pub use function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
+pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
 pub use op::{
     Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Options, Prefetch,
     Random, Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard,
@@ -50,4 +54,5 @@ pub use sharding::{ShardBy, ShardingError, Share};
 pub use spec::{KEY_COMPONENT, node_specs};
 pub use split::{SourceFacts, Splitting, Units};
 
+pub(crate) use group_spec::{own_shapes, padded_shapes, ragged_rank};
 pub(crate) use spec::{component, source_signature};

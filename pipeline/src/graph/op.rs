@@ -8,10 +8,12 @@
 use std::ops::RangeInclusive;
 
 use minicbor::{Decode, Encode};
+use smallvec::{SmallVec, smallvec};
 
 use super::constant::Constant;
-use super::definition::{Graph, NODES_MAX};
+use super::definition::{Graph, NODES_MAX, Role};
 use super::function::Function;
+use super::group::{Buckets, Grouping, PaddedBatch, Window, WindowSize};
 use super::params::{Params, SpecField};
 use super::records::Records;
 
@@ -48,6 +50,18 @@ pub enum Op {
     Records(Records),
     /// `size` consecutive elements stacked along a new leading dimension.
     Batch(Batch),
+    /// `size` consecutive elements, padded to one shape and stacked.
+    PaddedBatch(PaddedBatch),
+    /// `size` consecutive elements as one of ragged tensors.
+    RaggedBatch(Batch),
+    /// A dataset of each group of elements with one key.
+    GroupByWindow(Box<Grouping>),
+    /// A dataset of each window of consecutive elements.
+    Window(Box<Graph>, Window),
+    /// Batches of elements of similar length, which a function tells.
+    Bucket(Box<Graph>, Buckets),
+    /// The elements before the first for which a registered predicate does not hold.
+    TakeWhile(Filter),
     /// The rows of every element, one by one.
     Unbatch,
     /// A uniform draw from a buffer of elements.
@@ -99,6 +113,12 @@ impl Op {
             Op::TextLines => "text_lines",
             Op::Records(records) => records.op_name(),
             Op::Batch(_) => "batch",
+            Op::PaddedBatch(_) => "padded_batch",
+            Op::RaggedBatch(_) => "ragged_batch",
+            Op::GroupByWindow(_) => "group_by_window",
+            Op::Window(..) => "window",
+            Op::Bucket(..) => "bucket_by_sequence_length",
+            Op::TakeWhile(_) => "take_while",
             Op::Unbatch => "unbatch",
             Op::Shuffle(_) => "shuffle",
             Op::Repeat(_) => "repeat",
@@ -117,15 +137,44 @@ impl Op {
         }
     }
 
-    /// The graph that it has as a parameter: the body of its function, or the numbers it chooses by.
-    pub(super) fn inner(&self) -> Option<&Graph> {
-        if let Op::FlatMap(FlatMap::Graph(inner))
-        | Op::Interleave(FlatMap::Graph(inner), _)
-        | Op::Choose(inner, _) = self
-        {
-            Some(inner)
+    /// The graphs that it has as parameters, and what each of them is.
+    pub(super) fn graphs(&self) -> SmallVec<[(&Graph, Role); 1]> {
+        if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) = self {
+            smallvec![(&**body, Role::Function)]
+        } else if let Op::Window(reduce, _) = self {
+            smallvec![(&**reduce, Role::Function)]
+        } else if let Op::Choose(choices, _) = self {
+            smallvec![(&**choices, Role::Dataset)]
+        } else if let Op::Bucket(length, _) = self {
+            smallvec![(&**length, Role::Value)]
+        } else if let Op::GroupByWindow(grouping) = self {
+            let mut graphs = smallvec![(&grouping.key, Role::Value), (&grouping.reduce, Role::Function)];
+            if let WindowSize::ByKey(size) = &grouping.size {
+                graphs.push((size, Role::Value));
+            }
+            graphs
         } else {
-            None
+            SmallVec::new()
+        }
+    }
+
+    /// The same, to be changed into graphs of the same shape.
+    pub(super) fn graphs_mut(&mut self) -> SmallVec<[&mut Graph; 1]> {
+        if let Op::FlatMap(FlatMap::Graph(graph))
+        | Op::Interleave(FlatMap::Graph(graph), _)
+        | Op::Window(graph, _)
+        | Op::Choose(graph, _)
+        | Op::Bucket(graph, _) = self
+        {
+            smallvec![&mut **graph]
+        } else if let Op::GroupByWindow(grouping) = self {
+            let mut graphs = smallvec![&mut grouping.key, &mut grouping.reduce];
+            if let WindowSize::ByKey(size) = &mut grouping.size {
+                graphs.push(size);
+            }
+            graphs
+        } else {
+            SmallVec::new()
         }
     }
 
@@ -147,6 +196,12 @@ impl Op {
             | Op::TextLines
             | Op::Records(_)
             | Op::Batch(_)
+            | Op::PaddedBatch(_)
+            | Op::RaggedBatch(_)
+            | Op::GroupByWindow(_)
+            | Op::Window(..)
+            | Op::Bucket(..)
+            | Op::TakeWhile(_)
             | Op::Unbatch
             | Op::Shuffle(_)
             | Op::Repeat(_)
@@ -345,7 +400,7 @@ impl Default for Schedule {
     }
 }
 
-/// Parameters of `filter`.
+/// Parameters of `filter` and `take_while`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Filter {
@@ -382,7 +437,7 @@ pub struct WebDataset {
     pub on_error: OnError,
 }
 
-/// Parameters of `batch`.
+/// Parameters of `batch` and `ragged_batch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Batch {

@@ -8,6 +8,7 @@ use super::definition::{Graph, Node};
 use super::error::AnalysisError;
 use super::facts::Cardinality;
 use super::function::Function;
+use super::group::WindowSize;
 use super::op::{FlatMap, Op, SourceDeclaration};
 use super::params::SpecField;
 use super::registry::Registry;
@@ -56,6 +57,15 @@ fn resolved_op(
         registered.output = Some(SpecField(output.clone()));
     } else if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) = &mut op {
         **body = body.resolved_within(registry, input)?;
+    } else if let Op::Window(graph, _) | Op::Bucket(graph, _) = &mut op {
+        **graph = graph.resolved_within(registry, input)?;
+    } else if let Op::GroupByWindow(grouping) = &mut op {
+        grouping.key = grouping.key.resolved_within(registry, input)?;
+        grouping.reduce = grouping.reduce.resolved_within(registry, input)?;
+        if let WindowSize::ByKey(size) = &mut grouping.size {
+            let key = node_specs(&grouping.key, registry, input)?.pop();
+            *size = size.resolved_within(registry, key.as_ref())?;
+        }
     } else if let Op::Choose(choices, _) = &mut op {
         **choices = choices.resolved_within(registry, None)?;
     } else if let Op::Source(source) = &mut op {

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::definition::{BUFFER_MAX, Graph, Node};
 use super::error::GraphError;
-use super::op::{Files, FlatMap, Op, Shard, Shuffle};
+use super::op::{Files, Op, Shard, Shuffle};
 
 /// Where a dataset is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Graph {
     /// `hint` only.
     pub fn has_shard_hint(&self) -> bool {
         let mut ops = self.nodes().iter().map(|node| &node.op);
-        ops.any(|op| is_hint(op) || op.inner().is_some_and(Graph::has_shard_hint))
+        ops.any(|op| is_hint(op) || op.graphs().iter().any(|(graph, _)| graph.has_shard_hint()))
     }
 
     /// The nodes behind which a shard divides the files, one on every branch: the input of the reader that is closest to the
@@ -309,6 +309,12 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         | Op::Filter(_)
         | Op::WebDataset(_)
         | Op::Batch(_)
+        | Op::PaddedBatch(_)
+        | Op::RaggedBatch(_)
+        | Op::GroupByWindow(_)
+        | Op::Window(..)
+        | Op::Bucket(..)
+        | Op::TakeWhile(_)
         | Op::Unbatch
         | Op::Repeat(_)
         | Op::Take(_)
@@ -329,24 +335,22 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
 
 /// The operation with every operation in its function's dataset changed.
 fn with_body(mut op: Op, change: impl Fn(&Op) -> Op) -> Op {
-    if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) | Op::Choose(body, _) =
-        &mut op
-    {
+    for body in op.graphs_mut() {
         let nodes = body.nodes().iter().map(|node| Node {
             op: change(&node.op),
             inputs: node.inputs.clone(),
         });
-        **body = body.with_ops(nodes.collect());
+        *body = body.with_ops(nodes.collect());
     }
     op
 }
 
 /// Whether the operation makes elements of the files whose paths come in.
 fn reads_files(op: &Op) -> bool {
-    let within = |body: &Graph| body.nodes().iter().any(|node| reads_files(&node.op));
+    let within = |(body, _): &(&Graph, _)| body.nodes().iter().any(|node| reads_files(&node.op));
     // What says where a `choose` reads yields no elements.
-    let function = op.inner().filter(|_| !matches!(op, Op::Choose(..)));
-    matches!(op, Op::WebDataset(_) | Op::TextLines | Op::Records(_)) || function.is_some_and(within)
+    let in_function = !matches!(op, Op::Choose(..)) && op.graphs().iter().any(within);
+    matches!(op, Op::WebDataset(_) | Op::TextLines | Op::Records(_)) || in_function
 }
 
 /// Whether it yields the same elements, in whatever order its input comes.
@@ -366,6 +370,12 @@ fn ignores_order(op: &Op) -> bool {
         | Op::Argument
         | Op::WebDataset(_)
         | Op::Batch(_)
+        | Op::PaddedBatch(_)
+        | Op::RaggedBatch(_)
+        | Op::GroupByWindow(_)
+        | Op::Window(..)
+        | Op::Bucket(..)
+        | Op::TakeWhile(_)
         | Op::Unbatch
         | Op::Take(_)
         | Op::Skip(_)

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::definition::{Graph, Node};
 use super::error::AnalysisError;
 use super::function::{Function, Select};
+use super::group_spec::{bucket_spec, grouped_spec, padded_spec, ragged_spec, reduced_spec, wants_number};
 use super::op::{FlatMap, Op, WebDataset, Zip};
 use super::registry::{Registry, SourceSignature};
 
@@ -131,7 +132,7 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
         | Op::Service(_) => source_spec(op, registry),
         Op::Argument => input().cloned(),
         Op::Map(function, _) => function_spec(function, registry, input()?),
-        Op::Filter(filter) => {
+        Op::Filter(filter) | Op::TakeWhile(filter) => {
             registry.filter(&filter.function, &filter.params, input()?)?;
             input().cloned()
         }
@@ -139,6 +140,14 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
         Op::Batch(batch) => input()?
             .batched(batch.drop_remainder.then_some(batch.size))
             .map_err(|error| not_allowed(error.to_string())),
+        Op::PaddedBatch(batch) => padded_spec(batch, input()?).map_err(mismatch),
+        Op::RaggedBatch(batch) => ragged_spec(*batch, input()?).map_err(mismatch),
+        Op::GroupByWindow(grouping) => grouped_spec(grouping, registry, input()?, &scalar(op, Dtype::I64)?),
+        Op::Window(reduce, _) => reduced_spec(op.name(), reduce, registry, input()?),
+        Op::Bucket(length, buckets) => {
+            wants_number("the length", length, registry, input()?)?;
+            bucket_spec(buckets, input()?).map_err(mismatch)
+        }
         Op::Unbatch => without_leading(input()?).map_err(mismatch),
         Op::Shuffle(_)
         | Op::Repeat(_)

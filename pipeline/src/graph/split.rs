@@ -156,6 +156,12 @@ fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisErro
         | Op::TextLines
         | Op::Records(_)
         | Op::Batch(_)
+        | Op::PaddedBatch(_)
+        | Op::RaggedBatch(_)
+        | Op::GroupByWindow(_)
+        | Op::Window(..)
+        | Op::Bucket(..)
+        | Op::TakeWhile(_)
         | Op::Unbatch
         | Op::Shuffle(_)
         | Op::Repeat(_)
@@ -180,11 +186,13 @@ fn misaligns(op: &Op, deterministic: bool) -> Option<&'static str> {
         Op::Map(_, schedule) if !schedule.is_ordered(deterministic) => {
             Some("yields results in no particular order")
         }
-        Op::Shuffle(_) => Some("mixes positions"),
-        Op::Take(_) | Op::Skip(_) | Op::Shard(_) => {
+        Op::Shuffle(_) | Op::GroupByWindow(_) | Op::Bucket(..) => Some("mixes positions"),
+        Op::TakeWhile(_) | Op::Take(_) | Op::Skip(_) | Op::Shard(_) => {
             Some("counts elements of each task, not positions of the source")
         }
-        Op::FlatMap(_) | Op::Interleave(..) | Op::Unbatch => Some("makes several elements of one position"),
+        Op::FlatMap(_) | Op::Interleave(..) | Op::Window(..) | Op::Unbatch => {
+            Some("makes several elements of one position")
+        }
         Op::Enumerate(_) => Some("numbers the elements of each task"),
         Op::Sample(_) | Op::Choose(..) => Some("picks by how many elements a task has had"),
         Op::Zip(_) => Some("pairs whatever splits a task was dealt"),
@@ -203,6 +211,8 @@ fn misaligns(op: &Op, deterministic: bool) -> Option<&'static str> {
         | Op::Map(..)
         | Op::Filter(_)
         | Op::Batch(_)
+        | Op::PaddedBatch(_)
+        | Op::RaggedBatch(_)
         | Op::Repeat(_)
         | Op::Prefetch(_)
         | Op::Options(_)

@@ -3,13 +3,18 @@
 #[cfg(feature = "images")]
 pub(crate) mod jpeg;
 
-use std::collections::VecDeque;
+mod functions;
+mod naive;
+
 use std::sync::Arc;
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
-use millstream_pipeline::exec::{ExecContext, Executor, Functions, Item, Pool, PreparedMap, Tensor, Value};
-use millstream_pipeline::graph::{Dataset, Graph, Params};
+use millstream_pipeline::exec::{ExecContext, Executor, Item, Pool, Tensor, Value};
+use millstream_pipeline::graph::{Dataset, Graph, Params, Window};
 use proptest::prelude::*;
+
+pub(crate) use functions::functions;
+pub(crate) use naive::model_step;
 
 /// An element as the model sees it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +54,17 @@ pub(crate) enum Step {
         seed: u64,
     },
     FlatMap(Vec<Step>),
+    /// Windows of elements whose sums have one remainder.
+    GroupByWindow {
+        modulus: i64,
+        size: u64,
+        steps: Vec<Step>,
+    },
+    Window {
+        window: Window,
+        steps: Vec<Step>,
+    },
+    TakeWhileSumBelow(i64),
     Interleave {
         length: u64,
         block: u64,
@@ -69,48 +85,6 @@ pub(crate) enum Step {
         seed: u64,
         other: Chain,
     },
-}
-
-/// `add`: adds its parameter to every item. `modulo`: the remainder of a scalar. `total`: adds up the components. `keep`: keeps elements whose sum has a rest.
-pub(crate) fn functions() -> Functions {
-    Functions::new()
-        .with_map("add", |params, input| {
-            let amount: i64 = params.decode()?;
-            let call = move |value: Value| Ok(value.iter().map(|tensor| add(tensor, amount)).collect());
-            Ok(PreparedMap {
-                output: input.clone(),
-                call: Arc::new(call),
-            })
-        })
-        .with_map("modulo", |params, input| {
-            let modulus: i64 = params.decode()?;
-            let call = move |value: Value| {
-                let number = value[0].settled()?.as_i64().ok_or("no number")?;
-                Ok(Value::from_buf([Tensor::i64(number.rem_euclid(modulus))]))
-            };
-            Ok(PreparedMap {
-                output: input.clone(),
-                call: Arc::new(call),
-            })
-        })
-        .with_map("total", |_, _| {
-            let call = |value: Value| {
-                let items = value
-                    .iter()
-                    .map(|tensor| tensor.settled().unwrap().as_i64().unwrap());
-                Ok(Value::from_buf([Tensor::i64(items.sum())]))
-            };
-            Ok(PreparedMap {
-                output: scalar(),
-                call: Arc::new(call),
-            })
-        })
-        .with_filter("keep", |params, _| {
-            let (modulus, rest): (i64, i64) = params.decode()?;
-            Ok(Arc::new(move |value: &Value| {
-                Ok(sum(&model_of(value)).rem_euclid(modulus) == rest)
-            }))
-        })
 }
 
 pub(crate) fn pool() -> Arc<Pool> {
@@ -160,15 +134,6 @@ pub(crate) fn sum(model: &Model) -> i64 {
     }
 }
 
-fn add(tensor: &Tensor, amount: i64) -> Tensor {
-    let settled = tensor.settled().unwrap();
-    let sums = settled.contiguous().unwrap().chunks_exact(8);
-    let sums: Vec<u8> = sums
-        .flat_map(|item| (i64::from_le_bytes(item.try_into().unwrap()) + amount).to_le_bytes())
-        .collect();
-    Tensor::fixed(Dtype::I64, tensor.dims(), sums).unwrap()
-}
-
 /// Appends `step` to a dataset.
 pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
     match step {
@@ -203,6 +168,15 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
         } => dataset
             .interleave(*length, *block, |argument| steps.iter().fold(argument, extended))
             .parallel(*parallel),
+        Step::GroupByWindow { modulus, size, steps } => dataset.group_by_window(
+            |element| element.map("key", Params::encode(modulus).unwrap()),
+            *size,
+            |window| steps.iter().fold(window, extended),
+        ),
+        Step::Window { window, steps } => {
+            dataset.window(*window, |window| steps.iter().fold(window, extended))
+        }
+        Step::TakeWhileSumBelow(bound) => dataset.take_while("below", Params::encode(bound).unwrap()),
         Step::Concatenate(other) => dataset.concatenate(other.dataset()),
         Step::Choose {
             choices,
@@ -221,124 +195,12 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
     }
 }
 
-/// What `step` makes of `input`, with shuffles left out.
-pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
-    match step {
-        Step::Add { amount, .. } => input.iter().map(|model| model_add(model, *amount)).collect(),
-        Step::KeepIfSumModulo { modulus, rest } => input
-            .into_iter()
-            .filter(|model| sum(model).rem_euclid(*modulus) == *rest)
-            .collect(),
-        Step::Batch { size, drop_remainder } => {
-            let chunks = input.chunks(*size as usize);
-            let whole = chunks.filter(|chunk| !drop_remainder || chunk.len() as u64 == *size);
-            whole.map(|chunk| Model::Rows(chunk.to_vec())).collect()
-        }
-        Step::Unbatch => {
-            let rows = input.into_iter().map(|model| match model {
-                Model::Rows(rows) => rows,
-                Model::Scalar(_) => panic!("a scalar has no rows"),
-            });
-            rows.flatten().collect()
-        }
-        Step::Repeat(count) => (0..*count).flat_map(|_| input.clone()).collect(),
-        Step::Take(count) => input.into_iter().take(*count as usize).collect(),
-        Step::Skip(count) => input.into_iter().skip(*count as usize).collect(),
-        Step::Shard { count, index } => {
-            let mine = input.into_iter().skip(*index as usize);
-            mine.step_by(*count as usize).collect()
-        }
-        Step::Enumerate(start) => {
-            let numbered = input.iter().zip(*start..);
-            numbered.map(|(model, number)| model_add(model, number)).collect()
-        }
-        Step::Prefetch(_) | Step::Shuffle { .. } => input,
-        Step::FlatMap(steps) => input
-            .into_iter()
-            .flat_map(|model| steps.iter().fold(vec![model], model_step))
-            .collect(),
-        Step::Interleave {
-            length, block, steps, ..
-        } => {
-            let inner = input
-                .into_iter()
-                .map(|model| steps.iter().fold(vec![model], model_step));
-            by_turns(inner.collect(), *length as usize, *block as usize)
-        }
-        Step::Concatenate(other) => input.into_iter().chain(other.model()).collect(),
-        Step::Choose {
-            choices,
-            repeat,
-            other,
-            stop_on_empty,
-        } => {
-            let numbers = (0..*choices).map(|number| (number % 3 % 2) as usize);
-            let passes = if *choices == 0 {
-                0
-            } else {
-                repeat.unwrap_or(u64::MAX)
-            };
-            let numbers = (0..passes).flat_map(|_| numbers.clone());
-            chosen(numbers, [input, other.model()], *stop_on_empty)
-        }
-        // In some order, as what a shuffle yields.
-        Step::Sample { other, .. } => input.into_iter().chain(other.model()).collect(),
-        Step::Zip(other) => {
-            let pairs = input.iter().zip(other.model());
-            pairs.map(|(one, other)| model_add(one, sum(&other))).collect()
-        }
-    }
-}
-
 /// 0, 1, 0, 0, 1, 0, …
 fn picks(count: i64) -> Dataset {
     let modulo = |modulus: i64| Params::encode(&modulus).unwrap();
     Dataset::range(0, count, 1)
         .map("modulo", modulo(3))
         .map("modulo", modulo(2))
-}
-
-/// The elements of `inputs` that `numbers` choose.
-fn chosen(numbers: impl Iterator<Item = usize>, inputs: [Vec<Model>; 2], stop_on_empty: bool) -> Vec<Model> {
-    let mut inputs = inputs.map(VecDeque::from);
-    let mut all = Vec::new();
-    for number in numbers {
-        match inputs[number].pop_front() {
-            Some(model) => all.push(model),
-            None if stop_on_empty => break,
-            None if inputs.iter().all(VecDeque::is_empty) => break,
-            None => {}
-        }
-    }
-    all
-}
-
-/// The elements of `waiting` by turns: a slot whose dataset has ended takes the next one when its turn comes.
-fn by_turns(mut waiting: VecDeque<Vec<Model>>, length: usize, block: usize) -> Vec<Model> {
-    let mut slots: Vec<Option<VecDeque<Model>>> = vec![None; length];
-    let mut all = Vec::new();
-    while !waiting.is_empty() || slots.iter().any(Option::is_some) {
-        for slot in &mut slots {
-            if slot.is_none() {
-                *slot = waiting.pop_front().map(VecDeque::from);
-            }
-            let Some(open) = slot else { continue };
-            let taken = block.min(open.len());
-            all.extend(open.drain(..taken));
-            // Who asks for one more than there is finds the end.
-            if taken < block {
-                *slot = None;
-            }
-        }
-    }
-    all
-}
-
-fn model_add(model: &Model, amount: i64) -> Model {
-    match model {
-        Model::Scalar(value) => Model::Scalar(value + amount),
-        Model::Rows(rows) => Model::Rows(rows.iter().map(|row| model_add(row, amount)).collect()),
-    }
 }
 
 /// Which chains a test can use.
@@ -351,6 +213,40 @@ pub(crate) struct Allowed {
     pub(crate) counting: bool,
     /// Repeat.
     pub(crate) repeat: bool,
+}
+
+/// Steps whose result depends on the order or the number of elements of a task.
+fn counting_steps() -> Vec<BoxedStrategy<Step>> {
+    let reduce = || prop::collection::vec(inner_step(), 0..3);
+    vec![
+        (1i64..4, 1u64..5, reduce())
+            .prop_map(|(modulus, size, steps)| Step::GroupByWindow { modulus, size, steps })
+            .boxed(),
+        (1u64..4, 1u64..4, 1u64..3, any::<bool>(), reduce())
+            .prop_map(|(size, shift, stride, drop_remainder, steps)| Step::Window {
+                window: Window {
+                    size,
+                    shift,
+                    stride,
+                    drop_remainder,
+                },
+                steps,
+            })
+            .boxed(),
+        (0i64..60).prop_map(Step::TakeWhileSumBelow).boxed(),
+        (1u64..6, any::<bool>())
+            .prop_map(|(size, drop_remainder)| Step::Batch { size, drop_remainder })
+            .boxed(),
+        (0u64..40).prop_map(Step::Take).boxed(),
+        (0u64..20).prop_map(Step::Skip).boxed(),
+        (-5i64..5).prop_map(Step::Enumerate).boxed(),
+        (1u64..5, 0u64..5)
+            .prop_map(|(count, index)| Step::Shard {
+                count,
+                index: index % count,
+            })
+            .boxed(),
+    ]
 }
 
 /// Steps that make something of each element, or of the elements of one task.
@@ -384,22 +280,7 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
         steps.push((0u64..4).prop_map(Step::Repeat).boxed());
     }
     if allowed.counting {
-        steps.push(
-            (1u64..6, any::<bool>())
-                .prop_map(|(size, drop_remainder)| Step::Batch { size, drop_remainder })
-                .boxed(),
-        );
-        steps.push((0u64..40).prop_map(Step::Take).boxed());
-        steps.push((0u64..20).prop_map(Step::Skip).boxed());
-        steps.push((-5i64..5).prop_map(Step::Enumerate).boxed());
-        steps.push(
-            (1u64..5, 0u64..5)
-                .prop_map(|(count, index)| Step::Shard {
-                    count,
-                    index: index % count,
-                })
-                .boxed(),
-        );
+        steps.extend(counting_steps());
     }
     if allowed.shuffle {
         steps.push(

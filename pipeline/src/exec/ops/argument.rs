@@ -1,4 +1,6 @@
-//! `argument`: inside a function's body, the one element the function was called with.
+//! `argument`: inside a function's body, what the function was called with: one element, or a window of them.
+
+use std::sync::Arc;
 
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
@@ -6,27 +8,25 @@ use crate::exec::iterate::{Further, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
 pub(crate) struct Argument {
-    item: Item,
-    yielded: bool,
+    items: Arc<[Item]>,
+    yielded: usize,
 }
 
 impl Argument {
-    pub(crate) fn new(item: Item) -> Argument {
-        Argument { item, yielded: false }
+    pub(crate) fn new(items: Arc<[Item]>) -> Argument {
+        Argument { items, yielded: 0 }
     }
 }
 
 impl Iterate for Argument {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        if self.yielded {
-            return Ok(None);
-        }
-        self.yielded = true;
-        Ok(Some(self.item.clone()))
+        let item = self.items.get(self.yielded).cloned();
+        self.yielded += usize::from(item.is_some());
+        Ok(item)
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
-        self.yielded = false;
+        self.yielded = 0;
         Ok(())
     }
 
@@ -36,12 +36,13 @@ impl Iterate for Argument {
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
         state.begin("argument")?;
-        state.flag(self.yielded)
+        state.number(self.yielded as u64)
     }
 
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         state.begin("argument")?;
-        self.yielded = state.flag()?;
+        // Beyond the last one there is nothing more.
+        self.yielded = usize::try_from(state.number()?).unwrap_or(usize::MAX);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! The dataset that `flat_map` and `interleave` make of an element: the function's body, executed anew with the element
-//! as its argument, or whatever a registered function opens. In which order several are read is not known here.
+//! The dataset that a function makes of an element or of a window of them: the function's body, executed anew with these as
+//! its argument, or whatever a registered function opens. In which order several are read is not known here.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use millstream_element::ElementSpec;
 
 use crate::exec::call::guarded;
 use crate::exec::context::Shared;
-use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::error::{ErrorKind, ExecError, Origin};
 use crate::exec::functions::FlatMapCall;
 use crate::exec::item::Item;
 use crate::exec::iterate::Input;
@@ -15,7 +15,7 @@ use crate::exec::program::Program;
 use crate::exec::random::mix;
 use crate::exec::source::Source;
 use crate::exec::state::{StateError, StateReader, StateWriter};
-use crate::exec::token;
+use crate::exec::token::{self, Marks};
 
 use super::source::check;
 
@@ -32,10 +32,21 @@ pub(crate) enum Body {
     },
 }
 
+/// What a dataset is made of.
+pub(super) struct Given {
+    /// The elements, without marks: those of the dataset get theirs from here and not below.
+    items: Arc<[Item]>,
+    /// The splits that all of them stand for.
+    marks: Marks,
+    /// Where the first of them is.
+    position: u64,
+    /// The record that it was made of, if it is the only one.
+    origin: Option<Arc<Origin>>,
+}
+
 /// A dataset being read.
 pub(super) struct Opened {
-    /// The element it was made of.
-    outer: Item,
+    given: Given,
     inner: Inner,
     /// Elements read of it.
     read: u64,
@@ -46,36 +57,94 @@ enum Inner {
     Source(Box<dyn Source>),
 }
 
+impl Given {
+    /// One element.
+    pub(super) fn element(mut item: Item) -> Given {
+        let marks = std::mem::take(&mut item.marks);
+        Given {
+            position: item.position,
+            origin: item.origin.clone(),
+            items: Arc::new([item]),
+            marks,
+        }
+    }
+
+    /// Several elements.
+    pub(super) fn window(mut items: Vec<Item>) -> Given {
+        let mut marks = Marks::new();
+        for item in &mut items {
+            token::merge(&mut marks, std::mem::take(&mut item.marks));
+        }
+        Given {
+            position: items.first().map_or(0, |item| item.position),
+            origin: None,
+            items: items.into(),
+            marks,
+        }
+    }
+
+    fn save(&self, state: &mut StateWriter) -> Result<(), StateError> {
+        if !self.marks.is_empty() {
+            return Err(StateError::SplitDriven);
+        }
+        state.number(self.items.len() as u64)?;
+        self.items.iter().try_for_each(|item| state.item(item))
+    }
+
+    fn restored(state: &mut StateReader<'_>) -> Result<Given, StateError> {
+        let mut items = Vec::new();
+        for _ in 0..state.number()? {
+            items.push(state.item()?);
+        }
+        let origin = match &items[..] {
+            [only] => only.origin.clone(),
+            _ => None,
+        };
+        Ok(Given {
+            origin,
+            ..Given::window(items)
+        })
+    }
+}
+
 impl Body {
-    /// The dataset of `outer` in pass `pass` over the elements: a body draws anew in every pass.
-    pub(super) fn open(&self, outer: Item, pass: u64) -> Result<Opened, ExecError> {
-        let inner = self.inner(&outer, pass).map_err(|error| {
-            token::abandon(&outer.marks);
-            error.at(outer.origin.as_ref()).at_position(outer.position)
+    /// What executes `program` anew for each dataset.
+    pub(crate) fn program(program: &Arc<Program>, shared: &Shared) -> Body {
+        Body::Program {
+            program: Arc::clone(program),
+            shared: shared.clone(),
+        }
+    }
+
+    /// The dataset of `given` in pass `pass` over the elements: a body draws anew in every pass.
+    pub(super) fn open(&self, given: Given, pass: u64) -> Result<Opened, ExecError> {
+        let inner = self.inner(&given, pass).map_err(|error| {
+            token::abandon(&given.marks);
+            error.at(given.origin.as_ref()).at_position(given.position)
         })?;
         Ok(Opened {
-            outer,
+            given,
             inner,
             read: 0,
         })
     }
 
-    /// The next element of `opened`, which stands for the splits of the element it was made of.
+    /// The next element of `opened`, which stands for the splits of what it was made of.
     pub(super) fn next(&self, opened: &mut Opened) -> Result<Option<Item>, ExecError> {
         let next = self.pull(&mut opened.inner).map_err(|error| {
-            token::abandon(&opened.outer.marks);
-            error.at_position(opened.outer.position)
+            token::abandon(&opened.given.marks);
+            error.at_position(opened.given.position)
         });
         let Some(mut item) = next? else { return Ok(None) };
-        item.marks = opened.outer.marks.clone();
-        item.position = mix(opened.outer.position, opened.read);
-        item.origin = item.origin.or_else(|| opened.outer.origin.clone());
+        item.marks = opened.given.marks.clone();
+        item.position = mix(opened.given.position, opened.read);
+        item.origin = item.origin.or_else(|| opened.given.origin.clone());
         opened.read = opened.read.wrapping_add(1);
         Ok(Some(item))
     }
 
     pub(super) fn save(opened: &mut Opened, state: &mut StateWriter) -> Result<(), StateError> {
-        state.item(&opened.outer)?;
+        opened.given.save(state)?;
         state.number(opened.read)?;
         match &mut opened.inner {
             Inner::Tree(tree) => tree.save(state),
@@ -85,30 +154,27 @@ impl Body {
 
     /// What [`Body::save`] saved in pass `pass`.
     pub(super) fn restore(&self, state: &mut StateReader<'_>, pass: u64) -> Result<Opened, StateError> {
-        let outer = state.item()?;
+        let given = Given::restored(state)?;
         let read = state.number()?;
-        let mut inner = self.inner(&outer, pass)?;
+        let mut inner = self.inner(&given, pass)?;
         match &mut inner {
             Inner::Tree(tree) => tree.restore(state)?,
             Inner::Source(source) => guarded(self.name(), || source.advance(read))?,
         }
-        Ok(Opened { outer, inner, read })
+        Ok(Opened { given, inner, read })
     }
 
-    fn inner(&self, outer: &Item, pass: u64) -> Result<Inner, ExecError> {
+    fn inner(&self, given: &Given, pass: u64) -> Result<Inner, ExecError> {
         match self {
             Body::Program { program, shared } => {
-                // The body's elements get their marks from the outer element, here and not below.
-                let argument = Item {
-                    marks: Default::default(),
-                    ..outer.clone()
-                };
-                let within = shared.within(mix(outer.position, pass));
-                program.open(&within, Some(&argument)).map(Inner::Tree)
+                let within = shared.within(mix(given.position, pass), pass);
+                program.open(&within, Some(&given.items)).map(Inner::Tree)
             }
             Body::Registered { name, call, .. } => {
                 let open = || {
-                    let opened = call(outer.value.clone());
+                    // Given one element: windows have bodies.
+                    let value = given.items.first().map(|item| item.value.clone());
+                    let opened = call(value.unwrap_or_default());
                     opened
                         .map_err(|error| ExecError::new(ErrorKind::UserFunction, &**name, error.to_string()))
                 };

@@ -25,23 +25,12 @@ impl Filter {
             cancel,
         }
     }
-
-    fn keeps(&self, item: &Item) -> Result<bool, ExecError> {
-        let call = || {
-            let answer = (self.call)(&item.value);
-            answer.map_err(|error| ExecError::new(ErrorKind::UserFunction, &*self.name, error.to_string()))
-        };
-        guarded(&self.name, call).map_err(|error| {
-            token::abandon(&item.marks);
-            error.at(item.origin.as_ref()).at_position(item.position)
-        })
-    }
 }
 
 impl Iterate for Filter {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         while let Some(item) = self.input.next()? {
-            if self.keeps(&item)? {
+            if holds(&self.name, &self.call, &item)? {
                 return Ok(Some(item));
             }
             // It may never hold: leave when told to.
@@ -67,4 +56,16 @@ impl Iterate for Filter {
         state.begin("filter")?;
         self.input.restore(state)
     }
+}
+
+/// Whether the predicate `name` holds for `item`.
+pub(super) fn holds(name: &str, call: &FilterCall, item: &Item) -> Result<bool, ExecError> {
+    let call = || {
+        let answer = call(&item.value);
+        answer.map_err(|error| ExecError::new(ErrorKind::UserFunction, name, error.to_string()))
+    };
+    guarded(name, call).map_err(|error| {
+        token::abandon(&item.marks);
+        error.at(item.origin.as_ref()).at_position(item.position)
+    })
 }

@@ -6,7 +6,7 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
-use super::body::{Body, Opened};
+use super::body::{Body, Given, Opened};
 
 pub(crate) struct FlatMap {
     body: Body,
@@ -42,7 +42,7 @@ impl Iterate for FlatMap {
             let Some(outer) = self.input.next()? else {
                 return Ok(None);
             };
-            self.current = Some(self.body.open(outer, self.pass)?);
+            self.current = Some(self.body.open(Given::element(outer), self.pass)?);
         }
     }
 

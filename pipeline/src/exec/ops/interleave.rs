@@ -7,7 +7,7 @@ use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::Cycle;
 
-use super::body::{Body, Opened};
+use super::body::{Body, Given, Opened};
 use super::turns::{Turn, Turns};
 
 pub(crate) struct Interleave {
@@ -45,7 +45,8 @@ impl Iterate for Interleave {
                 },
                 Turn::Vacant => {
                     let outer = self.input.next()?;
-                    let opened = outer.map(|outer| self.body.open(outer, self.pass)).transpose()?;
+                    let opened = outer.map(|outer| self.body.open(Given::element(outer), self.pass));
+                    let opened = opened.transpose()?;
                     self.turns.fill(opened);
                 }
                 Turn::Over => return Ok(None),

@@ -3,6 +3,7 @@
 mod argument;
 mod batch;
 mod body;
+mod bucket;
 mod concatenate;
 #[cfg(feature = "images")]
 mod decode_image;
@@ -10,8 +11,12 @@ mod enumerate;
 mod files;
 mod filter;
 mod flat_map;
+mod group_by_window;
+mod groups;
 mod interleave;
 mod map;
+mod padded_batch;
+mod padding;
 mod parallel_interleave;
 mod parallel_map;
 mod parse_int;
@@ -19,6 +24,7 @@ mod path;
 mod pick;
 mod positions;
 mod prefetch;
+mod ragged_batch;
 mod random;
 #[cfg(feature = "images")]
 mod random_resized_crop;
@@ -28,6 +34,7 @@ mod records;
 mod repeat;
 #[cfg(feature = "images")]
 mod resize;
+mod rows;
 mod select;
 mod service;
 mod shard;
@@ -35,17 +42,20 @@ mod shuffle;
 mod skip;
 mod source;
 mod take;
+mod take_while;
 mod tensor_slices;
 mod text_lines;
 mod turns;
 mod unbatch;
 #[cfg(feature = "webdataset")]
 mod webdataset;
+mod window;
 mod zip;
 
 pub(crate) use argument::Argument;
 pub(crate) use batch::Batch;
 pub(crate) use body::Body;
+pub(crate) use bucket::Bucket;
 pub(crate) use concatenate::Concatenate;
 #[cfg(feature = "images")]
 pub(crate) use decode_image::DecodeImageCall;
@@ -53,14 +63,18 @@ pub(crate) use enumerate::Enumerate;
 pub(crate) use files::Files;
 pub(crate) use filter::Filter;
 pub(crate) use flat_map::FlatMap;
+pub(crate) use group_by_window::{GroupByWindow, WindowSize};
 pub(crate) use interleave::Interleave;
 pub(crate) use map::{Map, RegisteredCall};
+pub(crate) use padded_batch::PaddedBatch;
+pub(crate) use padding::Padding;
 pub(crate) use parallel_interleave::ParallelInterleave;
 pub(crate) use parallel_map::ParallelMap;
 pub(crate) use parse_int::ParseIntCall;
 pub(crate) use pick::{Choices, Draws, Pick};
 pub(crate) use positions::Positions;
 pub(crate) use prefetch::Prefetch;
+pub(crate) use ragged_batch::RaggedBatch;
 pub(crate) use random::Random;
 #[cfg(feature = "images")]
 pub(crate) use random_resized_crop::RandomResizedCropCall;
@@ -69,6 +83,7 @@ pub(crate) use records::Records;
 pub(crate) use repeat::Repeat;
 #[cfg(feature = "images")]
 pub(crate) use resize::ResizeCall;
+pub(crate) use rows::Rows;
 pub(crate) use select::SelectCall;
 pub(crate) use service::Service;
 pub(crate) use shard::Shard;
@@ -76,9 +91,11 @@ pub(crate) use shuffle::Shuffle;
 pub(crate) use skip::Skip;
 pub(crate) use source::Registered;
 pub(crate) use take::Take;
+pub(crate) use take_while::TakeWhile;
 pub(crate) use tensor_slices::{slice, tensors};
 pub(crate) use text_lines::TextLines;
 pub(crate) use unbatch::Unbatch;
 #[cfg(feature = "webdataset")]
 pub(crate) use webdataset::WebDataset;
+pub(crate) use window::Window;
 pub(crate) use zip::Zip;

@@ -17,7 +17,7 @@ use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::{AUTO, Cycle};
 
-use super::body::{Body, Opened};
+use super::body::{Body, Given, Opened};
 use super::read_ahead::{GRACE, Polled, ReadAhead};
 use super::turns::{Turn, Turns};
 
@@ -302,7 +302,7 @@ impl BodyOf {
 impl Iterate for BodyOf {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         if let Stage::Unopened(outer) = &self.stage {
-            self.stage = Stage::Open(self.body.open(outer.clone(), self.pass)?);
+            self.stage = Stage::Open(self.body.open(Given::element(outer.clone()), self.pass)?);
         }
         let Stage::Open(opened) = &mut self.stage else {
             return Ok(None);

@@ -378,6 +378,7 @@ mod tests {
         Shared {
             task_id: 0,
             epoch: 0,
+            first_pass: 0,
             seed: None,
             deterministic: true,
             feed: None,

@@ -19,7 +19,7 @@ pub(crate) struct Service {
     reader: ServiceReader,
     factory: Arc<OpenService>,
     cancel: Cancel,
-    /// The next one: the execution's epoch, and one more with each restart.
+    /// The next one: the first one of the execution or the function's body, and one more with each restart.
     pass: u64,
     // Dropped in this order: a pass, then what it is a pass of.
     open: Option<Box<dyn Source>>,
@@ -34,7 +34,7 @@ impl Service {
             reader,
             factory,
             cancel: shared.cancel.clone(),
-            pass: shared.epoch,
+            pass: shared.first_pass,
             open: None,
             passes: None,
             ended: false,

@@ -1,0 +1,144 @@
+//! `bucket_by_sequence_length`: batches of elements of similar length.
+
+use millstream_element::ElementSpec;
+
+use crate::exec::call::Chain;
+use crate::exec::cancel::Cancel;
+use crate::exec::context::Shared;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::token;
+use crate::exec::value::{Tensor, Value};
+use crate::graph::{self, Buckets};
+
+use super::groups::{Groups, number};
+use super::padding::Padding;
+use super::rows::joined;
+
+const OP: &str = "bucket_by_sequence_length";
+
+pub(crate) struct Bucket {
+    buckets: Buckets,
+    /// What pads the batches of each bucket; none where they are not padded.
+    paddings: Vec<Padding>,
+    length: Chain,
+    input: Input,
+    cancel: Cancel,
+    /// How often it was restarted.
+    pass: u64,
+    groups: Groups,
+    input_ended: bool,
+}
+
+impl Bucket {
+    pub(crate) fn new(
+        buckets: &Buckets,
+        spec: &ElementSpec,
+        length: Chain,
+        input: Input,
+        shared: &Shared,
+    ) -> Result<Bucket, ExecError> {
+        let mut paddings = Vec::new();
+        for bucket in 0..buckets.batch_sizes.len() {
+            let boundary = buckets.boundaries.get(bucket);
+            // A bucket below a boundary that is not positive stays empty.
+            let longest = boundary.map(|boundary| u64::try_from(boundary - 1).unwrap_or(0));
+            match buckets.padding {
+                graph::Padding::Longest => paddings.push(Padding::unknown(spec, None)?),
+                graph::Padding::Boundary => paddings.push(Padding::unknown(spec, longest)?),
+                graph::Padding::None => {}
+            }
+        }
+        Ok(Bucket {
+            buckets: buckets.clone(),
+            paddings,
+            length,
+            input,
+            cancel: shared.cancel.clone(),
+            pass: 0,
+            groups: Groups::new(OP, &shared.budget),
+            input_ended: false,
+        })
+    }
+
+    /// The bucket of `item`.
+    fn bucket(&self, item: &Item) -> Result<usize, ExecError> {
+        let length = number(OP, &self.length, item, self.pass)?;
+        let bucket = self.buckets.of(length);
+        if self.buckets.padding == graph::Padding::Boundary && bucket == self.buckets.boundaries.len() {
+            token::abandon(&item.marks);
+            let message = format!(
+                "an element of length {length} is beyond the last boundary, to which it was to be padded: add a boundary, or \
+                 filter such elements out"
+            );
+            return Err(ExecError::new(ErrorKind::Data, OP, message)
+                .at(item.origin.as_ref())
+                .at_position(item.position));
+        }
+        Ok(bucket)
+    }
+
+    fn batch(&self, bucket: usize, items: Vec<Item>) -> Result<Item, ExecError> {
+        match self.paddings.get(bucket) {
+            Some(padding) => padding.stack(OP, items),
+            None => joined(OP, items, |_, rows| {
+                Tensor::stack(rows).map(|tensor| Value::from_buf([tensor]))
+            }),
+        }
+    }
+}
+
+impl Iterate for Bucket {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        while !self.input_ended {
+            self.cancel.check(OP)?;
+            let Some(item) = self.input.next()? else {
+                self.input_ended = true;
+                break;
+            };
+            let bucket = self.bucket(&item)?;
+            let size = self.buckets.batch_sizes.get(bucket).copied().unwrap_or(1);
+            // There are at most 2^24 buckets.
+            if let Some(full) = self.groups.add(bucket as i64, item, || Ok(size))? {
+                return self.batch(bucket, full).map(Some);
+            }
+        }
+        while let Some((bucket, items, size)) = self.groups.pop_first() {
+            let is_partial = (items.len() as u64) < size;
+            if !(is_partial && self.buckets.drop_remainder) {
+                let bucket = usize::try_from(bucket).unwrap_or(usize::MAX);
+                return self.batch(bucket, items).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.groups.clear();
+        self.input_ended = false;
+        self.pass = self.pass.wrapping_add(1);
+        self.input.restart()
+    }
+
+    fn further(&self) -> Further {
+        self.input.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin(OP)?;
+        state.number(self.pass)?;
+        state.flag(self.input_ended)?;
+        self.groups.save(state)?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin(OP)?;
+        self.pass = state.number()?;
+        self.input_ended = state.flag()?;
+        self.groups.restore(state)?;
+        self.input.restore(state)
+    }
+}

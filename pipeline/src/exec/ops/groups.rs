@@ -1,0 +1,132 @@
+//! Elements collected by key until there are enough of one. What a key is and what becomes of a group is not known here.
+
+use std::collections::BTreeMap;
+
+use crate::exec::budget::{Budget, Charge};
+use crate::exec::call::{self, Chain};
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::item::Item;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::token;
+use crate::exec::value::Tensor;
+use crate::graph::BUFFER_MAX;
+
+/// The groups that are not full, by key.
+pub(super) struct Groups {
+    op: &'static str,
+    open: BTreeMap<i64, Group>,
+    /// Elements in all groups.
+    held: u64,
+    budget: Budget,
+}
+
+struct Group {
+    items: Vec<Item>,
+    size: u64,
+    charge: Charge,
+}
+
+impl Groups {
+    pub(super) fn new(op: &'static str, budget: &Budget) -> Groups {
+        Groups {
+            op,
+            open: BTreeMap::new(),
+            held: 0,
+            budget: budget.clone(),
+        }
+    }
+
+    /// Adds an element; its group if it is full now. `size` says how many elements a group has, and is asked when one begins.
+    pub(super) fn add(
+        &mut self,
+        key: i64,
+        item: Item,
+        size: impl FnOnce() -> Result<u64, ExecError>,
+    ) -> Result<Option<Vec<Item>>, ExecError> {
+        if self.held >= BUFFER_MAX {
+            token::abandon(&item.marks);
+            let message = format!(
+                "holds {BUFFER_MAX} elements of {} keys, none of which has a window full: use smaller windows or fewer keys",
+                self.open.len()
+            );
+            return Err(ExecError::new(ErrorKind::Resource, self.op, message));
+        }
+        if !self.open.contains_key(&key) {
+            let size = size().inspect_err(|_| token::abandon(&item.marks))?;
+            let group = Group {
+                items: Vec::new(),
+                size,
+                charge: self.budget.charge(0),
+            };
+            self.open.insert(key, group);
+        }
+        let Some(group) = self.open.get_mut(&key) else {
+            return Ok(None);
+        };
+        let bytes = group.charge.bytes().saturating_add(item.held_bytes());
+        group.charge.set(bytes);
+        group.items.push(item);
+        self.held += 1;
+        if (group.items.len() as u64) < group.size {
+            return Ok(None);
+        }
+        let full = self.open.remove(&key);
+        Ok(full.map(|group| self.taken(group)))
+    }
+
+    /// The group with the smallest key: the key, the elements and how many a full one would have.
+    pub(super) fn pop_first(&mut self) -> Option<(i64, Vec<Item>, u64)> {
+        let (key, group) = self.open.pop_first()?;
+        let size = group.size;
+        Some((key, self.taken(group), size))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+        self.held = 0;
+    }
+
+    pub(super) fn save(&self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.number(self.open.len() as u64)?;
+        for (key, group) in &self.open {
+            state.number(key.cast_unsigned())?;
+            state.number(group.size)?;
+            state.number(group.items.len() as u64)?;
+            group.items.iter().try_for_each(|item| state.item(item))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        for _ in 0..state.number()? {
+            let key = state.number()?.cast_signed();
+            let size = state.number()?;
+            let mut items = Vec::new();
+            for _ in 0..state.number()? {
+                items.push(state.item()?);
+            }
+            self.held = self.held.saturating_add(items.len() as u64);
+            let charge = self.budget.charge(items.iter().map(Item::held_bytes).sum());
+            self.open.insert(key, Group { items, size, charge });
+        }
+        Ok(())
+    }
+
+    fn taken(&mut self, group: Group) -> Vec<Item> {
+        self.held = self.held.saturating_sub(group.items.len() as u64);
+        group.items
+    }
+}
+
+/// The `i64` that `chain` makes of `item` in pass `pass`, for the operation `op`.
+pub(super) fn number(op: &str, chain: &Chain, item: &Item, pass: u64) -> Result<i64, ExecError> {
+    let made = call::run(chain, item.clone(), pass).and_then(|made| made.map(call::settled).transpose())?;
+    let number = made.and_then(|made| made.value.first().and_then(Tensor::as_i64));
+    number.ok_or_else(|| {
+        token::abandon(&item.marks);
+        let message = "its function made no number of an element";
+        ExecError::new(ErrorKind::Data, op, message)
+            .at(item.origin.as_ref())
+            .at_position(item.position)
+    })
+}

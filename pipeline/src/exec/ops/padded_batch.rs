@@ -1,0 +1,47 @@
+//! `padded_batch`: consecutive elements, padded to one shape and stacked.
+
+use crate::exec::error::ExecError;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Iterate};
+use crate::exec::state::{StateError, StateReader, StateWriter};
+
+use super::padding::Padding;
+use super::rows::Rows;
+
+const OP: &str = "padded_batch";
+
+pub(crate) struct PaddedBatch {
+    padding: Padding,
+    rows: Rows,
+}
+
+impl PaddedBatch {
+    pub(crate) fn new(padding: Padding, rows: Rows) -> PaddedBatch {
+        PaddedBatch { padding, rows }
+    }
+}
+
+impl Iterate for PaddedBatch {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        let rows = self.rows.next(OP)?;
+        rows.map(|rows| self.padding.stack(OP, rows)).transpose()
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.rows.input.restart()
+    }
+
+    fn further(&self) -> Further {
+        self.rows.input.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin(OP)?;
+        self.rows.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin(OP)?;
+        self.rows.input.restore(state)
+    }
+}

@@ -1,0 +1,62 @@
+//! `take_while`: the elements of every pass before the first for which a registered predicate does not hold. Of a split
+//! dataset, those of every task.
+
+use crate::exec::error::ExecError;
+use crate::exec::functions::FilterCall;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::state::{StateError, StateReader, StateWriter};
+
+use super::filter::holds;
+
+pub(crate) struct TakeWhile {
+    name: String,
+    call: FilterCall,
+    ended: bool,
+    input: Input,
+}
+
+impl TakeWhile {
+    pub(crate) fn new(name: String, call: FilterCall, input: Input) -> TakeWhile {
+        TakeWhile {
+            name,
+            call,
+            ended: false,
+            input,
+        }
+    }
+}
+
+impl Iterate for TakeWhile {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let item = self.input.next()?;
+        if let Some(item) = &item {
+            self.ended = !holds(&self.name, &self.call, item)?;
+        }
+        Ok(item.filter(|_| !self.ended))
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.ended = false;
+        self.input.restart()
+    }
+
+    fn further(&self) -> Further {
+        self.input.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("take_while")?;
+        state.flag(self.ended)?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("take_while")?;
+        self.ended = state.flag()?;
+        self.input.restore(state)
+    }
+}

@@ -1,0 +1,156 @@
+//! The naive model: what each step of a chain makes of a vector.
+
+use std::collections::VecDeque;
+
+use millstream_pipeline::graph::Window;
+
+use super::{Model, Step, sum};
+
+/// What `step` makes of `input`, with shuffles left out.
+pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
+    match step {
+        Step::Add { amount, .. } => input.iter().map(|model| model_add(model, *amount)).collect(),
+        Step::KeepIfSumModulo { modulus, rest } => input
+            .into_iter()
+            .filter(|model| sum(model).rem_euclid(*modulus) == *rest)
+            .collect(),
+        Step::Batch { size, drop_remainder } => {
+            let chunks = input.chunks(*size as usize);
+            let whole = chunks.filter(|chunk| !drop_remainder || chunk.len() as u64 == *size);
+            whole.map(|chunk| Model::Rows(chunk.to_vec())).collect()
+        }
+        Step::Unbatch => {
+            let rows = input.into_iter().map(|model| match model {
+                Model::Rows(rows) => rows,
+                Model::Scalar(_) => panic!("a scalar has no rows"),
+            });
+            rows.flatten().collect()
+        }
+        Step::Repeat(count) => (0..*count).flat_map(|_| input.clone()).collect(),
+        Step::Take(count) => input.into_iter().take(*count as usize).collect(),
+        Step::Skip(count) => input.into_iter().skip(*count as usize).collect(),
+        Step::Shard { count, index } => {
+            let mine = input.into_iter().skip(*index as usize);
+            mine.step_by(*count as usize).collect()
+        }
+        Step::Enumerate(start) => {
+            let numbered = input.iter().zip(*start..);
+            numbered.map(|(model, number)| model_add(model, number)).collect()
+        }
+        Step::Prefetch(_) | Step::Shuffle { .. } => input,
+        Step::FlatMap(steps) => each_reduced(input.into_iter().map(|model| vec![model]), steps),
+        Step::Interleave {
+            length, block, steps, ..
+        } => {
+            let inner = input
+                .into_iter()
+                .map(|model| steps.iter().fold(vec![model], model_step));
+            by_turns(inner.collect(), *length as usize, *block as usize)
+        }
+        Step::GroupByWindow { modulus, size, steps } => {
+            each_reduced(grouped(&input, *modulus, *size as usize), steps)
+        }
+        Step::Window { window, steps } => each_reduced(windows(&input, window), steps),
+        Step::TakeWhileSumBelow(bound) => input
+            .into_iter()
+            .take_while(|model| sum(model) < *bound)
+            .collect(),
+        Step::Concatenate(other) => input.into_iter().chain(other.model()).collect(),
+        Step::Choose {
+            choices,
+            repeat,
+            other,
+            stop_on_empty,
+        } => chosen(numbers(*choices, *repeat), [input, other.model()], *stop_on_empty),
+        // In some order, as what a shuffle yields.
+        Step::Sample { other, .. } => input.into_iter().chain(other.model()).collect(),
+        Step::Zip(other) => {
+            let pairs = input.iter().zip(other.model());
+            pairs.map(|(one, other)| model_add(one, sum(&other))).collect()
+        }
+    }
+}
+
+/// The windows of elements whose sums have one remainder, in the order in which they are full; at the end what is left.
+fn grouped(input: &[Model], modulus: i64, size: usize) -> Vec<Vec<Model>> {
+    let mut windows = Vec::new();
+    let mut open: Vec<Vec<Model>> = vec![Vec::new(); modulus as usize];
+    for model in input {
+        let group = &mut open[sum(model).rem_euclid(modulus) as usize];
+        group.push(model.clone());
+        if group.len() == size {
+            windows.push(std::mem::take(group));
+        }
+    }
+    windows.extend(open.into_iter().filter(|group| !group.is_empty()));
+    windows
+}
+
+fn windows(input: &[Model], window: &Window) -> Vec<Vec<Model>> {
+    let begins = (0..input.len()).step_by(window.shift as usize);
+    let windows = begins.map(|begin| {
+        let strided = input[begin..].iter().step_by(window.stride as usize);
+        strided.take(window.size as usize).cloned().collect::<Vec<_>>()
+    });
+    let whole = |found: &Vec<Model>| !window.drop_remainder || found.len() as u64 == window.size;
+    windows.filter(whole).collect()
+}
+
+/// The elements of `inputs` that `numbers` choose.
+fn chosen(numbers: impl Iterator<Item = usize>, inputs: [Vec<Model>; 2], stop_on_empty: bool) -> Vec<Model> {
+    let mut inputs = inputs.map(VecDeque::from);
+    let mut all = Vec::new();
+    for number in numbers {
+        match inputs[number].pop_front() {
+            Some(model) => all.push(model),
+            None if stop_on_empty => break,
+            None if inputs.iter().all(VecDeque::is_empty) => break,
+            None => {}
+        }
+    }
+    all
+}
+
+/// The elements of `waiting` by turns: a slot whose dataset has ended takes the next one when its turn comes.
+fn by_turns(mut waiting: VecDeque<Vec<Model>>, length: usize, block: usize) -> Vec<Model> {
+    let mut slots: Vec<Option<VecDeque<Model>>> = vec![None; length];
+    let mut all = Vec::new();
+    while !waiting.is_empty() || slots.iter().any(Option::is_some) {
+        for slot in &mut slots {
+            if slot.is_none() {
+                *slot = waiting.pop_front().map(VecDeque::from);
+            }
+            let Some(open) = slot else { continue };
+            let taken = block.min(open.len());
+            all.extend(open.drain(..taken));
+            // Who asks for one more than there is finds the end.
+            if taken < block {
+                *slot = None;
+            }
+        }
+    }
+    all
+}
+
+fn model_add(model: &Model, amount: i64) -> Model {
+    match model {
+        Model::Scalar(value) => Model::Scalar(value + amount),
+        Model::Rows(rows) => Model::Rows(rows.iter().map(|row| model_add(row, amount)).collect()),
+    }
+}
+
+/// The numbers of `picks`, so many times over.
+fn numbers(choices: i64, repeat: Option<u64>) -> impl Iterator<Item = usize> {
+    let passes = match repeat {
+        _ if choices == 0 => 0,
+        Some(repeat) => repeat,
+        None => u64::MAX,
+    };
+    (0..passes).flat_map(move |_| (0..choices).map(|number| (number % 3 % 2) as usize))
+}
+
+/// What the steps make of each of these, one after the other.
+fn each_reduced(parts: impl IntoIterator<Item = Vec<Model>>, steps: &[Step]) -> Vec<Model> {
+    let reduced = |part| steps.iter().fold(part, model_step);
+    parts.into_iter().flat_map(reduced).collect()
+}
