@@ -1,6 +1,7 @@
 //! A service as the source of a dataset, so that operations behind it run in the trainer.
 //!
-//! [`dataset`] writes the node, [`opener`] opens it where the dataset is executed. Refuses to know what runs on workers.
+//! [`dataset`] writes the node, [`opener`] opens it where the dataset is executed: in a trainer, or on the workers of
+//! another service or of the same. Refuses to know what runs on workers.
 
 use std::str::FromStr;
 
@@ -106,6 +107,14 @@ pub fn opener(
     }
 }
 
+/// What a reader yields, for a registered flat_map function that reads another dataset of a service for each element. It
+/// ends when `cancel` is raised.
+pub fn source(reader: Reader, cancel: &Cancel) -> Box<dyn Source> {
+    let canceller = reader.canceller();
+    let hook = cancel.on_cancel(move || canceller.cancel());
+    Box::new(Elements { reader, _hook: hook })
+}
+
 /// A job being read by one execution.
 struct Passes {
     service: Option<Service>,
@@ -161,9 +170,7 @@ impl Passes {
     fn open(&mut self, pass: u64) -> Result<Box<dyn Source>, ExecError> {
         let service = self.service.as_ref().ok_or_else(|| peer("it was closed"))?;
         let reader = service.read(self.job, pass, &self.config).map_err(unanswered)?;
-        let canceller = reader.canceller();
-        let hook = self.cancel.on_cancel(move || canceller.cancel());
-        Ok(Box::new(Elements { reader, _hook: hook }))
+        Ok(source(reader, &self.cancel))
     }
 }
 

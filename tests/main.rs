@@ -3,6 +3,7 @@
 //! - `tidy`: the rules of the house, checked on the tree itself; `source` reads the tree for it
 //! - `commands`: the program, as a user runs it
 //! - `service_reader`: a dataset that goes on in the trainer
+//! - `nested_services`: services that read services, and functions that do
 //! - `transport_conformance`: what every transport must do, run for each mechanism
 //! - `static_sharding`: datasets divided among a fixed list of workers
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
@@ -27,6 +28,7 @@ mod cut_connections;
 mod failure;
 mod hostile_peers;
 mod leaving;
+mod nested_services;
 mod persistence;
 mod service_reader;
 mod several_sources;

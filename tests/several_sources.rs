@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use millstream::client::{MaxOutstanding, Reader};
 use millstream::control::Policy;
-use millstream::pipeline::exec::{BoxError, ExecError, Functions, PreparedFlatMap, Source, Tensor, Value};
+use millstream::pipeline::exec::{
+    BoxError, Cancel, ExecError, Functions, PreparedFlatMap, Source, Tensor, Value,
+};
 use millstream::pipeline::graph::{Dataset, Params};
 
 use crate::support::cluster::{Cluster, drain, number};
@@ -24,7 +26,7 @@ fn tens() -> Functions {
         }
     }
     Functions::new().with_flat_map("tens", |_, input| {
-        let call = |value: Value| -> Result<Box<dyn Source>, BoxError> {
+        let call = |value: Value, _: &Cancel| -> Result<Box<dyn Source>, BoxError> {
             let number = value.first().and_then(Tensor::as_i64).ok_or("not a number")?;
             Ok(Box::new(Once((number % 10 == 0).then_some(value))))
         };

@@ -345,6 +345,7 @@ impl Program {
                 name: registered.name.clone(),
                 call: Arc::clone(&prepared.call),
                 output: self.specs[node].clone(),
+                cancel: shared.cancel.clone(),
             },
             (_, _) => return Err(unprepared(self.graph.nodes()[node].op.name())),
         })

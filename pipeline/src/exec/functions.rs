@@ -19,8 +19,9 @@ use super::value::Value;
 pub type MapCall = Arc<dyn Fn(Value) -> Result<Value, BoxError> + Send + Sync>;
 /// The call of a predicate.
 pub type FilterCall = Arc<dyn Fn(&Value) -> Result<bool, BoxError> + Send + Sync>;
-/// The call of a flat_map function.
-pub type FlatMapCall = Arc<dyn Fn(Value) -> Result<Box<dyn Source>, BoxError> + Send + Sync>;
+/// The call of a flat_map function. It and what it opens end soon, with an error of kind `Cancelled`, when the flag is raised:
+/// whoever waits for anything listens to it.
+pub type FlatMapCall = Arc<dyn Fn(Value, &Cancel) -> Result<Box<dyn Source>, BoxError> + Send + Sync>;
 
 /// A map function prepared for its parameters and input.
 #[derive(Clone)]

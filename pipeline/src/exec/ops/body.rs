@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millstream_element::ElementSpec;
 
 use crate::exec::call::guarded;
+use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError, Origin};
 use crate::exec::functions::FlatMapCall;
@@ -29,6 +30,7 @@ pub(crate) enum Body {
         name: String,
         call: FlatMapCall,
         output: ElementSpec,
+        cancel: Cancel,
     },
 }
 
@@ -170,11 +172,13 @@ impl Body {
                 let within = shared.within(mix(given.position, pass), pass);
                 program.open(&within, Some(&given.items)).map(Inner::Tree)
             }
-            Body::Registered { name, call, .. } => {
+            Body::Registered {
+                name, call, cancel, ..
+            } => {
                 let open = || {
                     // Given one element: windows have bodies.
                     let value = given.items.first().map(|item| item.value.clone());
-                    let opened = call(value.unwrap_or_default());
+                    let opened = call(value.unwrap_or_default(), cancel);
                     opened
                         .map_err(|error| ExecError::new(ErrorKind::UserFunction, &**name, error.to_string()))
                 };
