@@ -55,7 +55,7 @@ impl Level {
     /// What this service makes of `dataset`, as a dataset.
     fn distributed(&self, dataset: Dataset) -> Dataset {
         let request = ReadRequest::new(self.register(dataset), Policy::Off);
-        service_reader::dataset(&self.service, &request, MaxOutstanding::Auto).expect("it is known")
+        service_reader::dataset(&self.service, &request, MaxOutstanding::Auto, None).expect("it is known")
     }
 
     fn read(&self, dataset: Dataset, policy: Policy) -> Reader {
