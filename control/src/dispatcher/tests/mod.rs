@@ -1,6 +1,7 @@
 //! Promises of the machine, one by one.
 
 mod drain;
+mod in_step;
 mod lifetimes;
 mod naming;
 mod people;

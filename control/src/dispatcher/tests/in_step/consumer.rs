@@ -1,0 +1,183 @@
+//! A naive consumer: goes through rounds as C9.3 says, and writes down what it hands over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::dispatcher::ClientPush;
+use crate::id::{ClientId, SessionId, TaskId};
+use crate::rpc::Told;
+
+/// Groups that a consumer takes before it hands them over.
+const AHEAD: u64 = 4;
+
+/// A group that was handed over: its round, its task, its number there.
+pub(super) type Handed = (u64, TaskId, u64);
+
+/// What a consumer makes of a task.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) start: Option<u64>,
+    pub(super) received: u64,
+    /// What every consumer has received, as this one was told.
+    pub(super) released: u64,
+    handed: u64,
+    /// It was removed.
+    pub(super) frozen: bool,
+    /// The verdict.
+    end: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Consumer {
+    pub(super) index: u32,
+    pub(super) session: SessionId,
+    pub(super) id: ClientId,
+    pub(super) alive: bool,
+    /// What the dispatcher says is lost: it is reconnecting.
+    pub(super) deaf: bool,
+    pub(super) tasks: BTreeMap<TaskId, View>,
+    pub(super) to_acknowledge: BTreeSet<TaskId>,
+    pub(super) to_confirm: BTreeSet<TaskId>,
+    /// Who is missing, as it was told.
+    pub(super) missing: Option<Vec<u32>>,
+    pub(super) handed: Vec<Handed>,
+    told: Told,
+    round: u64,
+    /// Its user has begun this round.
+    begun: bool,
+    /// The task of the latest group of this round.
+    cursor: Option<TaskId>,
+}
+
+impl View {
+    /// C9.3, C9.5
+    fn takes_part(&self, round: u64) -> bool {
+        self.rounds_from(round) && self.start <= Some(round)
+    }
+
+    /// Whether it takes part in this round or a later one.
+    fn rounds_from(&self, round: u64) -> bool {
+        let begun = |start| round.saturating_sub(start);
+        self.start
+            .is_some_and(|start| self.end.is_none_or(|end| begun(start) < end))
+    }
+}
+
+impl Consumer {
+    pub(super) fn new(index: u32, session: SessionId, id: ClientId) -> Consumer {
+        Consumer {
+            index,
+            session,
+            id,
+            alive: true,
+            deaf: false,
+            tasks: BTreeMap::new(),
+            to_acknowledge: BTreeSet::new(),
+            to_confirm: BTreeSet::new(),
+            missing: None,
+            handed: Vec::new(),
+            told: Told::default(),
+            round: 0,
+            begun: false,
+            cursor: None,
+        }
+    }
+
+    pub(super) fn tell(&mut self, push: ClientPush) {
+        if let ClientPush::TaskConcluded(verdict) = &push {
+            self.to_confirm.insert(verdict.task);
+        }
+        if let ClientPush::Snapshot(snapshot) = &push {
+            let verdicts = snapshot.concluded.iter().map(|verdict| verdict.task);
+            self.to_confirm.extend(verdicts);
+        }
+        for news in self.told.news(push) {
+            self.take_note(news);
+        }
+    }
+
+    fn take_note(&mut self, push: ClientPush) {
+        match push {
+            ClientPush::TaskAdded(info) => {
+                self.tasks.entry(info.task).or_insert_with(|| View {
+                    start: info.start_round,
+                    ..View::default()
+                });
+            }
+            ClientPush::TaskScheduled { task, start_round } => {
+                let view = self.tasks.get_mut(&task).expect("it was told of the task before");
+                assert_eq!(view.start, None, "task {task} is scheduled twice");
+                assert!(start_round >= self.earliest(), "a round that was begun");
+                self.tasks.entry(task).or_default().start = Some(start_round);
+            }
+            ClientPush::TaskRemoved(removed) => {
+                let view = self.tasks.entry(removed.task).or_default();
+                view.start = Some(removed.start_round);
+                view.frozen = true;
+                self.to_acknowledge.insert(removed.task);
+            }
+            ClientPush::TaskConcluded(verdict) => {
+                let view = self.tasks.get_mut(&verdict.task).expect("it was asked before");
+                assert!(view.handed <= verdict.groups, "it has handed over too much");
+                assert!(view.received >= verdict.groups, "it cannot hand over so much");
+                view.released = verdict.groups;
+                view.end = Some(verdict.groups);
+            }
+            ClientPush::TaskEnded { task } => {
+                let view = self.tasks.remove(&task).expect("it was told of the task before");
+                assert_eq!(view.start, None, "task {task} took part");
+            }
+            ClientPush::ConsumersLost { consumers } => self.missing = Some(consumers),
+            ClientPush::WorkersLost { .. } => {}
+            unexpected @ (ClientPush::Snapshot(_)
+            | ClientPush::TaskFailed { .. }
+            | ClientPush::SplitsLost { .. }
+            | ClientPush::IterationFinished { .. }
+            | ClientPush::Lapsed) => panic!("{unexpected:?}"),
+        }
+    }
+
+    /// C9.4: the first round that its user has not begun.
+    pub(super) fn earliest(&self) -> u64 {
+        self.round + u64::from(self.begun)
+    }
+
+    pub(super) fn pending(&self) -> Vec<TaskId> {
+        let pending = self.tasks.iter().filter(|(_, view)| view.start.is_none());
+        pending.map(|(task, _)| *task).collect()
+    }
+
+    pub(super) fn receive(&mut self, task: TaskId) {
+        if let Some(view) = self.tasks.get_mut(&task)
+            && !view.frozen
+            && view.received < view.handed + AHEAD
+        {
+            view.received += 1;
+        }
+    }
+
+    /// The user asks for more: hands over a group or goes on to the next round. False if it has to wait.
+    pub(super) fn advance(&mut self) -> bool {
+        if !self.begun {
+            let is_more = self.tasks.values().any(|view| view.rounds_from(self.round));
+            if !is_more || !self.pending().is_empty() {
+                return false;
+            }
+            self.begun = true;
+        }
+        let (round, cursor) = (self.round, self.cursor);
+        let mut rest = self.tasks.iter_mut().filter(|(task, _)| Some(**task) > cursor);
+        let Some((task, view)) = rest.find(|(_, view)| view.takes_part(round)) else {
+            (self.round, self.begun, self.cursor) = (round + 1, false, None);
+            return true;
+        };
+        if view.handed == view.released {
+            return false;
+        }
+        let group = view.handed;
+        assert_eq!(view.start.map(|start| start + group), Some(round), "out of step");
+        view.handed += 1;
+        self.handed.push((round, *task, group));
+        self.cursor = Some(*task);
+        true
+    }
+}

@@ -1,0 +1,53 @@
+//! What holds whatever happens.
+
+use proptest::prelude::*;
+
+use super::world::World;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// C9.3 to C9.6, C1.5, C1.6.
+    #[test]
+    fn consumers_hand_over_the_same_groups_in_the_same_order_and_go_on(
+        count in 1_u32..4,
+        workers in 0_usize..3,
+        ops in prop::collection::vec((0_u8..31, any::<u16>()), 0..250),
+    ) {
+        let mut world = World::new(count);
+        (0..workers).for_each(|_| world.step(5, 0));
+        for (op, pick) in ops {
+            world.step(op, usize::from(pick));
+        }
+        world.heal();
+        prop_assert!(world.goes_on(), "they wait for ever");
+        world.check_order();
+        prop_assert_eq!(world.removals(), 0, "every verdict is known");
+        for consumer in &world.consumers {
+            let last = consumer.handed.last().map(|(round, ..)| *round);
+            prop_assert!(last.is_some());
+        }
+    }
+
+    /// C9.8, C9.5: and whoever still reads stays in step with the others.
+    #[test]
+    fn consumers_that_are_gone_are_named_to_those_that_are_left(
+        count in 2_u32..4,
+        ops in prop::collection::vec((0_u8..34, any::<u16>()), 0..250),
+    ) {
+        let mut world = World::new(count);
+        for (op, pick) in ops {
+            world.step(op, usize::from(pick));
+        }
+        world.check_order();
+        world.heal();
+        world.wait_for_the_missing();
+        let living = |alive| world.consumers.iter().filter(move |consumer| consumer.alive == alive);
+        let gone: Vec<u32> = living(false).map(|consumer| consumer.index).collect();
+        for consumer in living(true) {
+            // Whoever missed somebody before that one came may have said so.
+            let found = consumer.missing.as_ref();
+            prop_assert!(gone.is_empty() || found.is_some_and(|missing| gone.iter().all(|index| missing.contains(index))));
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! The machine, workers, consumers, and what passes between them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millstream_link::Role;
+
+use super::consumer::Consumer;
+use crate::dispatcher::tests::rig::{READER, Rig, facts};
+use crate::dispatcher::{DispatcherConfig, Event, Reply, Request, WorkerPush};
+use crate::error::Error;
+use crate::id::{JobId, SessionId, TaskId};
+use crate::job::{JobParameters, Policy};
+use crate::planner::{Cardinality, DatasetFacts};
+use crate::split::Seen;
+
+const WORKERS_MAX: usize = 4;
+/// Groups that each must hand over once everybody behaves.
+const GROUPS_HEALED: usize = 12;
+/// Turns within which it must have.
+const TURNS_MAX: usize = 200;
+
+/// A worker's process. Elements reach the consumers also while it is cut off from the dispatcher.
+struct Worker {
+    session: SessionId,
+    address: String,
+    alive: bool,
+    cut_off: bool,
+    /// For each task, how many groups each consumer has acknowledged.
+    tasks: BTreeMap<TaskId, Vec<u64>>,
+}
+
+pub(super) struct World {
+    rig: Rig,
+    job: JobId,
+    count: u32,
+    workers: Vec<Worker>,
+    pub(super) consumers: Vec<Consumer>,
+    next_session: u64,
+}
+
+impl World {
+    pub(super) fn new(count: u32) -> World {
+        let mut rig = Rig::with(DispatcherConfig {
+            client_timeout: Duration::from_secs(20),
+            acknowledge_timeout: Duration::from_secs(8),
+            consumer_timeout: Duration::from_secs(30),
+            ..DispatcherConfig::default()
+        });
+        let endless = DatasetFacts {
+            cardinality: Cardinality::Infinite,
+            ..facts()
+        };
+        let dataset = rig.register(None, endless).unwrap();
+        let parameters = JobParameters {
+            num_consumers: Some(count),
+            ..JobParameters::new(dataset, Policy::Off)
+        };
+        let job = rig.job(None, parameters).unwrap();
+        World {
+            rig,
+            job,
+            count,
+            workers: Vec::new(),
+            consumers: Vec::new(),
+            next_session: READER.0 + 1,
+        }
+    }
+
+    /// Something happens.
+    pub(super) fn step(&mut self, op: u8, pick: usize) {
+        match op {
+            0 => self.end_worker(pick, pick.is_multiple_of(2)),
+            1 => self.restart_worker(pick),
+            2 => self.cut_off(pick),
+            3 => self.rig.restart(),
+            4 => self.pass(Duration::from_millis(pick as u64 % 7000)),
+            5 => self.add_worker(),
+            6 => self.add_consumer(),
+            7 => self.toggle_deaf(pick),
+            8..=13 => self.deliver(pick),
+            14..=16 => self.acknowledge_elements(pick),
+            17..=20 => self.release(pick),
+            21..=26 => self.read(pick),
+            27 | 28 => self.answer(pick),
+            29 => self.acknowledge_removals(pick),
+            30 => self.confirm(pick),
+            _ => self.end_consumer(pick),
+        }
+    }
+
+    /// Asks, and asks again as if the answer were lost (C1.5).
+    fn ask(&mut self, session: SessionId, role: Role, request: Request) -> Result<Reply, Error> {
+        let number = self.rig.send(session, role, request.clone());
+        let first = self.rig.reply(number).expect("answered at once");
+        self.rig.send_numbered(session, role, request, number, number);
+        let again = self.rig.reply(number).expect("answered at once");
+        assert_eq!(format!("{first:?}"), format!("{again:?}"));
+        self.pass_on();
+        first
+    }
+
+    fn pass_on(&mut self) {
+        for (id, push) in std::mem::take(&mut self.rig.client_pushes) {
+            let mut consumers = self.consumers.iter_mut();
+            let to = consumers.find(|consumer| consumer.id == id && consumer.alive && !consumer.deaf);
+            if let Some(to) = to {
+                to.tell(push);
+            }
+        }
+        for (session, push) in std::mem::take(&mut self.rig.worker_pushes) {
+            let worker = self.workers.iter_mut().find(|worker| worker.session == session);
+            let Some(worker) = worker.filter(|worker| worker.alive && !worker.cut_off) else {
+                continue;
+            };
+            let count = self.count as usize;
+            match push {
+                WorkerPush::Assigned { tasks } => {
+                    worker.tasks.retain(|task, _| tasks.contains(task));
+                    for task in tasks {
+                        worker.tasks.entry(task).or_insert_with(|| vec![0; count]);
+                    }
+                }
+                WorkerPush::Start { task } => drop(worker.tasks.insert(task, vec![0; count])),
+                WorkerPush::Stop { task, .. } => drop(worker.tasks.remove(&task)),
+            }
+        }
+        for session in std::mem::take(&mut self.rig.disconnected) {
+            let worker = self.workers.iter_mut().find(|worker| worker.session == session);
+            if let Some(worker) = worker.filter(|worker| !worker.cut_off) {
+                worker.alive = false;
+            }
+        }
+    }
+
+    fn fresh_session(&mut self) -> SessionId {
+        self.next_session += 1;
+        SessionId(self.next_session)
+    }
+
+    fn add_worker(&mut self) {
+        if self.workers.iter().filter(|worker| worker.alive).count() < WORKERS_MAX {
+            self.start_worker(format!("worker-{}", self.workers.len()));
+        }
+    }
+
+    fn start_worker(&mut self, address: String) {
+        let session = self.fresh_session();
+        self.workers.push(Worker {
+            session,
+            address: address.clone(),
+            alive: true,
+            cut_off: false,
+            tasks: BTreeMap::new(),
+        });
+        self.rig.register_worker(session.0, &address).unwrap();
+        self.pass_on();
+    }
+
+    fn worker(&mut self, pick: usize) -> Option<&mut Worker> {
+        let mut living: Vec<_> = self.workers.iter_mut().filter(|worker| worker.alive).collect();
+        let place = pick.checked_rem(living.len())?;
+        Some(living.swap_remove(place))
+    }
+
+    fn end_worker(&mut self, pick: usize, gracefully: bool) {
+        let Some(worker) = self.worker(pick) else { return };
+        worker.alive = false;
+        if gracefully && !worker.cut_off {
+            let session = worker.session;
+            self.ask(session, Role::Worker, Request::LeaveWorker).ok();
+        }
+    }
+
+    fn restart_worker(&mut self, pick: usize) {
+        let Some(worker) = self.worker(pick) else { return };
+        worker.alive = false;
+        let address = worker.address.clone();
+        self.start_worker(address);
+    }
+
+    fn cut_off(&mut self, pick: usize) {
+        if let Some(worker) = self.worker(pick) {
+            worker.cut_off = true;
+        }
+    }
+
+    /// The next consumer comes, if one is left.
+    fn add_consumer(&mut self) {
+        let Some(index) = u32::try_from(self.consumers.len())
+            .ok()
+            .filter(|index| *index < self.count)
+        else {
+            return;
+        };
+        let session = self.fresh_session();
+        let open = Request::OpenIteration {
+            job: self.job,
+            repetition: 0,
+            consumer: Some(index),
+        };
+        let Ok(Reply::Client(id)) = self.ask(session, Role::Read, open) else {
+            panic!("no client")
+        };
+        self.consumers.push(Consumer::new(index, session, id));
+        self.ask(session, Role::Read, Request::Attach { client: id })
+            .unwrap();
+    }
+
+    fn consumer(&mut self, pick: usize) -> Option<&mut Consumer> {
+        let mut living: Vec<_> = self
+            .consumers
+            .iter_mut()
+            .filter(|consumer| consumer.alive)
+            .collect();
+        let place = pick.checked_rem(living.len())?;
+        Some(living.swap_remove(place))
+    }
+
+    fn end_consumer(&mut self, pick: usize) {
+        let Some(consumer) = self.consumer(pick) else {
+            return;
+        };
+        consumer.alive = false;
+        let (session, client) = (consumer.session, consumer.id);
+        if pick.is_multiple_of(2) {
+            self.ask(session, Role::Read, Request::Release { client })
+                .unwrap();
+        }
+    }
+
+    fn toggle_deaf(&mut self, pick: usize) {
+        let Some(consumer) = self.consumer(pick) else {
+            return;
+        };
+        consumer.deaf = !consumer.deaf;
+        let (session, client) = (consumer.session, consumer.id);
+        if !consumer.deaf {
+            self.ask(session, Role::Read, Request::Attach { client }).unwrap();
+        }
+    }
+
+    /// Time passes, in steps in which whoever lives says so.
+    fn pass(&mut self, duration: Duration) {
+        let end = self.rig.now + duration;
+        while self.rig.now < end {
+            self.rig.now = (self.rig.now + Duration::from_millis(500)).min(end);
+            let workers = self
+                .workers
+                .iter()
+                .filter(|worker| worker.alive && !worker.cut_off);
+            let workers = workers.map(|worker| (worker.session, true, vec![]));
+            let consumers = self.consumers.iter().filter(|consumer| consumer.alive);
+            let consumers = consumers.map(|consumer| (consumer.session, false, vec![consumer.id]));
+            for (session, worker, clients) in workers.chain(consumers).collect::<Vec<_>>() {
+                self.rig.event(Event::Heartbeat {
+                    session,
+                    worker,
+                    clients,
+                });
+            }
+            self.rig.event(Event::Woken);
+            self.pass_on();
+        }
+    }
+
+    /// A group of each task on a worker arrives at a consumer.
+    fn deliver(&mut self, pick: usize) {
+        let Some(worker) = self.worker(pick) else { return };
+        let tasks: Vec<TaskId> = worker.tasks.keys().copied().collect();
+        if let Some(consumer) = self.consumer(pick / WORKERS_MAX) {
+            tasks.into_iter().for_each(|task| consumer.receive(task));
+        }
+    }
+
+    fn acknowledge_elements(&mut self, pick: usize) {
+        let Some(consumer) = self.consumer(pick / WORKERS_MAX) else {
+            return;
+        };
+        let index = consumer.index as usize;
+        let received = consumer.tasks.iter().map(|(task, view)| (*task, view.received));
+        let received: BTreeMap<TaskId, u64> = received.collect();
+        let Some(worker) = self.worker(pick) else { return };
+        for (task, acknowledged) in &mut worker.tasks {
+            if let Some(received) = received.get(task) {
+                acknowledged[index] = *received;
+            }
+        }
+    }
+
+    /// A worker tells a consumer what all of them have acknowledged.
+    fn release(&mut self, pick: usize) {
+        let Some(worker) = self.worker(pick) else { return };
+        let released = worker
+            .tasks
+            .iter()
+            .map(|(task, acknowledged)| (*task, acknowledged.iter().min().copied()));
+        let released: Vec<(TaskId, Option<u64>)> = released.collect();
+        let Some(consumer) = self.consumer(pick / WORKERS_MAX) else {
+            return;
+        };
+        for (task, groups) in released {
+            if let Some(view) = consumer.tasks.get_mut(&task)
+                && !view.frozen
+            {
+                view.released = view.released.max(groups.unwrap_or_default());
+            }
+        }
+    }
+
+    fn read(&mut self, pick: usize) {
+        if let Some(consumer) = self.consumer(pick) {
+            consumer.advance();
+        }
+    }
+
+    fn answer(&mut self, pick: usize) {
+        let Some(consumer) = self.consumer(pick) else {
+            return;
+        };
+        let (session, client, earliest) = (consumer.session, consumer.id, consumer.earliest());
+        for task in consumer.pending() {
+            let request = Request::RoundReady {
+                client,
+                task,
+                earliest,
+            };
+            self.ask(session, Role::Read, request).unwrap();
+        }
+    }
+
+    fn acknowledge_removals(&mut self, pick: usize) {
+        let Some(consumer) = self.consumer(pick) else {
+            return;
+        };
+        let (session, client) = (consumer.session, consumer.id);
+        for task in std::mem::take(&mut consumer.to_acknowledge) {
+            let mut consumers = self.consumers.iter();
+            let view =
+                consumers.find_map(|consumer| (consumer.id == client).then(|| consumer.tasks.get(&task))?);
+            let seen = Seen {
+                released: view.map_or(0, |view| view.released),
+                ..Seen::default()
+            };
+            self.ask(session, Role::Read, Request::Acknowledge { client, task, seen })
+                .unwrap();
+        }
+    }
+
+    fn confirm(&mut self, pick: usize) {
+        let Some(consumer) = self.consumer(pick) else {
+            return;
+        };
+        let (session, client) = (consumer.session, consumer.id);
+        for task in std::mem::take(&mut consumer.to_confirm) {
+            self.ask(session, Role::Read, Request::VerdictHeard { client, task })
+                .unwrap();
+        }
+    }
+
+    /// From here on everybody who lives behaves, and all have come.
+    pub(super) fn heal(&mut self) {
+        for worker in self.workers.iter_mut().filter(|worker| worker.cut_off) {
+            worker.alive = false;
+        }
+        while self.consumers.len() < self.count as usize {
+            self.add_consumer();
+        }
+        for pick in 0..self.consumers.len() {
+            if self.consumer(pick).is_some_and(|consumer| consumer.deaf) {
+                self.toggle_deaf(pick);
+            }
+        }
+        self.pass(Duration::from_secs(6));
+        if !self.workers.iter().any(|worker| worker.alive) {
+            self.add_worker();
+        }
+    }
+
+    /// Everybody works until each living consumer has handed over as many more groups. False if that does not come to pass.
+    pub(super) fn goes_on(&mut self) -> bool {
+        let handed = |world: &World| world.consumers.iter().map(|consumer| consumer.handed.len()).min();
+        let before = handed(self);
+        for _ in 0..TURNS_MAX {
+            for pick in 0..WORKERS_MAX * self.count as usize {
+                self.deliver(pick);
+                self.acknowledge_elements(pick);
+                self.release(pick);
+            }
+            for pick in 0..self.count as usize {
+                self.answer(pick);
+                self.acknowledge_removals(pick);
+                self.confirm(pick);
+                self.read(pick);
+            }
+            self.pass(Duration::from_millis(300));
+            if handed(self) >= before.map(|before| before + GROUPS_HEALED) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// So much time passes that whoever is missing is missed.
+    pub(super) fn wait_for_the_missing(&mut self) {
+        self.pass(Duration::from_secs(60));
+    }
+
+    pub(super) fn removals(&self) -> u64 {
+        self.rig.machine.status().iterations[0].removals
+    }
+
+    /// All have handed over the same, as far as they have come.
+    pub(super) fn check_order(&self) {
+        for one in &self.consumers {
+            for other in &self.consumers {
+                let common = one.handed.len().min(other.handed.len());
+                assert_eq!(
+                    one.handed[..common],
+                    other.handed[..common],
+                    "consumers {} and {}",
+                    one.index,
+                    other.index
+                );
+            }
+        }
+    }
+}
