@@ -3,12 +3,14 @@
 //! | module | promise |
 //! |---|---|
 //! | `service` | workers, splits and clients meet, and find each other again |
+//! | `coordinated` | consumers agree on their rounds, whoever comes and goes |
 //! | `refusals` | who may not, or speaks nonsense, is refused and harms nobody |
 //! | `hangs` | who hangs, fails or does not listen harms nobody else |
 //! | `lifetimes` | what nobody uses goes, and comes anew to whoever asks again |
 //! | `restarts` | a dispatcher that comes back, with or without its memory |
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+mod coordinated;
 mod hangs;
 mod lifetimes;
 mod refusals;

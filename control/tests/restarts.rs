@@ -1,14 +1,10 @@
 //! A dispatcher that comes back, with or without its memory.
 
-use std::net::UdpSocket;
-use std::time::Duration;
-
 use millstream_control::agent::AgentEvent;
-use millstream_control::rpc::Server;
 use millstream_control::{ClientPush, Code, DiskStore, LeaseRange, MemoryStore, Policy, Store};
 use millstream_link::Role;
 
-use crate::support::{Cluster, SharedStore, open, task_added, told, within};
+use crate::support::{Cluster, SharedStore, open, stop, task_added, told, within};
 
 /// C1.8
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,16 +90,4 @@ async fn a_worker_without_a_dispatcher_drops_its_tasks_when_its_lease_lapses() {
     assert_eq!(worker.event().await, AgentEvent::LeaseLapsed);
     drop(feed);
     assert!(worker.agent.splits(task).is_err());
-}
-
-/// Stops a dispatcher, and waits until its port is free.
-async fn stop(server: Server) {
-    let address = server.local_addr();
-    within("the shutdown", server.shutdown()).await.unwrap();
-    let freed = async {
-        while UdpSocket::bind(address).is_err() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    within("the port's release", freed).await;
 }

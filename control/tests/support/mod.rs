@@ -1,7 +1,7 @@
 //! A dispatcher, workers and readers in one process, with short limits and a watchdog.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -290,4 +290,16 @@ pub(crate) async fn task_added(iteration: &mut IterationHandle) -> TaskInfo {
         panic!("expected a task, not {push:?}")
     };
     task
+}
+
+/// Stops a dispatcher, and waits until its port is free.
+pub(crate) async fn stop(server: Server) {
+    let address = server.local_addr();
+    within("the shutdown", server.shutdown()).await.unwrap();
+    let freed = async {
+        while UdpSocket::bind(address).is_err() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    within("the port's release", freed).await;
 }

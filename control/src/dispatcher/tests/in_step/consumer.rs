@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::dispatcher::ClientPush;
+use crate::dispatcher::{ClientPush, Snapshot, TaskConcluded, TaskInfo, TaskRemoved};
 use crate::id::{ClientId, SessionId, TaskId};
-use crate::rpc::Told;
 
 /// Groups that a consumer takes before it hands them over.
 const AHEAD: u64 = 4;
@@ -40,7 +39,6 @@ pub(super) struct Consumer {
     /// Who is missing, as it was told.
     pub(super) missing: Option<Vec<u32>>,
     pub(super) handed: Vec<Handed>,
-    told: Told,
     round: u64,
     /// Its user has begun this round.
     begun: bool,
@@ -75,7 +73,6 @@ impl Consumer {
             to_confirm: BTreeSet::new(),
             missing: None,
             handed: Vec::new(),
-            told: Told::default(),
             round: 0,
             begun: false,
             cursor: None,
@@ -83,57 +80,81 @@ impl Consumer {
     }
 
     pub(super) fn tell(&mut self, push: ClientPush) {
-        if let ClientPush::TaskConcluded(verdict) = &push {
-            self.to_confirm.insert(verdict.task);
-        }
-        if let ClientPush::Snapshot(snapshot) = &push {
-            let verdicts = snapshot.concluded.iter().map(|verdict| verdict.task);
-            self.to_confirm.extend(verdicts);
-        }
-        for news in self.told.news(push) {
-            self.take_note(news);
-        }
-    }
-
-    fn take_note(&mut self, push: ClientPush) {
         match push {
-            ClientPush::TaskAdded(info) => {
-                self.tasks.entry(info.task).or_insert_with(|| View {
-                    start: info.start_round,
-                    ..View::default()
-                });
-            }
-            ClientPush::TaskScheduled { task, start_round } => {
-                let view = self.tasks.get_mut(&task).expect("it was told of the task before");
-                assert_eq!(view.start, None, "task {task} is scheduled twice");
-                assert!(start_round >= self.earliest(), "a round that was begun");
-                self.tasks.entry(task).or_default().start = Some(start_round);
-            }
-            ClientPush::TaskRemoved(removed) => {
-                let view = self.tasks.entry(removed.task).or_default();
-                view.start = Some(removed.start_round);
-                view.frozen = true;
-                self.to_acknowledge.insert(removed.task);
-            }
-            ClientPush::TaskConcluded(verdict) => {
-                let view = self.tasks.get_mut(&verdict.task).expect("it was asked before");
-                assert!(view.handed <= verdict.groups, "it has handed over too much");
-                assert!(view.received >= verdict.groups, "it cannot hand over so much");
-                view.released = verdict.groups;
-                view.end = Some(verdict.groups);
-            }
-            ClientPush::TaskEnded { task } => {
-                let view = self.tasks.remove(&task).expect("it was told of the task before");
-                assert_eq!(view.start, None, "task {task} took part");
-            }
+            ClientPush::Snapshot(snapshot) => self.take_stock(snapshot),
+            ClientPush::TaskAdded(info) => self.add(info),
+            ClientPush::TaskScheduled { task, start_round } => self.schedule(task, start_round),
+            ClientPush::TaskRemoved(removed) => self.freeze(&removed),
+            ClientPush::TaskConcluded(verdict) => self.conclude(verdict),
+            ClientPush::TaskEnded { task } => self.end(task),
             ClientPush::ConsumersLost { consumers } => self.missing = Some(consumers),
             ClientPush::WorkersLost { .. } => {}
-            unexpected @ (ClientPush::Snapshot(_)
-            | ClientPush::TaskFailed { .. }
+            unexpected @ (ClientPush::TaskFailed { .. }
             | ClientPush::SplitsLost { .. }
             | ClientPush::IterationFinished { .. }
             | ClientPush::Lapsed) => panic!("{unexpected:?}"),
         }
+    }
+
+    /// C4.1
+    fn take_stock(&mut self, snapshot: Snapshot) {
+        let listed: BTreeSet<TaskId> = snapshot.tasks.iter().map(|info| info.task).collect();
+        snapshot.tasks.into_iter().for_each(|info| self.add(info));
+        snapshot.removed.iter().for_each(|removed| self.freeze(removed));
+        let verdicts = snapshot.concluded.into_iter();
+        verdicts.for_each(|verdict| self.conclude(verdict));
+        let left = self.tasks.iter();
+        let left = left.filter(|(task, view)| !view.frozen && !listed.contains(task));
+        for task in left.map(|(task, _)| *task).collect::<Vec<_>>() {
+            self.end(task);
+        }
+    }
+
+    fn add(&mut self, info: TaskInfo) {
+        let known = self.tasks.get(&info.task).map(|view| view.start);
+        match (known, info.start_round) {
+            (None, start) => {
+                let view = View {
+                    start,
+                    ..View::default()
+                };
+                self.tasks.insert(info.task, view);
+            }
+            (Some(None), Some(start)) => self.schedule(info.task, start),
+            (Some(known), now) => assert_eq!(known, now, "task {} begins anew", info.task),
+        }
+    }
+
+    fn schedule(&mut self, task: TaskId, start: u64) {
+        let earliest = self.earliest();
+        let view = self.tasks.get_mut(&task).expect("it was told of the task before");
+        assert_eq!(view.start, None, "task {task} is scheduled twice");
+        assert!(start >= earliest, "a round that was begun");
+        view.start = Some(start);
+    }
+
+    fn freeze(&mut self, removed: &TaskRemoved) {
+        let view = self.tasks.entry(removed.task).or_default();
+        assert!(view.start.is_none_or(|start| start == removed.start_round));
+        view.start = Some(removed.start_round);
+        view.frozen = true;
+        self.to_acknowledge.insert(removed.task);
+    }
+
+    fn conclude(&mut self, verdict: TaskConcluded) {
+        let view = self.tasks.get_mut(&verdict.task).expect("it was asked before");
+        assert!(view.frozen && view.end.is_none_or(|end| end == verdict.groups));
+        assert!(view.handed <= verdict.groups, "it has handed over too much");
+        assert!(view.received >= verdict.groups, "it cannot hand over so much");
+        view.released = verdict.groups;
+        view.end = Some(verdict.groups);
+        self.to_confirm.insert(verdict.task);
+    }
+
+    /// C9.6
+    fn end(&mut self, task: TaskId) {
+        let view = self.tasks.remove(&task).expect("it was told of the task before");
+        assert_eq!(view.start, None, "task {task} took part");
     }
 
     /// C9.4: the first round that its user has not begun.
