@@ -7,7 +7,7 @@ use super::world::World;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// C9.3 to C9.6, C1.5, C1.6.
+    /// C9.3 to C9.6, C10.3, C1.5, C1.6.
     #[test]
     fn consumers_hand_over_the_same_groups_in_the_same_order_and_go_on(
         count in 1_u32..4,

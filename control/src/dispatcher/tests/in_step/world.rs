@@ -168,6 +168,9 @@ impl World {
         worker.alive = false;
         if gracefully && !worker.cut_off {
             let session = worker.session;
+            if pick.is_multiple_of(4) {
+                self.ask(session, Role::Worker, Request::DrainWorker).ok();
+            }
             self.ask(session, Role::Worker, Request::LeaveWorker).ok();
         }
     }
