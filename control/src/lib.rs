@@ -6,7 +6,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `id`, `error`, `job`, `split`, `planner` | the words of the control plane |
+//! | `id`, `error`, `job`, `split`, `pace`, `planner` | the words of the control plane |
 //! | `dispatcher` | the state machine: no clock, no socket |
 //! | `store` | where its records are kept |
 //! | [`rpc`] | the protocol: the dispatcher's server, the trainers' client |
@@ -17,6 +17,7 @@ mod dispatcher;
 mod error;
 mod id;
 mod job;
+mod pace;
 mod planner;
 pub mod rpc;
 mod shared;
@@ -24,13 +25,13 @@ mod split;
 mod store;
 
 pub use dispatcher::{
-    Action, Answer, Batch, Change, ClientPush, ClientRecord, Counts, DatasetRecord, DatasetStatus,
-    Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, HiddenKey, Holding, Incoming, IterationRecord,
-    IterationStatus, JobRecord, JobStatus, Key, Ledger, MetaRecord, Moment, NAME_BYTES_MAX, Phase, Record,
-    RecordError, RemovalReason, RemovalRecord, Reply, ReplyToken, Request, Run, SessionRecord, Snapshot,
-    SourceStatus, Status, StopReason, TAGS_MAX, TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase,
-    TaskRecord, TaskRemoved, TaskStatus, WorkerAddressError, WorkerAddresses, WorkerPush, WorkerRecord,
-    WorkerRegistration, WorkerStatus,
+    Action, Answer, Batch, Change, ClientPush, ClientRecord, ClientStatus, Counts, DatasetRecord,
+    DatasetStatus, Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, HiddenKey, Holding, Incoming,
+    IterationRecord, IterationStatus, JobRecord, JobStatus, Key, Ledger, MetaRecord, Moment, NAME_BYTES_MAX,
+    Phase, Record, RecordError, RemovalReason, RemovalRecord, Reply, ReplyToken, Request, Run, SessionRecord,
+    Snapshot, SourceStatus, Status, StopReason, TAGS_MAX, TaskConcluded, TaskDef, TaskFailure, TaskInfo,
+    TaskPhase, TaskRecord, TaskRemoved, TaskStatus, WorkerAddressError, WorkerAddresses, WorkerPush,
+    WorkerRecord, WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};
 pub use id::{
@@ -38,6 +39,7 @@ pub use id::{
     WorkerId,
 };
 pub use job::{JobParameters, Policy, TargetWorkers, UnknownPolicy, UnknownTargetWorkers};
+pub use pace::Pace;
 pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 pub use split::{LeaseRange, Seen, Split, SplitRange};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, WorkDirError};

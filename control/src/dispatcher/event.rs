@@ -5,6 +5,7 @@ use millstream_link::Role;
 
 use crate::id::{ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId};
 use crate::job::JobParameters;
+use crate::pace::Pace;
 use crate::planner::{DatasetFacts, PlanError, SplitPlan};
 use crate::split::{LeaseRange, Seen};
 
@@ -21,6 +22,15 @@ pub enum Event {
         worker: bool,
         /// The clients it still owns.
         clients: Vec<ClientId>,
+    },
+    /// A process says how fast some of its tasks and clients go.
+    Paced {
+        /// Whose.
+        session: SessionId,
+        /// Tasks of a worker.
+        tasks: Vec<(TaskId, Pace)>,
+        /// Clients of a trainer.
+        clients: Vec<(ClientId, Pace)>,
     },
     /// The answer to [`Action::PlanSplits`](super::Action::PlanSplits).
     SplitsPlanned {

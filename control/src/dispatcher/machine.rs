@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::action::{Action, ClientPush, WorkerPush};
 use super::config::DispatcherConfig;
 use super::event::{Event, ReplyToken};
+use super::paces::Paces;
 use super::record::{Change, Phase, Record};
 use super::tables::Tables;
 use crate::id::{
@@ -31,6 +32,7 @@ pub struct Dispatcher {
     pub(super) under_way: BTreeMap<(SessionId, RequestNumber), Vec<ReplyToken>>,
     /// Of those, who wants to become a client of what.
     pub(super) openers: BTreeMap<IterationId, Vec<Opener>>,
+    pub(super) paces: Paces,
     actions: Vec<Action>,
 }
 
@@ -91,6 +93,7 @@ impl Dispatcher {
             clocks: Clocks::default(),
             under_way: BTreeMap::new(),
             openers: BTreeMap::new(),
+            paces: Paces::default(),
             actions: Vec::new(),
         };
         machine.restart_clocks();
@@ -108,6 +111,11 @@ impl Dispatcher {
                 worker,
                 clients,
             } => self.handle_heartbeat(session, worker, &clients),
+            Event::Paced {
+                session,
+                tasks,
+                clients,
+            } => self.handle_paces(session, &tasks, &clients),
             Event::SplitsPlanned { iteration, result } => self.handle_plan(iteration, result),
             Event::Woken => {}
         }

@@ -15,12 +15,14 @@
 //! | `addresses`, `sharding` | the fixed list of workers, and what static sharding makes of it |
 //! | `sweep` | what happens because time passes |
 //! | `collect` | what goes because nobody uses it |
+//! | `paces`, `autoscale` | how fast tasks and clients go, and how many workers that asks for |
 //! | `status` | a snapshot for people |
 //! | `config` | limits and timeouts |
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod action;
 mod addresses;
+mod autoscale;
 mod client;
 mod collect;
 mod config;
@@ -32,6 +34,7 @@ mod event;
 mod invariants;
 mod iteration;
 mod machine;
+mod paces;
 mod record;
 mod removal;
 mod report;
@@ -64,5 +67,6 @@ pub use record::{
 };
 pub use splits::{Holding, Ledger, Run};
 pub use status::{
-    Counts, DatasetStatus, IterationStatus, JobStatus, SourceStatus, Status, TaskStatus, WorkerStatus,
+    ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, SourceStatus, Status, TaskStatus,
+    WorkerStatus,
 };

@@ -5,9 +5,10 @@ use super::machine::Dispatcher;
 use super::record::{IterationRecord, Phase, TaskPhase};
 use super::splits::{Holding, Ledger};
 use super::status::{
-    Counts, DatasetStatus, IterationStatus, JobStatus, SourceStatus, Status, TaskStatus, WorkerStatus,
+    ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, SourceStatus, Status, TaskStatus,
+    WorkerStatus,
 };
-use crate::id::{IterationId, TaskId};
+use crate::id::{ClientId, IterationId, TaskId};
 
 /// Entries of each list.
 const LIST_MAX: usize = 1000;
@@ -49,6 +50,7 @@ impl Dispatcher {
                 .take(LIST_MAX)
                 .map(|row| self.iteration_status(row))
                 .collect(),
+            workers_wanted: self.workers_wanted(),
             counts: Counts {
                 workers: self.tables.index.worker_of_address.len() as u64,
                 datasets: self.tables.datasets.len() as u64,
@@ -105,6 +107,7 @@ impl Dispatcher {
                 .clients_of(row.id)
                 .into_iter()
                 .take(LIST_MAX)
+                .filter_map(|client| self.client_status(client))
                 .collect(),
             tasks: tasks
                 .iter()
@@ -125,6 +128,7 @@ impl Dispatcher {
             splits_lost: row.splits_lost,
             missing_consumers: self.missing_among(row),
             lost: row.lost.iter().take(LIST_MAX).copied().collect(),
+            workers_wanted: self.workers_wanted_by(row.id),
         }
     }
 
@@ -138,8 +142,24 @@ impl Dispatcher {
         missing
     }
 
+    fn client_status(&self, id: ClientId) -> Option<ClientStatus> {
+        let row = self.tables.clients.get(&id)?;
+        let seen = self.clocks.client_seen.get(&id);
+        let silent = seen.map_or_else(Default::default, |seen| self.now.saturating_sub(*seen));
+        let (pace, elements_per_s) = self.paces.of_client(id).unwrap_or_default();
+        Some(ClientStatus {
+            id,
+            silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+            consumer: row.consumer,
+            elements: pace.elements,
+            elements_per_s,
+            element_ns: pace.element_ns,
+        })
+    }
+
     fn task_status(&self, id: TaskId) -> Option<TaskStatus> {
         let task = self.tables.tasks.get(&id)?;
+        let (pace, elements_per_s) = self.paces.of_task(id).unwrap_or_default();
         Some(TaskStatus {
             id,
             worker: task.worker,
@@ -152,6 +172,9 @@ impl Dispatcher {
                 TaskPhase::Settled => "settled".to_owned(),
             },
             splits_leased: self.tables.holdings.get(&id).map_or(0, Holding::split_count),
+            elements: pace.elements,
+            elements_per_s,
+            element_ns: pace.element_ns,
         })
     }
 

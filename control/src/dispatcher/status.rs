@@ -9,7 +9,7 @@ use crate::job::JobParameters;
 use crate::split::SplitRange;
 
 /// The dispatcher at one instant. Lists are in the order of ids, cut at 1000 entries each; the counts are complete.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Status {
     /// This life of its state.
     #[n(0)]
@@ -26,6 +26,9 @@ pub struct Status {
     /// Iterations: those that run first.
     #[n(4)]
     pub iterations: Vec<IterationStatus>,
+    /// How many workers would keep all readers busy, within limits; `None` until tasks and clients have said how fast they are.
+    #[cbor(n(6), default)]
+    pub workers_wanted: Option<u64>,
     /// How many workers, datasets, jobs, iterations and clients there are.
     #[n(5)]
     pub counts: Counts,
@@ -112,7 +115,7 @@ pub struct JobStatus {
 }
 
 /// An iteration.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct IterationStatus {
     /// Its id.
     #[n(0)]
@@ -131,7 +134,7 @@ pub struct IterationStatus {
     pub waiting_for_workers: bool,
     /// Its clients.
     #[n(5)]
-    pub clients: Vec<ClientId>,
+    pub clients: Vec<ClientStatus>,
     /// Its tasks.
     #[n(6)]
     pub tasks: Vec<TaskStatus>,
@@ -156,10 +159,36 @@ pub struct IterationStatus {
     /// Consumers of a coordinated read that it waits for: they have not come, are gone, or are silent.
     #[cbor(n(13), default)]
     pub missing_consumers: Vec<u32>,
+    /// How many workers would keep its readers busy, without limits.
+    #[cbor(n(14), default)]
+    pub workers_wanted: Option<u64>,
+}
+
+/// A client.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct ClientStatus {
+    /// Its id.
+    #[n(0)]
+    pub id: ClientId,
+    /// Since its process last said that it lives, in milliseconds.
+    #[n(1)]
+    pub silent_ms: u64,
+    /// Its number in coordinated reads.
+    #[n(2)]
+    pub consumer: Option<u32>,
+    /// Elements that its user was given.
+    #[n(3)]
+    pub elements: u64,
+    /// The same per second, lately.
+    #[n(4)]
+    pub elements_per_s: f64,
+    /// What its user takes for an element when it need not wait, in nanoseconds, if that is known.
+    #[n(5)]
+    pub element_ns: Option<u64>,
 }
 
 /// A task.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct TaskStatus {
     /// Its id.
     #[n(0)]
@@ -176,6 +205,15 @@ pub struct TaskStatus {
     /// Splits it holds.
     #[n(4)]
     pub splits_leased: u64,
+    /// Elements that it has produced.
+    #[cbor(n(5), default)]
+    pub elements: u64,
+    /// The same per second, lately.
+    #[cbor(n(6), default)]
+    pub elements_per_s: f64,
+    /// What it takes for an element when it need not wait for its readers, in nanoseconds, if that is known.
+    #[cbor(n(7), default)]
+    pub element_ns: Option<u64>,
 }
 
 /// A source of an iteration.

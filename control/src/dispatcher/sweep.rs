@@ -59,6 +59,7 @@ impl Dispatcher {
         self.tell_stranded();
         self.tell_incomplete();
         self.forget_workers();
+        self.forget_paces();
         self.forget_sessions();
         self.collect_unused();
     }

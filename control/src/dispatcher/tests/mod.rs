@@ -4,6 +4,7 @@ mod drain;
 mod in_step;
 mod lifetimes;
 mod naming;
+mod paces;
 mod people;
 mod requests;
 mod restart;

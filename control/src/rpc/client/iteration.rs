@@ -9,6 +9,7 @@ use super::told::Told;
 use crate::dispatcher::ClientPush;
 use crate::error::{Code, Error};
 use crate::id::{ClientId, TaskId};
+use crate::pace::Pace;
 use crate::rpc::session::Session;
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 use crate::split::{LeaseRange, Seen};
@@ -140,15 +141,22 @@ impl IterationHandle {
     pub async fn release(mut self) -> Result<(), Error> {
         self.released = true;
         let client = self.reporter.client;
-        self.reporter.session.clients().lock().remove(&client);
+        self.forget();
         self.reporter.report(WireRequest::Release { client }).await
+    }
+
+    /// Signs of life do not mention it any more.
+    fn forget(&self) {
+        let (session, client) = (&self.reporter.session, self.reporter.client);
+        session.clients().lock().remove(&client);
+        session.paces().lock().forget_client(client);
     }
 }
 
 impl Drop for IterationHandle {
     fn drop(&mut self) {
         let client = self.reporter.client;
-        self.reporter.session.clients().lock().remove(&client);
+        self.forget();
         if self.released {
             return;
         }
@@ -230,6 +238,14 @@ impl IterationReporter {
             earliest,
         })
         .await
+    }
+
+    /// Says with the next sign of life how far this client's user has come, and how fast it would go.
+    pub fn note_pace(&self, pace: Pace) {
+        // One that was released meanwhile is not spoken of any more.
+        if self.session.clients().lock().contains(&self.client) {
+            self.session.paces().lock().note_client(self.client, pace);
+        }
     }
 
     async fn report(&self, request: WireRequest) -> Result<(), Error> {

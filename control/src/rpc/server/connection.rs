@@ -145,6 +145,8 @@ async fn hear(
             session,
             worker,
             clients: beat.clients,
+            task_paces: beat.task_paces,
+            client_paces: beat.client_paces,
             sequence: beat.sequence,
             answers: pushes.clone(),
         };

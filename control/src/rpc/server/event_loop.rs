@@ -11,7 +11,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::listings::Listings;
 use crate::dispatcher::{Action, Dispatcher, Event, Incoming, Moment, Reply, ReplyToken, Request};
 use crate::error::Error;
-use crate::id::{ClientId, RequestNumber, SessionId};
+use crate::id::{ClientId, RequestNumber, SessionId, TaskId};
+use crate::pace::Pace;
 use crate::planner::Planner;
 use crate::rpc::wire::WirePush;
 use crate::store::{Store, StoreError};
@@ -39,6 +40,8 @@ pub(super) enum Input {
         session: SessionId,
         worker: bool,
         clients: Vec<ClientId>,
+        task_paces: Vec<(TaskId, Pace)>,
+        client_paces: Vec<(ClientId, Pace)>,
         sequence: u64,
         /// Where the answer goes: it says that this loop goes round, so it comes from here (C1.9).
         answers: mpsc::Sender<WirePush>,
@@ -172,10 +175,21 @@ impl EventLoop {
                 session,
                 worker,
                 clients,
+                task_paces,
+                client_paces,
                 sequence,
                 answers,
             } => {
                 self.beats.push((answers, sequence));
+                if !task_paces.is_empty() || !client_paces.is_empty() {
+                    let paced = Event::Paced {
+                        session,
+                        tasks: task_paces,
+                        clients: client_paces,
+                    };
+                    let now = self.now();
+                    self.dispatcher.handle(paced, now);
+                }
                 Event::Heartbeat {
                     session,
                     worker,

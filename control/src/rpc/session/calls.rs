@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::SessionConfig;
 use super::driver::{self, LinkState, SessionEvent};
 use super::numbers::Numbers;
+use super::paces::Paces;
 use crate::error::Error;
 use crate::id::{BootId, ClientId, RequestNumber, SessionId};
 use crate::rpc::frame::{self, ANSWER_BYTES_MAX, FrameError, SizeClass};
@@ -38,6 +39,8 @@ pub(super) struct SessionShared {
     pub(super) state: watch::Sender<LinkState>,
     /// The clients that signs of life mention.
     pub(super) clients: Mutex<BTreeSet<ClientId>>,
+    /// What signs of life say of tasks and clients next.
+    pub(super) paces: Mutex<Paces>,
     /// When the latest answered sign of life was sent.
     pub(super) heard: Mutex<Option<Instant>>,
     /// After which silence the dispatcher gives this process up, as it said when it last welcomed us.
@@ -69,6 +72,7 @@ impl Session {
             config,
             state,
             clients: Mutex::default(),
+            paces: Mutex::default(),
             heard: Mutex::default(),
             liveness: Mutex::default(),
             numbers: Mutex::default(),
@@ -80,6 +84,11 @@ impl Session {
 
     pub(crate) fn clients(&self) -> &Mutex<BTreeSet<ClientId>> {
         &self.shared.clients
+    }
+
+    /// What the next signs of life say of tasks and clients.
+    pub(crate) fn paces(&self) -> &Mutex<Paces> {
+        &self.shared.paces
     }
 
     /// When the latest answered sign of life was sent.

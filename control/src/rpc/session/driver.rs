@@ -17,8 +17,11 @@ use crate::rpc::ALPN;
 use crate::rpc::frame::{self, FrameError, PUSH_BYTES_MAX};
 use crate::rpc::wire::{Beat, Hello, PROTOCOL_VERSION, Welcome, WirePush};
 
-/// Clients that one sign of life mentions: at 9 bytes each they fit its 64 KiB.
+/// Clients that one sign of life mentions: at 9 bytes each they leave room in its 64 KiB.
 const BEAT_CLIENTS_MAX: usize = 4096;
+
+/// Tasks, and clients, of whose pace one sign of life speaks: at 29 bytes each they fit beside those. The others' turn comes later.
+const PACES_MAX: usize = 384;
 
 /// Where the session stands.
 #[derive(Clone, Debug)]
@@ -230,7 +233,14 @@ async fn speak(
                 sent.pop_front();
             }
         }
-        frame::write(&mut send, &Beat { sequence, clients }).await?;
+        let (task_paces, client_paces) = shared.paces.lock().take(PACES_MAX);
+        let beat = Beat {
+            sequence,
+            clients,
+            task_paces,
+            client_paces,
+        };
+        frame::write(&mut send, &beat).await?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `calls` | requests: numbered, repeated until answered |
 //! | `numbers` | which numbers are open: pure |
+//! | `paces` | what is said next of tasks and clients: pure |
 //! | `driver` | connecting, saying that we live, hearing pushes, connecting again |
 //! | `config` | patience |
 
@@ -11,6 +12,7 @@ mod calls;
 mod config;
 mod driver;
 mod numbers;
+mod paces;
 
 pub(crate) use calls::Session;
 pub use config::SessionConfig;

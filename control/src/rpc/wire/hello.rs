@@ -3,7 +3,8 @@
 
 use minicbor::{Decode, Encode};
 
-use crate::id::{BootId, ClientId, SessionId};
+use crate::id::{BootId, ClientId, SessionId, TaskId};
+use crate::pace::Pace;
 
 /// The protocol's name and version in the handshake (C1.1).
 pub const ALPN: &str = "millstream-control/1";
@@ -42,6 +43,12 @@ pub(crate) struct Beat {
     pub(crate) sequence: u64,
     #[n(1)]
     pub(crate) clients: Vec<ClientId>,
+    /// How fast some of the process' tasks go.
+    #[cbor(n(2), default)]
+    pub(crate) task_paces: Vec<(TaskId, Pace)>,
+    /// How fast some of its clients go.
+    #[cbor(n(3), default)]
+    pub(crate) client_paces: Vec<(ClientId, Pace)>,
 }
 
 #[cfg(test)]

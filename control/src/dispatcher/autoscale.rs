@@ -1,0 +1,134 @@
+//! How many workers would keep the readers busy: an estimate from what an element costs the workers and the readers.
+//!
+//! The tf.data service's formula with its limits. Refuses to act on it, and to know whose figures it is given.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::time::Duration;
+
+/// No estimate is beyond this many times the workers that there are: one wrong figure must not empty a cloud.
+const GROWTH_FACTOR_MAX: u64 = 4;
+/// Nor beyond this many more than there are.
+const GROWTH_MAX: u64 = 500;
+/// Nor beyond this.
+const WORKERS_ESTIMATED_MAX: u64 = 100_000;
+
+/// How many workers an iteration wants, at least one: as many as yield, at the mean of what its workers do, what all its readers
+/// would take together. Given what an element takes each worker, and how soon each reader would come back for the next one if it
+/// never had to wait; times of zero say nothing. `None` unless there are both.
+pub(super) fn workers_wanted(
+    processing: impl IntoIterator<Item = Duration>,
+    target: impl IntoIterator<Item = Duration>,
+) -> Option<u64> {
+    let produced = without_outliers(rates(processing));
+    let consumed = without_outliers(rates(target));
+    if produced.is_empty() || consumed.is_empty() {
+        return None;
+    }
+    let wanted = (consumed.iter().sum::<f64>() / mean(&produced)).ceil();
+    // A conversion of a float saturates.
+    Some((wanted as u64).max(1))
+}
+
+/// An estimate within the limits, given how many workers there are. `None` where there is none to grow from.
+pub(super) fn bounded(wanted: u64, workers: u64) -> Option<u64> {
+    if workers == 0 {
+        return None;
+    }
+    let by_factor = workers.saturating_mul(GROWTH_FACTOR_MAX);
+    let by_count = workers.saturating_add(GROWTH_MAX);
+    Some(wanted.min(by_factor).min(by_count).min(WORKERS_ESTIMATED_MAX))
+}
+
+/// Elements per second.
+fn rates(times: impl IntoIterator<Item = Duration>) -> Vec<f64> {
+    let times = times.into_iter().filter(|time| !time.is_zero());
+    times.map(|time| 1.0 / time.as_secs_f64()).collect()
+}
+
+/// Replaces values farther from the mean than one standard deviation (of a sample) by the upper median.
+fn without_outliers(mut values: Vec<f64>) -> Vec<f64> {
+    if values.len() < 2 {
+        return values;
+    }
+    let mean = mean(&values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let deviation = (squares / (values.len() - 1) as f64).sqrt();
+    values.sort_unstable_by(f64::total_cmp);
+    let median = values[values.len() / 2];
+    for value in &mut values {
+        if (*value - mean).abs() > deviation {
+            *value = median;
+        }
+    }
+    values
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wanted(processing_us: &[f64], target_us: &[f64]) -> Option<u64> {
+        let times = |all: &[f64]| -> Vec<Duration> {
+            all.iter().map(|us| Duration::from_secs_f64(us / 1e6)).collect()
+        };
+        workers_wanted(times(processing_us), times(target_us))
+    }
+
+    /// auto_scaler_test :: GetOptimalNumberOfWorkersInitialState, NoRegisteredWorkers, NoRegisteredConsumers.
+    #[test]
+    fn without_figures_of_both_sides_there_is_no_estimate() {
+        assert_eq!(wanted(&[], &[]), None);
+        assert_eq!(wanted(&[], &[100.0]), None);
+        assert_eq!(wanted(&[100.0], &[]), None);
+    }
+
+    /// auto_scaler_test :: ReportProcessingTimeZeroDuration, ReportTargetProcessingTimeZeroDuration.
+    #[test]
+    fn times_of_zero_say_nothing() {
+        assert_eq!(wanted(&[0.0], &[100.0]), None);
+        assert_eq!(wanted(&[100.0], &[0.0, 10.0]), Some(10));
+    }
+
+    /// auto_scaler_test :: GetOptimalNumberOfWorkersRemoveOutliersTPT, RemoveOutliersPT.
+    #[test]
+    fn outliers_count_as_the_median() {
+        assert_eq!(wanted(&[80_000.0], &[0.5, 3_000.0, 2_000.0]), Some(107));
+        assert_eq!(wanted(&[80_000.0, 70_000.0, 1.0], &[300.0]), Some(244));
+    }
+
+    /// auto_scaler_test :: UpdateOptimalNumberOfWorkersMetric*.
+    #[test]
+    fn an_estimate_grows_in_bounded_steps() {
+        assert_eq!(bounded(50, 15), Some(50));
+        assert_eq!(bounded(10, 2), Some(8));
+        assert_eq!(bounded(10_000, 1_000), Some(1_500));
+        assert_eq!(bounded(200_000, 99_700), Some(100_000));
+        assert_eq!(bounded(5, 0), None);
+        assert_eq!(bounded(u64::MAX, u64::MAX), Some(WORKERS_ESTIMATED_MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn an_estimate_is_at_least_one_whatever_the_figures(
+            processing in proptest::collection::vec(0.0..1e12f64, 0..8),
+            target in proptest::collection::vec(0.0..1e12f64, 0..8),
+        ) {
+            prop_assert!(wanted(&processing, &target).is_none_or(|wanted| wanted >= 1));
+        }
+
+        /// With equal workers and equal readers, twice the readers want twice the workers.
+        #[test]
+        fn readers_add_up(processing in 1e3..1e6f64, target in 1e2..1e5f64, readers in 1usize..10) {
+            let found = wanted(&[processing], &vec![target; readers]).unwrap_or_default() as f64;
+            let expected = processing / target * readers as f64;
+            // Times are whole nanoseconds.
+            prop_assert!((found - expected).abs() <= 1.0 + expected * 1e-4, "{found}, not {expected}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! How fast tasks and clients go, and what is made of it.
+
+use millstream_link::Role;
+
+use super::rig::{READER, Rig};
+use crate::dispatcher::{ClientStatus, Event, IterationStatus, Request, TaskStatus};
+use crate::id::{ClientId, SessionId, TaskId};
+use crate::job::Policy;
+use crate::pace::Pace;
+
+fn pace(elements: u64, element_ns: u64) -> Pace {
+    Pace {
+        elements,
+        element_ns: Some(element_ns),
+    }
+}
+
+impl Rig {
+    fn paced(&mut self, session: SessionId, tasks: &[(TaskId, Pace)], clients: &[(ClientId, Pace)]) {
+        let (tasks, clients) = (tasks.to_vec(), clients.to_vec());
+        self.event(Event::Paced {
+            session,
+            tasks,
+            clients,
+        });
+    }
+
+    fn iteration(&self) -> IterationStatus {
+        self.machine.status().iterations[0].clone()
+    }
+}
+
+/// C10.1, C10.2
+#[test]
+fn the_status_says_how_fast_each_goes_and_how_many_workers_that_asks_for() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
+    let client = rig.client(job);
+    assert_eq!(rig.machine.status().workers_wanted, None);
+    for elements in [100, 300] {
+        rig.pass(2, &workers, &[client]);
+        for worker in workers {
+            let task = rig.tasks(worker)[0];
+            rig.paced(worker, &[(task, pace(elements, 10_000_000))], &[]);
+        }
+        rig.paced(READER, &[], &[(client, pace(2 * elements, 1_000_000))]);
+    }
+    let found = rig.iteration();
+    let task = |task: &TaskStatus| (task.elements, task.elements_per_s, task.element_ns);
+    assert!(
+        found
+            .tasks
+            .iter()
+            .all(|row| task(row) == (300, 100.0, Some(10_000_000)))
+    );
+    let reader = |client: &ClientStatus| (client.elements, client.elements_per_s, client.element_ns);
+    assert_eq!(reader(&found.clients[0]), (600, 200.0, Some(1_000_000)));
+    // 1 000 elements a second are wanted, 100 come of a worker; from two workers one grows to eight at most.
+    assert_eq!(found.workers_wanted, Some(10));
+    assert_eq!(rig.machine.status().workers_wanted, Some(8));
+}
+
+/// C10.1
+#[test]
+fn nobody_speaks_for_others() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let (honest, liar) = (rig.worker(1, "one:1"), rig.worker(2, "two:2"));
+    let client = rig.client(job);
+    let task = rig.tasks(honest)[0];
+    rig.paced(liar, &[(task, pace(1, 1))], &[(client, pace(1, 1))]);
+    rig.paced(READER, &[(task, pace(1, 1))], &[(ClientId(999), pace(1, 1))]);
+    let found = rig.iteration();
+    assert!(found.tasks.iter().all(|task| task.element_ns.is_none()));
+    assert!(found.clients.iter().all(|client| client.element_ns.is_none()));
+}
+
+/// C10.2: a worker that died yields nothing any more, nor does a reader that left take anything.
+#[test]
+fn who_is_gone_does_not_count() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let (lives, dies) = (rig.worker(1, "lives:1"), rig.worker(2, "dies:2"));
+    let (stays, leaves) = (rig.client(job), rig.client(job));
+    for (worker, element_ns) in [(lives, 8_000), (dies, 2_000)] {
+        let task = rig.tasks(worker)[0];
+        rig.paced(worker, &[(task, pace(1, element_ns))], &[]);
+    }
+    rig.paced(READER, &[], &[(stays, pace(1, 1_000)), (leaves, pace(1, 1_000))]);
+    // 2 000 000 a second are wanted; a worker yields 312 500 at the mean.
+    assert_eq!(rig.iteration().workers_wanted, Some(7));
+    rig.ask(READER, Role::Read, Request::Release { client: leaves })
+        .unwrap();
+    rig.pass(6, &[lives], &[stays]);
+    assert_eq!(rig.iteration().workers_wanted, Some(8));
+}

@@ -1,0 +1,25 @@
+//! How fast something goes: what tasks and clients say of themselves with each sign of life.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::time::Duration;
+
+use minicbor::{Decode, Encode};
+
+/// How far a task or a client has come, and how fast it would go if it never had to wait for the other side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Pace {
+    /// Elements that a task has produced, or that a client has handed to its user, since it began.
+    #[n(0)]
+    pub elements: u64,
+    /// What an element takes, in nanoseconds: a task to produce one, a user to come back for the next. `None` as long as nobody
+    /// knows.
+    #[n(1)]
+    pub element_ns: Option<u64>,
+}
+
+impl Pace {
+    /// What an element takes, if it is known and takes any time.
+    pub fn element_time(&self) -> Option<Duration> {
+        self.element_ns.filter(|ns| *ns > 0).map(Duration::from_nanos)
+    }
+}
