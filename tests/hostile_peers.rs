@@ -347,6 +347,7 @@ impl Trainer {
         let feed = Feed {
             events: events_queue,
             reports: reports_queue,
+            pace: Arc::default(),
         };
         let config = ReaderConfig {
             max_outstanding: MaxOutstanding::Elements(1),

@@ -3,7 +3,8 @@
 //! The only place in this crate that speaks with the control plane.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millstream_control::rpc::{IterationHandle, IterationReporter};
 use millstream_control::{ClientPush, Code, Error, LeaseRange, Seen};
@@ -12,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::follow::{Feed, LostSplits, Report, TaskEvent};
 use crate::intake::TaskSource;
+use crate::pace::{PaceGauge, PaceMeter};
 
 /// Events that wait for the reader's lane, which never waits for a consumer.
 const EVENTS_MAX: usize = 1024;
@@ -21,6 +23,9 @@ const REPORTS_MAX: usize = 16;
 
 /// First wait after a report that did not arrive; doubled each time.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
+
+/// How often the dispatcher is told how fast the reader goes: with each sign of life at their default.
+const PACE_EVERY: Duration = Duration::from_secs(1);
 
 /// Longest wait between two attempts at a report.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
@@ -34,18 +39,32 @@ const LAST_REPORTS_MAX: Duration = Duration::from_millis(500);
 pub fn discover(handle: IterationHandle, held: impl Send + 'static) -> Feed {
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
     let (reports, reports_queue) = mpsc::channel(REPORTS_MAX);
+    let pace = Arc::new(PaceMeter::default());
+    let meter = pace.clone();
     tokio::spawn(async move {
-        pass(handle, events_sender, reports_queue).await;
+        pass(handle, events_sender, reports_queue, &meter).await;
         drop(held);
     });
-    Feed { events, reports }
+    Feed {
+        events,
+        reports,
+        pace,
+    }
 }
 
 /// Ends when the reader is dropped: passes on its last reports, then releases the client, which is unknown from then on.
-async fn pass(mut handle: IterationHandle, events: mpsc::Sender<TaskEvent>, reports: mpsc::Receiver<Report>) {
-    let reporter = handle.reporter();
+async fn pass(
+    mut handle: IterationHandle,
+    events: mpsc::Sender<TaskEvent>,
+    reports: mpsc::Receiver<Report>,
+    pace: &PaceMeter,
+) {
+    let (reporter, paced) = (handle.reporter(), handle.reporter());
     let mut reporting = tokio::spawn(async move { pass_reports(&reporter, reports).await });
-    pass_events(&mut handle, &events).await;
+    tokio::select! {
+        () = pass_events(&mut handle, &events) => {}
+        () = pass_pace(&paced, pace) => {}
+    }
     if tokio::time::timeout(LAST_REPORTS_MAX, &mut reporting)
         .await
         .is_err()
@@ -54,6 +73,18 @@ async fn pass(mut handle: IterationHandle, events: mpsc::Sender<TaskEvent>, repo
     }
     if let Err(error) = handle.release().await {
         tracing::debug!(%error, "the client was not released; the dispatcher will notice its silence");
+    }
+}
+
+/// Says how fast the reader's user goes, for as long as it is asked.
+async fn pass_pace(to: &IterationReporter, meter: &PaceMeter) {
+    let mut gauge = PaceGauge::default();
+    let mut ticks = tokio::time::interval(PACE_EVERY);
+    loop {
+        ticks.tick().await;
+        if let Some(pace) = gauge.pace(meter, Instant::now()) {
+            to.note_pace(pace);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::driver::{Connector, drive};
 use crate::error::ReadError;
 use crate::guard::guard;
 use crate::intake::{Intake, SeenSplits, TaskSource};
+use crate::pace::PaceMeter;
 use crate::remains::Remains;
 
 /// How often hand-overs are booked that the consumer has not settled itself, and reports are made: often enough for the
@@ -147,6 +148,8 @@ pub struct Feed {
     /// Reports to the dispatcher, each to be delivered before the next: what a task's removal leaves out was reported
     /// before. What finds no room here is joined with what follows.
     pub reports: mpsc::Sender<Report>,
+    /// Where the reader notes how fast it goes.
+    pub pace: Arc<PaceMeter>,
 }
 
 /// Follows until the reader is gone, which drops the other end of `gone`, and ends the drivers and the feed with itself.
@@ -157,7 +160,9 @@ pub(crate) async fn follow(
     give_up: Duration,
     mut gone: oneshot::Receiver<Infallible>,
 ) {
-    let Feed { mut events, reports } = feed;
+    let Feed {
+        mut events, reports, ..
+    } = feed;
     let mut drivers = JoinSet::new();
     let mut removals = JoinSet::new();
     let (mut tick, mut ask_again, mut resize) = (every(TICK), every(ASK_AGAIN_EVERY), every(RESIZE_EVERY));

@@ -10,7 +10,7 @@
 //! - `cursor`: the consumer's place in what arrived
 //! - `driver`, `follow`: the links to workers, and the iteration's events; `guard`: what becomes of their panics
 //! - `discovery`: those events from the dispatcher, and reports to it
-//! - [`ReaderStats`]: what was measured
+//! - [`ReaderStats`]: what was measured; `pace`: what of it the dispatcher is told
 
 mod alloc;
 mod auto;
@@ -23,6 +23,7 @@ mod error;
 mod follow;
 mod guard;
 mod intake;
+mod pace;
 mod ranges;
 mod reader;
 mod remains;
@@ -40,5 +41,6 @@ pub use driver::{Connecting, Connector};
 pub use error::ReadError;
 pub use follow::{Feed, LostSplits, Report, TaskEvent};
 pub use intake::{SeenSplits, TaskSource};
+pub use pace::PaceMeter;
 pub use reader::{Canceller, Reader, ReaderConfig};
 pub use stats::{Bottleneck, ReaderStats};

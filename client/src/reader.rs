@@ -110,6 +110,7 @@ impl Reader {
             usize::try_from(config.max_outstanding_bytes.saturating_mul(2)).unwrap_or(usize::MAX);
         let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(pool_bytes)));
         let intake = Arc::new(Intake::new(bounds, alloc, config.consumer.is_some()));
+        let stopwatch = Stopwatch::new(feed.pace.clone());
         let (alive, gone) = oneshot::channel();
         let following = follow(intake.clone(), connector, feed, config.worker_give_up, gone);
         let what = "what follows the iteration".to_owned();
@@ -117,7 +118,7 @@ impl Reader {
         Self {
             cursor: Cursor::new(intake.clone(), config.on_handed.clone()),
             intake,
-            stopwatch: Stopwatch::new(),
+            stopwatch,
             waiting_since: None,
             is_done: false,
             look_up_every: config.look_up_every,

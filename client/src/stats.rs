@@ -1,10 +1,12 @@
 //! What a reader measured about itself: how much it got, how long it waited, and for whom.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 use crate::follow::LostSplits;
+use crate::pace::PaceMeter;
 
 /// Share of the time that a reader may wait before it counts as held up.
 const HELD_UP_SHARE: f64 = 0.05;
@@ -68,10 +70,12 @@ pub(crate) struct Stopwatch {
     started: Option<Instant>,
     waited: Duration,
     waits_us: Histogram<u64>,
+    meter: Arc<PaceMeter>,
 }
 
 impl Stopwatch {
-    pub(crate) fn new() -> Self {
+    /// One whose hand-overs and waits the meter shows too.
+    pub(crate) fn new(meter: Arc<PaceMeter>) -> Self {
         // One to an hour with three digits: a valid range whatever happens.
         let waits_us =
             Histogram::new_with_bounds(1, WAIT_MAX_US, 3).unwrap_or_else(|_| unreachable!("valid bounds"));
@@ -81,20 +85,24 @@ impl Stopwatch {
             started: None,
             waited: Duration::ZERO,
             waits_us,
+            meter,
         }
     }
 
     pub(crate) fn handed_over(&mut self, bytes: usize) {
         self.elements += 1;
         self.bytes += bytes as u64;
+        self.meter.note_elements(self.elements);
     }
 
     pub(crate) fn waiting_since(&mut self, now: Instant) {
         self.started.get_or_insert(now);
+        self.meter.note_wait(now);
     }
 
     pub(crate) fn waited(&mut self, time: Duration) {
         self.waited += time;
+        self.meter.note_waited(self.waited);
         self.waits_us.saturating_record((time.as_micros() as u64).max(1));
     }
 

@@ -14,6 +14,7 @@
 pub mod config;
 mod drain;
 mod feed;
+mod pace;
 mod reports;
 pub mod running;
 mod sharding;

@@ -21,10 +21,12 @@ use millstream_link::{
 use millstream_pipeline::exec::{Cancel, Functions, Pool};
 use thiserror::Error;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
 use super::config::WorkerConfig;
 use super::drain::{Drain, Step};
 use super::feed::TaskFeed;
+use super::pace::TaskMeter;
 use super::reports::Reports;
 use super::stopper::{Wish, Wishes, WorkerStopper};
 use super::task::{Outcome, TaskRun, run};
@@ -36,6 +38,9 @@ use crate::serve::serve;
 
 /// How long the end of the tasks, and then of the lane, is waited for; a user's function may be stuck for ever.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// How often the dispatcher is told how fast the tasks go: with each sign of life at their default.
+const PACE_EVERY: Duration = Duration::from_secs(1);
 
 /// Ends of tasks that wait until the worker looks.
 const ENDS_MAX: usize = 1024;
@@ -307,6 +312,8 @@ impl Follower {
         wishes: Wishes,
         _alive: mpsc::Receiver<Infallible>,
     ) -> Result<(), WorkerError> {
+        let mut paces = tokio::time::interval(PACE_EVERY);
+        paces.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let outcome = loop {
             let next = tokio::select! {
                 event = self.events.next() => self.handle(event),
@@ -318,6 +325,12 @@ impl Follower {
                     ControlFlow::Continue(())
                 }
                 step = self.drain.step() => self.note_drain(step),
+                _ = paces.tick() => {
+                    for (task, pace) in self.tasks.paces() {
+                        self.agent.note_pace(task, pace);
+                    }
+                    ControlFlow::Continue(())
+                }
             };
             match next {
                 ControlFlow::Break(outcome) => break outcome,
@@ -425,7 +438,7 @@ impl Follower {
             )),
             Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => None,
         };
-        let cancel = Cancel::new();
+        let (cancel, meter) = (Cancel::new(), Arc::new(TaskMeter::default()));
         let run_with = TaskRun {
             definition,
             server: self.server.clone(),
@@ -434,6 +447,7 @@ impl Follower {
             pool: self.pool.clone(),
             feed,
             cancel: cancel.clone(),
+            meter: meter.clone(),
         };
         let ends = self.ends.clone();
         self.threads.start(&format!("task-{task}"), move || {
@@ -442,7 +456,7 @@ impl Follower {
             let _ = ends.blocking_send((task, outcome));
         })?;
         self.at_work += 1;
-        self.tasks.add(task, cancel);
+        self.tasks.add(task, cancel, meter);
         Ok(())
     }
 }

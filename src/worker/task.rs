@@ -18,6 +18,7 @@ use millstream_pipeline::exec::{
 use millstream_pipeline::graph::Graph;
 
 use super::feed::TaskFeed;
+use super::pace::TaskMeter;
 use super::sharding;
 
 /// Elements written at most before the thread looks whether there is room for more and whether a client is hungry.
@@ -35,6 +36,7 @@ pub(super) struct TaskRun {
     pub(super) pool: Arc<Pool>,
     pub(super) feed: Option<TaskFeed>,
     pub(super) cancel: Cancel,
+    pub(super) meter: Arc<TaskMeter>,
 }
 
 /// How a task ended.
@@ -133,6 +135,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         pool,
         feed,
         cancel,
+        meter,
         ..
     } = task;
     let context = ExecContext {
@@ -152,12 +155,15 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
     let (mut run_elements, run_elements_max) = (1, producer.run_elements_max().min(RUN_ELEMENTS_MAX));
     loop {
         producer.wait_room()?;
-        let begun = Instant::now();
-        let mut has_ended = false;
+        let (mut busy, mut has_ended) = (Duration::ZERO, false);
         producer.write(|pack, layout| {
+            let begun = Instant::now();
             let filled = executor
                 .write(layout, pack, run_elements)
                 .map_err(ProduceError::Compute)?;
+            let took = begun.elapsed();
+            meter.note(filled.count, took);
+            busy += took;
             match filled.stop {
                 Stop::Full { needed_bytes } => Err(ProduceError::Full { needed_bytes }),
                 Stop::Limit => Ok(()),
@@ -174,7 +180,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         if has_ended {
             return Ok(());
         }
-        run_elements = if begun.elapsed() > RUN_TIME_MAX {
+        run_elements = if busy > RUN_TIME_MAX {
             1
         } else {
             (2 * run_elements).min(run_elements_max)

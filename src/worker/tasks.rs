@@ -1,17 +1,26 @@
 //! The tasks under way in a worker. Dropping them stops them, so that no worker leaves computations behind.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use millstream_control::TaskId;
+use millstream_control::{Pace, TaskId};
 use millstream_dataplane::worker::Server;
 use millstream_pipeline::exec::Cancel;
+
+use super::pace::{TaskGauge, TaskMeter};
 
 /// The tasks under way, or ended and still served.
 pub(super) struct Tasks {
     server: Server,
-    running: BTreeMap<TaskId, Cancel>,
+    running: BTreeMap<TaskId, Running>,
     /// Those of them that failed: nobody waits for anything of them.
     failed: BTreeSet<TaskId>,
+}
+
+struct Running {
+    cancel: Cancel,
+    meter: Arc<TaskMeter>,
+    gauge: TaskGauge,
 }
 
 impl Tasks {
@@ -25,8 +34,16 @@ impl Tasks {
     }
 
     /// Notes a task that was started.
-    pub(super) fn add(&mut self, task: TaskId, cancel: Cancel) {
-        self.running.insert(task, cancel);
+    pub(super) fn add(&mut self, task: TaskId, cancel: Cancel, meter: Arc<TaskMeter>) {
+        let gauge = TaskGauge::default();
+        let running = Running { cancel, meter, gauge };
+        self.running.insert(task, running);
+    }
+
+    /// How fast each goes that has begun.
+    pub(super) fn paces(&mut self) -> impl Iterator<Item = (TaskId, Pace)> + '_ {
+        let all = self.running.iter_mut();
+        all.filter_map(|(task, running)| Some((*task, running.gauge.pace(&running.meter)?)))
     }
 
     /// Notes that a task failed; its readers may still be told.
@@ -49,8 +66,8 @@ impl Tasks {
     /// Stops a task; its clients hear of it from the dispatcher.
     pub(super) fn stop(&mut self, task: TaskId) {
         // First the flag: a task that is about to be served looks at it afterwards, and so is removed by one of the two.
-        if let Some(cancel) = self.running.remove(&task) {
-            cancel.cancel();
+        if let Some(running) = self.running.remove(&task) {
+            running.cancel.cancel();
         }
         self.failed.remove(&task);
         self.server.remove_task(millstream_dataplane::TaskId(task.0));

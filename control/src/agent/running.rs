@@ -18,6 +18,7 @@ use crate::dispatcher::{StopReason, TaskDef};
 use crate::error::Error;
 use crate::id::{TaskId, WorkerId};
 use crate::job::Policy;
+use crate::pace::Pace;
 use crate::rpc::session::Session;
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 
@@ -185,6 +186,15 @@ impl Agent {
     pub async fn fail_task(&self, task: TaskId, message: &str) -> Result<(), Error> {
         let message = message[..message.floor_char_boundary(crate::dispatcher::ERROR_BYTES_MAX)].to_owned();
         self.report(WireRequest::FailTask { task, message }).await
+    }
+
+    /// Says with the next sign of life how far a task has come, and how fast it goes.
+    pub fn note_pace(&self, task: TaskId, pace: Pace) {
+        let session = self.shared.session.lock().clone();
+        // Without one, or with another one since, the task is gone.
+        if let Some(session) = session.filter(|_| self.shared.tasks.lock().contains_key(&task)) {
+            session.paces().lock().note_task(task, pace);
+        }
     }
 
     /// The splits of a task under DYNAMIC, for its producer's thread.

@@ -56,7 +56,7 @@ impl Paces {
 }
 
 impl Dispatcher {
-    /// C10.1: only what is of the process' own tasks and clients counts.
+    /// C11.1: only what is of the process' own tasks and clients counts.
     pub(super) fn handle_paces(
         &mut self,
         session: SessionId,
@@ -89,7 +89,7 @@ impl Dispatcher {
             .retain(|client, _| tables.clients.contains(client));
     }
 
-    /// C10.2: how many workers an iteration wants, without limits.
+    /// C11.2: how many workers an iteration wants, without limits.
     pub(super) fn workers_wanted_by(&self, iteration: IterationId) -> Option<u64> {
         let tasks = self.tables.tasks_of(iteration).into_iter();
         // A task that has ended is no worker's to share.
@@ -106,7 +106,7 @@ impl Dispatcher {
         autoscale::workers_wanted(processing, target)
     }
 
-    /// C10.2: how many workers the service wants: what the iteration does that wants most, within the limits.
+    /// C11.2: how many workers the service wants: what the iteration does that wants most, within the limits.
     pub(super) fn workers_wanted(&self) -> Option<u64> {
         let running = self.tables.index.running.iter();
         let wanted = running.filter_map(|id| self.workers_wanted_by(*id)).max()?;

@@ -351,6 +351,7 @@ pub(crate) fn read_with(workers: &Arc<Workers>, config: ReaderConfig) -> Read {
     let feed = Feed {
         events: events_queue,
         reports: reports_queue,
+        pace: Arc::default(),
     };
     Read {
         reader: Reader::start(lane, workers.clone(), feed, &config),

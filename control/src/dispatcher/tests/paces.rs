@@ -30,7 +30,7 @@ impl Rig {
     }
 }
 
-/// C10.1, C10.2
+/// C11.1, C11.2
 #[test]
 fn the_status_says_how_fast_each_goes_and_how_many_workers_that_asks_for() {
     let mut rig = Rig::new();
@@ -61,7 +61,7 @@ fn the_status_says_how_fast_each_goes_and_how_many_workers_that_asks_for() {
     assert_eq!(rig.machine.status().workers_wanted, Some(8));
 }
 
-/// C10.1
+/// C11.1
 #[test]
 fn nobody_speaks_for_others() {
     let mut rig = Rig::new();
@@ -76,7 +76,7 @@ fn nobody_speaks_for_others() {
     assert!(found.clients.iter().all(|client| client.element_ns.is_none()));
 }
 
-/// C10.2: a worker that died yields nothing any more, nor does a reader that left take anything.
+/// C11.2: a worker that died yields nothing any more, nor does a reader that left take anything.
 #[test]
 fn who_is_gone_does_not_count() {
     let mut rig = Rig::new();

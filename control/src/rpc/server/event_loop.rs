@@ -181,15 +181,7 @@ impl EventLoop {
                 answers,
             } => {
                 self.beats.push((answers, sequence));
-                if !task_paces.is_empty() || !client_paces.is_empty() {
-                    let paced = Event::Paced {
-                        session,
-                        tasks: task_paces,
-                        clients: client_paces,
-                    };
-                    let now = self.now();
-                    self.dispatcher.handle(paced, now);
-                }
+                self.pace(session, task_paces, client_paces);
                 Event::Heartbeat {
                     session,
                     worker,
@@ -221,6 +213,18 @@ impl EventLoop {
         };
         let now = self.now();
         self.dispatcher.handle(event, now);
+    }
+
+    fn pace(&mut self, session: SessionId, tasks: Vec<(TaskId, Pace)>, clients: Vec<(ClientId, Pace)>) {
+        if !tasks.is_empty() || !clients.is_empty() {
+            let now = self.now();
+            let paced = Event::Paced {
+                session,
+                tasks,
+                clients,
+            };
+            self.dispatcher.handle(paced, now);
+        }
     }
 
     /// Stores what changed, then carries out what was decided.

@@ -1,0 +1,75 @@
+//! How fast a task goes: noted by its thread, and looked at once a second to tell the dispatcher.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millstream_control::Pace;
+
+/// What a task's thread has done. One thread writes.
+#[derive(Debug, Default)]
+pub(super) struct TaskMeter {
+    elements: AtomicU64,
+    busy_ns: AtomicU64,
+}
+
+impl TaskMeter {
+    /// So many elements more took so long to compute, without the time that the task waited for its readers.
+    pub(super) fn note(&self, elements: usize, busy: Duration) {
+        let add = |sum: &AtomicU64, more: u64| {
+            sum.store(
+                sum.load(Ordering::Relaxed).saturating_add(more),
+                Ordering::Relaxed,
+            );
+        };
+        add(&self.busy_ns, u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX));
+        add(&self.elements, elements as u64);
+    }
+}
+
+/// Makes a pace of what a meter shows from time to time.
+#[derive(Debug, Default)]
+pub(super) struct TaskGauge {
+    elements: u64,
+    busy_ns: u64,
+    element_ns: Option<u64>,
+}
+
+impl TaskGauge {
+    /// The pace since there last was a new element; `None` before the first.
+    pub(super) fn pace(&mut self, meter: &TaskMeter) -> Option<Pace> {
+        let elements = meter.elements.load(Ordering::Relaxed);
+        let busy_ns = meter.busy_ns.load(Ordering::Relaxed);
+        let fresh = elements.saturating_sub(self.elements);
+        if fresh > 0 {
+            let element_ns = (busy_ns.saturating_sub(self.busy_ns) / fresh).max(1);
+            (self.elements, self.busy_ns, self.element_ns) = (elements, busy_ns, Some(element_ns));
+        }
+        let element_ns = self.element_ns;
+        (elements > 0).then_some(Pace { elements, element_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C11.1
+    #[test]
+    fn an_element_takes_what_it_took_since_the_last_look() {
+        let (meter, mut gauge) = (TaskMeter::default(), TaskGauge::default());
+        let pace = |elements, element_ns| {
+            Some(Pace {
+                elements,
+                element_ns: Some(element_ns),
+            })
+        };
+        assert_eq!(gauge.pace(&meter), None);
+        meter.note(10, Duration::from_micros(10));
+        assert_eq!(gauge.pace(&meter), pace(10, 1_000));
+        // Work on an element that is not there yet counts with it.
+        meter.note(0, Duration::from_micros(7));
+        assert_eq!(gauge.pace(&meter), pace(10, 1_000));
+        meter.note(1, Duration::from_micros(2));
+        assert_eq!(gauge.pace(&meter), pace(11, 9_000));
+    }
+}
