@@ -11,7 +11,7 @@ use super::sweep::overdue;
 use crate::id::{DatasetId, JobId};
 
 impl Dispatcher {
-    /// Collects, if it is time to look again. Iterations first: a job goes with its last one.
+    /// Collects, if it is time to look again (C3.9). Iterations first: a job goes with its last one.
     pub(super) fn collect_unused(&mut self) {
         if self.now < self.clocks.last_collection + self.config.job_gc_check_interval {
             return;
