@@ -192,7 +192,7 @@ impl Agent {
     pub fn note_pace(&self, task: TaskId, pace: Pace) {
         let session = self.shared.session.lock().clone();
         // Without one, or with another one since, the task is gone.
-        if let Some(session) = session.filter(|_| self.shared.tasks.lock().contains_key(&task)) {
+        if let Some(session) = session.filter(|_| self.shared.tasks.lock().controls.contains_key(&task)) {
             session.paces().lock().note_task(task, pace);
         }
     }
