@@ -10,16 +10,16 @@ use std::time::Duration;
 use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
 use millstream::control::rpc::SessionConfig;
 use millstream::control::{JobId, Policy};
-use millstream::element::{Dtype, ElementSpec, TensorSpec};
+use millstream::element::{Dtype, Element, ElementSpec, TensorSpec};
 use millstream::pipeline::graph::{ConstantTensor, Dataset};
 use millstream::{ReadRequest, Service, ServiceConfig};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::support::cluster::{drain, fresh_key};
+use crate::support::cluster::{drain, fresh_key, numbers as numbers_of};
 use crate::support::mortal::{Killer, Mortal, lasting_address};
 use crate::support::process::{Process, Running, millstream};
-use crate::support::{eventually, watched};
+use crate::support::{eventually, watched, watched_for};
 
 /// Each is a split.
 const FILES: usize = 6_000;
@@ -27,6 +27,11 @@ const WORKERS: usize = 4;
 const KILLS: usize = 8;
 /// Longer than the start of a process takes on a busy machine, so that nobody is missed who lives.
 const LIVENESS_S: &str = "3";
+/// The whole of it, which `ci/full` runs.
+const SPLITS_WHOLE: usize = 100_000;
+const KILLS_WHOLE: usize = 20;
+/// Ten times what the whole takes on a busy machine.
+const WATCHDOG_WHOLE: Duration = Duration::from_secs(1800);
 /// Between a kill and what made it due.
 const PAUSE_MS: std::ops::Range<u64> = 0..150;
 
@@ -35,18 +40,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_dispatcher_killed_again_and_again_loses_nothing_and_repeats_nothing(pauses in pauses()) {
+    fn a_dispatcher_killed_again_and_again_loses_nothing_and_repeats_nothing(pauses in pauses(KILLS)) {
         watched("killed dispatchers", move || every_file_comes_once(&pauses));
     }
 
     #[test]
-    fn readers_that_come_and_go_while_the_dispatcher_is_killed_leave_no_client_behind(pauses in pauses()) {
+    #[ignore = "takes minutes: ci/full runs it"]
+    fn a_dispatcher_killed_twenty_times_in_an_epoch_of_100_000_splits_loses_and_repeats_nothing(
+        pauses in pauses(KILLS_WHOLE),
+    ) {
+        watched_for(WATCHDOG_WHOLE, "killed dispatchers", move || every_number_comes_once(&pauses));
+    }
+
+    #[test]
+    fn readers_that_come_and_go_while_the_dispatcher_is_killed_leave_no_client_behind(pauses in pauses(KILLS)) {
         watched("killed dispatchers", move || no_client_stays(&pauses));
     }
 }
 
-fn pauses() -> impl Strategy<Value = Vec<Duration>> {
-    prop::collection::vec(PAUSE_MS.prop_map(Duration::from_millis), KILLS)
+fn pauses(kills: usize) -> impl Strategy<Value = Vec<Duration>> {
+    prop::collection::vec(PAUSE_MS.prop_map(Duration::from_millis), kills)
 }
 
 fn every_file_comes_once(pauses: &[Duration]) {
@@ -54,17 +67,34 @@ fn every_file_comes_once(pauses: &[Duration]) {
     for file in 0..FILES {
         std::fs::write(files.path().join(file.to_string()), "").unwrap();
     }
-    let deployment = Deployment::start(WORKERS);
     let pattern = format!("{}/*", files.path().display());
-    let job = deployment.job(Dataset::files(pattern));
+    every_split_comes_once(Dataset::files(pattern), FILES, pauses, |element| {
+        let paths = element.component(0).unwrap().strings().unwrap();
+        paths.iter_str().map(|path| path.unwrap().to_owned()).collect()
+    });
+}
+
+fn every_number_comes_once(pauses: &[Duration]) {
+    let numbers = Dataset::range(0, i64::try_from(SPLITS_WHOLE).unwrap(), 1).split_size(1);
+    every_split_comes_once(numbers, SPLITS_WHOLE, pauses, numbers_of);
+}
+
+/// Reads a dataset of so many splits of one element while the dispatcher is killed after each of these pauses.
+fn every_split_comes_once<T: Ord>(
+    dataset: Dataset,
+    splits: usize,
+    pauses: &[Duration],
+    names: impl Fn(&Element) -> Vec<T>,
+) {
+    let deployment = Deployment::start(WORKERS);
+    let job = deployment.job(dataset);
     let mut reader = deployment.read(job, 0);
     let mut killer = Killer::start(&deployment.dispatcher, pauses);
-    let mut seen = Vec::with_capacity(FILES);
+    let mut seen = Vec::with_capacity(splits);
     while let Some(element) = reader.next_element().expect("the reading goes on") {
-        let paths = element.component(0).unwrap().strings().unwrap();
-        seen.extend(paths.iter_str().map(|path| path.unwrap().to_owned()));
+        seen.extend(names(&element));
         // Spread over the epoch: the next kill is due when the last dispatcher is there and so much was read.
-        if seen.len() % (FILES / (KILLS + 1)) == 0 {
+        if seen.len() % (splits / (pauses.len() + 1)) == 0 {
             killer.next_is_due();
         }
     }
@@ -72,7 +102,7 @@ fn every_file_comes_once(pauses: &[Duration]) {
     seen.sort_unstable();
     let came = seen.len();
     seen.dedup();
-    assert_eq!((seen.len(), came), (FILES, FILES), "distinct, and all in all");
+    assert_eq!((seen.len(), came), (splits, splits), "distinct, and all in all");
     assert!(
         reader.stats().lost_splits.is_empty(),
         "{:?}",
@@ -91,7 +121,7 @@ fn every_file_comes_once(pauses: &[Duration]) {
     };
     eventually(
         "splits, clients and workers",
-        &((FILES as u64, 0, 0), 0, WORKERS as u64),
+        &((splits as u64, 0, 0), 0, WORKERS as u64),
         books,
     );
 }

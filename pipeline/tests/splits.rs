@@ -8,7 +8,7 @@ use millstream_pipeline::exec::{
     ExecContext, ExecError, Executor, FinishedSplit, Item, Pool, Source, SourceFactory, Split, SplitError,
     SplitSource, Tensor, Value,
 };
-use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Params, SourceSignature, Units};
+use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Params, SourceSignature, Splitting, Units};
 use millstream_pipeline::plan::{SourcePlan, SplitPlan, plan_splits};
 use proptest::prelude::*;
 
@@ -212,13 +212,16 @@ proptest! {
     }
 
     #[test]
-    fn units_cover_every_position_once(positions in prop_oneof![0u64..5000, 1_000_000u64..20_000_000]) {
-        let units = Units::of(positions);
+    fn units_cover_every_position_once(
+        positions in prop_oneof![0u64..5000, 1_000_000u64..2_000_000],
+        size in prop::option::of(1u64..=4096),
+    ) {
+        let units = size.map_or(Units::of(positions), |size| Units::sized(positions, size));
         let mut next = 0;
         for index in 0..units.splits() {
             let range = units.range(index).unwrap();
             prop_assert_eq!(range.start, next);
-            prop_assert!(!range.is_empty() && range.end - range.start <= 4096);
+            prop_assert!(!range.is_empty() && range.end - range.start <= size.unwrap_or(4096));
             next = range.end;
         }
         prop_assert_eq!(next, positions);
@@ -243,6 +246,50 @@ proptest! {
             prop_assert_eq!(stated, rows);
         }
     }
+}
+
+#[test]
+fn a_dataset_is_dealt_out_in_splits_of_the_size_asked_for() {
+    let numbers = || Dataset::range(0, 100, 1);
+    let splits = |dataset: Dataset| -> Vec<u64> {
+        let graph = dataset.graph().unwrap();
+        // As the dispatcher and the workers read it.
+        let graph = Graph::from_bytes(&graph.to_bytes().unwrap()).unwrap();
+        let facts = graph.facts(&functions()).unwrap();
+        let counted = facts.sources.iter().map(|source| match &source.splitting {
+            Splitting::Counted(units) => units.splits(),
+            Splitting::Listed(_) | Splitting::Whole(_) => panic!("{source:?}"),
+        });
+        counted.collect()
+    };
+    assert_eq!(splits(numbers().split_size(1)), [100]);
+    assert_eq!(splits(numbers().split_size(30).batch(7, false)), [4]);
+    assert_eq!(
+        splits(numbers().split_size(50).split_size(20).split_size(40)),
+        [5]
+    );
+    assert_eq!(
+        splits(Dataset::zip([numbers().split_size(10), numbers()])),
+        [10, 10]
+    );
+    for positions in [0, 4097] {
+        let error = numbers().split_size(positions).graph().unwrap_err().to_string();
+        assert!(error.contains("1 to 4096"), "{error}");
+    }
+    let graph = numbers().split_size(7).batch(3, false).graph().unwrap();
+    let (mut found, finished) = run(&graph, &dealer(&graph), 3, &[0, 2, 1, 1]);
+    found.sort();
+    let rows = found.iter().map(|row| {
+        let Model::Rows(rows) = row else {
+            panic!("a batch has rows, not {row:?}")
+        };
+        rows.len()
+    });
+    assert_eq!(
+        (rows.sum::<usize>(), finished.len()),
+        (100, 15),
+        "every position once, in 15 splits"
+    );
 }
 
 #[test]

@@ -18,4 +18,4 @@ pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod watchdog;
 
-pub(crate) use watchdog::{eventually, run, watched};
+pub(crate) use watchdog::{eventually, run, watched, watched_for};

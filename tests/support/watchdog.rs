@@ -26,14 +26,23 @@ pub(crate) fn run<F: Future>(test: F) -> F::Output {
 
 /// Runs a test that blocks its thread, under the watchdog. `what` is said of one that hangs.
 pub(crate) fn watched<T: Send + 'static>(what: &str, test: impl FnOnce() -> T + Send + 'static) -> T {
+    watched_for(WATCHDOG, what, test)
+}
+
+/// The same for a test that takes longer.
+pub(crate) fn watched_for<T: Send + 'static>(
+    watchdog: Duration,
+    what: &str,
+    test: impl FnOnce() -> T + Send + 'static,
+) -> T {
     let (done, outcome) = mpsc::channel();
     let body = thread::Builder::new().name(what.to_owned()).spawn(move || {
         let _ = done.send(test());
     });
     let body = body.expect("a thread starts");
-    match outcome.recv_timeout(WATCHDOG) {
+    match outcome.recv_timeout(watchdog) {
         Ok(value) => value,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs, {} s have passed", WATCHDOG.as_secs()),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs, {} s have passed", watchdog.as_secs()),
         Err(mpsc::RecvTimeoutError::Disconnected) => match body.join() {
             Err(panic) => std::panic::resume_unwind(panic),
             Ok(()) => unreachable!("a body that returns has sent its value"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_element::ElementSpec;
 
-use crate::graph::{Cardinality, FlatMap, Op, Schedule, Units, WindowSize};
+use crate::graph::{Cardinality, FlatMap, Op, Schedule, WindowSize};
 
 use super::call::Chain;
 use super::context::Shared;
@@ -256,7 +256,8 @@ impl Program {
     ) -> Result<Input, ExecError> {
         let op = &self.graph.nodes()[node].op;
         let place = self.place(node);
-        let counted = |count: u64| Cursor::new(op.name(), count, shared, place, Cut::Units(Units::of(count)));
+        let cut = |count| Cut::Units(self.graph.units(count));
+        let counted = |count: u64| Cursor::new(op.name(), count, shared, place, cut(count));
         Ok(match (op, &self.parts[node]) {
             (Op::Range(range), _) => {
                 let (range, cursor) = (*range, counted(range.len()));

@@ -20,6 +20,9 @@ use super::records::Records;
 struct GraphRecord {
     #[n(0)]
     nodes: Vec<NodeRecord>,
+    /// Positions of a split, where that was asked for.
+    #[n(1)]
+    split_size: Option<u64>,
 }
 
 /// A node on the wire.
@@ -54,6 +57,7 @@ impl Graph {
     pub fn to_bytes(&self) -> Result<Vec<u8>, GraphError> {
         let record = GraphRecord {
             nodes: self.nodes().iter().map(encode_node).collect::<Result<_, _>>()?,
+            split_size: self.split_size(),
         };
         let bytes = encoded(&record)?;
         if bytes.len() > GRAPH_BYTES_MAX {
@@ -76,7 +80,13 @@ impl Graph {
                 limit: GRAPH_BYTES_MAX,
             });
         }
-        Graph::new(decode_nodes(bytes, 0)?)
+        let record = decode_record(bytes)?;
+        let split_size = record.split_size;
+        let graph = Graph::new(decode_nodes(record, 0)?)?;
+        match split_size {
+            Some(positions) => graph.with_split_size(positions),
+            None => Ok(graph),
+        }
     }
 }
 
@@ -151,15 +161,22 @@ fn encode_flat_map(function: &FlatMap) -> Result<Vec<u8>, GraphError> {
     }
 }
 
-fn decode_nodes(bytes: &[u8], nesting: usize) -> Result<Vec<Node>, GraphError> {
+fn decode_record(bytes: &[u8]) -> Result<GraphRecord, GraphError> {
+    minicbor::decode(bytes).map_err(|error| GraphError::Malformed(error.to_string()))
+}
+
+/// The nodes of a graph within another that is nested this deep.
+fn inner_nodes(bytes: &[u8], nesting: usize) -> Result<Vec<Node>, GraphError> {
+    decode_nodes(decode_record(bytes)?, nesting + 1)
+}
+
+fn decode_nodes(record: GraphRecord, nesting: usize) -> Result<Vec<Node>, GraphError> {
     if nesting > NESTING_MAX {
         return Err(GraphError::TooLarge {
             what: "nesting of functions",
             limit: NESTING_MAX,
         });
     }
-    let record: GraphRecord =
-        minicbor::decode(bytes).map_err(|error| GraphError::Malformed(error.to_string()))?;
     if record.nodes.len() > NODES_MAX {
         return Err(GraphError::TooLarge {
             what: "number of operations",
@@ -255,7 +272,7 @@ fn decode_with_graphs(
     let nodes = |index: usize, what: &str| {
         let graph = record.functions.get(index);
         let graph = graph.ok_or_else(|| params.malformed(format!("has no {what}")))?;
-        decode_nodes(graph, nesting + 1)
+        inner_nodes(graph, nesting)
     };
     let graph = |index: usize, what: &str| Graph::function(nodes(index, what)?);
     let function = || -> Result<FlatMap, GraphError> {

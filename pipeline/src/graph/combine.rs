@@ -87,6 +87,7 @@ impl Dataset {
         let mut joined = Dataset {
             nodes: Vec::new(),
             error: None,
+            split_size: None,
         };
         let inputs = datasets
             .into_iter()
@@ -107,6 +108,7 @@ impl Dataset {
         if let Some(error) = dataset.error {
             self.error.get_or_insert(error);
         }
+        self.split_size = self.split_size.into_iter().chain(dataset.split_size).min();
         (self.nodes.len() as u32).saturating_sub(1)
     }
 }

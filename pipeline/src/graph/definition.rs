@@ -5,6 +5,7 @@
 use super::check::check_params;
 use super::error::GraphError;
 use super::op::Op;
+use super::split::{SPLIT_SIZE_MAX, Units};
 
 /// Nodes of a graph, sub-graphs included.
 pub const NODES_MAX: usize = 4096;
@@ -36,6 +37,8 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     nodes: Vec<Node>,
+    /// Positions of a split, if it is asked for: 1 to [`SPLIT_SIZE_MAX`].
+    split_size: Option<u64>,
 }
 
 impl Graph {
@@ -44,7 +47,10 @@ impl Graph {
     /// # Errors
     /// [`GraphError`] naming the node and the rule it breaks.
     pub fn new(nodes: Vec<Node>) -> Result<Graph, GraphError> {
-        let graph = Graph { nodes };
+        let graph = Graph {
+            nodes,
+            split_size: None,
+        };
         graph.check(Role::Dataset)?;
         Ok(graph)
     }
@@ -54,7 +60,10 @@ impl Graph {
     /// # Errors
     /// As [`Graph::new`].
     pub fn function(nodes: Vec<Node>) -> Result<Graph, GraphError> {
-        let graph = Graph { nodes };
+        let graph = Graph {
+            nodes,
+            split_size: None,
+        };
         graph.check(Role::Function)?;
         Ok(graph)
     }
@@ -104,7 +113,35 @@ impl Graph {
     /// This graph with nodes that differ from its own in their declarations only, so that they need no check.
     pub(super) fn with_ops(&self, nodes: Vec<Node>) -> Graph {
         debug_assert_eq!(nodes.len(), self.nodes.len());
-        Graph { nodes }
+        Graph {
+            nodes,
+            split_size: self.split_size,
+        }
+    }
+
+    /// The graph with counted sources that are dealt out in splits of so many positions.
+    ///
+    /// # Errors
+    /// [`GraphError::SplitSize`] unless it is 1 to [`SPLIT_SIZE_MAX`].
+    pub fn with_split_size(self, positions: u64) -> Result<Graph, GraphError> {
+        if !(1..=SPLIT_SIZE_MAX).contains(&positions) {
+            return Err(GraphError::SplitSize { positions });
+        }
+        let split_size = Some(positions);
+        Ok(Graph { split_size, ..self })
+    }
+
+    /// Positions of a split of its counted sources, where that was asked for.
+    pub fn split_size(&self) -> Option<u64> {
+        self.split_size
+    }
+
+    /// How a source of so many positions is dealt out.
+    pub fn units(&self, positions: u64) -> Units {
+        match self.split_size {
+            Some(unit) => Units::sized(positions, unit),
+            None => Units::of(positions),
+        }
     }
 
     fn check(&self, role: Role) -> Result<(), GraphError> {

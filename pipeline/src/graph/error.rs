@@ -35,6 +35,15 @@ pub enum GraphError {
         /// The rule and how it is broken.
         reason: String,
     },
+    /// No split has so many positions.
+    #[error(
+        "splits of {positions} positions were asked for: a split has 1 to {}",
+        super::split::SPLIT_SIZE_MAX
+    )]
+    SplitSize {
+        /// What was asked for.
+        positions: u64,
+    },
     /// The bytes are not the encoding of a graph.
     #[error("the bytes are not a dataset graph: {0}")]
     Malformed(String),

@@ -52,7 +52,7 @@ pub use records::{Compression, FixedLength, RECORD_BYTES_MAX, Records, TfRecord}
 pub use registry::{NoFunctions, Registry, SourceSignature};
 pub use sharding::{ShardBy, ShardingError, Share};
 pub use spec::{KEY_COMPONENT, node_specs};
-pub use split::{SourceFacts, Splitting, Units};
+pub use split::{SPLIT_SIZE_MAX, SourceFacts, Splitting, Units};
 
 pub(crate) use group_spec::{own_shapes, padded_shapes, ragged_rank};
 pub(crate) use spec::{component, source_signature};

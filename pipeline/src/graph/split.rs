@@ -47,16 +47,19 @@ pub struct Units {
 /// that one element made of all of them can name them in its header.
 const SPLITS_WANTED: u64 = 1024;
 /// Positions a split has at most, which bounds what one lost split costs.
-const UNIT_MAX: u64 = 4096;
+pub const SPLIT_SIZE_MAX: u64 = 4096;
 
 impl Units {
     /// The units of a source of so many positions: `positions / 1024` positions each, rounded up, but at most
     /// 4096.
     pub fn of(positions: u64) -> Units {
-        Units {
-            positions,
-            unit: positions.div_ceil(SPLITS_WANTED).clamp(1, UNIT_MAX),
-        }
+        Units::sized(positions, positions.div_ceil(SPLITS_WANTED))
+    }
+
+    /// Units of `unit` positions each, 1 to [`SPLIT_SIZE_MAX`], the last perhaps of fewer.
+    pub fn sized(positions: u64, unit: u64) -> Units {
+        let unit = unit.clamp(1, SPLIT_SIZE_MAX);
+        Units { positions, unit }
     }
 
     /// Positions of the source.
@@ -94,7 +97,7 @@ pub(crate) fn sources(graph: &Graph, registry: &dyn Registry) -> Result<Vec<Sour
         found.push(SourceFacts {
             node,
             name,
-            splitting: splitting(op, registry)?,
+            splitting: splitting(graph, op, registry)?,
         });
     }
     Ok(found)
@@ -122,21 +125,21 @@ pub(crate) fn aligned(graph: &Graph, sources: &[SourceFacts]) -> Result<(), Stri
     Ok(())
 }
 
-fn splitting(op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisError> {
+fn splitting(graph: &Graph, op: &Op, registry: &dyn Registry) -> Result<Splitting, AnalysisError> {
     Ok(match op {
-        Op::Range(range) => Splitting::Counted(Units::of(range.len())),
+        Op::Range(range) => Splitting::Counted(graph.units(range.len())),
         // Values follow from their positions, of which there are more than anyone reads.
-        Op::Counter(_) | Op::Random(_) => Splitting::Counted(Units::of(u64::MAX)),
-        Op::Tensors(_) => Splitting::Counted(Units::of(1)),
+        Op::Counter(_) | Op::Random(_) => Splitting::Counted(graph.units(u64::MAX)),
+        Op::Tensors(_) => Splitting::Counted(graph.units(1)),
         Op::TensorSlices(slices) => match slices.constant.slices() {
-            Ok(count) => Splitting::Counted(Units::of(count)),
+            Ok(count) => Splitting::Counted(graph.units(count)),
             Err(reason) => Splitting::Whole(reason),
         },
         Op::Files(files) => Splitting::Listed(files.clone()),
         Op::Source(source) => {
             let signature = source_signature(source, registry)?;
             match (signature.indexable, signature.cardinality) {
-                (true, Cardinality::Finite(count)) => Splitting::Counted(Units::of(count)),
+                (true, Cardinality::Finite(count)) => Splitting::Counted(graph.units(count)),
                 (true, Cardinality::Infinite | Cardinality::Unknown) => Splitting::Whole(format!(
                     "does not know how many elements it has: declare a finite count, or {WITHOUT_SPLITS}"
                 )),

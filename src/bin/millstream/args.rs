@@ -213,6 +213,10 @@ pub(crate) struct ReadArgs {
     /// Elements of one batch; 0 for single elements.
     #[arg(long, default_value_t = 32, value_name = "ELEMENTS")]
     pub(crate) batch: u64,
+    /// Elements of the source in one split, 1 to 4096; by default as many as make about 1024 splits. For --range under
+    /// `dynamic`.
+    #[arg(long, value_name = "ELEMENTS", requires = "range")]
+    pub(crate) split_size: Option<u64>,
     /// How the dataset is dealt out to the workers.
     #[arg(long, visible_alias = "policy", value_enum, default_value_t = Sharding::Dynamic)]
     pub(crate) sharding: Sharding,

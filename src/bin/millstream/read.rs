@@ -43,7 +43,12 @@ impl Source {
             (None, Some(count)) => {
                 let stop =
                     i64::try_from(count).map_err(|_| format!("--range {count}: at most {}", i64::MAX))?;
-                (Dataset::range(0, stop, 1), &[""])
+                let range = Dataset::range(0, stop, 1);
+                let range = match args.split_size {
+                    Some(elements) => range.split_size(elements),
+                    None => range,
+                };
+                (range, &[""])
             }
             (None, None) => return Err("nothing to read: give --files PATTERN or --range N".to_owned()),
             (Some(_), Some(_)) => return Err("give --files or --range, not both".to_owned()),

@@ -9,7 +9,7 @@ use super::actors::{Sent, SimClient, SimWorker};
 use super::oracle::Oracle;
 use crate::dispatcher::{
     Action, Change, ClientPush, Dispatcher, DispatcherConfig, Event, Incoming, Key, Moment, Phase, Record,
-    Reply, ReplyToken, Request, Run, WorkerPush, WorkerRegistration,
+    Reply, ReplyToken, Request, WorkerPush, WorkerRegistration,
 };
 use crate::error::Error;
 use crate::id::{BootId, ClientId, DatasetId, JobId, RequestNumber, SessionId};
@@ -359,7 +359,7 @@ impl World {
         let tables = &self.machine.tables;
         let of_tasks = tables.holdings.iter().map(|(_, holding)| holding);
         let held = of_tasks.chain(tables.removals.values().map(|removal| &removal.holding));
-        let splits = held.flat_map(|holding| holding.runs()).map(Run::splits);
+        let splits = held.flat_map(|holding| holding.runs()).map(|run| run.splits());
         let names = splits.flat_map(|range| {
             (range.first..range.first + range.count).map(move |index| (range.repetition, index))
         });

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `ledger` | what is not dealt out, free again, done, lost |
 //! | `holding` | what one task holds |
+//! | `piece` | what is left of one leased batch |
 //! | `run` | consecutive splits under consecutive leases |
 
 mod holding;
 mod ledger;
+mod piece;
 mod run;
 
 pub use holding::Holding;

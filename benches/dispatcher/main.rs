@@ -1,0 +1,71 @@
+//! What the dispatcher costs and keeps up with, as processes of the real program over QUIC on loopback.
+//!
+//! - [`splits`]: a dataset read under DYNAMIC, in splits of several sizes, with and without a work directory
+//! - [`peers`]: workers and readers that do nothing but live
+//! - [`store`]: the size of a work directory, and how long a start takes
+//! - [`processes`]: a dispatcher and workers that end with the bench, and the processor time that they take
+//! - [`table`]: what is printed
+//!
+//! `cargo bench -p millstream --bench dispatcher -- splits` runs one part. Without `--bench`, as under `cargo test --benches`,
+//! each part runs once and small, to keep it working.
+
+mod peers;
+mod processes;
+mod splits;
+mod store;
+mod table;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scale {
+    /// What the figures are of.
+    Full,
+    /// Enough to see that it works.
+    Small,
+}
+
+impl Scale {
+    /// One of two amounts.
+    fn pick<T>(self, full: T, small: T) -> T {
+        match self {
+            Scale::Full => full,
+            Scale::Small => small,
+        }
+    }
+}
+
+/// A part of the bench by its name.
+type Part = (&'static str, fn(Scale) -> Result<(), String>);
+
+const PARTS: [Part; 3] = [
+    ("splits", splits::run),
+    ("peers", peers::run),
+    ("store", store::run),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let scale = if arguments.iter().any(|argument| argument == "--bench") {
+        Scale::Full
+    } else {
+        Scale::Small
+    };
+    let wanted: Vec<&String> = arguments
+        .iter()
+        .filter(|argument| !argument.starts_with("--"))
+        .collect();
+    for (name, run) in PARTS {
+        if !wanted.is_empty() && !wanted.iter().any(|wanted| name.contains(wanted.as_str())) {
+            continue;
+        }
+        if let Err(error) = run(scale) {
+            // Nothing is left to be done if that cannot be said either.
+            let _ = writeln!(std::io::stderr(), "{name}: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

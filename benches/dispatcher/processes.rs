@@ -1,0 +1,95 @@
+//! A dispatcher and workers as processes of the real program, which end with their owner.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use millstream::link::{ClusterKey, KeySource, LoadedKey};
+
+/// A key that only the processes of one run have.
+pub(crate) struct Key {
+    pub(crate) loaded: LoadedKey,
+    text: String,
+}
+
+impl Key {
+    pub(crate) fn generate() -> Result<Key, String> {
+        let text = ClusterKey::generate()
+            .map_err(|error| error.to_string())?
+            .to_text();
+        let loaded = KeySource::from_setting(&text).load();
+        Ok(Key {
+            loaded: loaded.map_err(|error| error.to_string())?,
+            text,
+        })
+    }
+}
+
+/// A server. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    /// Where it listens.
+    pub(crate) address: String,
+}
+
+impl Server {
+    /// A dispatcher on a free port, with more flags.
+    pub(crate) fn dispatcher(key: &Key, flags: &[&str]) -> Result<Server, String> {
+        Server::start(key, &[&["dispatcher", "--bind", "127.0.0.1:0"], flags].concat())
+    }
+
+    /// A worker of that dispatcher.
+    pub(crate) fn worker(key: &Key, dispatcher: &str) -> Result<Server, String> {
+        Server::start(key, &["worker", "--dispatcher", dispatcher])
+    }
+
+    /// Processor seconds that it used so far: all threads, user and system.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        cpu_seconds(&self.child.id().to_string())
+    }
+
+    fn start(key: &Key, arguments: &[&str]) -> Result<Server, String> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_millstream"))
+            .args(arguments)
+            .arg("--until-stdin-closes")
+            .env("MILLSTREAM_KEY", &key.text)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().ok_or("the process has no output")?;
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .map_err(|error| error.to_string())?;
+        // "dispatcher listening on ADDRESS", "worker serving on ADDRESS for dispatcher …"
+        match line.split_whitespace().nth(3) {
+            Some(address) => Ok(Server {
+                child,
+                address: address.to_owned(),
+            }),
+            None => Err(format!("{arguments:?} is not ready: {line:?}")),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Processor seconds of this process.
+pub(crate) fn own_cpu_seconds() -> f64 {
+    cpu_seconds("self")
+}
+
+fn cpu_seconds(process: &str) -> f64 {
+    // Fields 14 and 15, in ticks of 10 ms on every Linux; the name before them may hold spaces.
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |split| split.1);
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
+}

@@ -1,0 +1,269 @@
+//! The work directory: how large it is after many jobs came and went, and how long a dispatcher with many records takes to start.
+//!
+//! The machine and the store of the dispatcher, without its sockets.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use millstream::control::{
+    Action, BootId, Cardinality, Change, ClientId, DatasetFacts, DiskStore, Dispatcher, DispatcherConfig,
+    Event, Incoming, JobParameters, Key, Moment, Policy, Reply, ReplyToken, Request, RequestNumber,
+    SessionId, SourcePlan, SplitPlan, Store, WorkerRegistration,
+};
+use millstream::link::{Role, TicketKey};
+
+use super::Scale;
+use super::table;
+
+/// Jobs that come and go.
+const JOBS: usize = 10_000;
+const JOBS_SMALL: usize = 10;
+/// Records that are loaded, at least.
+const RECORDS: usize = 100_000;
+const RECORDS_SMALL: usize = 100;
+/// Jobs that are stored together, as if they had been asked for at once.
+const GROUP: usize = 100;
+/// Bytes of a dataset's definition.
+const DEFINITION_BYTES: usize = 500;
+
+/// Measures both.
+pub(crate) fn run(scale: Scale) -> Result<(), String> {
+    collected(scale.pick(JOBS, JOBS_SMALL))?;
+    loaded(scale.pick(RECORDS, RECORDS_SMALL))
+}
+
+/// After a restart the file has at most 16 MiB, or twice what was stored at most.
+fn collected(jobs: usize) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let mut deployment = Deployment::start(folder.path())?;
+    let mut clients = Vec::new();
+    for _ in 0..jobs {
+        clients.push(deployment.start_job()?);
+        if clients.len() % GROUP == 0 {
+            deployment.commit()?;
+        }
+    }
+    deployment.commit()?;
+    let (records, peak_bytes) = (deployment.stored.len(), deployment.stored_bytes());
+    for client in clients {
+        deployment.ask(Role::Submit, Request::Release { client })?;
+    }
+    // Everybody is gone for longer than anything lives, the job's dataset after the job.
+    for _ in 0..4 {
+        deployment.now += Duration::from_secs(10);
+        deployment.event(Event::Woken);
+        deployment.commit()?;
+    }
+    let left = deployment.stored.len();
+    let before = file_bytes(folder.path())?;
+    drop(deployment);
+    let began = Instant::now();
+    drop(DiskStore::open(folder.path()).map_err(|error| error.to_string())?);
+    let seconds = began.elapsed().as_secs_f64();
+    let after = file_bytes(folder.path())?;
+    let limit = (16 << 20).max(2 * peak_bytes);
+    table::say(&format!(
+        "store: {jobs} jobs came and went, {records} records of {} at most; {left} are left. The file has {}, after a restart \
+         of {seconds:.3} s {} (asked for: at most {})",
+        mib(peak_bytes),
+        mib(before),
+        mib(after),
+        mib(limit)
+    ))?;
+    if after > limit {
+        return Err(format!("the file has {} after a restart", mib(after)));
+    }
+    Ok(())
+}
+
+fn loaded(records: usize) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let mut deployment = Deployment::start(folder.path())?;
+    while deployment.stored.len() < records {
+        for _ in 0..GROUP {
+            deployment.start_job()?;
+        }
+        deployment.commit()?;
+    }
+    let (records, bytes) = (deployment.stored.len(), deployment.stored_bytes());
+    drop(deployment);
+    let began = Instant::now();
+    let mut store = DiskStore::open(folder.path()).map_err(|error| error.to_string())?;
+    let opened = began.elapsed().as_secs_f64();
+    let loaded = store.load().map_err(|error| error.to_string())?;
+    let read = began.elapsed().as_secs_f64();
+    if loaded.len() != records {
+        return Err(format!("{} records instead of {records}", loaded.len()));
+    }
+    let machine = Dispatcher::load(config(), loaded, BootId(2), Moment::ZERO);
+    let all = began.elapsed().as_secs_f64();
+    table::say(&format!(
+        "store: a dispatcher with {records} records of {} starts in {all:.3} s: {opened:.3} s to open and verify the file, {:.3} s \
+         to read, {:.3} s to load {} jobs (asked for: 1 s)",
+        mib(bytes),
+        read - opened,
+        all - read,
+        machine.status().counts.jobs
+    ))
+}
+
+fn config() -> DispatcherConfig {
+    let soon = Duration::from_secs(1);
+    DispatcherConfig {
+        job_gc_check_interval: Duration::ZERO,
+        job_gc_timeout: Some(soon),
+        gc_dynamic_sharding_jobs: true,
+        dataset_gc_timeout: Some(soon),
+        client_timeout: soon,
+        worker_timeout: soon,
+        datasets_max: RECORDS,
+        ..DispatcherConfig::default()
+    }
+}
+
+/// A machine and its store.
+struct Deployment {
+    machine: Dispatcher,
+    store: DiskStore,
+    now: Moment,
+    numbers: u64,
+    /// How long each record is that is stored.
+    stored: BTreeMap<Key, usize>,
+    replies: Vec<Result<Reply, millstream::control::Error>>,
+    /// What is decided and waits for the commit.
+    changes: Vec<Change>,
+}
+
+impl Deployment {
+    /// With one worker.
+    fn start(folder: &Path) -> Result<Deployment, String> {
+        let store = DiskStore::open(folder).map_err(|error| error.to_string())?;
+        let mut deployment = Deployment {
+            machine: Dispatcher::new(config(), BootId(1), Moment::ZERO),
+            store,
+            now: Moment::ZERO,
+            numbers: 0,
+            stored: BTreeMap::new(),
+            replies: Vec::new(),
+            changes: Vec::new(),
+        };
+        let registration = WorkerRegistration {
+            address: "worker:1".to_owned(),
+            tags: Vec::new(),
+            ticket_key: TicketKey::from_bytes([1; 32]),
+            version: String::new(),
+        };
+        deployment.ask(Role::Worker, Request::RegisterWorker(registration))?;
+        Ok(deployment)
+    }
+
+    /// A dataset, its job and a reader, under DYNAMIC.
+    fn start_job(&mut self) -> Result<ClientId, String> {
+        let register = Request::RegisterDataset {
+            id: None,
+            definition: vec![7; DEFINITION_BYTES],
+            facts: facts(),
+        };
+        let Reply::Dataset(dataset) = self.ask(Role::Submit, register)? else {
+            return Err("no dataset".to_owned());
+        };
+        let create = Request::CreateJob {
+            name: None,
+            parameters: JobParameters::new(dataset, Policy::Dynamic),
+        };
+        let Reply::Job(job) = self.ask(Role::Submit, create)? else {
+            return Err("no job".to_owned());
+        };
+        let open = Request::OpenIteration {
+            job,
+            repetition: 0,
+            consumer: None,
+        };
+        match self.ask(Role::Submit, open)? {
+            Reply::Client(client) => Ok(client),
+            other => Err(format!("no client but {other:?}")),
+        }
+    }
+
+    fn ask(&mut self, role: Role, request: Request) -> Result<Reply, String> {
+        self.numbers += 1;
+        let incoming = Incoming {
+            token: ReplyToken(self.numbers),
+            session: SessionId(role as u64),
+            role,
+            number: Some(RequestNumber(self.numbers)),
+            settled_below: RequestNumber(self.numbers),
+            request,
+        };
+        self.event(Event::Asked(incoming));
+        let reply = self.replies.pop().ok_or("no answer")?;
+        reply.map_err(|error| error.to_string())
+    }
+
+    /// Something happens; what comes of it waits for the commit.
+    fn event(&mut self, event: Event) {
+        self.machine.handle(event, self.now);
+        while self.machine.has_batch() {
+            let batch = self.machine.take_batch();
+            self.changes.extend(batch.changes);
+            for action in batch.actions {
+                match action {
+                    Action::Reply { result, .. } => self.replies.push(result),
+                    Action::PlanSplits { iteration, .. } => {
+                        let sources = vec![SourcePlan::Counted { splits: 1000 }];
+                        let result = Ok(SplitPlan { sources });
+                        self.machine
+                            .handle(Event::SplitsPlanned { iteration, result }, self.now);
+                    }
+                    Action::PushClient { .. } | Action::PushWorker { .. } | Action::Disconnect { .. } => {}
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self) -> Result<(), String> {
+        let changes = std::mem::take(&mut self.changes);
+        for change in &changes {
+            match change {
+                Change::Put(record) => {
+                    let (key, bytes) = (record.key(), record.to_bytes().len());
+                    let bytes = key.to_bytes().len() + bytes;
+                    self.stored.insert(key, bytes);
+                }
+                Change::Delete(key) => {
+                    self.stored.remove(key);
+                }
+            }
+        }
+        self.store.commit(changes).map_err(|error| error.to_string())
+    }
+
+    fn stored_bytes(&self) -> u64 {
+        self.stored.values().sum::<usize>() as u64
+    }
+}
+
+fn facts() -> DatasetFacts {
+    DatasetFacts {
+        spec: vec![1; 40],
+        cardinality: Cardinality::Finite(1000),
+        splittable: Ok(()),
+        aligned: Ok(()),
+        not_by_files: None,
+        has_shard_hint: false,
+    }
+}
+
+fn file_bytes(folder: &Path) -> Result<u64, String> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder).map_err(|error| error.to_string())? {
+        let metadata = entry.and_then(|entry| entry.metadata());
+        bytes += metadata.map_err(|error| error.to_string())?.len();
+    }
+    Ok(bytes)
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20))
+}

@@ -1,0 +1,154 @@
+//! A piece: consecutive splits leased together, with a bit for each that is still held and one for each that was seen.
+//!
+//! However scattered its splits are delivered, as behind a shuffle, it takes a quarter of a byte for each, here and in the
+//! store, where it is written again with each change.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use super::Run;
+use crate::split::LeaseRange;
+
+/// Splits of one piece, so that its bits fit 128 bytes.
+pub(super) const PIECE_SPLITS_MAX: u64 = 1024;
+
+/// A run, and what is left of it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Piece {
+    /// As it was leased; at most [`PIECE_SPLITS_MAX`] splits. Its `seen` says nothing.
+    #[n(0)]
+    run: Run,
+    /// Which of its splits are held.
+    #[n(1)]
+    held: Bits,
+    /// Of which a client may have seen a part.
+    #[n(2)]
+    seen: Bits,
+}
+
+impl Piece {
+    /// All of a run that has at most [`PIECE_SPLITS_MAX`] splits.
+    pub(super) fn whole(run: Run) -> Piece {
+        let mut piece = Piece {
+            held: Bits::none(run.count),
+            seen: Bits::none(run.count),
+            run: Run { seen: false, ..run },
+        };
+        for place in 0..run.count {
+            piece.held.set(place);
+        }
+        if run.seen {
+            piece.mark_all_seen();
+        }
+        piece
+    }
+
+    /// The leases that it has or had.
+    pub(super) fn leases(&self) -> LeaseRange {
+        self.run.leases()
+    }
+
+    /// Whether it holds nothing any more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_clear()
+    }
+
+    /// Removes what it holds of the range, and returns it as runs.
+    pub(super) fn take(&mut self, range: LeaseRange) -> Vec<Run> {
+        let places = self.places(range);
+        let taken = self.runs_in(places.clone());
+        for place in places {
+            self.held.clear(place);
+            self.seen.clear(place);
+        }
+        taken
+    }
+
+    /// Notes that a client may have seen elements of these.
+    pub(super) fn mark_seen(&mut self, range: LeaseRange) {
+        for place in self.places(range) {
+            if self.held.has(place) {
+                self.seen.set(place);
+            }
+        }
+    }
+
+    /// Notes that a client may have seen elements of any.
+    pub(super) fn mark_all_seen(&mut self) {
+        self.seen.clone_from(&self.held);
+    }
+
+    /// What it holds, as few runs as possible.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        self.runs_in(0..self.run.count.min(PIECE_SPLITS_MAX))
+    }
+
+    fn runs_in(&self, places: std::ops::Range<u64>) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for place in places.filter(|place| self.held.has(*place)) {
+            let seen = self.seen.has(place);
+            let lease = self.run.first_lease + place;
+            match runs.last_mut() {
+                Some(last) if last.seen == seen && last.first_lease + last.count == lease => last.count += 1,
+                Some(_) | None => runs.push(Run {
+                    first_index: self.run.first_index + place,
+                    first_lease: lease,
+                    count: 1,
+                    seen,
+                    ..self.run
+                }),
+            }
+        }
+        runs
+    }
+
+    /// The places of its leases that are in the range.
+    fn places(&self, range: LeaseRange) -> std::ops::Range<u64> {
+        let own = self.run.leases();
+        if range.last() < own.first || range.first > own.last() {
+            return 0..0;
+        }
+        let from = range.first.max(own.first) - own.first;
+        from..range.last().min(own.last()) - own.first + 1
+    }
+}
+
+/// A bit for each place.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+struct Bits(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>);
+
+impl Bits {
+    fn none(count: u64) -> Bits {
+        let bytes = count.min(PIECE_SPLITS_MAX).div_ceil(8);
+        Bits(vec![0; usize::try_from(bytes).unwrap_or_default()])
+    }
+
+    fn has(&self, place: u64) -> bool {
+        let (byte, bit) = at(place);
+        self.0.get(byte).is_some_and(|byte| byte & bit != 0)
+    }
+
+    fn set(&mut self, place: u64) {
+        let (byte, bit) = at(place);
+        if let Some(byte) = self.0.get_mut(byte) {
+            *byte |= bit;
+        }
+    }
+
+    fn clear(&mut self, place: u64) {
+        let (byte, bit) = at(place);
+        if let Some(byte) = self.0.get_mut(byte) {
+            *byte &= !bit;
+        }
+    }
+
+    fn is_clear(&self) -> bool {
+        self.0.iter().all(|byte| *byte == 0)
+    }
+}
+
+/// The byte and the bit of a place.
+fn at(place: u64) -> (usize, u8) {
+    (usize::try_from(place / 8).unwrap_or(usize::MAX), 1 << (place % 8))
+}
