@@ -14,6 +14,7 @@
 //! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
 //! - `persistence`: dispatchers that are killed and start again, with a work directory and without
 //! - `leaving`: workers that leave in good order
+//! - `status`: what a service says of itself, for people and programs
 //! - `compression`: a worker that compresses
 //! - `bad_input`: errors that name the thing, from a service that goes on
 //! - `hostile_peers`: peers that break the protocol, over real QUIC
@@ -34,6 +35,7 @@ mod service_reader;
 mod several_sources;
 mod source;
 mod static_sharding;
+mod status;
 mod support;
 mod tidy;
 mod transport_conformance;

@@ -254,6 +254,12 @@ pub(crate) struct StatusArgs {
     /// The dispatcher to ask.
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
+    /// Prints one JSON object with everything that is known.
+    #[arg(long, conflicts_with = "metrics")]
+    pub(crate) json: bool,
+    /// Prints gauges in the text format that Prometheus reads.
+    #[arg(long)]
+    pub(crate) metrics: bool,
     #[command(flatten)]
     pub(crate) key: KeyFlag,
 }

@@ -61,7 +61,7 @@ Examples:
 
 /// Of `millstream status`.
 pub(crate) const STATUS: &str = "\
-Prints a table for each kind of thing there is:
+Prints a table for each kind of thing there is, and how many workers would keep the readers busy:
   WORKER     STATE: alive or draining (about to leave), and when it was last
              heard of, or dead, and why
   DATASET    ELEMENTS: how many it has, where that is known
@@ -69,11 +69,20 @@ Prints a table for each kind of thing there is:
   ITERATION  one PASS of a job, counted from 0. Under DYNAMIC its splits are
              DONE (received whole by a reader), LEASED (at a worker),
              REMAINING (not dealt out) or LOST (begun by a worker that died)
-  TASK       a worker's share of an iteration, and its splits LEASED
+  TASK       a worker's share of an iteration, its splits LEASED, its elements
+             so far and a second; ELEMENT: what it takes for one, its waits
+             for readers apart
+  CLIENT     a reader of an iteration; ELEMENT: what its user takes for one, its
+             waits for workers apart
   LOST IN    the lost splits of an iteration: COUNT from FIRST SPLIT on
 
 Examples:
   millstream status
+  millstream status --json
+      The same for programs, with ids, counts and rates; times in ns and ms.
+  millstream status --metrics
+      Gauges for Prometheus, for example by way of the node exporter's text
+      files. To scale workers by: millstream_workers_wanted.
   millstream status --dispatcher head:5050 --key read.key";
 
 /// Of `millstream key`.

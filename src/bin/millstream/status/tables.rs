@@ -1,43 +1,22 @@
-//! `millstream status`: what a service is doing, as tables.
+//! A service's status as tables for people.
 
-use std::time::Duration;
+use millstream::control::{
+    ClientStatus, DatasetStatus, IterationStatus, JobStatus, Phase, Policy, Status, TaskStatus, WorkerStatus,
+};
 
-use millstream::control::rpc::SessionConfig;
-use millstream::control::{DatasetStatus, IterationStatus, JobStatus, Phase, Policy, Status, WorkerStatus};
-use millstream::{Service, ServiceConfig};
+use crate::console::bytes_text;
+use crate::table;
 
-use crate::args::StatusArgs;
-use crate::console::{bytes_text, say};
-use crate::{key, table};
-
-/// Who asks for a status wants to know soon that nobody answers.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-
-/// Runs the command.
-pub(crate) fn run(args: &StatusArgs) -> Result<(), String> {
-    let key = key::load(&args.key)?;
-    let session = SessionConfig {
-        connect_deadline: CONNECT_DEADLINE,
-        ..SessionConfig::default()
-    };
-    let config = ServiceConfig {
-        session,
-        ..ServiceConfig::default()
-    };
-    let service = Service::connect(&key, &args.dispatcher, config).map_err(|error| error.to_string())?;
-    let status = service.status().map_err(|error| error.to_string())?;
-    for line in report(&args.dispatcher, &status) {
-        say(&line);
-    }
-    Ok(())
-}
-
-fn report(dispatcher: &str, status: &Status) -> Vec<String> {
+/// The lines of all tables that have something to say.
+pub(super) fn lines(dispatcher: &str, status: &Status) -> Vec<String> {
     let counts = status.counts;
     let mut lines = vec![format!(
         "dispatcher {dispatcher}: {} workers, {} datasets, {} jobs, {} iterations, {} tasks, {} clients",
         counts.workers, counts.datasets, counts.jobs, counts.iterations, counts.tasks, counts.clients
     )];
+    if let Some(wanted) = status.workers_wanted {
+        lines.push(format!("{wanted} workers would keep the readers busy"));
+    }
     for table in tables(status) {
         // A header alone says nothing.
         if table.len() > 1 {
@@ -48,7 +27,7 @@ fn report(dispatcher: &str, status: &Status) -> Vec<String> {
     lines
 }
 
-fn tables(status: &Status) -> [Vec<String>; 6] {
+fn tables(status: &Status) -> [Vec<String>; 7] {
     let is_dealt = |row: &IterationStatus| {
         let mut jobs = status.jobs.iter();
         jobs.any(|job| job.id == row.job && job.parameters.policy == Policy::Dynamic)
@@ -59,6 +38,7 @@ fn tables(status: &Status) -> [Vec<String>; 6] {
     let jobs: Vec<_> = status.jobs.iter().map(job).collect();
     let iterations: Vec<_> = all.iter().map(|row| iteration(row, is_dealt(row))).collect();
     let tasks: Vec<_> = all.iter().flat_map(tasks).collect();
+    let clients: Vec<_> = all.iter().flat_map(clients).collect();
     let lost: Vec<_> = all.iter().flat_map(lost).collect();
     [
         table::lines(
@@ -68,7 +48,8 @@ fn tables(status: &Status) -> [Vec<String>; 6] {
         table::lines(["DATASET", "ELEMENTS", "DEFINITION"], &datasets),
         table::lines(["JOB", "NAME", "DATASET", "SHARDING"], &jobs),
         table::lines(ITERATION, &iterations),
-        table::lines(["TASK", "ITERATION", "WORKER", "STATE", "LEASED"], &tasks),
+        table::lines(TASK, &tasks),
+        table::lines(CLIENT, &clients),
         table::lines(["LOST IN", "SOURCE", "PASS", "FIRST SPLIT", "COUNT"], &lost),
     ]
 }
@@ -155,17 +136,64 @@ fn iteration(iteration: &IterationStatus, is_dealt: bool) -> [String; 9] {
     ]
 }
 
-fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 5]> + '_ {
-    iteration.tasks.iter().map(|task| {
-        let (id, iteration) = (task.id.to_string(), iteration.id.to_string());
+/// What is told of a task: ELEMENT is what one takes it when it need not wait for its readers.
+const TASK: [&str; 8] = [
+    "TASK",
+    "ITERATION",
+    "WORKER",
+    "STATE",
+    "LEASED",
+    "ELEMENTS",
+    "A SECOND",
+    "ELEMENT",
+];
+
+fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 8]> + '_ {
+    let row = |task: &TaskStatus| {
         [
-            id,
-            iteration,
+            task.id.to_string(),
+            iteration.id.to_string(),
             task.worker_address.clone(),
             task.phase.clone(),
             task.splits_leased.to_string(),
+            task.elements.to_string(),
+            format!("{:.1}", task.elements_per_s),
+            time(task.element_ns),
         ]
-    })
+    };
+    iteration.tasks.iter().map(row)
+}
+
+/// What is told of a client: ELEMENT is what its user takes for one when it need not wait.
+const CLIENT: [&str; 7] = [
+    "CLIENT",
+    "ITERATION",
+    "CONSUMER",
+    "HEARD",
+    "ELEMENTS",
+    "A SECOND",
+    "ELEMENT",
+];
+
+fn clients(iteration: &IterationStatus) -> impl Iterator<Item = [String; 7]> + '_ {
+    let row = |client: &ClientStatus| {
+        [
+            client.id.to_string(),
+            iteration.id.to_string(),
+            client
+                .consumer
+                .map_or("-".to_owned(), |number| number.to_string()),
+            format!("{:.1} s ago", client.silent_ms as f64 / 1000.0),
+            client.elements.to_string(),
+            format!("{:.1}", client.elements_per_s),
+            time(client.element_ns),
+        ]
+    };
+    iteration.clients.iter().map(row)
+}
+
+fn time(ns: Option<u64>) -> String {
+    ns.map_or("-".to_owned(), |ns| format!("{:.1} µs", ns as f64 / 1000.0))
 }
 
 fn lost(iteration: &IterationStatus) -> impl Iterator<Item = [String; 5]> + '_ {
@@ -181,7 +209,8 @@ fn lost(iteration: &IterationStatus) -> impl Iterator<Item = [String; 5]> + '_ {
     })
 }
 
-fn phase(phase: Phase) -> &'static str {
+/// An iteration's phase in a word.
+pub(super) fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Planning => "planning",
         Phase::Running => "running",

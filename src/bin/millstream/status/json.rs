@@ -1,0 +1,126 @@
+//! A service's status as one JSON object: everything that is known, in the units that the names say.
+
+use millstream::control::{
+    ClientStatus, DatasetStatus, IterationStatus, JobStatus, SourceStatus, SplitRange, Status, TaskStatus,
+    WorkerStatus,
+};
+use serde_json::{Value, json};
+
+use super::tables::phase;
+
+/// The whole status. Lists are cut at 1000 entries each; `counts` are complete.
+pub(super) fn object(status: &Status) -> Value {
+    let counts = status.counts;
+    json!({
+        "boot": status.boot.to_string(),
+        "counts": {
+            "workers": counts.workers,
+            "datasets": counts.datasets,
+            "jobs": counts.jobs,
+            "iterations": counts.iterations,
+            "tasks": counts.tasks,
+            "clients": counts.clients,
+        },
+        "workers_wanted": status.workers_wanted,
+        "workers": status.workers.iter().map(worker).collect::<Vec<_>>(),
+        "datasets": status.datasets.iter().map(dataset).collect::<Vec<_>>(),
+        "jobs": status.jobs.iter().map(job).collect::<Vec<_>>(),
+        "iterations": status.iterations.iter().map(iteration).collect::<Vec<_>>(),
+    })
+}
+
+fn worker(worker: &WorkerStatus) -> Value {
+    json!({
+        "id": worker.id.0,
+        "address": worker.address,
+        "tags": worker.tags,
+        "version": worker.version,
+        "dead": worker.dead,
+        "draining": worker.draining,
+        "silent_ms": worker.silent_ms,
+        "tasks": worker.tasks,
+    })
+}
+
+fn dataset(dataset: &DatasetStatus) -> Value {
+    json!({
+        "id": dataset.id.as_str(),
+        "cardinality": dataset.cardinality,
+        "definition_bytes": dataset.definition_bytes,
+    })
+}
+
+fn job(job: &JobStatus) -> Value {
+    let parameters = &job.parameters;
+    json!({
+        "id": job.id.0,
+        "name": job.name,
+        "dataset": parameters.dataset.as_str(),
+        "policy": parameters.policy.name(),
+        "target_workers": parameters.target_workers.to_string(),
+        "num_consumers": parameters.num_consumers,
+        "cross_trainer_cache": parameters.cross_trainer_cache,
+    })
+}
+
+fn iteration(iteration: &IterationStatus) -> Value {
+    json!({
+        "id": iteration.id.0,
+        "job": iteration.job.0,
+        "repetition": iteration.repetition,
+        "phase": phase(iteration.phase),
+        "waiting_for_workers": iteration.waiting_for_workers,
+        "missing_consumers": iteration.missing_consumers,
+        "workers_wanted": iteration.workers_wanted,
+        "removals": iteration.removals,
+        "splits_leased": iteration.splits_leased,
+        "splits_done": iteration.splits_done,
+        "splits_lost": iteration.splits_lost,
+        "sources": iteration.sources.iter().map(source).collect::<Vec<_>>(),
+        "lost": iteration.lost.iter().map(lost).collect::<Vec<_>>(),
+        "tasks": iteration.tasks.iter().map(task).collect::<Vec<_>>(),
+        "clients": iteration.clients.iter().map(client).collect::<Vec<_>>(),
+    })
+}
+
+fn source(source: &SourceStatus) -> Value {
+    json!({
+        "repetition": source.repetition,
+        "splits_remaining": source.remaining,
+        "splits_done": source.done,
+        "splits_lost": source.lost,
+    })
+}
+
+fn lost(lost: &SplitRange) -> Value {
+    json!({
+        "source": lost.source,
+        "repetition": lost.repetition,
+        "first": lost.first,
+        "count": lost.count,
+    })
+}
+
+fn task(task: &TaskStatus) -> Value {
+    json!({
+        "id": task.id.0,
+        "worker": task.worker.0,
+        "worker_address": task.worker_address,
+        "phase": task.phase,
+        "splits_leased": task.splits_leased,
+        "elements": task.elements,
+        "elements_per_s": task.elements_per_s,
+        "element_ns": task.element_ns,
+    })
+}
+
+fn client(client: &ClientStatus) -> Value {
+    json!({
+        "id": client.id.0,
+        "consumer": client.consumer,
+        "silent_ms": client.silent_ms,
+        "elements": client.elements,
+        "elements_per_s": client.elements_per_s,
+        "element_ns": client.element_ns,
+    })
+}

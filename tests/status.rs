@@ -1,0 +1,105 @@
+//! What a service says of itself: who is how fast, and how many workers that asks for, as tables, JSON and metrics.
+
+use std::thread;
+use std::time::Duration;
+
+use millstream::client::{MaxOutstanding, ReadError};
+use millstream::control::{IterationStatus, Policy};
+use millstream::pipeline::exec::{Functions, PreparedMap};
+use millstream::pipeline::graph::{Dataset, Params};
+
+use crate::support::cluster::{Cluster, number};
+use crate::support::links::Mechanism;
+use crate::support::process::{finish, millstream};
+use crate::support::{eventually, watched};
+
+/// What the workers' function takes for an element: far more than its reader, also on a busy machine.
+const WORK: Duration = Duration::from_millis(20);
+
+fn at_work() -> Functions {
+    Functions::new().with_map("work", |_, input| {
+        Ok(PreparedMap {
+            output: input.clone(),
+            call: std::sync::Arc::new(|value| {
+                thread::sleep(WORK);
+                Ok(value)
+            }),
+        })
+    })
+}
+
+fn endless_work() -> Dataset {
+    Dataset::range(0, i64::MAX, 1).map_declared("work", Params::none(), number())
+}
+
+fn only(cluster: &Cluster) -> IterationStatus {
+    let status = cluster.service().status().expect("a status");
+    status.iterations.first().expect("an iteration").clone()
+}
+
+fn printed(cluster: &Cluster, form: &[&str]) -> String {
+    let arguments = [&["status", "--dispatcher", &cluster.address], form].concat();
+    let finished = finish(millstream(&cluster.key_text, &arguments));
+    assert!(finished.status.success(), "{finished:?}");
+    finished.stdout
+}
+
+/// C11.1, C11.2
+#[test]
+fn a_service_says_how_fast_each_is_and_how_many_workers_it_wants() {
+    watched("paces", || {
+        let cluster = Cluster::start(Mechanism::Quic, vec![at_work()]);
+        let mut reader = cluster.read(endless_work(), Policy::Dynamic, MaxOutstanding::Elements(4));
+        let canceller = reader.canceller();
+        let reading = thread::spawn(move || reader.find_map(Result::err));
+        // The reader takes no time at all: one worker grows to four at a time.
+        eventually("workers wanted", &Some(4), || {
+            cluster.service().status().expect("a status").workers_wanted
+        });
+        eventually("all rates are known", &true, || {
+            let found = only(&cluster);
+            let (task, client) = (&found.tasks[0], &found.clients[0]);
+            task.elements_per_s > 0.0 && client.elements_per_s > 0.0
+        });
+        let found = only(&cluster);
+        let (task, client) = (&found.tasks[0], &found.clients[0]);
+        assert!(task.element_ns >= Some(WORK.as_nanos() as u64), "{task:?}");
+        assert!(client.element_ns < task.element_ns, "{client:?}");
+        assert!(task.elements_per_s <= 1.0 / WORK.as_secs_f64() * 1.5, "{task:?}");
+        assert!(found.workers_wanted > Some(4), "{found:?}");
+
+        let json: serde_json::Value = serde_json::from_str(&printed(&cluster, &["--json"])).expect("JSON");
+        assert_eq!(json["workers_wanted"], 4);
+        assert_eq!(json["counts"]["tasks"], 1);
+        assert_eq!(json["workers"][0]["address"], cluster.workers[0].address());
+        let iteration = &json["iterations"][0];
+        assert_eq!(iteration["phase"], "running");
+        assert!(iteration["tasks"][0]["element_ns"].as_u64() >= Some(WORK.as_nanos() as u64));
+        assert!(iteration["clients"][0]["elements"].as_u64() > Some(0));
+        assert!(iteration["sources"][0]["splits_remaining"].as_u64() > Some(0));
+
+        let metrics = printed(&cluster, &["--metrics"]);
+        assert!(
+            metrics.lines().any(|line| line == "millstream_workers_wanted 4"),
+            "{metrics}"
+        );
+        assert!(
+            metrics.lines().any(|line| line == "millstream_clients 1"),
+            "{metrics}"
+        );
+        let tables = printed(&cluster, &[]);
+        assert!(
+            tables.contains("4 workers would keep the readers busy"),
+            "{tables}"
+        );
+        assert!(tables.contains("CLIENT"), "{tables}");
+
+        canceller.cancel();
+        let ended = reading.join().expect("no panic");
+        assert!(matches!(ended, Some(ReadError::Cancelled)), "{ended:?}");
+        // Nobody reads any more, so nobody wants a worker.
+        eventually("workers wanted", &None, || {
+            cluster.service().status().expect("a status").workers_wanted
+        });
+    });
+}
