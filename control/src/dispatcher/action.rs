@@ -157,7 +157,8 @@ pub enum ClientPush {
         message: String,
     },
     /// Nothing more comes of a task: what it produced was delivered, or its removal was sorted out without this client. Not
-    /// told to a client that has reported the task's end itself, except across reconnections.
+    /// told to a client that has reported the task's end itself, except across reconnections. In a coordinated read: a late
+    /// task whose worker went before it had a first round.
     TaskEnded {
         /// Which.
         task: TaskId,

@@ -210,33 +210,41 @@ impl Dispatcher {
 
     /// The consumers of an iteration that have not come, are gone, or are silent; of one that is not coordinated, none.
     pub(super) fn missing_consumers(&self, iteration: IterationId) -> Vec<u32> {
-        let Some(count) = self.consumers_of(iteration) else {
-            return Vec::new();
-        };
+        let count = self.consumers_of(iteration).unwrap_or(0);
+        let there = self.consumers_heard(iteration);
+        (0..count).filter(|consumer| !there.contains(consumer)).collect()
+    }
+
+    /// Whether a coordinated read misses consumers. Takes no longer than there are clients, whatever number it was made for.
+    fn is_incomplete(&self, iteration: IterationId) -> bool {
+        let there = || u32::try_from(self.consumers_heard(iteration).len()).unwrap_or(u32::MAX);
+        self.consumers_of(iteration).is_some_and(|count| there() < count)
+    }
+
+    fn consumers_heard(&self, iteration: IterationId) -> BTreeSet<u32> {
         let is_heard = |client: &&ClientId| {
             let seen = self.clocks.client_seen.get(client);
             seen.is_some_and(|seen| self.now.saturating_sub(*seen) <= self.config.liveness)
         };
         let clients = self.tables.index.clients_of.get(&iteration);
         let heard = clients.into_iter().flatten().filter(is_heard);
-        let there: BTreeSet<u32> = heard
+        heard
             .filter_map(|client| self.tables.clients.get(client)?.consumer)
-            .collect();
-        (0..count).filter(|consumer| !there.contains(consumer)).collect()
+            .collect()
     }
 
     /// C9.8: consumers that keep the others waiting for too long are named to them.
     pub(super) fn tell_incomplete(&mut self) {
         for id in self.tables.index.running.clone() {
-            let missing = self.missing_consumers(id);
-            if missing.is_empty() || !self.tables.index.clients_of.contains_key(&id) {
+            if !self.tables.index.clients_of.contains_key(&id) || !self.is_incomplete(id) {
                 self.clocks.incomplete.remove(&id);
                 continue;
             }
             let (since, told) = *self.clocks.incomplete.entry(id).or_insert((self.now, false));
             if !told && self.now >= since + self.config.consumer_timeout {
                 self.clocks.incomplete.insert(id, (since, true));
-                self.push_clients(id, &ClientPush::ConsumersLost { consumers: missing });
+                let consumers = self.missing_consumers(id);
+                self.push_clients(id, &ClientPush::ConsumersLost { consumers });
             }
         }
     }

@@ -106,6 +106,9 @@ pub(crate) struct Lifetimes {
     /// Readers that are silent for this long are released.
     #[arg(long, default_value = "300", value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) client_timeout_s: Duration,
+    /// A coordinated read of which consumers are missing for this long fails, and names them.
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) consumer_timeout_s: Duration,
     /// Dead workers are shown in `status` for this long.
     #[arg(long, default_value = "600", value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) worker_timeout_s: Duration,

@@ -50,6 +50,7 @@ fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
         gc_dynamic_sharding_jobs: lifetimes.gc_dynamic_sharding_jobs,
         dataset_gc_timeout: lifetimes.dataset_gc_timeout_s.0,
         client_timeout: lifetimes.client_timeout_s,
+        consumer_timeout: lifetimes.consumer_timeout_s,
         worker_timeout: lifetimes.worker_timeout_s,
         work_dir: args.work_dir.clone(),
         ..defaults

@@ -73,10 +73,11 @@ fn dataset(dataset: &DatasetStatus) -> [String; 3] {
 }
 
 fn job(job: &JobStatus) -> [String; 4] {
-    let (dataset, policy) = (
-        job.parameters.dataset.to_string(),
-        job.parameters.policy.to_string(),
-    );
+    let dataset = job.parameters.dataset.to_string();
+    let mut policy = job.parameters.policy.to_string();
+    if let Some(consumers) = job.parameters.num_consumers {
+        policy.push_str(&format!(", {consumers} consumers in step"));
+    }
     [job.id.to_string(), job.name.clone(), dataset, policy]
 }
 
