@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_control::rpc::{Server, ServerConfig, StartError};
+use millstream_control::rpc::{Server, ServerConfig, ServerStopper, StartError};
 use millstream_control::{DiskStore, DispatcherConfig, MemoryStore, Store, WorkDirError};
 use millstream_link::{CredentialsError, EndpointConfig, Lane, LaneError, LoadedKey, Role};
 use millstream_pipeline::exec::Functions;
@@ -85,7 +85,12 @@ impl Dispatcher {
         self.local_addr
     }
 
-    /// Whether it has ended by itself: its store failed. [`Dispatcher::stop`] says why.
+    /// Stops it from elsewhere, as often as one likes; `None` once it has stopped.
+    pub fn stopper(&self) -> Option<ServerStopper> {
+        self.server.as_ref().map(Server::stopper)
+    }
+
+    /// Whether it has ended: it was told to, its service was shut down, or its store failed. [`Dispatcher::join`] says why.
     pub fn has_ended(&self) -> bool {
         self.server.as_ref().is_none_or(Server::has_ended)
     }
@@ -94,12 +99,23 @@ impl Dispatcher {
     ///
     /// # Errors
     /// Its store failed, or a part of it panicked.
-    pub fn stop(mut self) -> Result<(), DispatcherError> {
+    pub fn stop(self) -> Result<(), DispatcherError> {
+        if let Some(stopper) = self.stopper() {
+            stopper.stop();
+        }
+        self.join()
+    }
+
+    /// Waits until it has ended: its stopper was used, its service was shut down, or its store failed.
+    ///
+    /// # Errors
+    /// Its store failed, or a part of it panicked.
+    pub fn join(mut self) -> Result<(), DispatcherError> {
         let Some(lane) = self.lane.take() else {
             return Ok(());
         };
         if let Some(server) = self.server.take() {
-            let stopped = lane.spawn(async move { server.shutdown().await }).wait()?;
+            let stopped = lane.spawn(async move { server.join().await }).wait()?;
             stopped.map_err(|error| DispatcherError::Store(error.to_string()))?;
         }
         lane.shutdown(STOP_GRACE)?;

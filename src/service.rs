@@ -213,6 +213,17 @@ impl Service {
         self.ask(async move { Ok(client.status().await?) })
     }
 
+    /// Ends the service: its workers and its dispatcher stop within their quiet periods, and whoever reads from it gets
+    /// [`ReadError::ShutDown`](millstream_client::ReadError::ShutDown), or the end of the data if everything was delivered. Blocks
+    /// until the dispatcher is gone; [`Service::close`] is of no use afterwards. It does not matter if somebody else does the same.
+    ///
+    /// # Errors
+    /// The key is no cluster or `submit` key, or the dispatcher does not answer.
+    pub fn shutdown(&self) -> Result<(), ServiceError> {
+        let client = self.client.clone();
+        self.ask(async move { Ok(client.shutdown().await?) })
+    }
+
     /// Ends it once the dispatcher knows that its readers are gone. Drop them before: one that lives on, or a dispatcher
     /// that does not answer, is waited for no longer than a second.
     pub fn close(self) {

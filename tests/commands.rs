@@ -251,7 +251,15 @@ fn an_address_that_cannot_be_had_is_refused_with_what_to_do() {
 
 #[test]
 fn help_teaches_each_command_by_examples() {
-    for command in ["dispatcher", "worker", "read", "status", "key", "demo"] {
+    for command in [
+        "dispatcher",
+        "worker",
+        "read",
+        "status",
+        "shutdown",
+        "key",
+        "demo",
+    ] {
         let finished = finish(millstream(&fresh_key(), &[command, "--help"]));
         assert!(finished.status.success(), "{finished:?}");
         let example = format!("Examples:\n  millstream {command}");

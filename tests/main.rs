@@ -15,6 +15,7 @@
 //! - `persistence`: dispatchers that are killed and start again, with a work directory and without
 //! - `leaving`: workers that leave in good order
 //! - `status`: what a service says of itself, for people and programs
+//! - `shutdown`: the end of a whole service, and of whoever waits for one
 //! - `compression`: a worker that compresses
 //! - `bad_input`: errors that name the thing, from a service that goes on
 //! - `hostile_peers`: peers that break the protocol, over real QUIC
@@ -33,6 +34,7 @@ mod nested_services;
 mod persistence;
 mod service_reader;
 mod several_sources;
+mod shutdown;
 mod source;
 mod static_sharding;
 mod status;

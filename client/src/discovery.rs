@@ -99,9 +99,14 @@ async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEve
             Ok(push) => (translate(push), false),
             Err(error) => (Some(TaskEvent::Failed(error.to_string())), true),
         };
+        // C11.2: what is known is reported, and the client is released, whatever becomes of its reader.
+        let is_over = matches!(event, Some(TaskEvent::ShutDown { .. }));
         if let Some(event) = event
             && events.send(event).await.is_err()
         {
+            return;
+        }
+        if is_over {
             return;
         }
         if is_last {
@@ -142,6 +147,7 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
         }
         ClientPush::IterationFinished { .. } => Some(TaskEvent::IterationFinished),
         ClientPush::WorkersLost { workers } => Some(TaskEvent::WorkersLost { workers }),
+        ClientPush::ShutDown { by } => Some(TaskEvent::ShutDown { by }),
         ClientPush::Lapsed => Some(TaskEvent::Failed(
             "it no longer knows this reader, which was silent for too long".to_owned(),
         )),

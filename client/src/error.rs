@@ -74,6 +74,12 @@ pub enum ReadError {
     /// The dispatcher ended this reader's lease, or is gone for good.
     #[error("dispatcher: {0}")]
     Dispatcher(String),
+    /// Somebody has ended the service.
+    #[error("the service was shut down by {by}")]
+    ShutDown {
+        /// Who, in words.
+        by: String,
+    },
     /// One element is larger than all that may be outstanding.
     #[error(
         "an element of task {task} takes {element_bytes} bytes, more than max_outstanding_bytes ({max_outstanding_bytes}); raise it"

@@ -92,6 +92,11 @@ pub enum TaskEvent {
         /// Those that were.
         workers: Vec<String>,
     },
+    /// The service ends: nothing follows.
+    ShutDown {
+        /// Who has asked for it, in words.
+        by: String,
+    },
     /// The dispatcher cannot go on.
     Failed(String),
 }
@@ -252,6 +257,7 @@ pub(crate) fn obey(intake: &Intake, event: TaskEvent) -> Obeyed {
         TaskEvent::Concluded { task, groups } => intake.conclude_task(task, groups),
         TaskEvent::ConsumersLost { consumers } => intake.fail(ReadError::ConsumersLost { consumers }),
         TaskEvent::WorkersLost { workers } => intake.fail(ReadError::WorkersLost { workers }),
+        TaskEvent::ShutDown { by } => intake.shut_down(by),
         TaskEvent::Failed(reason) => intake.fail(ReadError::Dispatcher(reason)),
     }
     Obeyed::Done

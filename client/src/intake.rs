@@ -297,6 +297,15 @@ impl Intake {
         self.wake(&state);
     }
 
+    /// The service ends. A reader that has everything is not concerned.
+    pub(crate) fn shut_down(&self, by: String) {
+        let mut state = self.state.lock();
+        if !state.is_iteration_over {
+            state.failure.get_or_insert(ReadError::ShutDown { by });
+            self.wake(&state);
+        }
+    }
+
     /// A link to a worker stands: says hello and subscribes to its tasks.
     pub(crate) fn handle_link_up(&self, worker: &str) {
         let mut state = self.state.lock();

@@ -37,6 +37,9 @@ pub struct WorkerConfig {
     /// How long a worker that is being drained waits for readers to take what it has begun; what they have not taken by then is
     /// given up as if it had been killed. Default 25 s: most who start programs kill them 30 s after they told them to end.
     pub drain_deadline: Duration,
+    /// How long a worker whose service was shut down goes on serving what it has produced, until its readers have gone. Default
+    /// 1 s: they are told when it is, and one that hangs is not waited for.
+    pub shutdown_quiet_period: Duration,
     /// Bytes of elements that wait or are on their way, over all tasks; default 1 GiB.
     pub pool_bytes: usize,
     /// Where readers in this process look for workers.
@@ -58,6 +61,7 @@ impl WorkerConfig {
             session: SessionConfig::default(),
             lease: Duration::from_secs(10),
             drain_deadline: Duration::from_secs(25),
+            shutdown_quiet_period: Duration::from_secs(1),
             pool_bytes: 1 << 30,
             local: LocalWorkers::default(),
         }

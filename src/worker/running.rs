@@ -41,6 +41,8 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// How often the dispatcher is told how fast the tasks go: with each sign of life at their default.
 const PACE_EVERY: Duration = Duration::from_secs(1);
+/// How often a worker whose service was shut down looks whether its readers have gone.
+const QUIET_LOOK: Duration = Duration::from_millis(20);
 
 /// Ends of tasks that wait until the worker looks.
 const ENDS_MAX: usize = 1024;
@@ -100,6 +102,9 @@ struct Follower {
     at_work: usize,
     drain: Drain,
     drain_deadline: Duration,
+    quiet_period: Duration,
+    /// The service was shut down.
+    is_over: bool,
 }
 
 impl Worker {
@@ -149,7 +154,7 @@ impl Worker {
         let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());
         let (agent, events, wishes) = lane.spawn(registering).wait()??;
         let (alive, is_alive) = mpsc::channel(1);
-        let drain_deadline = config.drain_deadline;
+        let (drain_deadline, quiet_period) = (config.drain_deadline, config.shutdown_quiet_period);
         let threads = Threads::new();
         let task_threads = threads.clone();
         let ended = lane.spawn_local_with(move || async move {
@@ -169,6 +174,8 @@ impl Worker {
                 at_work: 0,
                 drain: Drain::default(),
                 drain_deadline,
+                quiet_period,
+                is_over: false,
             }
             .follow(ended, wishes, is_alive)
             .await
@@ -286,6 +293,12 @@ async fn register(
     Ok((registered.0, registered.1, wishes))
 }
 
+async fn until_unread(server: &Server) {
+    while !server.links().is_empty() {
+        tokio::time::sleep(QUIET_LOOK).await;
+    }
+}
+
 /// Binds, and serves on the lane from then on.
 fn bind(
     lane: &Lane,
@@ -349,11 +362,14 @@ impl Follower {
         self.drain = Drain::default();
         self.tasks.stop_all();
         self.reports.stop().await;
-        let Some(agent) = Rc::into_inner(self.agent) else {
-            return outcome;
-        };
-        if let Err(error) = agent.leave().await {
+        if let Some(agent) = Rc::into_inner(self.agent)
+            && let Err(error) = agent.leave().await
+        {
             tracing::debug!(%error, "the dispatcher was not told; it will notice the silence");
+        }
+        if self.is_over {
+            // What is under way still arrives; nothing else comes of a worker without tasks.
+            let _ = tokio::time::timeout(self.quiet_period, until_unread(&self.server)).await;
         }
         outcome
     }
@@ -373,6 +389,11 @@ impl Follower {
                 "the dispatcher restarted without its memory, so this worker's tasks are gone (a dispatcher that is given \
                  a work directory, --work-dir, remembers)",
             ),
+            Some(AgentEvent::ShutDown { by }) => {
+                tracing::warn!(by, "the service was shut down");
+                self.is_over = true;
+                return ControlFlow::Break(Ok(()));
+            }
             Some(AgentEvent::Failed(error)) => return ControlFlow::Break(Err(error.into())),
             None => return ControlFlow::Break(Ok(())),
         }

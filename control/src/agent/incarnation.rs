@@ -35,6 +35,10 @@ enum End {
     /// The dispatcher has no room now.
     NoRoom(Error),
     Refused(Error),
+    /// The service has ended.
+    ShutDown {
+        by: String,
+    },
     /// Nobody listens to the agent any more.
     Unwanted,
 }
@@ -61,6 +65,11 @@ pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEve
                 registered.send_replace(Some(Err(error.clone())));
                 // Fails when nobody listens: the error is in `registered` as well.
                 events.send(AgentEvent::Failed(error)).await.ok();
+                return;
+            }
+            End::ShutDown { by } => {
+                // Fails when nobody listens.
+                events.send(AgentEvent::ShutDown { by }).await.ok();
                 return;
             }
             End::Unwanted => return,
@@ -151,9 +160,10 @@ impl<'a> Incarnation<'a> {
                     Ok(())
                 }
                 // The session ends by itself only when trying on is pointless.
-                None => Err(match self.session.connected(Duration::ZERO).await {
-                    Ok(_) => End::Lapsed,
-                    Err(error) => End::Refused(error),
+                None => Err(match (self.session.shut_down_by(), self.session.failure()) {
+                    (Some(by), _) => End::ShutDown { by },
+                    (None, Some(error)) => End::Refused(error),
+                    (None, None) => End::Lapsed,
                 }),
             };
             if let Err(end) = ended {
@@ -205,6 +215,7 @@ impl<'a> Incarnation<'a> {
             }
             WorkerPush::Start { task } => self.start(task).await,
             WorkerPush::Stop { task, reason } => self.stop(task, reason).await,
+            WorkerPush::ShutDown { by } => self.tell(AgentEvent::ShutDown { by }).await,
         }
     }
 

@@ -43,7 +43,12 @@ pub enum AgentEvent {
     LeaseLapsed,
     /// Forget all tasks: the dispatcher restarted without its memory. The agent registers anew by itself.
     DispatcherRestarted,
-    /// The agent has ended: the dispatcher refuses this worker.
+    /// The service ends: forget all tasks, and leave.
+    ShutDown {
+        /// Who has asked for it, in words.
+        by: String,
+    },
+    /// The agent has ended: the dispatcher refuses this worker, or was out of reach for too long.
     Failed(Error),
 }
 

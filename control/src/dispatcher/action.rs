@@ -197,6 +197,11 @@ pub enum ClientPush {
     },
     /// The dispatcher no longer knows this client.
     Lapsed,
+    /// The service ends: nothing follows.
+    ShutDown {
+        /// Who has asked for it, in words.
+        by: String,
+    },
 }
 
 /// The state of an iteration as a client sees it.
@@ -300,6 +305,11 @@ pub enum WorkerPush {
         task: TaskId,
         /// Why.
         reason: StopReason,
+    },
+    /// The service ends: forget all tasks, and leave.
+    ShutDown {
+        /// Who has asked for it, in words.
+        by: String,
     },
 }
 

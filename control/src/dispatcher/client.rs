@@ -52,6 +52,7 @@ impl Dispatcher {
             self.push_client(client, push);
         }
         self.tell_client_incomplete(client, iteration);
+        self.tell_closing(client);
         Ok(())
     }
 

@@ -43,6 +43,9 @@ pub struct DispatcherConfig {
     pub plan_deadline: Duration,
     /// Time passes for the dispatcher in steps of this. Default 250 ms: how late it may notice a silence.
     pub sweep_interval: Duration,
+    /// How long a dispatcher that was told to end the service waits for workers and clients to go. Default 5 s, as long as a
+    /// silence: who lives has heard of it by then, and who hangs is not waited for.
+    pub shutdown_quiet_period: Duration,
     /// Splits leased to one task at a time. Default 1024: one request per 10 ms then carries 100 000 splits/s.
     pub lease_batch_max: u32,
     /// Splits one task may hold of which no client has said that it received them: it waits for more until some are. Default
@@ -93,6 +96,7 @@ impl Default for DispatcherConfig {
             dataset_gc_timeout: Some(Duration::from_secs(3600)),
             plan_deadline: Duration::from_secs(600),
             sweep_interval: Duration::from_millis(250),
+            shutdown_quiet_period: Duration::from_secs(5),
             lease_batch_max: 1024,
             held_splits_max: 1 << 20,
             definition_bytes_max: 16 << 20,

@@ -150,6 +150,11 @@ pub enum Request {
     },
     /// A snapshot of everything, for people.
     Status,
+    /// End the service.
+    Shutdown {
+        /// Who asks, in words.
+        by: String,
+    },
     /// Register a worker, or come back as the same incarnation.
     RegisterWorker(WorkerRegistration),
     /// Say goodbye.
@@ -229,6 +234,7 @@ impl Request {
             | Request::RoundReady { .. }
             | Request::VerdictHeard { .. }
             | Request::Status
+            | Request::Shutdown { .. }
             | Request::RegisterWorker(_)
             | Request::LeaveWorker
             | Request::DrainWorker
@@ -242,7 +248,7 @@ impl Request {
     /// Whether a peer of this role may ask it (C1.4).
     pub fn permitted_to(&self, role: Role) -> bool {
         match self {
-            Request::RegisterDataset { .. } => role == Role::Submit,
+            Request::RegisterDataset { .. } | Request::Shutdown { .. } => role == Role::Submit,
             Request::DescribeDataset { .. }
             | Request::CreateJob { .. }
             | Request::OpenIteration { .. }
@@ -280,6 +286,7 @@ impl Request {
             Request::RoundReady { .. } => "take a late task in",
             Request::VerdictHeard { .. } => "take note of a verdict",
             Request::Status => "ask for the status",
+            Request::Shutdown { .. } => "shut the service down",
             Request::RegisterWorker(_) => "register a worker",
             Request::LeaveWorker => "leave as a worker",
             Request::DrainWorker => "drain a worker",

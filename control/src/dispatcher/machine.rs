@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::action::{Action, ClientPush, WorkerPush};
+use super::closing::Closing;
 use super::config::DispatcherConfig;
 use super::event::{Event, ReplyToken};
 use super::paces::Paces;
@@ -33,6 +34,8 @@ pub struct Dispatcher {
     /// Of those, who wants to become a client of what.
     pub(super) openers: BTreeMap<IterationId, Vec<Opener>>,
     pub(super) paces: Paces,
+    /// Somebody has asked for the end of the service.
+    pub(super) closing: Option<Closing>,
     actions: Vec<Action>,
 }
 
@@ -94,6 +97,7 @@ impl Dispatcher {
             under_way: BTreeMap::new(),
             openers: BTreeMap::new(),
             paces: Paces::default(),
+            closing: None,
             actions: Vec::new(),
         };
         machine.restart_clocks();
@@ -156,7 +160,8 @@ impl Dispatcher {
             && clocks.unread.is_empty()
             && clocks.jobs_used.is_empty()
             && clocks.datasets_used.is_empty();
-        (!idle).then(|| clocks.last_sweep + self.config.sweep_interval)
+        let sweep = (!idle).then(|| clocks.last_sweep + self.config.sweep_interval);
+        sweep.into_iter().chain(self.closes_at()).min()
     }
 
     /// The name of this life of the state.

@@ -24,6 +24,7 @@ mod action;
 mod addresses;
 mod autoscale;
 mod client;
+mod closing;
 mod collect;
 mod config;
 mod coordination;

@@ -42,6 +42,9 @@ impl Dispatcher {
             let error = Error::denied(format!("a peer of role `{role}` may not {name}"));
             return self.reply(token, Err(error));
         }
+        if let Err(error) = self.refuse_new(&request) {
+            return self.reply(token, Err(error));
+        }
         if !request.is_numbered() {
             let result = match self.perform(session, None, request) {
                 Ok(Outcome::Answer(answer)) => self.present(&answer),
@@ -229,6 +232,10 @@ impl Dispatcher {
             } => self.round_ready(session, client, task, earliest).map(done),
             Request::VerdictHeard { client, task } => self.verdict_heard(session, client, task).map(done),
             Request::Status => Ok(Outcome::Reply(Reply::Status(Box::new(self.status())))),
+            Request::Shutdown { by } => {
+                self.shut_down(by);
+                Ok(Outcome::Answer(Answer::Done))
+            }
             Request::RegisterWorker(worker) => self.register_worker(session, worker),
             Request::LeaveWorker => self.leave_worker(session).map(done),
             Request::DrainWorker => self.drain_worker(session).map(done),

@@ -15,6 +15,6 @@ pub(crate) mod session;
 pub(crate) mod wire;
 
 pub use client::{Client, DatasetInfo, IterationHandle, IterationReporter, Told};
-pub use server::{Server, ServerConfig, StartError};
+pub use server::{Server, ServerConfig, ServerStopper, StartError};
 pub use session::{Numbers, SessionConfig};
 pub use wire::ALPN;

@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Read(ReadArgs),
     /// Shows what a service is doing.
     Status(StatusArgs),
+    /// Ends a service: its workers and its dispatcher, and whatever is read from it.
+    Shutdown(ShutdownArgs),
     /// Prints or makes keys.
     Key(KeyArgs),
     /// Streams real pictures through a service of its own and checks that each was seen once an epoch.
@@ -78,6 +80,9 @@ pub(crate) struct DispatcherArgs {
     /// Seconds of silence after which a worker or client counts as dead.
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
     pub(crate) liveness_s: f64,
+    /// Seconds for which a dispatcher that is told to end the service waits for workers and readers to go.
+    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
+    pub(crate) shutdown_quiet_period_s: f64,
     #[command(flatten)]
     pub(crate) lifetimes: Lifetimes,
     /// Ends when standard input closes; for programs that start it.
@@ -169,6 +174,9 @@ pub(crate) struct WorkerArgs {
     /// Seconds that a worker told to leave (SIGTERM) waits for readers to take what it has begun.
     #[arg(long, default_value_t = 25.0, value_name = "SECONDS")]
     pub(crate) drain_deadline_s: f64,
+    /// Seconds for which a worker whose service was shut down waits for its readers to go.
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+    pub(crate) shutdown_quiet_period_s: f64,
     /// UDP payload of a packet, in bytes; found by probing when not given.
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
@@ -263,6 +271,16 @@ pub(crate) struct StatusArgs {
     /// Prints gauges in the text format that Prometheus reads.
     #[arg(long)]
     pub(crate) metrics: bool,
+    #[command(flatten)]
+    pub(crate) key: KeyFlag,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::SHUTDOWN)]
+pub(crate) struct ShutdownArgs {
+    /// The dispatcher of the service.
+    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
+    pub(crate) dispatcher: String,
     #[command(flatten)]
     pub(crate) key: KeyFlag,
 }

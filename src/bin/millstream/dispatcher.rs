@@ -10,6 +10,7 @@ use crate::args::DispatcherArgs;
 use crate::console::say;
 use crate::ending::Ending;
 use crate::key;
+use crate::worker::seconds;
 
 /// Heartbeats that a silence may swallow before it counts as death.
 const HEARTBEATS: u32 = 5;
@@ -39,11 +40,13 @@ fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
     let worker_addresses = WorkerAddresses::new(args.worker_addresses.iter().cloned())
         .map_err(|error| format!("--worker-addresses: {error}"))?;
     let lifetimes = &args.lifetimes;
+    let shutdown_quiet_period = seconds("--shutdown-quiet-period-s", args.shutdown_quiet_period_s)?;
     let defaults = DispatcherConfig::default();
     let heartbeat_interval = defaults.heartbeat_interval.min(liveness / HEARTBEATS);
     Ok(DispatcherConfig {
         worker_addresses,
         liveness,
+        shutdown_quiet_period,
         heartbeat_interval,
         job_gc_check_interval: lifetimes.job_gc_check_interval_s,
         job_gc_timeout: lifetimes.job_gc_timeout_s.0,

@@ -85,6 +85,20 @@ Examples:
       files. To scale workers by: millstream_workers_wanted.
   millstream status --dispatcher head:5050 --key read.key";
 
+/// Of `millstream shutdown`.
+pub(crate) const SHUTDOWN: &str = "\
+Tells the dispatcher, its workers and everybody who reads that the service ends, and returns when the dispatcher is gone. \
+Readers get an error that says who has ended it, or the end of their data if they have all of it. Workers and the dispatcher \
+end with 0, within the --shutdown-quiet-period-s of each: whoever hangs is not waited for longer. Needs the cluster key or a \
+`submit` key.
+
+A dispatcher with --work-dir keeps its records: started again, it goes on with its datasets, jobs and iterations. What readers \
+and workers held when they went is lost to those, as if they had died.
+
+Examples:
+  millstream shutdown
+  millstream shutdown --dispatcher head:5050 --key submit.key";
+
 /// Of `millstream key`.
 pub(crate) const KEY: &str = "\
 Prints a key to standard output. The cluster key may do everything, so give each machine only what it needs: the key of \

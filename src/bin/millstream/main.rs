@@ -3,6 +3,7 @@
 //! - [`args`], [`help`]: flags, and what they teach
 //! - [`dispatcher`], [`worker`]: the two servers
 //! - [`read`]: a small consumer
+//! - [`shutdown`]: ends a service
 //! - [`status`]: what a service is doing
 //! - [`key`]: cluster keys and role keys
 //! - [`demo`]: real pictures, from a tar to a consumer, with processes of its own
@@ -20,6 +21,7 @@ mod help;
 mod key;
 mod pictures;
 mod read;
+mod shutdown;
 mod status;
 mod table;
 mod worker;
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Worker(args) => worker::run(args),
         Command::Read(args) => read::run(args),
         Command::Status(args) => status::run(args),
+        Command::Shutdown(args) => shutdown::run(args),
         Command::Key(args) => key::run(args),
         Command::Demo(args) => demo::run(args),
     };

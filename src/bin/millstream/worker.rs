@@ -58,6 +58,7 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
     config.endpoint.mtu = args.mtu;
     config.endpoint.validate().map_err(|error| error.to_string())?;
     config.drain_deadline = seconds("--drain-deadline-s", args.drain_deadline_s)?;
+    config.shutdown_quiet_period = seconds("--shutdown-quiet-period-s", args.shutdown_quiet_period_s)?;
     config.session = patience(args.wait_s)?;
     Ok(config)
 }
@@ -72,6 +73,7 @@ pub(crate) fn patience(wait_s: f64) -> Result<SessionConfig, String> {
     })
 }
 
-fn seconds(flag: &str, given: f64) -> Result<Duration, String> {
+/// A flag's duration.
+pub(crate) fn seconds(flag: &str, given: f64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(given).map_err(|_| format!("{flag} {given}: must be 0 or more seconds"))
 }

@@ -333,7 +333,8 @@ impl World {
             | ClientPush::TaskConcluded(_)
             | ClientPush::ConsumersLost { .. }
             | ClientPush::SplitsLost { .. }
-            | ClientPush::WorkersLost { .. } => {}
+            | ClientPush::WorkersLost { .. }
+            | ClientPush::ShutDown { .. } => {}
         }
     }
 
@@ -384,6 +385,7 @@ impl World {
             WorkerPush::Stop { task, .. } => {
                 worker.tasks.remove(task);
             }
+            WorkerPush::ShutDown { .. } => {}
         }
     }
 

@@ -1,5 +1,6 @@
 //! Promises of the machine, one by one.
 
+mod closing;
 mod drain;
 mod in_step;
 mod lifetimes;

@@ -214,7 +214,7 @@ impl Rig {
         let mine = self.worker_pushes.iter().filter(|(to, _)| *to == session);
         mine.filter_map(|(_, push)| match push {
             WorkerPush::Start { task } => Some(*task),
-            WorkerPush::Assigned { .. } | WorkerPush::Stop { .. } => None,
+            WorkerPush::Assigned { .. } | WorkerPush::Stop { .. } | WorkerPush::ShutDown { .. } => None,
         })
         .collect()
     }

@@ -92,7 +92,8 @@ impl IterationHandle {
             | ClientPush::TaskScheduled { .. }
             | ClientPush::ConsumersLost { .. }
             | ClientPush::WorkersLost { .. }
-            | ClientPush::Lapsed => &[],
+            | ClientPush::Lapsed
+            | ClientPush::ShutDown { .. } => &[],
         };
         for verdict in verdicts {
             let (reporter, task) = (self.reporter.clone(), verdict.task);

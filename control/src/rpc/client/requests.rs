@@ -204,6 +204,23 @@ impl Client {
         Ok(Some(current))
     }
 
+    /// Ends the service: its workers, its dispatcher, and whatever its clients read. Waits until the dispatcher is gone. It does not
+    /// matter whether somebody else has asked for it.
+    ///
+    /// # Errors
+    /// This process may not end it, or the dispatcher does not answer.
+    pub async fn shutdown(&self) -> Result<(), Error> {
+        let who = format!("process {}", std::process::id());
+        match self.call(WireRequest::Shutdown { who }).await {
+            Ok(WireReply::Done) => self.session.down().await,
+            Ok(_) => return Err(unexpected()),
+            // Nothing was left to be waited for, not even this answer.
+            Err(_) if self.session.is_shut_down() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
     async fn call(&self, request: WireRequest) -> Result<WireReply, Error> {
         let deadline = self.session.config().request_deadline;
         self.session.call(request, deadline).await

@@ -38,7 +38,10 @@ impl Told {
                 true
             }
             ClientPush::IterationFinished { .. } => !std::mem::replace(&mut self.finished, true),
-            ClientPush::WorkersLost { .. } | ClientPush::ConsumersLost { .. } | ClientPush::Lapsed => true,
+            ClientPush::WorkersLost { .. }
+            | ClientPush::ConsumersLost { .. }
+            | ClientPush::Lapsed
+            | ClientPush::ShutDown { .. } => true,
         };
         if let ClientPush::Snapshot(snapshot) = push {
             return self.news_of(snapshot);

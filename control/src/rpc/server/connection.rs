@@ -1,5 +1,6 @@
 //! One process: its hello, its signs of life, its requests, and what is pushed to it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::event_loop::{Input, Peer};
-use crate::dispatcher::DispatcherConfig;
+use crate::dispatcher::{DispatcherConfig, Request};
 use crate::error::Error;
 use crate::id::{BootId, SessionId};
 use crate::planner::{DatasetFacts, Planner};
@@ -170,6 +171,7 @@ async fn answer_all(
     role: Role,
     shared: &Arc<Shared>,
 ) -> Result<(), FrameError> {
+    let peer = connection.remote_address();
     let mut requests = JoinSet::new();
     loop {
         while requests.len() >= REQUESTS_MAX {
@@ -178,7 +180,7 @@ async fn answer_all(
         tokio::select! {
             streams = connection.accept_bi() => {
                 let (send, recv) = streams.map_err(|error| FrameError::Lost(error.to_string()))?;
-                requests.spawn(answer(send, recv, session, role, Arc::clone(shared)));
+                requests.spawn(answer(send, recv, session, role, peer, Arc::clone(shared)));
             }
             Some(_) = requests.join_next() => {}
         }
@@ -191,6 +193,7 @@ async fn answer(
     mut recv: RecvStream,
     session: SessionId,
     role: Role,
+    peer: SocketAddr,
     shared: Arc<Shared>,
 ) {
     let read = tokio::time::timeout(REQUEST_DEADLINE, read_request(&mut recv, role, &shared)).await;
@@ -200,7 +203,7 @@ async fn answer(
     };
     let result = match envelope {
         Ok(envelope) => tokio::select! {
-            result = ask(envelope, session, role, &shared) => result,
+            result = ask(envelope, session, role, peer, &shared) => result,
             // Nobody waits for the answer on this stream any more.
             _ = send.stopped() => return,
         },
@@ -259,6 +262,7 @@ async fn ask(
     envelope: Envelope,
     session: SessionId,
     role: Role,
+    peer: SocketAddr,
     shared: &Arc<Shared>,
 ) -> Result<crate::dispatcher::Reply, Error> {
     let facts = if let WireRequest::RegisterDataset { definition, .. } = &envelope.request {
@@ -269,13 +273,18 @@ async fn ask(
     } else {
         None
     };
+    let mut request = envelope.request.into_domain(facts)?;
+    if let Request::Shutdown { by } = &mut request {
+        // What it says of itself is worth what its word is; where it is, we know.
+        by.push_str(&format!(" at {peer}"));
+    }
     let (reply, answered) = oneshot::channel();
     let input = Input::Asked {
         session,
         role,
         number: envelope.number,
         settled_below: envelope.settled_below,
-        request: envelope.request.into_domain(facts)?,
+        request,
         reply,
     };
     let stopping = || Error::unavailable("the dispatcher is shutting down");

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::id::{ClientId, RequestNumber, SessionId, TaskId};
 use crate::pace::Pace;
 use crate::planner::Planner;
-use crate::rpc::wire::WirePush;
+use crate::rpc::wire::{CLOSE_SHUT_DOWN, WirePush};
 use crate::store::{Store, StoreError};
 
 /// Events that wait for the loop. A connection waits with its next request while it is full.
@@ -146,6 +146,18 @@ impl EventLoop {
                 _ = stopped.wait_for(|stop| *stop) => return Ok(()),
             }
             self.finish_group().await?;
+            if let Some(by) = self.dispatcher.closed_by().map(str::to_owned) {
+                self.close(&by);
+                return Ok(());
+            }
+        }
+    }
+
+    /// C11.3: nobody is left who could be waited for.
+    fn close(&mut self, by: &str) {
+        tracing::warn!(by, "the service was shut down");
+        for peer in std::mem::take(&mut self.peers).into_values() {
+            peer.connection.close(CLOSE_SHUT_DOWN.into(), by.as_bytes());
         }
     }
 

@@ -14,4 +14,4 @@ mod running;
 #[cfg(test)]
 mod tests;
 
-pub use running::{Server, ServerConfig, StartError};
+pub use running::{Server, ServerConfig, ServerStopper, StartError};

@@ -103,7 +103,15 @@ impl Server {
         self.boot
     }
 
-    /// Whether it has stopped by itself: its store failed, as [`shutdown`](Server::shutdown) then says.
+    /// Stops it from elsewhere, as often as one likes.
+    pub fn stopper(&self) -> ServerStopper {
+        ServerStopper {
+            stop: self.stop.clone(),
+        }
+    }
+
+    /// Whether it has stopped: it was told to, its service was shut down, or its store failed, as
+    /// [`shutdown`](Server::shutdown) then says.
     pub fn has_ended(&self) -> bool {
         self.running.is_finished()
     }
@@ -112,8 +120,16 @@ impl Server {
     ///
     /// # Errors
     /// The store had failed, and the server stopped by itself because of it.
-    pub async fn shutdown(mut self) -> Result<(), StoreError> {
+    pub async fn shutdown(self) -> Result<(), StoreError> {
         self.stop.send_replace(true);
+        self.join().await
+    }
+
+    /// Waits until it has stopped: its [`ServerStopper`] was used, its service was shut down (C11.3), or its store failed.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn join(mut self) -> Result<(), StoreError> {
         let ended = (&mut self.running).await;
         self.endpoint.close("the dispatcher is shutting down");
         if (&mut self.accepting).await.is_err() {
@@ -128,6 +144,19 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         self.endpoint.close("the dispatcher stopped");
+    }
+}
+
+/// Stops a dispatcher. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct ServerStopper {
+    stop: watch::Sender<bool>,
+}
+
+impl ServerStopper {
+    /// Has it stop. Returns at once; has no effect on one that has stopped.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) struct SessionShared {
     pub(super) clients: Mutex<BTreeSet<ClientId>>,
     /// What signs of life say of tasks and clients next.
     pub(super) paces: Mutex<Paces>,
+    /// Who has ended the service, once the dispatcher has said so.
+    pub(super) shut_down_by: Mutex<Option<String>>,
     /// When the latest answered sign of life was sent.
     pub(super) heard: Mutex<Option<Instant>>,
     /// After which silence the dispatcher gives this process up, as it said when it last welcomed us.
@@ -73,6 +75,7 @@ impl Session {
             state,
             clients: Mutex::default(),
             paces: Mutex::default(),
+            shut_down_by: Mutex::default(),
             heard: Mutex::default(),
             liveness: Mutex::default(),
             numbers: Mutex::default(),
@@ -120,6 +123,27 @@ impl Session {
             LinkState::Failed(error) => Some(error.clone()),
             LinkState::Up(..) | LinkState::Waiting(_) => None,
         }
+    }
+
+    /// Whether the dispatcher has said that the service ends.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down_by().is_some()
+    }
+
+    /// Who has ended the service, if the dispatcher has said that it ends.
+    pub(crate) fn shut_down_by(&self) -> Option<String> {
+        self.shared.shut_down_by.lock().clone()
+    }
+
+    /// Waits until there is no connection. Cancel-safe.
+    pub(crate) async fn down(&self) {
+        let mut states = self.shared.state.subscribe();
+        let is_down = |state: &LinkState| match state {
+            LinkState::Up(connection, _) => connection.close_reason().is_some(),
+            LinkState::Waiting(_) | LinkState::Failed(_) => true,
+        };
+        // The sender is this session's own.
+        states.wait_for(is_down).await.ok();
     }
 
     /// Gives up for good: whatever waits, and whatever is asked later, gets this error.
@@ -308,6 +332,7 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::RoundReady { .. }
         | WireRequest::VerdictHeard { .. }
         | WireRequest::Status
+        | WireRequest::Shutdown { .. }
         | WireRequest::RegisterWorker(_)
         | WireRequest::LeaveWorker
         | WireRequest::DrainWorker
@@ -364,6 +389,7 @@ mod tests {
             },
             WireRequest::VerdictHeard { client, task },
             WireRequest::Status,
+            WireRequest::Shutdown { who: String::new() },
             WireRequest::LeaveWorker,
             WireRequest::DrainWorker,
             WireRequest::DescribeTask { task },

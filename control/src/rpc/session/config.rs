@@ -20,6 +20,9 @@ pub struct SessionConfig {
     pub backoff_max: Duration,
     /// How long a request may take, reconnecting included. Default 120 s: an iteration may have to list millions of files.
     pub request_deadline: Duration,
+    /// How long a dispatcher may be out of reach before this process does not look for it any longer. Default 1 h, as upstream: one
+    /// that is moved to another machine is back by then, and nobody retries for ever.
+    pub give_up: Duration,
     /// Told while the dispatcher cannot be reached: at first, and then about every `notice_interval`. Besides, it is logged.
     pub on_waiting: Option<Notice>,
     /// Default 5 s.
@@ -34,6 +37,7 @@ impl Default for SessionConfig {
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(2),
             request_deadline: Duration::from_secs(120),
+            give_up: Duration::from_secs(3600),
             on_waiting: None,
             notice_interval: Duration::from_secs(5),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_link::{ConnectError, RefusalReason, Role};
-use quinn::{Connection, RecvStream, SendStream};
+use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::id::{BootId, ClientId};
 use crate::rpc::ALPN;
 use crate::rpc::frame::{self, FrameError, PUSH_BYTES_MAX};
-use crate::rpc::wire::{Beat, Hello, PROTOCOL_VERSION, Welcome, WirePush};
+use crate::rpc::wire::{Beat, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome, WirePush};
 
 /// Clients that one sign of life mentions: at 9 bytes each they leave room in its 64 KiB.
 const BEAT_CLIENTS_MAX: usize = 4096;
@@ -55,11 +55,12 @@ enum Ended {
 pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<SessionEvent>) {
     let mut pause = shared.config.backoff_min;
     let mut noticed: Option<Instant> = None;
+    let mut lost: Option<Instant> = None;
     loop {
-        let reason = match attempt(&shared).await {
+        let ended = match attempt(&shared).await {
             Ok((connection, welcome, streams)) => {
                 pause = shared.config.backoff_min;
-                noticed = None;
+                (noticed, lost) = (None, None);
                 *shared.heard.lock() = Some(Instant::now());
                 *shared.liveness.lock() = liveness(&welcome);
                 shared
@@ -72,14 +73,26 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
                 if events.send(SessionEvent::Down(reason.clone())).await.is_err() {
                     return;
                 }
-                reason
+                match shut_down(&shared) {
+                    Some(error) => Err(error),
+                    None => Ok(reason),
+                }
             }
             Err(Ended::Retry(reason)) => {
                 // Only here: a lost connection is no news if the next attempt succeeds.
                 notice(&shared, &mut noticed, &reason);
-                reason
+                let lost = *lost.get_or_insert_with(Instant::now);
+                if lost.elapsed() < shared.config.give_up {
+                    Ok(reason)
+                } else {
+                    Err(given_up(&shared, &reason))
+                }
             }
-            Err(Ended::GiveUp(error)) => {
+            Err(Ended::GiveUp(error)) => Err(error),
+        };
+        let reason = match ended {
+            Ok(reason) => reason,
+            Err(error) => {
                 shared.state.send_replace(LinkState::Failed(error));
                 return;
             }
@@ -96,6 +109,31 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(shared.config.backoff_max);
+    }
+}
+
+/// Why nothing can be asked any more (C11.3).
+fn shut_down(shared: &SessionShared) -> Option<Error> {
+    let (by, address) = (shared.shut_down_by.lock().clone()?, &shared.address);
+    Some(Error::aborted(format!(
+        "the service at {address} was shut down by {by}"
+    )))
+}
+
+fn given_up(shared: &SessionShared, reason: &str) -> Error {
+    let (address, seconds) = (&shared.address, shared.config.give_up.as_secs_f64());
+    Error::unavailable(format!(
+        "the dispatcher at {address} has been out of reach for {seconds} s, and is not looked for any longer: {reason}"
+    ))
+}
+
+/// Notes who has ended the service, if that is why the connection was closed (C11.3).
+fn note_close(shared: &SessionShared, connection: &Connection) {
+    if let Some(ConnectionError::ApplicationClosed(close)) = connection.close_reason()
+        && close.error_code.into_inner() == u64::from(CLOSE_SHUT_DOWN)
+    {
+        let by = String::from_utf8_lossy(&close.reason).into_owned();
+        shared.shut_down_by.lock().get_or_insert(by);
     }
 }
 
@@ -133,7 +171,11 @@ async fn attempt(shared: &SessionShared) -> Result<(Connection, Welcome, (SendSt
                 let greeted = tokio::time::timeout(deadline, greet(shared, &connection)).await;
                 return match greeted {
                     Ok(Ok((welcome, streams))) => Ok((connection, welcome, streams)),
-                    Ok(Err(error)) => Err(Ended::Retry(error.to_string())),
+                    Ok(Err(error)) => {
+                        note_close(shared, &connection);
+                        let lost = || Ended::Retry(error.to_string());
+                        Err(shut_down(shared).map_or_else(lost, Ended::GiveUp))
+                    }
                     Err(_) => Err(Ended::Retry("it did not welcome us in time".to_owned())),
                 };
             }
@@ -199,6 +241,7 @@ async fn stay(
         ended = speak(shared, send, welcome, &sent) => ended,
         ended = listen(shared, recv, events, liveness, &sent) => ended,
     };
+    note_close(shared, connection);
     let reason = match (ended, connection.close_reason()) {
         (_, Some(reason)) => reason.to_string(),
         (Err(error), None) => error.to_string(),
@@ -282,6 +325,9 @@ async fn listen(
                 }
             }
             push @ (WirePush::Client(..) | WirePush::Worker(_)) => {
+                if let Some(by) = push.shut_down_by() {
+                    shared.shut_down_by.lock().get_or_insert_with(|| by.to_owned());
+                }
                 if events.send(SessionEvent::Push(push)).await.is_err() {
                     return Ok(());
                 }

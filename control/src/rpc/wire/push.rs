@@ -80,6 +80,19 @@ pub(crate) enum WireClientPush {
     TaskConcluded(#[n(0)] TaskConcluded),
     #[n(11)]
     ConsumersLost(#[n(0)] Vec<u32>),
+    #[n(12)]
+    ShutDown(#[n(0)] String),
+}
+
+impl WirePush {
+    /// Who has ended the service, if it says so (C11.1).
+    pub(crate) fn shut_down_by(&self) -> Option<&str> {
+        match self {
+            WirePush::Client(_, WireClientPush::ShutDown(by))
+            | WirePush::Worker(WireWorkerPush::ShutDown(by)) => Some(by),
+            WirePush::Client(..) | WirePush::Worker(_) | WirePush::Beat(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -118,6 +131,8 @@ pub(crate) enum WireWorkerPush {
     Start(#[n(0)] TaskId),
     #[n(2)]
     Stop(#[n(0)] TaskId, #[n(1)] StopReason),
+    #[n(3)]
+    ShutDown(#[n(0)] String),
 }
 
 impl From<ClientPush> for WireClientPush {
@@ -153,6 +168,7 @@ impl From<ClientPush> for WireClientPush {
             ClientPush::IterationFinished { splits_lost } => WireClientPush::IterationFinished(splits_lost),
             ClientPush::WorkersLost { workers } => WireClientPush::WorkersLost(workers),
             ClientPush::Lapsed => WireClientPush::Lapsed,
+            ClientPush::ShutDown { by } => WireClientPush::ShutDown(by),
             ClientPush::TaskEnded { task } => WireClientPush::TaskEnded(task),
             ClientPush::TaskScheduled { task, start_round } => {
                 WireClientPush::TaskScheduled { task, start_round }
@@ -204,6 +220,7 @@ impl From<WireClientPush> for ClientPush {
             WireClientPush::IterationFinished(splits_lost) => ClientPush::IterationFinished { splits_lost },
             WireClientPush::WorkersLost(workers) => ClientPush::WorkersLost { workers },
             WireClientPush::Lapsed => ClientPush::Lapsed,
+            WireClientPush::ShutDown(by) => ClientPush::ShutDown { by },
             WireClientPush::TaskEnded(task) => ClientPush::TaskEnded { task },
             WireClientPush::TaskScheduled { task, start_round } => {
                 ClientPush::TaskScheduled { task, start_round }
@@ -268,6 +285,7 @@ impl From<WorkerPush> for WireWorkerPush {
             WorkerPush::Assigned { tasks } => WireWorkerPush::Assigned(tasks),
             WorkerPush::Start { task } => WireWorkerPush::Start(task),
             WorkerPush::Stop { task, reason } => WireWorkerPush::Stop(task, reason),
+            WorkerPush::ShutDown { by } => WireWorkerPush::ShutDown(by),
         }
     }
 }
@@ -278,6 +296,7 @@ impl From<WireWorkerPush> for WorkerPush {
             WireWorkerPush::Assigned(tasks) => WorkerPush::Assigned { tasks },
             WireWorkerPush::Start(task) => WorkerPush::Start { task },
             WireWorkerPush::Stop(task, reason) => WorkerPush::Stop { task, reason },
+            WireWorkerPush::ShutDown(by) => WorkerPush::ShutDown { by },
         }
     }
 }

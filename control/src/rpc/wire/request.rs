@@ -161,6 +161,11 @@ pub(crate) enum WireRequest {
     },
     #[n(19)]
     DrainWorker,
+    #[n(20)]
+    Shutdown {
+        #[n(0)]
+        who: String,
+    },
 }
 
 /// What a worker says of itself. `Debug` hides the key.
@@ -272,6 +277,7 @@ impl WireRequest {
             },
             WireRequest::VerdictHeard { client, task } => Request::VerdictHeard { client, task },
             WireRequest::Status => Request::Status,
+            WireRequest::Shutdown { who } => Request::Shutdown { by: who },
             worker @ (WireRequest::RegisterWorker(_)
             | WireRequest::LeaveWorker
             | WireRequest::DrainWorker
@@ -332,7 +338,10 @@ impl WireRequest {
             | WireRequest::TaskDrained { .. }
             | WireRequest::RoundReady { .. }
             | WireRequest::VerdictHeard { .. }
-            | WireRequest::Status => return Err(Error::internal("a reader's request among a worker's")),
+            | WireRequest::Status
+            | WireRequest::Shutdown { .. } => {
+                return Err(Error::internal("a reader's request among a worker's"));
+            }
         })
     }
 }
