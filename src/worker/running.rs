@@ -100,6 +100,11 @@ struct Follower {
     ends: mpsc::Sender<(TaskId, Outcome)>,
     /// Threads that have not said how their task ended.
     at_work: usize,
+    leaving: Leaving,
+}
+
+/// How the worker leaves.
+struct Leaving {
     drain: Drain,
     drain_deadline: Duration,
     quiet_period: Duration,
@@ -154,7 +159,7 @@ impl Worker {
         let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());
         let (agent, events, wishes) = lane.spawn(registering).wait()??;
         let (alive, is_alive) = mpsc::channel(1);
-        let (drain_deadline, quiet_period) = (config.drain_deadline, config.shutdown_quiet_period);
+        let leaving = Leaving::of(&config);
         let threads = Threads::new();
         let task_threads = threads.clone();
         let ended = lane.spawn_local_with(move || async move {
@@ -172,10 +177,7 @@ impl Worker {
                 threads: task_threads,
                 ends,
                 at_work: 0,
-                drain: Drain::default(),
-                drain_deadline,
-                quiet_period,
-                is_over: false,
+                leaving,
             }
             .follow(ended, wishes, is_alive)
             .await
@@ -317,6 +319,17 @@ fn bind(
     binding.wait()?
 }
 
+impl Leaving {
+    fn of(config: &WorkerConfig) -> Self {
+        Self {
+            drain: Drain::default(),
+            drain_deadline: config.drain_deadline,
+            quiet_period: config.shutdown_quiet_period,
+            is_over: false,
+        }
+    }
+}
+
 impl Follower {
     /// Until the worker is told to end, or has to. `_alive` says that it has not.
     async fn follow(
@@ -333,11 +346,11 @@ impl Follower {
                 Some((task, outcome)) = ended.recv() => self.note_end(task, outcome),
                 () = self.reports.reap() => ControlFlow::Continue(()),
                 () = wishes.reach(Wish::Stop) => ControlFlow::Break(Ok(())),
-                () = wishes.reach(Wish::Drain), if !self.drain.has_begun() => {
-                    self.drain.begin(self.agent.clone(), self.drain_deadline);
+                () = wishes.reach(Wish::Drain), if !self.leaving.drain.has_begun() => {
+                    self.leaving.drain.begin(self.agent.clone(), self.leaving.drain_deadline);
                     ControlFlow::Continue(())
                 }
-                step = self.drain.step() => self.note_drain(step),
+                step = self.leaving.drain.step() => self.note_drain(step),
                 _ = paces.tick() => {
                     for (task, pace) in self.tasks.paces() {
                         self.agent.note_pace(task, pace);
@@ -354,12 +367,12 @@ impl Follower {
         if self.is_drained() {
             tokio::select! {
                 () = self.agent.returned() => {}
-                _ = self.drain.step() => {}
+                _ = self.leaving.drain.step() => {}
                 () = wishes.reach(Wish::Stop) => {}
             }
         }
         // It holds the agent.
-        self.drain = Drain::default();
+        self.leaving.drain = Drain::default();
         self.tasks.stop_all();
         self.reports.stop().await;
         if let Some(agent) = Rc::into_inner(self.agent)
@@ -367,9 +380,9 @@ impl Follower {
         {
             tracing::debug!(%error, "the dispatcher was not told; it will notice the silence");
         }
-        if self.is_over {
+        if self.leaving.is_over {
             // What is under way still arrives; nothing else comes of a worker without tasks.
-            let _ = tokio::time::timeout(self.quiet_period, until_unread(&self.server)).await;
+            let _ = tokio::time::timeout(self.leaving.quiet_period, until_unread(&self.server)).await;
         }
         outcome
     }
@@ -391,7 +404,7 @@ impl Follower {
             ),
             Some(AgentEvent::ShutDown { by }) => {
                 tracing::warn!(by, "the service was shut down");
-                self.is_over = true;
+                self.leaving.is_over = true;
                 return ControlFlow::Break(Ok(()));
             }
             Some(AgentEvent::Failed(error)) => return ControlFlow::Break(Err(error.into())),
@@ -419,7 +432,7 @@ impl Follower {
                 tracing::warn!(%error, "the dispatcher cannot be told that this worker leaves: it ends at once");
             }
             Step::Late => tracing::warn!(
-                deadline_s = self.drain_deadline.as_secs_f64(),
+                deadline_s = self.leaving.drain_deadline.as_secs_f64(),
                 "the deadline for leaving has passed: what readers have not taken is given up"
             ),
         }
@@ -429,11 +442,11 @@ impl Follower {
     /// Whether it is being drained and nothing is left that somebody waits for (C10.5).
     fn is_drained(&self) -> bool {
         let is_quiet = self.at_work == 0 && self.reports.are_heard();
-        self.drain.is_announced() && is_quiet && self.tasks.are_over()
+        self.leaving.drain.is_announced() && is_quiet && self.tasks.are_over()
     }
 
     fn start_over(&mut self, why: &'static str) {
-        let next = if self.drain.has_begun() {
+        let next = if self.leaving.drain.has_begun() {
             "it ends"
         } else {
             "it registers anew"

@@ -1,7 +1,7 @@
 //! The end of the service, asked for by somebody: everybody is told, nothing new begins, and the dispatcher goes when all are
 //! gone, or when it has waited long enough.
 //!
-//! Nothing of it is stored: a dispatcher that starts on the same records goes on with them.
+//! Nothing of it is stored (C11.4): a dispatcher that starts on the same records goes on with them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{ClientPush, WorkerPush};
