@@ -100,12 +100,12 @@ struct Follower {
     ends: mpsc::Sender<(TaskId, Outcome)>,
     /// Threads that have not said how their task ended.
     at_work: usize,
+    drain: Drain,
     leaving: Leaving,
 }
 
 /// How the worker leaves.
 struct Leaving {
-    drain: Drain,
     drain_deadline: Duration,
     quiet_period: Duration,
     /// The service was shut down.
@@ -130,6 +130,7 @@ impl Worker {
         config: WorkerConfig,
         stopper: WorkerStopper,
     ) -> Result<Self, WorkerError> {
+        let leaving = Leaving::of(&config);
         let credentials = key
             .credentials(Role::Worker)
             .map_err(|error| WorkerError::Bind(error.to_string()))?;
@@ -159,7 +160,6 @@ impl Worker {
         let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());
         let (agent, events, wishes) = lane.spawn(registering).wait()??;
         let (alive, is_alive) = mpsc::channel(1);
-        let leaving = Leaving::of(&config);
         let threads = Threads::new();
         let task_threads = threads.clone();
         let ended = lane.spawn_local_with(move || async move {
@@ -177,6 +177,7 @@ impl Worker {
                 threads: task_threads,
                 ends,
                 at_work: 0,
+                drain: Drain::default(),
                 leaving,
             }
             .follow(ended, wishes, is_alive)
@@ -322,7 +323,6 @@ fn bind(
 impl Leaving {
     fn of(config: &WorkerConfig) -> Self {
         Self {
-            drain: Drain::default(),
             drain_deadline: config.drain_deadline,
             quiet_period: config.shutdown_quiet_period,
             is_over: false,
@@ -346,11 +346,11 @@ impl Follower {
                 Some((task, outcome)) = ended.recv() => self.note_end(task, outcome),
                 () = self.reports.reap() => ControlFlow::Continue(()),
                 () = wishes.reach(Wish::Stop) => ControlFlow::Break(Ok(())),
-                () = wishes.reach(Wish::Drain), if !self.leaving.drain.has_begun() => {
-                    self.leaving.drain.begin(self.agent.clone(), self.leaving.drain_deadline);
+                () = wishes.reach(Wish::Drain), if !self.drain.has_begun() => {
+                    self.drain.begin(self.agent.clone(), self.leaving.drain_deadline);
                     ControlFlow::Continue(())
                 }
-                step = self.leaving.drain.step() => self.note_drain(step),
+                step = self.drain.step() => self.note_drain(step),
                 _ = paces.tick() => {
                     for (task, pace) in self.tasks.paces() {
                         self.agent.note_pace(task, pace);
@@ -367,12 +367,12 @@ impl Follower {
         if self.is_drained() {
             tokio::select! {
                 () = self.agent.returned() => {}
-                _ = self.leaving.drain.step() => {}
+                _ = self.drain.step() => {}
                 () = wishes.reach(Wish::Stop) => {}
             }
         }
         // It holds the agent.
-        self.leaving.drain = Drain::default();
+        self.drain = Drain::default();
         self.tasks.stop_all();
         self.reports.stop().await;
         if let Some(agent) = Rc::into_inner(self.agent)
@@ -442,11 +442,11 @@ impl Follower {
     /// Whether it is being drained and nothing is left that somebody waits for (C10.5).
     fn is_drained(&self) -> bool {
         let is_quiet = self.at_work == 0 && self.reports.are_heard();
-        self.leaving.drain.is_announced() && is_quiet && self.tasks.are_over()
+        self.drain.is_announced() && is_quiet && self.tasks.are_over()
     }
 
     fn start_over(&mut self, why: &'static str) {
-        let next = if self.leaving.drain.has_begun() {
+        let next = if self.drain.has_begun() {
             "it ends"
         } else {
             "it registers anew"
