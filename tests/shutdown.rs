@@ -20,7 +20,7 @@ use crate::support::{eventually, watched};
 /// No silence is noticed within a test, so that whoever ends was told to.
 const PATIENT: [&str; 2] = ["--liveness-s", "3600"];
 
-/// C11.1 to C11.3, end to end.
+/// C12.1 to C12.3, end to end.
 #[test]
 fn a_command_ends_a_whole_service_and_says_so_to_its_readers() {
     watched("shutdown", || {
@@ -59,7 +59,7 @@ fn a_command_ends_a_whole_service_and_says_so_to_its_readers() {
     });
 }
 
-/// C11.3
+/// C12.3
 #[test]
 fn a_service_ends_though_a_worker_is_stopped_and_a_reader_hangs() {
     watched("shutdown of a hung service", || {
@@ -84,7 +84,7 @@ fn a_service_ends_though_a_worker_is_stopped_and_a_reader_hangs() {
     });
 }
 
-/// C11.1
+/// C12.1
 #[test]
 fn who_may_only_read_or_work_may_not_end_a_service() {
     watched("shutdown refused", || {
@@ -103,7 +103,7 @@ fn who_may_only_read_or_work_may_not_end_a_service() {
     });
 }
 
-/// C11.4
+/// C12.4
 #[test]
 fn a_service_that_was_shut_down_goes_on_from_its_work_directory() {
     watched("shutdown and restart", || {

@@ -99,7 +99,7 @@ async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEve
             Ok(push) => (translate(push), false),
             Err(error) => (Some(TaskEvent::Failed(error.to_string())), true),
         };
-        // C11.2: what is known is reported, and the client is released, whatever becomes of its reader.
+        // C12.2: what is known is reported, and the client is released, whatever becomes of its reader.
         let is_over = matches!(event, Some(TaskEvent::ShutDown { .. }));
         if let Some(event) = event
             && events.send(event).await.is_err()

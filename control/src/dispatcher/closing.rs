@@ -1,7 +1,7 @@
 //! The end of the service, asked for by somebody: everybody is told, nothing new begins, and the dispatcher goes when all are
 //! gone, or when it has waited long enough.
 //!
-//! Nothing of it is stored (C11.4): a dispatcher that starts on the same records goes on with them.
+//! Nothing of it is stored (C12.4): a dispatcher that starts on the same records goes on with them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{ClientPush, WorkerPush};
@@ -19,7 +19,7 @@ pub(super) struct Closing {
 }
 
 impl Dispatcher {
-    /// C11.1, C11.2: the first who asks is named to everybody.
+    /// C12.1, C12.2: the first who asks is named to everybody.
     pub(super) fn shut_down(&mut self, mut by: String) {
         if self.closing.is_some() {
             return;
@@ -42,7 +42,7 @@ impl Dispatcher {
         }
     }
 
-    /// C11.2: what begins something is refused from then on.
+    /// C12.2: what begins something is refused from then on.
     pub(super) fn refuse_new(&self, request: &Request) -> Result<(), Error> {
         let begins = match request {
             Request::RegisterDataset { .. }
@@ -86,7 +86,7 @@ impl Dispatcher {
         self.closing.as_ref().map(|closing| closing.until)
     }
 
-    /// Who has ended the service, once nobody is left to be waited for (C11.3): whoever runs this machine then stops it.
+    /// Who has ended the service, once nobody is left to be waited for (C12.3): whoever runs this machine then stops it.
     pub fn closed_by(&self) -> Option<&str> {
         let Closing { by, until } = self.closing.as_ref()?;
         let is_deserted = self.tables.clients.len() == 0 && self.tables.index.worker_of_address.is_empty();

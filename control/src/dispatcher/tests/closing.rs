@@ -10,7 +10,7 @@ use crate::error::Code;
 use crate::id::SessionId;
 use crate::job::Policy;
 
-/// C11.1
+/// C12.1
 #[test]
 fn everybody_is_told_who_has_asked_for_the_end_first() {
     let mut rig = Rig::new();
@@ -32,7 +32,7 @@ fn everybody_is_told_who_has_asked_for_the_end_first() {
     assert_eq!(rig.told(&told("the first")), 2);
 }
 
-/// C11.1, C1.4
+/// C12.1, C1.4
 #[test]
 fn who_may_only_read_or_work_may_not_end_the_service() {
     let mut rig = Rig::new();
@@ -45,7 +45,7 @@ fn who_may_only_read_or_work_may_not_end_the_service() {
     assert!(rig.machine.closed_by().is_none());
 }
 
-/// C11.2: also for who waits for a listing.
+/// C12.2: also for who waits for a listing.
 #[test]
 fn nothing_begins_in_a_service_that_ends_but_ends_are_reported() {
     let mut rig = Rig::new();
@@ -79,7 +79,7 @@ fn nothing_begins_in_a_service_that_ends_but_ends_are_reported() {
     rig.ask(READER, Role::Read, Request::Status).unwrap();
 }
 
-/// C11.3
+/// C12.3
 #[test]
 fn a_dispatcher_ends_with_the_last_who_leaves_or_after_its_quiet_period() {
     for hangs in [false, true] {
@@ -105,7 +105,7 @@ fn a_dispatcher_ends_with_the_last_who_leaves_or_after_its_quiet_period() {
     }
 }
 
-/// C11.4
+/// C12.4
 #[test]
 fn a_dispatcher_that_starts_again_on_its_records_goes_on() {
     let mut rig = Rig::new();

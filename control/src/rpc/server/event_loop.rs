@@ -153,7 +153,7 @@ impl EventLoop {
         }
     }
 
-    /// C11.3: nobody is left who could be waited for.
+    /// C12.3: nobody is left who could be waited for.
     fn close(&mut self, by: &str) {
         tracing::warn!(by, "the service was shut down");
         for peer in std::mem::take(&mut self.peers).into_values() {

@@ -125,7 +125,7 @@ impl Server {
         self.join().await
     }
 
-    /// Waits until it has stopped: its [`ServerStopper`] was used, its service was shut down (C11.3), or its store failed.
+    /// Waits until it has stopped: its [`ServerStopper`] was used, its service was shut down (C12.3), or its store failed.
     ///
     /// # Errors
     /// The store failed.

@@ -112,7 +112,7 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
     }
 }
 
-/// Why nothing can be asked any more (C11.3).
+/// Why nothing can be asked any more (C12.3).
 fn shut_down(shared: &SessionShared) -> Option<Error> {
     let (by, address) = (shared.shut_down_by.lock().clone()?, &shared.address);
     Some(Error::aborted(format!(
@@ -127,7 +127,7 @@ fn given_up(shared: &SessionShared, reason: &str) -> Error {
     ))
 }
 
-/// Notes who has ended the service, if that is why the connection was closed (C11.3).
+/// Notes who has ended the service, if that is why the connection was closed (C12.3).
 fn note_close(shared: &SessionShared, connection: &Connection) {
     if let Some(ConnectionError::ApplicationClosed(close)) = connection.close_reason()
         && close.error_code.into_inner() == u64::from(CLOSE_SHUT_DOWN)

@@ -12,7 +12,7 @@ pub const ALPN: &str = "millstream-control/1";
 /// What both ends must have in common beyond the handshake's protocol name.
 pub(crate) const PROTOCOL_VERSION: u32 = 1;
 
-/// The code of a connection that is closed because the service was shut down (C11.3). The reason names who has asked for it.
+/// The code of a connection that is closed because the service was shut down (C12.3). The reason names who has asked for it.
 pub(crate) const CLOSE_SHUT_DOWN: u32 = 5;
 
 /// The client's first message.

@@ -85,7 +85,7 @@ pub(crate) enum WireClientPush {
 }
 
 impl WirePush {
-    /// Who has ended the service, if it says so (C11.1).
+    /// Who has ended the service, if it says so (C12.1).
     pub(crate) fn shut_down_by(&self) -> Option<&str> {
         match self {
             WirePush::Client(_, WireClientPush::ShutDown(by))
