@@ -54,7 +54,15 @@ impl Level {
 
     /// What this service makes of `dataset`, as a dataset.
     fn distributed(&self, dataset: Dataset) -> Dataset {
-        let request = ReadRequest::new(self.register(dataset), Policy::Off);
+        self.distributed_as(dataset, None)
+    }
+
+    /// The same in a job of this name.
+    fn distributed_as(&self, dataset: Dataset, job_name: Option<&str>) -> Dataset {
+        let request = ReadRequest {
+            job_name: job_name.map(str::to_owned),
+            ..ReadRequest::new(self.register(dataset), Policy::Off)
+        };
         service_reader::dataset(&self.service, &request, MaxOutstanding::Auto, None).expect("it is known")
     }
 
@@ -190,6 +198,15 @@ fn the_function_of_an_interleave_reads_a_service_for_each_element() {
             let found = numbers(interleaved.repeat(Some(2)), &functions);
             assert_eq!(found, [0, 0, 1, 1, 0, 0, 1, 1]);
         }
+        let named = level.distributed_as(Dataset::range(0, 100, 1), Some("shared"));
+        let shared = Dataset::range(0, 2, 1).interleave(2, 1, |_| named);
+        let mut found = numbers(shared, &functions);
+        found.sort_unstable();
+        assert_eq!(
+            found,
+            (0..100).collect::<Vec<_>>(),
+            "both read one pass of the job"
+        );
         let service = level.service.clone();
         let registered = with_functions(&key).with_flat_map("distributed_tens", move |_, input| {
             let service = service.clone();

@@ -1,5 +1,6 @@
 //! Datasets of several sources under the policy `dynamic`: every source is dealt out on its own, in every pass.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millstream::client::{MaxOutstanding, Reader};
@@ -9,7 +10,7 @@ use millstream::pipeline::exec::{
 };
 use millstream::pipeline::graph::{Dataset, Params};
 
-use crate::support::cluster::{Cluster, drain, number};
+use crate::support::cluster::{Cluster, drain, number, numbers};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
@@ -74,6 +75,21 @@ fn pairs(reader: &mut Reader) -> Vec<(i64, i64)> {
         pairs.push((number(0), number(1)));
     }
     pairs
+}
+
+#[test]
+fn a_source_without_end_is_dealt_out_for_as_long_as_anybody_reads() {
+    watched("without end", || {
+        let cluster = Cluster::plain(Mechanism::Memory, 2);
+        let counter = Dataset::counter(0, 1);
+        let mut reader = cluster.read(counter, Policy::Dynamic, MaxOutstanding::Elements(16));
+        let mut seen = BTreeSet::new();
+        while seen.len() < 20_000 {
+            let element = reader.next_element().expect("the reading goes on");
+            let number = numbers(&element.expect("it does not end"))[0];
+            assert!(seen.insert(number), "{number} came twice");
+        }
+    });
 }
 
 #[test]

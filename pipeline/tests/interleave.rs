@@ -96,16 +96,34 @@ fn options_hold_for_maps_too() {
 
 #[test]
 fn a_share_of_a_dataset_is_in_order_below_its_shard_whatever_the_options_say() {
-    let (open_gate, opened) = bounded(2);
     let share = Share {
         count: 2,
         index: 0,
         seed: 0,
     };
-    let graph = ten().with_options(unordered()).graph().unwrap();
+    let dataset = Dataset::range(0, 10, 1)
+        .interleave(10, 1, |argument| argument.map("last_first", Params::none()))
+        .parallel(10);
+    let graph = dataset.with_options(unordered()).graph().unwrap();
     let divided = graph.sharded(ShardBy::Elements, share).unwrap();
-    let context = ExecContext::new(1, Arc::new(gated(opened)), pool());
-    open_gate.send(()).unwrap();
+    let (opens, gate) = bounded(1);
+    // 0 is ready when 9 has been, and comes first all the same.
+    let last_first = functions().with_map("last_first", move |_, input| {
+        let (opens, gate) = (opens.clone(), gate.clone());
+        let call = move |value: Value| {
+            match value[0].as_i64() {
+                Some(0) => gate.recv_timeout(WATCHDOG)?,
+                Some(9) => opens.send(())?,
+                _ => {}
+            }
+            Ok(value)
+        };
+        Ok(PreparedMap {
+            output: input.clone(),
+            call: Arc::new(call),
+        })
+    });
+    let context = ExecContext::new(1, Arc::new(last_first), pool());
     let mut executor = Executor::open(&divided, context).unwrap();
     assert_eq!(drain(&mut executor), [0, 2, 4, 6, 8].map(Model::Scalar));
 }

@@ -8,7 +8,9 @@ use millstream_pipeline::exec::{
     ExecContext, ExecError, Executor, FinishedSplit, Item, Pool, Source, SourceFactory, Split, SplitError,
     SplitSource, Tensor, Value,
 };
-use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Params, SourceSignature, Splitting, Units};
+use millstream_pipeline::graph::{
+    Cardinality, Dataset, Graph, Params, SourceSignature, Splitting, Units, Window,
+};
 use millstream_pipeline::plan::{SourcePlan, SplitPlan, plan_splits};
 use proptest::prelude::*;
 
@@ -290,6 +292,37 @@ fn a_dataset_is_dealt_out_in_splits_of_the_size_asked_for() {
         (100, 15),
         "every position once, in 15 splits"
     );
+}
+
+#[test]
+fn elements_that_are_grouped_stand_for_the_splits_of_their_group() {
+    let modulo = || Params::encode(&3i64).unwrap();
+    let range = || Dataset::range(0, 60, 1);
+    let window = Window {
+        size: 4,
+        shift: 4,
+        stride: 1,
+        drop_remainder: false,
+    };
+    let grouped = range().group_by_window(|element| element.map("key", modulo()), 4, |window| window);
+    let reduced = range().window(window, |window| window.batch(3, false).unbatch());
+    let ahead = range()
+        .interleave(4, 2, |argument| argument)
+        .parallel(2)
+        .unordered();
+    let padded = range().padded_batch(7, false).unbatch();
+    for dataset in [grouped, reduced, ahead, padded] {
+        let graph = dataset.graph().unwrap();
+        let dealer = dealer(&graph);
+        let (mut found, finished) = run(&graph, &dealer, 3, &[0, 1, 2, 1]);
+        found.sort();
+        assert_eq!(found, (0..60).map(Model::Scalar).collect::<Vec<_>>());
+        assert_eq!(finished, (0..dealer.leases()).collect::<BTreeSet<_>>());
+    }
+    let windows = range().window(window, |window| window.batch(4, false));
+    let mut executor = fed(&windows.graph().unwrap(), &dealer(&range().graph().unwrap()), 0);
+    let item = executor.next().unwrap().unwrap();
+    assert_eq!(item.marks.len(), 4, "one of each split that it is made of");
 }
 
 #[test]
