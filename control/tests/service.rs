@@ -139,7 +139,10 @@ async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered
             assert_eq!(task, kept);
             lives.started().await.task
         }
-        other @ (AgentEvent::LeaseLapsed | AgentEvent::DispatcherRestarted | AgentEvent::Failed(_)) => {
+        other @ (AgentEvent::LeaseLapsed
+        | AgentEvent::DispatcherRestarted
+        | AgentEvent::ShutDown { .. }
+        | AgentEvent::Failed(_)) => {
             panic!("expected a task, not {other:?}")
         }
     };

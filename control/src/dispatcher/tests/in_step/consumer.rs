@@ -92,7 +92,8 @@ impl Consumer {
             unexpected @ (ClientPush::TaskFailed { .. }
             | ClientPush::SplitsLost { .. }
             | ClientPush::IterationFinished { .. }
-            | ClientPush::Lapsed) => panic!("{unexpected:?}"),
+            | ClientPush::Lapsed
+            | ClientPush::ShutDown { .. }) => panic!("{unexpected:?}"),
         }
     }
 

@@ -123,6 +123,7 @@ impl World {
                 }
                 WorkerPush::Start { task } => drop(worker.tasks.insert(task, vec![0; count])),
                 WorkerPush::Stop { task, .. } => drop(worker.tasks.remove(&task)),
+                WorkerPush::ShutDown { .. } => {}
             }
         }
         for session in std::mem::take(&mut self.rig.disconnected) {
