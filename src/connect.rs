@@ -31,6 +31,11 @@ impl AutoConnector {
         Self { endpoint, local }
     }
 
+    /// The workers of this process.
+    pub(crate) fn local(&self) -> &LocalWorkers {
+        &self.local
+    }
+
     async fn connect_quic(
         &self,
         worker: &str,

@@ -1,18 +1,47 @@
 //! The workers of this process, by the address they advertise: readers reach them without a network.
+//!
+//! Owns what the dispatcher is told of where this process is.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use millstream_control::Whereabouts;
 use millstream_dataplane::worker::Server;
 use parking_lot::RwLock;
 
-/// The workers of one process. Shared by whoever should see each other.
-#[derive(Debug, Clone, Default)]
+/// The workers of one process. Shared by whoever should see each other: workers and readers with different ones are as far
+/// apart as in two processes.
+#[derive(Debug, Clone)]
 pub struct LocalWorkers {
     servers: Arc<RwLock<BTreeMap<String, Server>>>,
+    whereabouts: Whereabouts,
+}
+
+impl Default for LocalWorkers {
+    fn default() -> Self {
+        let process = Some(RandomState::new().hash_one("a process"));
+        Self {
+            servers: Arc::default(),
+            whereabouts: Whereabouts {
+                host: host(),
+                process,
+            },
+        }
+    }
 }
 
 impl LocalWorkers {
+    /// Where they are, as the dispatcher is told: the process by a number drawn with these, the host by its running kernel's.
+    pub fn whereabouts(&self) -> Whereabouts {
+        self.whereabouts
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.servers.read().is_empty()
+    }
+
     /// Makes a worker reachable for as long as the entry lives.
     pub(crate) fn add(&self, address: &str, server: Server) -> LocalEntry {
         self.servers.write().insert(address.to_owned(), server);
@@ -28,6 +57,16 @@ impl LocalWorkers {
     }
 }
 
+/// The number of this host: of its running kernel, which is the same in every container of a machine, whatever network and
+/// files each has, and another in every virtual machine. It tells nothing else, and any user may read it.
+fn host() -> Option<u64> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
+    let boot = u128::from_str_radix(&digits, 16).ok()?;
+    let [high, low] = [boot >> 64, boot].map(|half| half as u64);
+    Some(high ^ low)
+}
+
 /// A worker among those of its process, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct LocalEntry {
@@ -38,5 +77,20 @@ pub(crate) struct LocalEntry {
 impl Drop for LocalEntry {
     fn drop(&mut self) {
         self.workers.servers.write().remove(&self.address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_processes_of_a_host_have_its_number_and_each_has_one_of_its_own() {
+        let [one, other] = [LocalWorkers::default(), LocalWorkers::default()];
+        assert!(host().is_some());
+        assert!(one.whereabouts().is_same_host(&other.whereabouts()));
+        assert!(!one.whereabouts().is_same_process(&other.whereabouts()));
+        let clone = one.clone();
+        assert!(one.whereabouts().is_same_process(&clone.whereabouts()));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millstream_client::{Reader, ReaderConfig, discover};
 use millstream_control::rpc::{Client, DatasetInfo, SessionConfig};
-use millstream_control::{DatasetId, Error, JobId, Status};
+use millstream_control::{DatasetId, DeploymentMode, Error, JobId, Status, TargetWorkers};
 use millstream_link::{
     CredentialsError, Endpoint, EndpointConfig, HostPort, KeyMaterial, Lane, LaneError, LoadedKey, Role,
 };
@@ -29,7 +29,7 @@ pub struct ServiceConfig {
     pub endpoint: EndpointConfig,
     /// Patience with the dispatcher.
     pub session: SessionConfig,
-    /// Workers of this process, which are read without a network.
+    /// Workers of this process, which are read without a network, and which the target `local` means.
     pub local: LocalWorkers,
     /// Ends whatever waits for the dispatcher, from elsewhere.
     pub give_up: GiveUp,
@@ -125,10 +125,11 @@ impl Service {
         let lane = Arc::new(Lane::start("reader")?);
         let ServiceConfig {
             endpoint,
-            session,
+            mut session,
             local,
             give_up,
         } = config;
+        session.whereabouts = local.whereabouts();
         let connecting = async move {
             let endpoint = Endpoint::client(credentials, endpoint)
                 .map_err(|error| ServiceError::Socket(error.to_string()))?;
@@ -172,16 +173,28 @@ impl Service {
         self.ask(async move { Ok(client.dataset(&id).await?) })
     }
 
+    /// The workers of this process: a worker that is given them is one.
+    pub fn local_workers(&self) -> &LocalWorkers {
+        self.connector.local()
+    }
+
+    /// How the dispatcher says that trainers and workers are placed.
+    pub fn deployment_mode(&self) -> DeploymentMode {
+        self.client.deployment_mode()
+    }
+
     /// The job that a request is for.
     ///
     /// # Errors
-    /// The named job differs, with all differences in the message.
+    /// The named job differs, with all differences in the message; or workers of this process are asked for, and it has none.
     pub fn job(&self, request: &ReadRequest) -> Result<JobId, ServiceError> {
+        let parameters = request.parameters().deployed(self.deployment_mode());
+        // The dispatcher would refuse the reading (C12.4), and leave a job that nobody can read here.
+        if parameters.target_workers == TargetWorkers::Local && self.local_workers().is_empty() {
+            return Err(parameters.without_local_worker().into());
+        }
         let (client, request) = (self.client.clone(), request.clone());
-        self.ask(async move {
-            let parameters = request.parameters();
-            Ok(client.find_or_create_job(request.job_name, &parameters).await?)
-        })
+        self.ask(async move { Ok(client.find_or_create_job(request.job_name, &parameters).await?) })
     }
 
     /// Reads one pass of a job, numbered from 0. Where the job has consumers that read in step, `config` says which one

@@ -6,6 +6,7 @@
 //! - `nested_services`: services that read services, and functions that do
 //! - `transport_conformance`: what every transport must do, run for each mechanism
 //! - `static_sharding`: datasets divided among a fixed list of workers
+//! - `target_workers`: workers of this process and others, and who reads which
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
 //! - `several_sources`: zip, concatenate, sample, choose and interleave over splits
 //! - `credits`: the bound on outstanding elements, counted at the workers
@@ -39,6 +40,7 @@ mod source;
 mod static_sharding;
 mod status;
 mod support;
+mod target_workers;
 mod tidy;
 mod transport_conformance;
 mod visitation;

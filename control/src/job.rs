@@ -8,6 +8,7 @@ use minicbor::{Decode, Encode};
 
 use crate::error::Error;
 use crate::id::DatasetId;
+use crate::whereabouts::Whereabouts;
 
 /// How a dataset is divided among workers. The numbers are the wire's and never change their meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
@@ -159,6 +160,76 @@ impl FromStr for TargetWorkers {
     }
 }
 
+/// How trainers and workers of a service are placed. Decides nothing but what `auto` means under static sharding (C12.4), and
+/// is told to every process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum DeploymentMode {
+    /// Nothing was said: as `remote`.
+    #[default]
+    #[n(0)]
+    Unspecified,
+    /// Each trainer has workers of its own, in its process.
+    #[n(1)]
+    Colocated,
+    /// Workers are elsewhere.
+    #[n(2)]
+    Remote,
+    /// Some of both.
+    #[n(3)]
+    Hybrid,
+}
+
+impl DeploymentMode {
+    const NAMES: [(DeploymentMode, &'static str); 4] = [
+        (DeploymentMode::Unspecified, "unspecified"),
+        (DeploymentMode::Colocated, "colocated"),
+        (DeploymentMode::Remote, "remote"),
+        (DeploymentMode::Hybrid, "hybrid"),
+    ];
+
+    /// Its name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeploymentMode::Unspecified => "unspecified",
+            DeploymentMode::Colocated => "colocated",
+            DeploymentMode::Remote => "remote",
+            DeploymentMode::Hybrid => "hybrid",
+        }
+    }
+}
+
+impl fmt::Display for DeploymentMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The text names no deployment mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no deployment mode: use colocated, remote, hybrid or unspecified")]
+pub struct UnknownDeploymentMode(String);
+
+impl FromStr for DeploymentMode {
+    type Err = UnknownDeploymentMode;
+
+    /// Upper and lower case mean the same.
+    fn from_str(text: &str) -> Result<DeploymentMode, UnknownDeploymentMode> {
+        DeploymentMode::NAMES
+            .iter()
+            .find(|(_, known)| text.eq_ignore_ascii_case(known))
+            .map(|(mode, _)| *mode)
+            .ok_or_else(|| UnknownDeploymentMode(text.to_owned()))
+    }
+}
+
+/// The label of workers that serve the readers of their own process before all others, in any case.
+const COLOCATED: &str = "COLOCATED";
+
+fn is_colocated(tags: &[String]) -> bool {
+    tags.iter().any(|tag| tag.eq_ignore_ascii_case(COLOCATED))
+}
+
 /// Everything that those who share a job must agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct JobParameters {
@@ -189,6 +260,60 @@ impl JobParameters {
             num_consumers: None,
             cross_trainer_cache: false,
         }
+    }
+
+    /// Which workers are meant where the service is deployed like this: where each trainer has workers of its own, those divide
+    /// a dataset, and each trainer reads its own share (C12.4).
+    #[must_use]
+    pub fn deployed(mut self, mode: DeploymentMode) -> JobParameters {
+        if self.policy.is_static()
+            && self.target_workers == TargetWorkers::Auto
+            && mode == DeploymentMode::Colocated
+        {
+            self.target_workers = TargetWorkers::Local;
+        }
+        self
+    }
+
+    /// Whether a reader takes what a worker with these labels has (C12.1). In coordinated reads everybody reads everything.
+    pub(crate) fn admits(&self, reader: &Whereabouts, worker: &Whereabouts, tags: &[String]) -> bool {
+        self.admits_everybody(tags)
+            || match self.target_workers {
+                TargetWorkers::Any => true,
+                TargetWorkers::Auto | TargetWorkers::Local => reader.is_same_process(worker),
+                TargetWorkers::Host => reader.is_same_host(worker),
+            }
+    }
+
+    /// Whether every reader takes what a worker with these labels has, wherever both are.
+    pub(crate) fn admits_everybody(&self, tags: &[String]) -> bool {
+        self.num_consumers.is_some()
+            || match self.target_workers {
+                TargetWorkers::Any => true,
+                TargetWorkers::Auto => !is_colocated(tags),
+                TargetWorkers::Local | TargetWorkers::Host => false,
+            }
+    }
+
+    /// Whether only readers in its own process take what a worker with these labels has (C12.5).
+    pub(crate) fn is_private(&self, tags: &[String]) -> bool {
+        !self.admits_everybody(tags) && self.target_workers != TargetWorkers::Host
+    }
+
+    /// What a reader is told that reads the workers of its process and has none (C12.4).
+    pub fn without_local_worker(&self) -> Error {
+        let policy = self.policy;
+        if policy.is_static() {
+            return Error::invalid(format!(
+                "under the sharding policy `{policy}` and target_workers `local`, which `auto` means where the dispatcher's \
+                 deployment mode is `colocated`, each process reads the share of its own workers, and this one has none: start a \
+                 worker in it, or read with target_workers `any`"
+            ));
+        }
+        Error::invalid(
+            "target_workers `local` reads the workers of this process, and there is none: start one in it that is given the \
+             same `LocalWorkers`, or read with target_workers `auto` or `any`",
+        )
     }
 
     /// Whether this version can do what is asked: the one place that says what it cannot.
@@ -266,6 +391,74 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn deployment_modes_are_found_by_their_names_in_any_case() {
+        for (mode, name) in DeploymentMode::NAMES {
+            assert_eq!(name.to_uppercase().parse(), Ok(mode));
+            assert_eq!(mode.to_string(), name);
+        }
+        for unknown in ["", "local"] {
+            let error = unknown.parse::<DeploymentMode>().unwrap_err().to_string();
+            assert!(error.contains("colocated, remote, hybrid"), "{error}");
+        }
+    }
+
+    /// C12.1
+    #[test]
+    fn each_target_admits_its_workers_and_coordinated_reads_admit_all() {
+        let at = |host, process| Whereabouts {
+            host: Some(host),
+            process: Some(process),
+        };
+        let reader = at(1, 1);
+        let (here, beside, away) = (at(1, 1), at(1, 2), at(2, 3));
+        let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+        let none = tags(&[]);
+        let (tagged, other) = (tags(&["gpu", "colocated"]), tags(&["COLOCATED2", "gpu"]));
+        for (target, wanted) in [
+            (TargetWorkers::Any, [true; 4]),
+            (TargetWorkers::Local, [true, false, false, false]),
+            (TargetWorkers::Host, [true, true, false, false]),
+            (TargetWorkers::Auto, [true, true, true, false]),
+        ] {
+            let mut parameters = JobParameters::new(DatasetId::automatic(1000), Policy::Off);
+            parameters.target_workers = target;
+            let admits = |worker, tags: &[String]| parameters.admits(&reader, worker, tags);
+            let found = [
+                admits(&here, &tagged),
+                admits(&beside, &none),
+                admits(&away, &other),
+                admits(&away, &tagged),
+            ];
+            assert_eq!(found, wanted, "{target}");
+            let private = parameters.is_private(&tagged);
+            assert_eq!(
+                private,
+                matches!(target, TargetWorkers::Local | TargetWorkers::Auto)
+            );
+            parameters.num_consumers = Some(2);
+            assert!(parameters.admits(&reader, &away, &tagged));
+        }
+    }
+
+    /// C12.4
+    #[test]
+    fn where_workers_are_colocated_auto_means_local_under_static_sharding_alone() {
+        for (policy, mode, wanted) in [
+            (Policy::Data, DeploymentMode::Colocated, TargetWorkers::Local),
+            (Policy::Data, DeploymentMode::Hybrid, TargetWorkers::Auto),
+            (Policy::Data, DeploymentMode::Unspecified, TargetWorkers::Auto),
+            (Policy::Off, DeploymentMode::Colocated, TargetWorkers::Auto),
+        ] {
+            let parameters = JobParameters::new(DatasetId::automatic(1000), policy).deployed(mode);
+            assert_eq!(parameters.target_workers, wanted, "{policy} {mode}");
+            assert!(parameters.without_local_worker().message.contains("process"));
+        }
+        let mut any = JobParameters::new(DatasetId::automatic(1000), Policy::Data);
+        any.target_workers = TargetWorkers::Any;
+        assert_eq!(any.clone().deployed(DeploymentMode::Colocated), any);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `id`, `error`, `job`, `split`, `pace`, `planner` | the words of the control plane |
+//! | `id`, `error`, `job`, `split`, `pace`, `planner`, `whereabouts` | the words of the control plane |
 //! | `dispatcher` | the state machine: no clock, no socket |
 //! | `store` | where its records are kept |
 //! | [`rpc`] | the protocol: the dispatcher's server, the trainers' client |
@@ -23,6 +23,7 @@ pub mod rpc;
 mod shared;
 mod split;
 mod store;
+mod whereabouts;
 
 pub use dispatcher::{
     Action, Answer, Batch, Change, ClientPush, ClientRecord, ClientStatus, Counts, DatasetRecord,
@@ -38,8 +39,12 @@ pub use id::{
     BootId, ClientId, DatasetId, DatasetIdError, IterationId, JobId, RequestNumber, SessionId, TaskId,
     WorkerId,
 };
-pub use job::{JobParameters, Policy, TargetWorkers, UnknownPolicy, UnknownTargetWorkers};
+pub use job::{
+    DeploymentMode, JobParameters, Policy, TargetWorkers, UnknownDeploymentMode, UnknownPolicy,
+    UnknownTargetWorkers,
+};
 pub use pace::Pace;
 pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 pub use split::{LeaseRange, Seen, Split, SplitRange};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, WorkDirError};
+pub use whereabouts::Whereabouts;

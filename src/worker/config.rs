@@ -20,7 +20,8 @@ pub struct WorkerConfig {
     pub bind: Option<SocketAddr>,
     /// The address that readers are told, when it is not the one bound.
     pub advertise: Option<String>,
-    /// Labels shown in the status.
+    /// Labels, none of them empty. One is known: readers elsewhere leave a worker that is tagged `COLOCATED`, in any case, to
+    /// those of its process, unless they ask for all.
     pub tags: Vec<String>,
     /// Threads that compute, shared by all tasks; by default one a processor.
     pub threads: Option<usize>,
@@ -42,7 +43,7 @@ pub struct WorkerConfig {
     pub shutdown_quiet_period: Duration,
     /// Bytes of elements that wait or are on their way, over all tasks; default 1 GiB.
     pub pool_bytes: usize,
-    /// Where readers in this process look for workers.
+    /// Where readers in this process look for workers: those with the same one are in one process with it.
     pub local: LocalWorkers,
 }
 

@@ -153,6 +153,7 @@ impl Worker {
         let local = config.local.add(&address, server.clone());
         let mut agent_config = AgentConfig::new(&address, ticket_key);
         agent_config.registration.tags = config.tags;
+        agent_config.registration.whereabouts = config.local.whereabouts();
         agent_config.session = config.session;
         agent_config.lease = config.lease;
         let pool = pool(config.threads)?;

@@ -6,6 +6,7 @@ use millstream_link::TicketKey;
 
 use crate::dispatcher::WorkerRegistration;
 use crate::rpc::session::SessionConfig;
+use crate::whereabouts::Whereabouts;
 
 /// A worker's settings. Start from [`AgentConfig::new`] and change what is needed.
 #[derive(Clone, Debug)]
@@ -36,6 +37,7 @@ impl AgentConfig {
                 tags: Vec::new(),
                 ticket_key,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
+                whereabouts: Whereabouts::default(),
             },
             session: SessionConfig::default(),
             lease: Duration::from_secs(10),

@@ -109,6 +109,7 @@ impl Agent {
         dispatcher: HostPort,
         config: AgentConfig,
     ) -> Result<(Agent, AgentEvents), Error> {
+        config.registration.check()?;
         let deadline = config.session.connect_deadline;
         let address = dispatcher.clone();
         let (events, received) = mpsc::channel(config.events_max.max(1));

@@ -246,6 +246,9 @@ pub struct TaskFailure {
     /// The worker's words.
     #[n(2)]
     pub message: String,
+    /// The worker's incarnation.
+    #[n(3)]
+    pub worker: Option<WorkerId>,
 }
 
 /// A task that ended before its time.

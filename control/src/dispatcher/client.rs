@@ -3,9 +3,9 @@
 
 use millstream_link::{Claims, TicketKey};
 
-use super::action::{ClientPush, Snapshot, TaskInfo, TaskRemoved};
+use super::action::{ClientPush, Snapshot, TaskFailure, TaskInfo, TaskRemoved};
 use super::machine::Dispatcher;
-use super::record::{ClientRecord, Phase, TaskPhase, TaskRecord};
+use super::record::{ClientRecord, IterationRecord, Phase, TaskPhase, TaskRecord};
 use crate::error::Error;
 use crate::id::{ClientId, IterationId, SessionId, TaskId};
 use crate::split::LeaseRange;
@@ -13,11 +13,15 @@ use crate::split::LeaseRange;
 impl Dispatcher {
     /// Shows a client everything it needs to go on (C4.1).
     pub(super) fn attach(&mut self, session: SessionId, client: ClientId) -> Result<(), Error> {
-        let iteration = self.client(session, client)?.iteration;
+        let row = self.client(session, client)?;
+        let iteration = row.iteration;
+        // C12.2
+        let has_everything = row.reads_before.is_some();
         let mut snapshot = Snapshot::default();
         for task in self.tables.tasks_of(iteration) {
             if let Some(task) = self.tables.tasks.get(&task)
                 && task.phase != TaskPhase::Settled
+                && self.reads(row, task.id, task.worker)
             {
                 snapshot.tasks.extend(self.task_info(client, task));
             }
@@ -40,20 +44,30 @@ impl Dispatcher {
         }
         if let Some(row) = self.tables.iterations.get(&iteration) {
             // C3.5
-            snapshot.finished = matches!(row.phase, Phase::Finished | Phase::Collected);
+            snapshot.finished = has_everything || matches!(row.phase, Phase::Finished | Phase::Collected);
             snapshot.lost.clone_from(&row.lost);
             snapshot.splits_lost = row.splits_lost;
-            snapshot.failed.clone_from(&row.failures);
+            snapshot.failed = self.failures_for(client, row);
         }
         self.clocks.client_seen.insert(client, self.now);
         self.push_client(client, ClientPush::Snapshot(snapshot));
-        if let Some((_, true)) = self.clocks.stranded.get(&iteration) {
-            let push = self.workers_lost(iteration);
-            self.push_client(client, push);
+        if let Some((_, true)) = self.clocks.stranded.get(&client) {
+            self.tell_workers_lost(client);
         }
         self.tell_client_incomplete(client, iteration);
         self.tell_closing(client);
         Ok(())
+    }
+
+    /// The failures of an iteration that concern a client: not those of tasks that it leaves aside.
+    fn failures_for(&self, client: ClientId, row: &IterationRecord) -> Vec<TaskFailure> {
+        let client = self.tables.clients.get(&client);
+        let is_read = |failure: &&TaskFailure| {
+            client
+                .zip(failure.worker)
+                .is_none_or(|(client, worker)| self.reads(client, failure.task, worker))
+        };
+        row.failures.iter().filter(is_read).cloned().collect()
     }
 
     pub(super) fn release(&mut self, session: SessionId, client: ClientId) -> Result<(), Error> {
@@ -68,34 +82,37 @@ impl Dispatcher {
             return;
         };
         self.clocks.client_seen.remove(&id);
+        self.clocks.stranded.remove(&id);
         let iteration = client.iteration;
         let phase = self.tables.iterations.get(&iteration).map(|row| row.phase);
         self.note_readers(iteration);
         if phase != Some(Phase::Running) {
-            return;
+            return self.leave_private_tasks(&client);
         }
         if let Some(row) = self.tables.iterations.get_mut(&iteration) {
             row.was_read = true;
         }
         for task in self.tables.tasks_of(iteration) {
-            if self
-                .tables
-                .holdings
-                .get(&task)
-                .is_some_and(|holding| !holding.is_empty())
+            let holding = self.tables.holdings.get(&task);
+            let row = self.tables.tasks.get(&task);
+            if holding.is_some_and(|holding| !holding.is_empty())
+                && row.is_some_and(|row| self.reads(&client, row.id, row.worker))
                 && let Some(holding) = self.tables.holdings.get_mut(&task)
             {
                 holding.mark_all_seen();
             }
         }
         for task in self.tables.removals_of(iteration) {
-            if let Some(removal) = self.tables.removals.get_mut(&task) {
+            if let Some(removal) = self.tables.removals.get_mut(&task)
+                && removal.readers.contains(&id)
+            {
                 removal.awaiting.remove(&id);
                 removal.untold.remove(&id);
                 removal.holding.mark_all_seen();
+                self.review_removal(task);
             }
-            self.review_removal(task);
         }
+        self.leave_private_tasks(&client);
         for task in self.tables.tasks_of(iteration) {
             self.review_task(task);
         }
@@ -165,12 +182,8 @@ impl Dispatcher {
             row.drained.insert(client);
         }
         // C6.1: of what it holds, this client may have a part, and it will not be asked any more.
-        let shared = self
-            .tables
-            .index
-            .clients_of
-            .get(&iteration)
-            .is_some_and(|clients| clients.len() > 1);
+        let row = self.tables.tasks.get(&task);
+        let shared = row.is_some_and(|row| self.readers(row).len() > 1);
         if shared && let Some(holding) = self.tables.holdings.get_mut(&task) {
             holding.mark_all_seen();
         }

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::addresses::WorkerAddresses;
+use crate::job::DeploymentMode;
 
 /// How the dispatcher judges time, and how much it keeps. Start from the default and change what is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DispatcherConfig {
     /// The workers that there are, for static sharding. Default empty: any worker may come.
     pub worker_addresses: WorkerAddresses,
+    /// How trainers and workers are placed. Default unspecified.
+    pub deployment_mode: DeploymentMode,
     /// Workers and clients say this often that they live. Default 1 s.
     pub heartbeat_interval: Duration,
     /// A worker silent for this long is dead. Default 5 s: four heartbeats may be lost.
@@ -84,6 +87,7 @@ impl Default for DispatcherConfig {
     fn default() -> DispatcherConfig {
         DispatcherConfig {
             worker_addresses: WorkerAddresses::default(),
+            deployment_mode: DeploymentMode::Unspecified,
             heartbeat_interval: Duration::from_secs(1),
             liveness: Duration::from_secs(5),
             worker_timeout: Duration::from_secs(600),

@@ -37,7 +37,7 @@ impl Dispatcher {
         // C10.3: nobody can go on where it stops.
         let is_removed = is_running && (!self.is_dynamic(iteration) || self.is_coordinated(iteration));
         // C10.4: it stays until the worker leaves, so that it can give back what it has not started.
-        let is_unread = !self.tables.index.clients_of.contains_key(&iteration);
+        let is_unread = self.readers(task).is_empty();
         if is_removed {
             self.remove_task(id, RemovalReason::WorkerLeft);
         }

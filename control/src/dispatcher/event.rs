@@ -8,6 +8,7 @@ use crate::job::JobParameters;
 use crate::pace::Pace;
 use crate::planner::{DatasetFacts, PlanError, SplitPlan};
 use crate::split::{LeaseRange, Seen};
+use crate::whereabouts::Whereabouts;
 
 /// An input of the machine.
 #[derive(Debug)]
@@ -96,6 +97,8 @@ pub enum Request {
         repetition: u64,
         /// As which consumer, in coordinated reads and only there.
         consumer: Option<u32>,
+        /// Where the reader is.
+        whereabouts: Whereabouts,
     },
     /// Send a client's snapshot on the push stream.
     Attach {
@@ -215,6 +218,8 @@ pub struct WorkerRegistration {
     pub ticket_key: millstream_link::TicketKey,
     /// Its program's version, for people.
     pub version: String,
+    /// Where it is, for readers that choose.
+    pub whereabouts: Whereabouts,
 }
 
 impl Request {

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::id::{ClientId, IterationId, JobId, RequestNumber, SessionId, TaskId};
 use crate::job::Policy;
 use crate::planner::{PlanError, SplitPlan};
+use crate::whereabouts::Whereabouts;
 
 /// Most sources of one dataset.
 const SOURCES_MAX: usize = 1024;
@@ -23,14 +24,21 @@ const WORKERS_LOST_MAX: usize = 64;
 impl Dispatcher {
     pub(super) fn open_iteration(
         &mut self,
-        session: SessionId,
-        number: Option<RequestNumber>,
+        (session, number): (SessionId, Option<RequestNumber>),
         (job, repetition): (JobId, u64),
         consumer: Option<u32>,
+        whereabouts: Whereabouts,
     ) -> Result<Outcome, Error> {
         check_consumer(self.job(job)?, consumer)?;
+        self.check_target(job, &whereabouts)?;
         self.clocks.jobs_used.insert(job, self.now);
         let number = number.ok_or_else(|| Error::internal("a numbered request without its number"))?;
+        let opener = Opener {
+            session,
+            number,
+            consumer,
+            whereabouts,
+        };
         let existing = self
             .tables
             .index
@@ -50,11 +58,10 @@ impl Dispatcher {
                     openers.len()
                 )));
             }
-            openers.push((session, number, consumer));
+            openers.push(opener);
             return Ok(Outcome::Later);
         }
-        self.create_client(session, iteration, consumer)
-            .map(Outcome::Answer)
+        self.create_client(iteration, &opener).map(Outcome::Answer)
     }
 
     /// The shell has asked the planner (C3.1).
@@ -77,11 +84,11 @@ impl Dispatcher {
                 return self.drop_iteration(iteration, openers, &error);
             }
         }
-        for (session, number, consumer) in openers {
+        for opener in openers {
             let answer = self
-                .create_client(session, iteration, consumer)
+                .create_client(iteration, &opener)
                 .unwrap_or_else(Answer::Refused);
-            self.answer(session, number, answer);
+            self.answer(opener.session, opener.number, answer);
         }
         // Perhaps none became a client.
         self.note_readers(iteration);
@@ -108,49 +115,40 @@ impl Dispatcher {
         self.tables.ledgers.contains(&iteration)
     }
 
-    /// Looks whether an iteration must go on, with new tasks, or is over. Called whenever something of it ended.
+    /// Looks whether an iteration must go on, with new tasks, or is over, for everybody or for some of its readers. Called
+    /// whenever something of it ended.
     pub(super) fn review_iteration(&mut self, id: IterationId) {
-        let Some(row) = self.tables.iterations.get(&id) else {
-            return;
-        };
+        if self.tables.index.running.contains(&id) {
+            self.advance(id);
+            self.end_readers(id);
+        }
+    }
+
+    fn advance(&mut self, id: IterationId) {
         let tasks = self.tables.tasks_of(id);
         // C3.4: without a task nobody knows whether there is more; the next worker finds out. A share without one is read when
         // its worker comes (C8.4).
         let is_known = !tasks.is_empty() && !self.misses_shares(id);
-        if row.phase != Phase::Running || !is_known || !self.tables.removals_of(id).is_empty() {
+        if !is_known || !self.tables.removals_of(id).is_empty() {
             return;
         }
-        let phases = || {
-            tasks
-                .iter()
-                .filter_map(|task| self.tables.tasks.get(task))
-                .map(|task| &task.phase)
-        };
-        if phases().any(|phase| *phase == TaskPhase::Running) {
+        let rows = || tasks.iter().filter_map(|task| self.tables.tasks.get(task));
+        let (idle, busy): (Vec<&TaskRecord>, Vec<&TaskRecord>) = rows().partition(|task| self.is_idle(task));
+        if busy.is_empty() || busy.iter().any(|task| task.phase == TaskPhase::Running) {
             return;
         }
-        let wants_no_more = |task| self.wants_no_more(task);
-        let free = self
-            .tables
-            .ledgers
-            .get(&id)
-            .map_or(0, |ledger| ledger.wanted(wants_no_more));
+        let free = self.splits_free(id);
         if free > 0 && !self.is_coordinated(id) && !self.is_round_in_vain(id, &tasks) {
             return self.begin_round(id, free);
         }
-        let over = phases().all(|phase| matches!(phase, TaskPhase::Settled | TaskPhase::Failed(_)));
-        if over {
+        let is_over = |task: &TaskRecord| matches!(task.phase, TaskPhase::Settled | TaskPhase::Failed(_));
+        // C12.3: the idle ones would find nothing where another has read to the end.
+        let read_to_the_end = |task: &TaskRecord| task.phase == TaskPhase::Settled && !task.stopped_early;
+        let over = busy.iter().all(|task| is_over(task));
+        if over && (idle.is_empty() || busy.iter().any(|task| read_to_the_end(task))) {
             self.give_up_free(id);
             self.end_iteration(id, Phase::Finished);
         }
-    }
-
-    /// Whether this task, by itself, left splits unread.
-    fn wants_no_more(&self, task: TaskId) -> bool {
-        self.tables
-            .tasks
-            .get(&task)
-            .is_some_and(|task| task.stopped_early)
     }
 
     /// Whether the tasks that were started for free splits have shown that nobody reads them: they ended by themselves, or
@@ -169,7 +167,8 @@ impl Dispatcher {
     /// C6.5: those who could have read the free splits have finished: others begin where they ended.
     fn begin_round(&mut self, id: IterationId, free: u64) {
         let next_lease = self.tables.ledgers.get(&id).map_or(0, Ledger::next_lease);
-        let workers = self.tables.living_workers();
+        let mut workers = self.tables.living_workers();
+        workers.retain(|worker| self.would_be_read(id, *worker));
         if workers.is_empty() {
             return;
         }
@@ -222,7 +221,9 @@ impl Dispatcher {
             .remove(&id)
             .map_or(0, |ledger| ledger.tallies().map(|tally| tally.done).sum());
         self.tables.plans.remove(&id);
-        self.clocks.stranded.remove(&id);
+        for client in self.tables.clients_of(id) {
+            self.clocks.stranded.remove(&client);
+        }
         self.clocks.unread.remove(&id);
         self.clocks.incomplete.remove(&id);
         self.tables.set_phase(id, phase);
@@ -295,6 +296,7 @@ impl Dispatcher {
             round_lease: 0,
             shares,
             consumers: BTreeSet::new(),
+            left: Vec::new(),
         };
         self.tables.iterations.insert(id, record);
         self.ask_for_plan(id);
@@ -321,34 +323,34 @@ impl Dispatcher {
 
     fn drop_iteration(&mut self, id: IterationId, openers: Vec<Opener>, error: &Error) {
         self.tables.remove_iteration(id);
-        for (session, number, _) in openers {
-            self.answer(session, number, Answer::Refused(error.clone()));
+        for opener in openers {
+            self.answer(opener.session, opener.number, Answer::Refused(error.clone()));
         }
     }
 
-    fn create_client(
-        &mut self,
-        session: SessionId,
-        iteration: IterationId,
-        consumer: Option<u32>,
-    ) -> Result<Answer, Error> {
+    fn create_client(&mut self, iteration: IterationId, opener: &Opener) -> Result<Answer, Error> {
+        self.check_not_left(iteration, &opener.whereabouts)?;
         if self.tables.clients.len() >= self.config.clients_max {
             let limit = self.config.clients_max;
             return Err(Error::exhausted(format!(
                 "this dispatcher has {limit} clients and takes no more"
             )));
         }
-        self.take_consumer(iteration, consumer)?;
+        self.take_consumer(iteration, opener.consumer)?;
         let id = self.tables.meta().next_client;
         self.tables.meta_mut().next_client = ClientId(id.0 + 1);
         self.tables.insert_client(ClientRecord {
             id,
-            session,
+            session: opener.session,
             iteration,
-            consumer,
+            consumer: opener.consumer,
+            whereabouts: opener.whereabouts,
+            reads_before: None,
         });
         self.clocks.client_seen.insert(id, self.now);
         self.clocks.unread.remove(&iteration);
+        // What is free may be read again now (C12.3), or nothing of its own be left (C12.2).
+        self.review_iteration(iteration);
         Ok(Answer::Client(id))
     }
 }

@@ -14,6 +14,7 @@ use super::tables::Tables;
 use crate::id::{
     BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId,
 };
+use crate::whereabouts::Whereabouts;
 
 /// A point in time: since whoever drives the machine started its clock.
 pub type Moment = Duration;
@@ -39,8 +40,14 @@ pub struct Dispatcher {
     actions: Vec<Action>,
 }
 
-/// Who wants to become a client, by which request, and as which consumer.
-pub(super) type Opener = (SessionId, RequestNumber, Option<u32>);
+/// Who wants to become a client, by which request, and what it says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opener {
+    pub(super) session: SessionId,
+    pub(super) number: RequestNumber,
+    pub(super) consumer: Option<u32>,
+    pub(super) whereabouts: Whereabouts,
+}
 
 /// What is not remembered across a restart: after one, everybody is given a full timeout (C1.6).
 #[derive(Debug, Default)]
@@ -50,8 +57,8 @@ pub(super) struct Clocks {
     pub(super) client_seen: BTreeMap<ClientId, Moment>,
     pub(super) session_seen: BTreeMap<SessionId, Moment>,
     pub(super) removed: BTreeMap<TaskId, Moment>,
-    /// Iterations that have lost every worker: since when, and whether their clients were told.
-    pub(super) stranded: BTreeMap<IterationId, (Moment, bool)>,
+    /// Clients that have lost workers that they cannot go on without: since when, and whether they were told.
+    pub(super) stranded: BTreeMap<ClientId, (Moment, bool)>,
     /// Coordinated reads that miss consumers: since when, and whether the others were told.
     pub(super) incomplete: BTreeMap<IterationId, (Moment, bool)>,
     /// Iterations without clients, planned or over: since when.

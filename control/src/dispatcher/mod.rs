@@ -13,6 +13,7 @@
 //! | `splits` | the books of an iteration's splits |
 //! | `coordination` | coordinated reads: which task takes part in which rounds |
 //! | `addresses`, `sharding` | the fixed list of workers, and what static sharding makes of it |
+//! | `target` | which tasks a reader reads, and what is its alone |
 //! | `sweep` | what happens because time passes |
 //! | `collect` | what goes because nobody uses it |
 //! | `paces`, `autoscale` | how fast tasks and clients go, and how many workers that asks for |
@@ -48,6 +49,7 @@ mod status;
 mod sweep;
 mod table;
 mod tables;
+mod target;
 mod task;
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ use crate::id::{
 use crate::job::JobParameters;
 use crate::planner::{DatasetFacts, SplitPlan};
 use crate::split::SplitRange;
+use crate::whereabouts::Whereabouts;
 
 /// The dispatcher's own record: which ids come next.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -139,6 +140,9 @@ pub struct IterationRecord {
     /// The consumers of a coordinated read that have begun it, still there or not.
     #[cbor(n(13), default)]
     pub consumers: BTreeSet<u32>,
+    /// Processes whose readers have gone, and with them what only they could read: the last ones.
+    #[cbor(n(14), default)]
+    pub left: Vec<u64>,
 }
 
 /// A reader's lease on an iteration.
@@ -156,6 +160,12 @@ pub struct ClientRecord {
     /// As which consumer, in coordinated reads.
     #[n(3)]
     pub consumer: Option<u32>,
+    /// Where it is.
+    #[cbor(n(4), default)]
+    pub whereabouts: Whereabouts,
+    /// It was told that it has everything: it reads no task from this one on.
+    #[n(5)]
+    pub reads_before: Option<TaskId>,
 }
 
 /// How far a task has come.
@@ -241,6 +251,9 @@ pub struct WorkerRecord {
     /// It is about to leave and takes no more tasks.
     #[cbor(n(8), default)]
     pub draining: bool,
+    /// Where it is.
+    #[cbor(n(9), default)]
+    pub whereabouts: Whereabouts,
 }
 
 /// A ticket key at rest. `Debug` hides it.
@@ -290,6 +303,9 @@ pub struct RemovalRecord {
     /// In coordinated reads: the first round that the task was in.
     #[cbor(n(10), default)]
     pub start_round: u64,
+    /// The clients that read it.
+    #[cbor(n(11), default)]
+    pub readers: BTreeSet<ClientId>,
 }
 
 /// What is remembered of a process' requests.

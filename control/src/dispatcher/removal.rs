@@ -24,13 +24,11 @@ impl Dispatcher {
         let Some(start_round) = task.start_round else {
             return self.drop_pending(&task, holding);
         };
+        let readers = self.readers(&task);
+        let shared = readers.len() > 1;
         // Who has received its end has nothing to say of it.
-        let clients = self.tables.clients_of(iteration);
-        let shared = clients.len() > 1;
-        let awaiting: BTreeSet<ClientId> = clients
-            .into_iter()
-            .filter(|client| !task.drained.contains(client))
-            .collect();
+        let awaiting = readers.iter().copied();
+        let awaiting: BTreeSet<ClientId> = awaiting.filter(|client| !task.drained.contains(client)).collect();
         let untold = if self.is_coordinated(iteration) {
             awaiting.clone()
         } else {
@@ -54,11 +52,14 @@ impl Dispatcher {
             untold,
             concluded: false,
             start_round,
+            readers: readers.iter().copied().collect(),
         });
         if !self.is_coordinated(iteration) {
             self.clocks.removed.insert(id, self.now);
         }
-        self.push_clients(iteration, &push);
+        for client in readers {
+            self.push_client(client, push.clone());
+        }
         self.review_removal(id);
     }
 

@@ -95,17 +95,18 @@ impl Dispatcher {
         let tasks = self.tables.tasks_of(row.id);
         let ledger = self.tables.ledgers.get(&row.id);
         let tallies = || ledger.into_iter().flat_map(Ledger::tallies);
+        let clients = || self.tables.clients_of(row.id).into_iter();
         let no_worker = self.tables.index.worker_of_address.is_empty();
         IterationStatus {
             id: row.id,
             job: row.job,
             repetition: row.repetition,
             phase: row.phase,
-            waiting_for_workers: row.phase == Phase::Running && (no_worker || self.misses_shares(row.id)),
-            clients: self
-                .tables
-                .clients_of(row.id)
-                .into_iter()
+            waiting_for_workers: row.phase == Phase::Running
+                && (no_worker
+                    || self.misses_shares(row.id)
+                    || clients().any(|client| self.waits_for_worker(client))),
+            clients: clients()
                 .take(LIST_MAX)
                 .filter_map(|client| self.client_status(client))
                 .collect(),

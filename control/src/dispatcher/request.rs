@@ -215,7 +215,8 @@ impl Dispatcher {
                 job,
                 repetition,
                 consumer,
-            } => self.open_iteration(session, number, (job, repetition), consumer),
+                whereabouts,
+            } => self.open_iteration((session, number), (job, repetition), consumer, whereabouts),
             Request::Attach { client } => self.attach(session, client).map(done),
             Request::Release { client } => self.release(session, client).map(done),
             Request::Acknowledge { client, task, seen } => {

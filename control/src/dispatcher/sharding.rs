@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::addresses::{Claim, NoPlace};
 use super::machine::Dispatcher;
-use super::record::{DatasetRecord, WorkerRecord};
+use super::record::{ClientRecord, DatasetRecord, WorkerRecord};
 use crate::error::Error;
 use crate::id::{IterationId, WorkerId};
 use crate::job::Policy;
@@ -66,8 +66,9 @@ impl Dispatcher {
         tasks.map_or(0, BTreeSet::len) < usize::try_from(self.shares_of(iteration)).unwrap_or(usize::MAX)
     }
 
-    /// The addresses of workers that had a share of an iteration and went, where no other has taken it over.
-    pub(super) fn lost_shares(&self, iteration: IterationId) -> Vec<String> {
+    /// The addresses of workers that had a share of an iteration for a client and went, where no other has taken it over.
+    pub(super) fn lost_shares(&self, client: &ClientRecord) -> Vec<String> {
+        let iteration = client.iteration;
         let Some(row) = self.tables.iterations.get(&iteration) else {
             return Vec::new();
         };
@@ -77,6 +78,7 @@ impl Dispatcher {
         let in_hand = self.shares_in_hand(iteration);
         let workers = self.tables.workers.values();
         let gone = workers.filter(|worker| worker.dead.is_some() && !in_hand.contains(&worker.index));
+        let gone = gone.filter(|worker| self.admits(client, worker.id));
         let gone: BTreeSet<&str> = gone.map(|worker| worker.address.as_str()).collect();
         let lost = row.workers_lost.iter();
         lost.filter(|address| gone.contains(address.as_str()))

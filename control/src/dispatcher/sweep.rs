@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::action::{ClientPush, RemovalReason};
 use super::machine::{Dispatcher, Moment};
-use crate::id::{IterationId, SessionId};
+use crate::id::{ClientId, SessionId};
 
 impl Dispatcher {
     /// C7.6: if this machine itself was not run for a while, that silence is nobody's.
@@ -64,36 +64,31 @@ impl Dispatcher {
         self.collect_unused();
     }
 
-    /// What clients of an iteration without workers are told.
-    pub(super) fn workers_lost(&self, iteration: IterationId) -> ClientPush {
-        ClientPush::WorkersLost {
-            workers: self.missing_workers(iteration),
+    /// What a client without workers is told.
+    pub(super) fn tell_workers_lost(&mut self, client: ClientId) {
+        let row = self.tables.clients.get(&client);
+        let workers = row.map(|row| self.missing_workers(row)).unwrap_or_default();
+        if !workers.is_empty() {
+            self.push_client(client, ClientPush::WorkersLost { workers });
         }
     }
 
-    /// C7.5: an iteration that lost all its workers, and no other came, or the worker of a share (C8.4).
+    /// C7.5: a client that lost all workers that it may read, and no other came, or the worker of a share (C8.4).
     fn tell_stranded(&mut self) {
-        for id in self.tables.index.running.clone() {
-            if self.missing_workers(id).is_empty() {
-                self.clocks.stranded.remove(&id);
-                continue;
-            }
-            let (since, told) = *self.clocks.stranded.entry(id).or_insert((self.now, false));
-            if !told && self.now >= since + self.config.workers_lost_grace {
-                self.clocks.stranded.insert(id, (since, true));
-                let push = self.workers_lost(id);
-                self.push_clients(id, &push);
+        for iteration in self.tables.index.running.clone() {
+            for client in self.tables.clients_of(iteration) {
+                let row = self.tables.clients.get(&client);
+                if row.is_none_or(|row| self.missing_workers(row).is_empty()) {
+                    self.clocks.stranded.remove(&client);
+                    continue;
+                }
+                let (since, told) = *self.clocks.stranded.entry(client).or_insert((self.now, false));
+                if !told && self.now >= since + self.config.workers_lost_grace {
+                    self.clocks.stranded.insert(client, (since, true));
+                    self.tell_workers_lost(client);
+                }
             }
         }
-    }
-
-    /// The workers without which an iteration that lost them cannot go on.
-    fn missing_workers(&self, iteration: IterationId) -> Vec<String> {
-        if !self.tables.index.worker_of_address.is_empty() {
-            return self.lost_shares(iteration);
-        }
-        let row = self.tables.iterations.get(&iteration);
-        row.map(|row| row.workers_lost.clone()).unwrap_or_default()
     }
 
     /// C7.7

@@ -53,9 +53,9 @@ impl Dispatcher {
         if self.is_dynamic(iteration) {
             self.tables.holdings.insert(id, Holding::default());
         }
-        self.clocks.stranded.remove(&iteration);
         self.push_worker(worker, WorkerPush::Start { task: id });
-        for client in self.tables.clients_of(iteration) {
+        for client in self.readers(&task) {
+            self.clocks.stranded.remove(&client);
             if let Some(info) = self.task_info(client, &task) {
                 self.push_client(client, ClientPush::TaskAdded(info));
             }
@@ -246,6 +246,7 @@ impl Dispatcher {
                 task: id,
                 worker_address: worker_address.clone(),
                 message: message.clone(),
+                worker: Some(task.worker),
             });
         }
         let push = ClientPush::TaskFailed {
@@ -253,7 +254,9 @@ impl Dispatcher {
             worker_address: worker_address.clone(),
             message,
         };
-        self.push_clients(task.iteration, &push);
+        for client in self.readers(&task) {
+            self.push_client(client, push.clone());
+        }
         // C6.6: another worker would fail at the same element.
         let held = self
             .tables
@@ -278,8 +281,8 @@ impl Dispatcher {
             return;
         };
         if task.phase == TaskPhase::Finished {
-            let clients = self.tables.clients_of(task.iteration);
-            // Without clients, what it has buffered waits for the next one.
+            let clients = self.readers(task);
+            // Without readers, what it has buffered waits for the next one.
             if !clients.is_empty() && clients.iter().all(|client| task.drained.contains(client)) {
                 return self.settle_task(id);
             }
@@ -307,6 +310,7 @@ impl Dispatcher {
         };
         task.phase = TaskPhase::Settled;
         let drained = std::mem::take(&mut task.drained);
+        let task = task.clone();
         let (iteration, worker, cut_short) = (task.iteration, task.worker, task.cut_short);
         let held = self
             .tables
@@ -325,7 +329,7 @@ impl Dispatcher {
                 .get(&iteration)
                 .is_some_and(|row| row.phase == Phase::Running)
         );
-        for client in self.tables.clients_of(iteration) {
+        for client in self.readers(&task) {
             if !drained.contains(&client) {
                 self.push_client(client, ClientPush::TaskEnded { task: id });
             }

@@ -16,7 +16,7 @@ impl Dispatcher {
         session: SessionId,
         registration: WorkerRegistration,
     ) -> Result<Outcome, Error> {
-        check_registration(&registration)?;
+        registration.check()?;
         if let Some(id) = self.tables.index.worker_of_session.get(&session).copied() {
             return self.welcome_back(id, &registration);
         }
@@ -52,6 +52,7 @@ impl Dispatcher {
             dead: None,
             index,
             draining: false,
+            whereabouts: registration.whereabouts,
         };
         self.tables.workers.insert(id, record);
         self.tables
@@ -238,22 +239,25 @@ impl Dispatcher {
     }
 }
 
-fn check_registration(worker: &WorkerRegistration) -> Result<(), Error> {
-    let bounded = |text: &str| !text.is_empty() && text.len() <= NAME_BYTES_MAX;
-    if !bounded(&worker.address) {
-        return Err(Error::invalid(format!(
-            "a worker's address has 1 to {NAME_BYTES_MAX} bytes"
-        )));
+impl WorkerRegistration {
+    /// What the dispatcher would refuse in it, whoever sends it.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let bounded = |text: &str| !text.is_empty() && text.len() <= NAME_BYTES_MAX;
+        if !bounded(&self.address) {
+            return Err(Error::invalid(format!(
+                "a worker's address has 1 to {NAME_BYTES_MAX} bytes"
+            )));
+        }
+        if self.tags.len() > TAGS_MAX || !self.tags.iter().all(|tag| bounded(tag)) {
+            return Err(Error::precondition(format!(
+                "a worker has at most {TAGS_MAX} tags of 1 to {NAME_BYTES_MAX} bytes each: an empty tag means nothing"
+            )));
+        }
+        if self.version.len() > NAME_BYTES_MAX {
+            return Err(Error::invalid(format!(
+                "a version has at most {NAME_BYTES_MAX} bytes"
+            )));
+        }
+        Ok(())
     }
-    if worker.tags.len() > TAGS_MAX || !worker.tags.iter().all(|tag| bounded(tag)) {
-        return Err(Error::precondition(format!(
-            "a worker has at most {TAGS_MAX} tags of 1 to {NAME_BYTES_MAX} bytes each: an empty tag means nothing"
-        )));
-    }
-    if worker.version.len() > NAME_BYTES_MAX {
-        return Err(Error::invalid(format!(
-            "a version has at most {NAME_BYTES_MAX} bytes"
-        )));
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use millstream::control::TargetWorkers;
+use millstream::control::{DeploymentMode, TargetWorkers};
 
 use crate::help;
 
@@ -77,6 +77,15 @@ pub(crate) struct DispatcherArgs {
     /// HOST:%port% is one worker on that host, whatever its port.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,...")]
     pub(crate) worker_addresses: Vec<String>,
+    /// How trainers and workers are placed: colocated, remote or hybrid. Where they are colocated, static sharding has each
+    /// program read the shares of its own workers.
+    #[arg(
+        long,
+        default_value = "unspecified",
+        hide_default_value = true,
+        value_name = "MODE"
+    )]
+    pub(crate) deployment_mode: DeploymentMode,
     /// Seconds of silence after which a worker or client counts as dead.
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
     pub(crate) liveness_s: f64,
@@ -165,8 +174,9 @@ pub(crate) struct WorkerArgs {
     /// Threads that compute; by default one a processor.
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
-    /// Labels shown in `status`.
-    #[arg(long, value_delimiter = ',', value_name = "TAG,...")]
+    /// A label; repeat for more. Shown in `status`. Readers elsewhere leave a worker that is tagged COLOCATED, in any case, to
+    /// those of its process, unless they ask for all workers.
+    #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]
     pub(crate) tags: Vec<String>,
     /// Compression on the network.
     #[arg(long, value_enum, default_value_t = CompressionFlag::None)]

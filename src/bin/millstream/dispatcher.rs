@@ -45,6 +45,7 @@ fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
     let heartbeat_interval = defaults.heartbeat_interval.min(liveness / HEARTBEATS);
     Ok(DispatcherConfig {
         worker_addresses,
+        deployment_mode: args.deployment_mode,
         liveness,
         shutdown_quiet_period,
         heartbeat_interval,

@@ -36,7 +36,7 @@ begun, or the reader is told what was lost. Killed, it is missed after the dispa
 
 Examples:
   millstream worker
-  millstream worker --threads 4 --tags gpu,rack3
+  millstream worker --threads 4 --tag gpu --tag rack3
   millstream worker --dispatcher head:5050 --key worker.key \\
       --bind 0.0.0.0:5051 --advertise node7:5051";
 

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::id::{BootId, ClientId, DatasetId, JobId, RequestNumber, SessionId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
+use crate::whereabouts::Whereabouts;
 
 const WORKERS_MAX: usize = 4;
 pub(super) const CLIENTS_MAX: usize = 3;
@@ -177,6 +178,7 @@ impl World {
             job: self.job,
             repetition: 0,
             consumer: None,
+            whereabouts: Whereabouts::default(),
         };
         let Ok(Reply::Client(id)) = self.ask(session, Role::Read, request) else {
             panic!("no client")
@@ -201,6 +203,7 @@ impl World {
             tags: vec![],
             ticket_key: TicketKey::from_bytes([7; 32]),
             version: String::new(),
+            whereabouts: Whereabouts::default(),
         };
         self.ask(session, Role::Worker, Request::RegisterWorker(registration))
             .unwrap();

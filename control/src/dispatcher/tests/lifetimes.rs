@@ -11,6 +11,7 @@ use crate::dispatcher::{ClientPush, DispatcherConfig, Phase, Reply, Request, Sto
 use crate::error::Code;
 use crate::id::{ClientId, DatasetId, IterationId, JobId, SessionId};
 use crate::job::{JobParameters, Policy};
+use crate::whereabouts::Whereabouts;
 
 const JOB_S: u64 = 20;
 const DATASET_S: u64 = 40;
@@ -44,6 +45,7 @@ fn pass(rig: &mut Rig, job: JobId, repetition: u64) -> ClientId {
             job,
             repetition,
             consumer: None,
+            whereabouts: Whereabouts::default(),
         },
     );
     let Ok(Reply::Client(client)) = reply else {

@@ -13,3 +13,4 @@ mod rig;
 mod rounds;
 mod shares;
 mod splits;
+mod targets;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::dispatcher::{Dispatcher, DispatcherConfig, Event, HiddenKey, Record, WorkerRecord};
 use crate::id::{BootId, SessionId, WorkerId};
+use crate::whereabouts::Whereabouts;
 
 /// C1.8: a worker that lives on has tasks of both for a while.
 #[test]
@@ -37,6 +38,7 @@ fn after_a_restart_workers_have_one_silence_to_notice_and_one_to_come_back() {
         dead: None,
         index: 0,
         draining: false,
+        whereabouts: Whereabouts::default(),
     };
     let mut machine = Dispatcher::load(config, [Record::Worker(record)], BootId(1), Duration::ZERO);
     let is_dead = |machine: &Dispatcher| machine.tables.workers.get(&worker).unwrap().dead.is_some();

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::id::{BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{Cardinality, DatasetFacts, PlanError, SourcePlan, SplitPlan};
+use crate::whereabouts::Whereabouts;
 
 pub(super) const READER: SessionId = SessionId(10);
 
@@ -205,6 +206,7 @@ impl Rig {
             tags: vec![],
             ticket_key: TicketKey::from_bytes([1; 32]),
             version: "1".to_owned(),
+            whereabouts: Whereabouts::default(),
         };
         self.ask(session, Role::Worker, Request::RegisterWorker(registration))
     }
@@ -256,6 +258,7 @@ pub(super) fn open(job: JobId) -> Request {
         job,
         repetition: 0,
         consumer: None,
+        whereabouts: Whereabouts::default(),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::id::{ClientId, JobId, SessionId, TaskId};
 use crate::job::{JobParameters, Policy, TargetWorkers};
 use crate::planner::{Cardinality, DatasetFacts};
 use crate::split::{LeaseRange, Seen};
+use crate::whereabouts::Whereabouts;
 
 fn of_cardinality(cardinality: Cardinality) -> DatasetFacts {
     DatasetFacts {
@@ -37,6 +38,7 @@ fn open(job: JobId, consumer: Option<u32>) -> Request {
         job,
         repetition: 0,
         consumer,
+        whereabouts: Whereabouts::default(),
     }
 }
 
@@ -198,6 +200,7 @@ fn a_consumer_begins_once_also_after_it_is_gone_and_after_a_restart() {
         job,
         repetition: 1,
         consumer: Some(1),
+        whereabouts: Whereabouts::default(),
     };
     rig.ask(READER, Role::Read, again).unwrap();
 }

@@ -11,7 +11,7 @@ use super::jobs::Jobs;
 use crate::dispatcher::Status;
 use crate::error::{Code, Error};
 use crate::id::{ClientId, DatasetId, JobId};
-use crate::job::JobParameters;
+use crate::job::{DeploymentMode, JobParameters};
 use crate::planner::DatasetFacts;
 use crate::rpc::session::{Session, SessionConfig};
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
@@ -121,7 +121,8 @@ impl Client {
     /// as it was asked for first; its passes then start anew.
     ///
     /// # Errors
-    /// There is no such job, its sources cannot be listed, it has no such consumer, or that one has begun already.
+    /// There is no such job, its sources cannot be listed, it has no such consumer, or that one has begun already; or this
+    /// process has no worker that the job asks for, or has read the pass before.
     pub async fn open_iteration(
         &self,
         job: JobId,
@@ -154,6 +155,11 @@ impl Client {
         ))
     }
 
+    /// How the dispatcher says that trainers and workers are placed.
+    pub fn deployment_mode(&self) -> DeploymentMode {
+        self.session.deployment_mode()
+    }
+
     /// Everything the dispatcher knows, for people.
     ///
     /// # Errors
@@ -175,6 +181,7 @@ impl Client {
             job,
             repetition,
             consumer,
+            whereabouts: self.session.config().whereabouts,
         };
         let WireReply::Client(client) = self.call(request).await? else {
             return Err(unexpected());

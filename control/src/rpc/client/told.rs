@@ -146,6 +146,7 @@ mod tests {
                 task: TaskId(3),
                 worker_address: "one:1".to_owned(),
                 message: "corrupt".to_owned(),
+                worker: None,
             }],
             ..Snapshot::default()
         };

@@ -122,6 +122,7 @@ async fn attend(
         boot: shared.boot,
         heartbeat_ms: millis(shared.config.heartbeat_interval),
         liveness_ms: millis(shared.config.liveness),
+        deployment_mode: shared.config.deployment_mode,
     };
     frame::write(&mut send, &welcome).await?;
     let worker = role == Role::Worker;

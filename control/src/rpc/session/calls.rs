@@ -17,6 +17,7 @@ use super::numbers::Numbers;
 use super::paces::Paces;
 use crate::error::Error;
 use crate::id::{BootId, ClientId, RequestNumber, SessionId};
+use crate::job::DeploymentMode;
 use crate::rpc::frame::{self, ANSWER_BYTES_MAX, FrameError, SizeClass};
 use crate::rpc::wire::{Envelope, WireReply, WireRequest, WireResponse};
 
@@ -47,6 +48,8 @@ pub(super) struct SessionShared {
     pub(super) heard: Mutex<Option<Instant>>,
     /// After which silence the dispatcher gives this process up, as it said when it last welcomed us.
     pub(super) liveness: Mutex<Duration>,
+    /// What the dispatcher last said of how trainers and workers are placed.
+    pub(super) deployment_mode: Mutex<DeploymentMode>,
     numbers: Mutex<Numbers>,
     /// A number was settled: the window may have moved.
     settled: Notify,
@@ -78,6 +81,7 @@ impl Session {
             shut_down_by: Mutex::default(),
             heard: Mutex::default(),
             liveness: Mutex::default(),
+            deployment_mode: Mutex::default(),
             numbers: Mutex::default(),
             settled: Notify::new(),
         });
@@ -102,6 +106,11 @@ impl Session {
     /// After which silence the dispatcher gives this process up; zero before its first welcome.
     pub(crate) fn liveness(&self) -> Duration {
         *self.shared.liveness.lock()
+    }
+
+    /// How trainers and workers are placed; unspecified before its first welcome.
+    pub(crate) fn deployment_mode(&self) -> DeploymentMode {
+        *self.shared.deployment_mode.lock()
     }
 
     pub(crate) fn config(&self) -> &SessionConfig {
@@ -350,6 +359,7 @@ mod tests {
     use crate::job::{JobParameters, Policy};
     use crate::planner::{Cardinality, DatasetFacts};
     use crate::split::Seen;
+    use crate::whereabouts::Whereabouts;
 
     /// C1.5
     #[test]
@@ -368,6 +378,7 @@ mod tests {
                 job: JobId(1),
                 repetition: 0,
                 consumer: None,
+                whereabouts: Whereabouts::default(),
             },
             WireRequest::Attach { client },
             WireRequest::Release { client },

@@ -1,8 +1,10 @@
-//! How patient a process is with the dispatcher.
+//! How patient a process is with the dispatcher, and where it says that it is.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+use crate::whereabouts::Whereabouts;
 
 /// Called with a sentence while the dispatcher cannot be reached.
 type Notice = Arc<dyn Fn(&str) + Send + Sync>;
@@ -27,6 +29,8 @@ pub struct SessionConfig {
     pub on_waiting: Option<Notice>,
     /// Default 5 s.
     pub notice_interval: Duration,
+    /// Where the process is, for readers that choose among workers. Default: nobody knows.
+    pub whereabouts: Whereabouts,
 }
 
 impl Default for SessionConfig {
@@ -40,6 +44,7 @@ impl Default for SessionConfig {
             give_up: Duration::from_secs(3600),
             on_waiting: None,
             notice_interval: Duration::from_secs(5),
+            whereabouts: Whereabouts::default(),
         }
     }
 }

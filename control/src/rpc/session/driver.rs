@@ -63,6 +63,7 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
                 (noticed, lost) = (None, None);
                 *shared.heard.lock() = Some(Instant::now());
                 *shared.liveness.lock() = liveness(&welcome);
+                *shared.deployment_mode.lock() = welcome.deployment_mode;
                 shared
                     .state
                     .send_modify(|state| up(state, &connection, welcome.boot));

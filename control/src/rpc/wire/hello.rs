@@ -4,6 +4,7 @@
 use minicbor::{Decode, Encode};
 
 use crate::id::{BootId, ClientId, SessionId, TaskId};
+use crate::job::DeploymentMode;
 use crate::pace::Pace;
 
 /// The protocol's name and version in the handshake (C1.1).
@@ -37,6 +38,9 @@ pub(crate) struct Welcome {
     /// After which silence the other end is gone.
     #[n(3)]
     pub(crate) liveness_ms: u64,
+    /// How trainers and workers are placed.
+    #[cbor(n(4), default)]
+    pub(crate) deployment_mode: DeploymentMode,
 }
 
 /// The client lives, and so do these of its iterations' clients.

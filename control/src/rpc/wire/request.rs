@@ -11,6 +11,7 @@ use crate::id::{ClientId, DatasetId, JobId, RequestNumber, TaskId};
 use crate::job::{JobParameters, Policy, TargetWorkers};
 use crate::planner::DatasetFacts;
 use crate::split::{LeaseRange, Seen};
+use crate::whereabouts::Whereabouts;
 
 /// A request with its number.
 #[derive(Clone, Debug, Encode, Decode)]
@@ -60,6 +61,8 @@ pub(crate) enum WireRequest {
         repetition: u64,
         #[n(2)]
         consumer: Option<u32>,
+        #[cbor(n(3), default)]
+        whereabouts: Whereabouts,
     },
     #[n(4)]
     Attach {
@@ -179,6 +182,8 @@ pub(crate) struct WireRegistration {
     pub(crate) ticket_key: ByteArray<32>,
     #[n(3)]
     pub(crate) version: String,
+    #[cbor(n(4), default)]
+    pub(crate) whereabouts: Whereabouts,
 }
 
 impl std::fmt::Debug for WireRegistration {
@@ -194,6 +199,7 @@ impl From<&WorkerRegistration> for WireRegistration {
             tags: worker.tags.clone(),
             ticket_key: worker.ticket_key.to_bytes().into(),
             version: worker.version.clone(),
+            whereabouts: worker.whereabouts,
         }
     }
 }
@@ -236,24 +242,26 @@ impl WireRequest {
                 target_workers,
                 num_consumers,
                 cross_trainer_cache,
-            } => Request::CreateJob {
-                name,
-                parameters: JobParameters {
+            } => {
+                let parameters = JobParameters {
                     dataset: dataset_id(&dataset)?,
                     policy,
                     target_workers,
                     num_consumers,
                     cross_trainer_cache: cross_trainer_cache.unwrap_or(false),
-                },
-            },
+                };
+                Request::CreateJob { name, parameters }
+            }
             WireRequest::OpenIteration {
                 job,
                 repetition,
                 consumer,
+                whereabouts,
             } => Request::OpenIteration {
                 job,
                 repetition,
                 consumer,
+                whereabouts,
             },
             WireRequest::Attach { client } => Request::Attach { client },
             WireRequest::Release { client } => Request::Release { client },
@@ -296,6 +304,7 @@ impl WireRequest {
                 tags: worker.tags,
                 ticket_key: TicketKey::from_bytes(*worker.ticket_key),
                 version: worker.version,
+                whereabouts: worker.whereabouts,
             }),
             WireRequest::LeaveWorker => Request::LeaveWorker,
             WireRequest::DrainWorker => Request::DrainWorker,

@@ -163,6 +163,8 @@ fn load_changed(change: impl FnOnce(&redb::WriteTransaction)) -> String {
         session: crate::id::SessionId(2),
         iteration: crate::id::IterationId(3),
         consumer: None,
+        whereabouts: crate::whereabouts::Whereabouts::default(),
+        reads_before: None,
     })));
     disk.store().commit(records).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@ use crate::dispatcher::{Change, ClientRecord, Record};
 use crate::id::{ClientId, IterationId, SessionId};
 use crate::store::disk::{FILE, FRESH};
 use crate::store::{DiskStore, Store, WorkDirError};
+use crate::whereabouts::Whereabouts;
 
 #[test]
 fn one_dispatcher_at_a_time_works_in_a_directory() {
@@ -69,6 +70,8 @@ fn a_store_shrinks_with_what_it_keeps() {
         session: SessionId(u64::MAX),
         iteration: IterationId(u64::MAX),
         consumer: None,
+        whereabouts: Whereabouts::default(),
+        reads_before: None,
     };
     let mut disk = Disk::new();
     let puts = (0..CLIENTS).map(|id| Change::Put(Record::Client(client(id))));

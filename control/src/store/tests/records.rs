@@ -17,6 +17,7 @@ use crate::id::{
 };
 use crate::job::{JobParameters, Policy, TargetWorkers};
 use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
+use crate::whereabouts::Whereabouts;
 
 /// Kinds of records.
 const KINDS: u8 = 12;
@@ -74,6 +75,8 @@ fn record(kind: u8, id: u64, seed: u64) -> Record {
             session: SessionId(seed),
             iteration: IterationId(seed / 3),
             consumer: (seed % 5 == 1).then_some(seed as u32),
+            whereabouts: whereabouts(seed),
+            reads_before: (seed % 4 == 2).then_some(TaskId(seed)),
         }),
         7 => Record::Task(task(id, seed)),
         8 => Record::Holding(TaskId(id), holding(seed)),
@@ -141,6 +144,7 @@ fn iteration(id: u64, seed: u64) -> IterationRecord {
         task: TaskId(task),
         worker_address: text(seed),
         message: text(seed / 7),
+        worker: (seed % 2 == 1).then_some(WorkerId(seed)),
     };
     // As an earlier version wrote it, without what came later.
     reread((
@@ -236,6 +240,7 @@ fn removal(id: u64, seed: u64) -> RemovalRecord {
         untold: clients(seed / 3),
         concluded: seed % 3 == 1,
         start_round: seed / 11,
+        readers: clients(seed),
     }
 }
 
@@ -250,6 +255,14 @@ fn worker(id: u64, seed: u64) -> WorkerRecord {
         dead: (seed % 2 == 1).then_some(RemovalReason::WorkerSilent),
         index: seed / 5,
         draining: seed % 3 == 2,
+        whereabouts: whereabouts(seed / 2),
+    }
+}
+
+fn whereabouts(seed: u64) -> Whereabouts {
+    Whereabouts {
+        host: (seed % 3 != 1).then_some(seed),
+        process: (seed % 3 != 2).then_some(seed / 9),
     }
 }
 

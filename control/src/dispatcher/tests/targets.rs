@@ -1,0 +1,443 @@
+//! Readers that leave tasks aside: what they are told, when they end, and what ends with them.
+
+use millstream_link::{Role, TicketKey};
+
+use super::rig::{READER, Rig, facts};
+use crate::dispatcher::{
+    ClientPush, DispatcherConfig, Phase, Reply, Request, Snapshot, StopReason, WorkerAddresses, WorkerPush,
+    WorkerRegistration,
+};
+use crate::error::{Code, Error};
+use crate::id::{ClientId, JobId, SessionId, TaskId};
+use crate::job::{DeploymentMode, JobParameters, Policy, TargetWorkers};
+use crate::split::Seen;
+use crate::whereabouts::Whereabouts;
+
+const END: ClientPush = ClientPush::IterationFinished { splits_lost: 0 };
+
+/// C12.1, C12.2
+#[test]
+fn a_local_reader_is_told_of_its_own_tasks_alone_and_ends_with_them() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Off, TargetWorkers::Local);
+    let here = worker(&mut rig, 1, 1, &[]);
+    let away = worker(&mut rig, 2, 2, &[]);
+    let reader = open(&mut rig, job, 1).unwrap();
+    let (own, other) = (rig.tasks(here)[0], rig.tasks(away)[0]);
+    assert_eq!(shown(&mut rig, reader), (vec![own], false));
+    drained(&mut rig, reader, own);
+    assert_eq!(rig.told(&END), 0, "the task has not said that it ended");
+    rig.finish(here, own);
+    assert_eq!(rig.told(&END), 1);
+    assert_eq!(
+        rig.machine.status().iterations[0].phase,
+        Phase::Running,
+        "others may read on"
+    );
+    // Neither what fails elsewhere nor what comes later is its business.
+    let message = "broken".to_owned();
+    let fail = Request::FailTask { task: other, message };
+    rig.ask(away, Role::Worker, fail).unwrap();
+    worker(&mut rig, 3, 1, &[]);
+    rig.restart();
+    assert_eq!(shown(&mut rig, reader), (vec![], true));
+    assert!(
+        !rig.client_pushes
+            .iter()
+            .any(|(_, push)| matches!(push, ClientPush::TaskFailed { .. } | ClientPush::TaskAdded(_)))
+    );
+}
+
+/// C12.1
+#[test]
+fn a_host_has_readers_and_workers_in_several_processes() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Off, TargetWorkers::Host);
+    let [one, beside, away] = [1, 2, 30].map(|process| worker(&mut rig, process, process, &["colocated"]));
+    let reader = open(&mut rig, job, 1).unwrap();
+    let own = [one, beside].map(|worker| rig.tasks(worker)[0]);
+    assert_eq!(shown(&mut rig, reader).0, own);
+    let stranger = open(&mut rig, job, 31).unwrap();
+    assert_eq!(shown(&mut rig, stranger).0, rig.tasks(away));
+}
+
+/// C12.1, C12.2, C3.4: with nothing left aside, the dispatcher says when it is over.
+#[test]
+fn auto_leaves_colocated_workers_of_others_aside_and_nothing_else() {
+    for tagged in [true, false] {
+        let mut rig = Rig::new();
+        let job = job(&mut rig, Policy::Off, TargetWorkers::Auto);
+        let tags: &[&str] = if tagged { &["x", "CoLocated"] } else { &["x"] };
+        let here = worker(&mut rig, 1, 1, tags);
+        let away = worker(&mut rig, 2, 2, tags);
+        let open_to_all = worker(&mut rig, 3, 3, &[]);
+        let reader = open(&mut rig, job, 1).unwrap();
+        let tasks = [here, away, open_to_all].map(|worker| rig.tasks(worker)[0]);
+        let shown = shown(&mut rig, reader).0;
+        if tagged {
+            assert_eq!(shown, [tasks[0], tasks[2]]);
+        } else {
+            assert_eq!(shown, tasks);
+        }
+        rig.finish(here, tasks[0]);
+        rig.finish(open_to_all, tasks[2]);
+        assert_eq!(rig.told(&END), usize::from(tagged));
+    }
+}
+
+/// C12.3
+#[test]
+fn splits_that_a_local_reader_leaves_aside_nobody_holds_and_all_of_them_end_the_iteration() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Dynamic, TargetWorkers::Local);
+    let here = worker(&mut rig, 1, 1, &[]);
+    let away = worker(&mut rig, 2, 2, &[]);
+    open(&mut rig, job, 1).unwrap();
+    let (own, other) = (rig.tasks(here)[0], rig.tasks(away)[0]);
+    while !rig.lease(here, own).unwrap().1 {}
+    rig.finish(here, own);
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!((iteration.phase, iteration.splits_done), (Phase::Finished, 100));
+    assert_eq!(rig.told(&END), 1);
+    let stop = WorkerPush::Stop {
+        task: other,
+        reason: StopReason::Settled,
+    };
+    assert!(rig.worker_pushes.contains(&(away, stop)));
+}
+
+/// C12.3: a pipeline that stops by itself leaves splits that another's task would read.
+#[test]
+fn a_task_that_stopped_early_does_not_end_those_that_are_left_aside() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Dynamic, TargetWorkers::Local);
+    let here = worker(&mut rig, 1, 1, &[]);
+    worker(&mut rig, 2, 2, &[]);
+    open(&mut rig, job, 1).unwrap();
+    let task = rig.tasks(here)[0];
+    rig.lease(here, task).unwrap();
+    let finish = Request::FinishTask {
+        task,
+        delivered: true,
+        exhausted: false,
+        cut_short: false,
+    };
+    rig.ask(here, Role::Worker, finish).unwrap();
+    assert_eq!(rig.told(&END), 1);
+    assert_eq!(rig.machine.status().iterations[0].phase, Phase::Running);
+}
+
+/// C12.3, C6.5
+#[test]
+fn free_splits_are_read_again_on_workers_that_somebody_reads() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Dynamic, TargetWorkers::Local);
+    let [dies, lives] = [1, 2].map(|session| worker(&mut rig, session, 1, &[]));
+    let away = worker(&mut rig, 3, 2, &[]);
+    let reader = open(&mut rig, job, 1).unwrap();
+    let (gone, kept) = (rig.tasks(dies)[0], rig.tasks(lives)[0]);
+    let held = rig.lease(dies, gone).unwrap().0;
+    while !rig.lease(lives, kept).unwrap().1 {}
+    rig.finish(lives, kept);
+    rig.ask(dies, Role::Worker, Request::LeaveWorker).unwrap();
+    assert_eq!(rig.told(&END), 0, "something of its own is being removed");
+    let acknowledge = Request::Acknowledge {
+        client: reader,
+        task: gone,
+        seen: Seen::default(),
+    };
+    rig.ask(READER, Role::Read, acknowledge).unwrap();
+    assert_eq!(rig.tasks(away).len(), 1, "nobody reads it");
+    let again = rig.tasks(lives)[1];
+    assert_eq!(rig.lease(lives, again).unwrap().0, held);
+    assert!(rig.lease(lives, again).unwrap().1);
+    rig.finish(lives, again);
+    assert_eq!(rig.told(&END), 1);
+    assert_eq!(rig.machine.status().iterations[0].splits_lost, 0);
+}
+
+/// C12.1: whoever leaves a task aside has seen nothing of it, whether it is there or not.
+#[test]
+fn a_reader_elsewhere_neither_holds_up_a_removal_nor_loses_splits_by_leaving() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Dynamic, TargetWorkers::Local);
+    let [dies, lives] = [1, 2].map(|session| worker(&mut rig, session, 1, &[]));
+    worker(&mut rig, 3, 2, &[]);
+    let reader = open(&mut rig, job, 1).unwrap();
+    let stranger = open(&mut rig, job, 2).unwrap();
+    let gone = rig.tasks(dies)[0];
+    rig.lease(dies, gone).unwrap();
+    rig.ask(dies, Role::Worker, Request::LeaveWorker).unwrap();
+    assert_eq!(rig.machine.status().iterations[0].removals, 1);
+    let release = Request::Release { client: stranger };
+    rig.ask(READER, Role::Read, release).unwrap();
+    let acknowledge = Request::Acknowledge {
+        client: reader,
+        task: gone,
+        seen: Seen::default(),
+    };
+    rig.ask(READER, Role::Read, acknowledge).unwrap();
+    let iteration = &rig.machine.status().iterations[0];
+    assert_eq!((iteration.removals, iteration.splits_lost), (0, 0));
+    let kept = rig.tasks(lives)[0];
+    let mut read = 0;
+    while let (count, false) = rig.lease(lives, kept).unwrap() {
+        read += count;
+    }
+    assert_eq!(read, 100);
+}
+
+/// C12.4
+#[test]
+fn whoever_reads_its_own_process_must_have_a_worker_there() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Off, TargetWorkers::Local);
+    let away = worker(&mut rig, 1, 2, &[]);
+    for nowhere in [Whereabouts::default(), at(1)] {
+        let error = open_at(&mut rig, job, nowhere).unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument);
+        assert!(error.message.contains("target_workers `local`"), "{error}");
+    }
+    open(&mut rig, job, 2).unwrap();
+    rig.ask(away, Role::Worker, Request::LeaveWorker).unwrap();
+    assert!(open(&mut rig, job, 2).is_err());
+}
+
+/// C2.3, C9.1
+#[test]
+fn targets_that_contradict_the_job_are_refused() {
+    let mut rig = Rig::new();
+    let dataset = rig.register(None, facts()).unwrap();
+    let mut parameters = JobParameters::new(dataset, Policy::Off);
+    rig.job(Some("shared"), parameters.clone()).unwrap();
+    for (target, text) in [
+        (TargetWorkers::Any, "target_workers is auto, not any"),
+        (TargetWorkers::Local, "target_workers is auto, not local"),
+    ] {
+        parameters.target_workers = target;
+        let error = rig.job(Some("shared"), parameters.clone()).unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument);
+        assert!(error.message.contains(text), "{error}");
+    }
+    parameters.num_consumers = Some(2);
+    let error = rig.job(None, parameters).unwrap_err();
+    assert_eq!(error.code, Code::InvalidArgument);
+    assert!(error.message.contains("num_consumers"), "{error}");
+}
+
+/// C12.4, C12.2, C8.4
+#[test]
+fn where_workers_are_colocated_each_process_reads_the_shares_of_its_own() {
+    let mut rig = Rig::with(DispatcherConfig {
+        worker_addresses: WorkerAddresses::new(["one:1", "two:2", "three:3"]).unwrap(),
+        deployment_mode: DeploymentMode::Colocated,
+        ..DispatcherConfig::default()
+    });
+    let dataset = rig.register(None, facts()).unwrap();
+    let parameters = JobParameters::new(dataset, Policy::Data);
+    let job = rig.job(Some("shared"), parameters.clone()).unwrap();
+    assert_eq!(rig.job(Some("shared"), parameters).unwrap(), job);
+    let here = worker_at(&mut rig, 1, "one:1", 1, &[]);
+    worker_at(&mut rig, 2, "two:2", 2, &[]);
+    let error = open(&mut rig, job, 9).unwrap_err();
+    assert!(error.message.contains("share of its own workers"), "{error}");
+    let reader = open(&mut rig, job, 1).unwrap();
+    let own = rig.tasks(here)[0];
+    assert_eq!(shown(&mut rig, reader).0, [own]);
+    rig.finish(here, own);
+    assert_eq!(rig.told(&END), 1, "the third worker is not waited for");
+}
+
+/// C12.2, C7.5, C8.4
+#[test]
+fn the_share_of_a_lost_worker_of_its_own_is_missed_and_others_are_not() {
+    let mut rig = Rig::with(DispatcherConfig {
+        worker_addresses: WorkerAddresses::new(["one:1", "two:2", "three:3"]).unwrap(),
+        ..DispatcherConfig::default()
+    });
+    let job = job(&mut rig, Policy::Data, TargetWorkers::Local);
+    let kept = worker_at(&mut rig, 1, "one:1", 1, &[]);
+    let gone = worker_at(&mut rig, 2, "two:2", 1, &[]);
+    let away = worker_at(&mut rig, 3, "three:3", 2, &[]);
+    let reader = open(&mut rig, job, 1).unwrap();
+    let lost = rig.tasks(gone)[0];
+    for worker in [gone, away] {
+        rig.ask(worker, Role::Worker, Request::LeaveWorker).unwrap();
+    }
+    let acknowledge = Request::Acknowledge {
+        client: reader,
+        task: lost,
+        seen: Seen::default(),
+    };
+    rig.ask(READER, Role::Read, acknowledge).unwrap();
+    let task = rig.tasks(kept)[0];
+    rig.finish(kept, task);
+    assert_eq!(rig.told(&END), 0, "a share of its own is missing");
+    rig.pass(12, &[kept], &[reader]);
+    let workers = vec!["two:2".to_owned()];
+    assert_eq!(rig.told(&ClientPush::WorkersLost { workers }), 1);
+}
+
+/// C7.5, C12.1
+#[test]
+fn a_reader_whose_workers_are_all_gone_is_told_though_others_live() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Off, TargetWorkers::Local);
+    let here = worker(&mut rig, 1, 1, &[]);
+    let away = worker(&mut rig, 2, 2, &[]);
+    let reader = open(&mut rig, job, 1).unwrap();
+    let stranger = open(&mut rig, job, 2).unwrap();
+    rig.ask(here, Role::Worker, Request::LeaveWorker).unwrap();
+    assert!(rig.machine.status().iterations[0].waiting_for_workers);
+    rig.pass(12, &[away], &[reader, stranger]);
+    let told = rig
+        .client_pushes
+        .iter()
+        .filter(|(_, push)| matches!(push, ClientPush::WorkersLost { .. }));
+    let told: Vec<_> = told.collect();
+    let workers = vec!["worker-1:1".to_owned()];
+    assert_eq!(told, [&(reader, ClientPush::WorkersLost { workers })]);
+}
+
+/// C12.5
+#[test]
+fn what_only_readers_of_a_process_could_read_is_deleted_with_the_last_of_them() {
+    for (target, tags) in [
+        (TargetWorkers::Local, &[][..]),
+        (TargetWorkers::Auto, &["COLOCATED"][..]),
+    ] {
+        let mut rig = Rig::new();
+        let job = job(&mut rig, Policy::Dynamic, target);
+        let here = worker(&mut rig, 1, 1, tags);
+        let away = worker(&mut rig, 2, 2, tags);
+        let readers = [1, 1].map(|process| open(&mut rig, job, process).unwrap());
+        let stranger = open(&mut rig, job, 2).unwrap();
+        let (own, other) = (rig.tasks(here)[0], rig.tasks(away)[0]);
+        let held = rig.lease(here, own).unwrap().0;
+        for (place, client) in readers.into_iter().enumerate() {
+            rig.ask(READER, Role::Read, Request::Release { client }).unwrap();
+            let stops = rig.worker_pushes.iter();
+            let stops = stops.filter(|(to, push)| *to == here && matches!(push, WorkerPush::Stop { .. }));
+            assert_eq!(stops.count(), place, "the last of them ends it");
+        }
+        let iteration = &rig.machine.status().iterations[0];
+        assert_eq!(iteration.splits_lost, held, "somebody has seen of it");
+        let error = open(&mut rig, job, 1).unwrap_err();
+        assert_eq!(error.code, Code::FailedPrecondition);
+        assert!(error.message.contains("deleted"), "{error}");
+        rig.restart();
+        assert!(open(&mut rig, job, 1).is_err());
+        assert_eq!(shown(&mut rig, stranger).0, [other], "others go on");
+        open(&mut rig, job, 2).unwrap();
+    }
+}
+
+/// C12.5: also when the iteration came to its end.
+#[test]
+fn a_pass_that_was_read_in_a_process_is_not_read_there_again_and_others_may_be() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Off, TargetWorkers::Local);
+    let here = worker(&mut rig, 1, 1, &[]);
+    let client = open(&mut rig, job, 1).unwrap();
+    let task = rig.tasks(here)[0];
+    rig.finish(here, task);
+    assert_eq!(rig.told(&END), 1);
+    rig.ask(READER, Role::Read, Request::Release { client }).unwrap();
+    assert_eq!(open(&mut rig, job, 1).unwrap_err().code, Code::FailedPrecondition);
+    let next = Request::OpenIteration {
+        job,
+        repetition: 1,
+        consumer: None,
+        whereabouts: at(1),
+    };
+    rig.ask(READER, Role::Read, next).unwrap();
+}
+
+/// C12.5: who reads from all workers leaves its tasks to others.
+#[test]
+fn under_any_and_host_nothing_is_deleted() {
+    for target in [TargetWorkers::Any, TargetWorkers::Host, TargetWorkers::Auto] {
+        let mut rig = Rig::new();
+        let job = job(&mut rig, Policy::Off, target);
+        worker(&mut rig, 1, 1, &[]);
+        let client = open(&mut rig, job, 1).unwrap();
+        rig.ask(READER, Role::Read, Request::Release { client }).unwrap();
+        open(&mut rig, job, 1).unwrap();
+    }
+}
+
+/// Ten processes to a host.
+fn at(process: u64) -> Whereabouts {
+    Whereabouts {
+        host: Some(process / 10),
+        process: Some(process),
+    }
+}
+
+fn job(rig: &mut Rig, policy: Policy, target_workers: TargetWorkers) -> JobId {
+    let dataset = rig.register(None, facts()).unwrap();
+    let parameters = JobParameters {
+        target_workers,
+        ..JobParameters::new(dataset, policy)
+    };
+    rig.job(None, parameters).unwrap()
+}
+
+fn worker(rig: &mut Rig, session: u64, process: u64, tags: &[&str]) -> SessionId {
+    worker_at(rig, session, &format!("worker-{session}:1"), process, tags)
+}
+
+fn worker_at(rig: &mut Rig, session: u64, address: &str, process: u64, tags: &[&str]) -> SessionId {
+    let session = SessionId(session);
+    let registration = WorkerRegistration {
+        address: address.to_owned(),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ticket_key: TicketKey::from_bytes([1; 32]),
+        version: String::new(),
+        whereabouts: at(process),
+    };
+    rig.ask(session, Role::Worker, Request::RegisterWorker(registration))
+        .unwrap();
+    session
+}
+
+fn open(rig: &mut Rig, job: JobId, process: u64) -> Result<ClientId, Error> {
+    open_at(rig, job, at(process))
+}
+
+fn open_at(rig: &mut Rig, job: JobId, whereabouts: Whereabouts) -> Result<ClientId, Error> {
+    let request = Request::OpenIteration {
+        job,
+        repetition: 0,
+        consumer: None,
+        whereabouts,
+    };
+    let reply = rig.ask(READER, Role::Read, request)?;
+    let Reply::Client(client) = reply else {
+        panic!("{reply:?}")
+    };
+    Ok(client)
+}
+
+/// The tasks that a client is shown, and whether it is told that there are no more.
+fn shown(rig: &mut Rig, client: ClientId) -> (Vec<TaskId>, bool) {
+    rig.ask(READER, Role::Read, Request::Attach { client }).unwrap();
+    let mut pushes = rig.client_pushes.iter();
+    let Some((to, ClientPush::Snapshot(snapshot))) = pushes.next_back() else {
+        panic!("no snapshot")
+    };
+    assert_eq!(*to, client);
+    let Snapshot {
+        tasks,
+        finished,
+        failed,
+        ..
+    } = snapshot;
+    assert!(failed.is_empty(), "{failed:?}");
+    (tasks.iter().map(|task| task.task).collect(), *finished)
+}
+
+fn drained(rig: &mut Rig, client: ClientId, task: TaskId) {
+    let request = Request::TaskDrained { client, task };
+    rig.ask(READER, Role::Read, request).unwrap();
+}
