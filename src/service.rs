@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_client::{Reader, ReaderConfig, discover};
-use millstream_control::rpc::{Client, DatasetInfo, SessionConfig};
+use millstream_control::rpc::{Client, SessionConfig};
 use millstream_control::{DatasetId, DeploymentMode, Error, JobId, Status, TargetWorkers};
 use millstream_link::{
     CredentialsError, Endpoint, EndpointConfig, HostPort, KeyMaterial, Lane, LaneError, LoadedKey, Role,
@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::connect::AutoConnector;
 use crate::local::LocalWorkers;
+use crate::metadata::DatasetMetadata;
 use crate::request::ReadRequest;
 
 /// How long [`Service::close`] waits for the dispatcher.
@@ -168,9 +169,9 @@ impl Service {
     ///
     /// # Errors
     /// There is none of this id.
-    pub fn dataset(&self, id: &DatasetId) -> Result<DatasetInfo, ServiceError> {
+    pub fn dataset(&self, id: &DatasetId) -> Result<DatasetMetadata, ServiceError> {
         let (client, id) = (self.client.clone(), id.clone());
-        self.ask(async move { Ok(client.dataset(&id).await?) })
+        self.ask(async move { DatasetMetadata::new(client.dataset(&id).await?) })
     }
 
     /// The workers of this process: a worker that is given them is one.

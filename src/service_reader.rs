@@ -61,9 +61,7 @@ pub fn dataset(
     max_outstanding: MaxOutstanding,
     consumer: Option<u32>,
 ) -> Result<Dataset, ServiceError> {
-    let facts = service.dataset(&request.dataset)?.facts;
-    let spec = ElementSpec::from_bytes(&facts.spec)
-        .map_err(|error| ServiceError::Definition(format!("dataset {}: {error}", request.dataset)))?;
+    let metadata = service.dataset(&request.dataset)?;
     let parameters = Parameters {
         dispatcher: service.dispatcher().to_owned(),
         dataset: request.dataset.to_string(),
@@ -80,18 +78,12 @@ pub fn dataset(
     };
     let params = Params::encode(&parameters)
         .ok_or_else(|| ServiceError::Definition("the parameters are too long".to_owned()))?;
-    // How many workers there will be, what each of them makes of a last batch, and what a shard leaves of it, is not known.
-    let is_whole = match request.policy {
-        Policy::Off | Policy::Dynamic | Policy::Data => true,
-        Policy::File | Policy::FileOrData | Policy::Hint => false,
-    };
-    let infinite = request.num_consumers.is_some() || facts.cardinality == Cardinality::Infinite && is_whole;
-    let count = (facts.cardinality == Cardinality::Finite(0)).then_some(0);
+    let cardinality = metadata.distributed_cardinality(request.policy, request.num_consumers);
     Ok(Dataset::from_service(ServiceReader {
         params,
-        spec: SpecField(spec),
-        count,
-        infinite,
+        spec: SpecField(metadata.spec),
+        count: (cardinality == Cardinality::Finite(0)).then_some(0),
+        infinite: cardinality == Cardinality::Infinite,
     }))
 }
 

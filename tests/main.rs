@@ -7,6 +7,7 @@
 //! - `transport_conformance`: what every transport must do, run for each mechanism
 //! - `static_sharding`: datasets divided among a fixed list of workers
 //! - `target_workers`: workers of this process and others, and who reads which
+//! - `metadata`: what is known of a dataset by its id, and what ids and names mean
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
 //! - `several_sources`: zip, concatenate, sample, choose and interleave over splits
 //! - `credits`: the bound on outstanding elements, counted at the workers
@@ -31,6 +32,7 @@ mod cut_connections;
 mod failure;
 mod hostile_peers;
 mod leaving;
+mod metadata;
 mod nested_services;
 mod persistence;
 mod service_reader;

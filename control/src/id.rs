@@ -138,7 +138,16 @@ mod tests {
         for good in ["1000", "imagenet-v1.2", "a=b:c_d"] {
             assert_eq!(DatasetId::new(good).unwrap().as_str(), good);
         }
-        for bad in ["", ".hidden", "../x", "a/b", "a b", "ä", &"x".repeat(129)] {
+        for bad in [
+            "",
+            ".hidden",
+            "../x",
+            "../../x",
+            "a/b",
+            "a b",
+            "ä",
+            &"x".repeat(129),
+        ] {
             assert!(DatasetId::new(bad).is_err(), "{bad:?}");
         }
     }

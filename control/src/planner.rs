@@ -8,6 +8,8 @@ use std::fmt;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
+use crate::job::Policy;
+
 /// Reads definitions for the dispatcher. Called from threads that may block.
 pub trait Planner: Send + Sync {
     /// What a definition says of itself. No I/O.
@@ -59,6 +61,26 @@ pub enum Cardinality {
     /// Exactly so many.
     #[n(2)]
     Finite(#[n(0)] u64),
+}
+
+impl Cardinality {
+    /// How many elements a job yields of a dataset of so many, from all workers together, as far as that can be told: how many
+    /// workers there will be, what each of them makes of a last batch, and what a shard leaves of it, nobody knows. A
+    /// coordinated read has no end. As the tf.data service has it.
+    #[must_use]
+    pub fn distributed(self, policy: Policy, num_consumers: Option<u32>) -> Cardinality {
+        if num_consumers.is_some() {
+            return Cardinality::Infinite;
+        }
+        match self {
+            Cardinality::Finite(0) => self,
+            Cardinality::Infinite => match policy {
+                Policy::Off | Policy::Dynamic | Policy::Data => self,
+                Policy::File | Policy::FileOrData | Policy::Hint => Cardinality::Unknown,
+            },
+            Cardinality::Finite(_) | Cardinality::Unknown => Cardinality::Unknown,
+        }
+    }
 }
 
 impl fmt::Display for Cardinality {
@@ -140,4 +162,40 @@ pub enum PlanError {
     /// What it reads is at fault: a file that is missing, a pattern that matches nothing.
     #[error("{0}")]
     Source(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_distributed_dataset_only_nothing_and_no_end_are_known() {
+        let policies = [
+            Policy::Off,
+            Policy::Dynamic,
+            Policy::File,
+            Policy::Data,
+            Policy::FileOrData,
+            Policy::Hint,
+        ];
+        for policy in policies {
+            let of = |cardinality: Cardinality| cardinality.distributed(policy, None);
+            assert_eq!(of(Cardinality::Finite(0)), Cardinality::Finite(0), "{policy}");
+            assert_eq!(of(Cardinality::Finite(10)), Cardinality::Unknown, "{policy}");
+            assert_eq!(of(Cardinality::Unknown), Cardinality::Unknown, "{policy}");
+            let is_whole = matches!(policy, Policy::Off | Policy::Dynamic | Policy::Data);
+            assert_eq!(
+                of(Cardinality::Infinite) == Cardinality::Infinite,
+                is_whole,
+                "{policy}"
+            );
+            for any in [
+                Cardinality::Finite(0),
+                Cardinality::Finite(10),
+                Cardinality::Unknown,
+            ] {
+                assert_eq!(any.distributed(policy, Some(2)), Cardinality::Infinite);
+            }
+        }
+    }
 }

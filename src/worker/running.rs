@@ -154,8 +154,7 @@ impl Worker {
         let mut agent_config = AgentConfig::new(&address, ticket_key);
         agent_config.registration.tags = config.tags;
         agent_config.registration.whereabouts = config.local.whereabouts();
-        agent_config.session = config.session;
-        agent_config.lease = config.lease;
+        (agent_config.session, agent_config.lease) = (config.session, config.lease);
         let pool = pool(config.threads)?;
         let (functions, follow_server) = (config.functions, server.clone());
         let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());

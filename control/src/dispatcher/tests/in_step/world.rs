@@ -13,6 +13,7 @@ use crate::id::{JobId, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{Cardinality, DatasetFacts};
 use crate::split::Seen;
+use crate::whereabouts::Whereabouts;
 
 const WORKERS_MAX: usize = 4;
 /// Groups that each must hand over once everybody behaves.
@@ -202,6 +203,7 @@ impl World {
             job: self.job,
             repetition: 0,
             consumer: Some(index),
+            whereabouts: Whereabouts::default(),
         };
         let Ok(Reply::Client(id)) = self.ask(session, Role::Read, open) else {
             panic!("no client")

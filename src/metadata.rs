@@ -1,0 +1,35 @@
+//! What is known of a registered dataset, in the words of the planes that know it.
+
+use millstream_control::rpc::DatasetInfo;
+use millstream_control::{Cardinality, DatasetId, Policy};
+use millstream_element::ElementSpec;
+
+use crate::service::ServiceError;
+
+/// A registered dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatasetMetadata {
+    /// Its id.
+    pub id: DatasetId,
+    /// What its elements are.
+    pub spec: ElementSpec,
+    /// How many elements it has when one task reads all of it.
+    pub cardinality: Cardinality,
+}
+
+impl DatasetMetadata {
+    /// How many elements a job yields of it, as far as that can be told: see [`Cardinality::distributed`].
+    pub fn distributed_cardinality(&self, policy: Policy, num_consumers: Option<u32>) -> Cardinality {
+        self.cardinality.distributed(policy, num_consumers)
+    }
+
+    pub(crate) fn new(info: DatasetInfo) -> Result<Self, ServiceError> {
+        let spec = ElementSpec::from_bytes(&info.facts.spec)
+            .map_err(|error| ServiceError::Definition(format!("dataset {}: {error}", info.id)))?;
+        Ok(Self {
+            id: info.id,
+            spec,
+            cardinality: info.facts.cardinality,
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! What is known of a dataset by its id, and what ids and names mean.
+
+use millstream::client::MaxOutstanding;
+use millstream::control::{Cardinality, Code, DatasetId, DispatcherConfig, Policy};
+use millstream::element::{Dtype, ElementSpec, TensorSpec};
+use millstream::pipeline::graph::Dataset;
+use millstream::{ReadRequest, ServiceError};
+
+use crate::support::cluster::{Cluster, drain, number, prompt};
+use crate::support::links::Mechanism;
+use crate::support::watched;
+
+#[test]
+fn whoever_has_a_datasets_id_finds_what_it_yields_and_how_much_of_it() {
+    watched("metadata", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 0);
+        let service = cluster.service();
+        let endless = Dataset::range(0, 9, 1).repeat(None).batch(4, true);
+        let batches = ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[4])).expect("a specification");
+        for (dataset, spec, cardinality, distributed) in [
+            (
+                Dataset::range(0, 10, 1),
+                number(),
+                Cardinality::Finite(10),
+                Cardinality::Unknown,
+            ),
+            (
+                Dataset::range(0, 0, 1),
+                number(),
+                Cardinality::Finite(0),
+                Cardinality::Finite(0),
+            ),
+            (endless, batches, Cardinality::Infinite, Cardinality::Infinite),
+        ] {
+            let id = service.register(dataset, None).expect("registered");
+            let found = service.dataset(&id).expect("known");
+            assert_eq!(
+                (&found.id, &found.spec, found.cardinality),
+                (&id, &spec, cardinality)
+            );
+            assert_eq!(found.distributed_cardinality(Policy::Dynamic, None), distributed);
+            let hinted = found.distributed_cardinality(Policy::Hint, None);
+            assert_eq!(
+                hinted == Cardinality::Finite(0),
+                cardinality == Cardinality::Finite(0)
+            );
+            assert_eq!(
+                found.distributed_cardinality(Policy::Off, Some(2)),
+                Cardinality::Infinite
+            );
+        }
+        let unknown = DatasetId::new("nobody").expect("an id");
+        match service.dataset(&unknown) {
+            Err(ServiceError::Dispatcher(error)) => assert_eq!(error.code, Code::NotFound, "{error}"),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+/// C2.2
+#[test]
+fn an_id_means_one_structure_and_is_never_the_name_of_a_file() {
+    watched("ids", || {
+        let folder = tempfile::tempdir().expect("a directory");
+        let work_dir = folder.path().join("deep/er");
+        std::fs::create_dir_all(&work_dir).expect("a directory");
+        let config = DispatcherConfig {
+            work_dir: Some(work_dir.clone()),
+            ..prompt()
+        };
+        let cluster = Cluster::plain_with(Mechanism::Quic, config, 0);
+        let service = cluster.service();
+        for id in ["../../x", "/x", "..", "a/../b"] {
+            assert!(DatasetId::new(id).is_err(), "{id}");
+        }
+        let id = DatasetId::new("a=b:c_d-e.f").expect("an id");
+        for _ in 0..2 {
+            let found = service.register(Dataset::range(0, 10, 1), Some(id.clone()));
+            assert_eq!(found.expect("the same"), id);
+        }
+        for other in [Dataset::range(0, 11, 1), Dataset::range(0, 10, 1).batch(1, true)] {
+            match service.register(other, Some(id.clone())) {
+                Err(ServiceError::Dispatcher(error)) => {
+                    assert_eq!(error.code, Code::InvalidArgument);
+                    assert!(error.message.contains("a=b:c_d-e.f"), "{error}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let names = |folder: &std::path::Path| -> Vec<String> {
+            let entries = std::fs::read_dir(folder).expect("a directory");
+            let name = |entry: std::io::Result<std::fs::DirEntry>| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            };
+            entries.map(name).collect()
+        };
+        assert_eq!(names(folder.path()), ["deep"]);
+        assert!(
+            !names(&work_dir).iter().any(|name| name.contains("a=b")),
+            "{:?}",
+            names(&work_dir)
+        );
+    });
+}
+
+/// C2.3: a name is one job of one dataset, unless it is said to be within the dataset.
+#[test]
+fn jobs_named_within_their_dataset_may_have_one_name() {
+    watched("scoped names", || {
+        let cluster = Cluster::plain(Mechanism::Memory, 1);
+        let service = cluster.service();
+        let register = |stop| {
+            service
+                .register(Dataset::range(0, stop, 1), None)
+                .expect("registered")
+        };
+        let [ten, five] = [10, 5].map(register);
+        let plain = |dataset: &DatasetId| ReadRequest::new(dataset.clone(), Policy::Dynamic);
+        service.job(&plain(&ten).named("name")).expect("a job");
+        match service.job(&plain(&five).named("name")) {
+            Err(ServiceError::Dispatcher(error)) => {
+                assert_eq!(error.code, Code::InvalidArgument);
+                assert!(error.message.contains("dataset is"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        for (dataset, stop) in [(&ten, 10), (&five, 5)] {
+            let job = service
+                .job(&plain(dataset).named_in_dataset("name"))
+                .expect("a job");
+            let config = millstream::client::ReaderConfig {
+                max_outstanding: MaxOutstanding::Elements(4),
+                ..Default::default()
+            };
+            let mut reader = service.read(job, 0, &config).expect("a reader");
+            assert_eq!(drain(&mut reader), (0..stop).collect::<Vec<i64>>());
+        }
+        let name = format!("dataset_id={five}/name");
+        let jobs = service.status().expect("the status").jobs;
+        assert!(jobs.iter().any(|job| job.name == name), "{jobs:?}");
+    });
+}
