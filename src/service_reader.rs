@@ -8,7 +8,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use millstream_client::{MaxOutstanding, ReadError, Reader, ReaderConfig};
 use millstream_control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
-use millstream_element::{Dtype, Element, ElementSpec};
+use millstream_element::{Dtype, Element};
 use millstream_link::LoadedKey;
 use millstream_pipeline::exec::{Cancel, CancelHook, ErrorKind, ExecError, OpenPass, Source, Tensor, Value};
 use millstream_pipeline::graph::{Dataset, Params, ServiceReader, SpecField};

@@ -153,6 +153,7 @@ impl Deployment {
             tags: Vec::new(),
             ticket_key: TicketKey::from_bytes([1; 32]),
             version: String::new(),
+            whereabouts: millstream::control::Whereabouts::default(),
         };
         deployment.ask(Role::Worker, Request::RegisterWorker(registration))?;
         Ok(deployment)
@@ -179,6 +180,7 @@ impl Deployment {
             job,
             repetition: 0,
             consumer: None,
+            whereabouts: millstream::control::Whereabouts::default(),
         };
         match self.ask(Role::Submit, open)? {
             Reply::Client(client) => Ok(client),

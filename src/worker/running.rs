@@ -148,7 +148,7 @@ impl Worker {
         };
         let endpoint = bind(&lane, credentials, endpoint_config, server.clone(), alloc.clone())?;
         let local_addr = endpoint.local_addr();
-        let address = config.advertise.clone().unwrap_or_else(|| local_addr.to_string());
+        let address = config.advertise.unwrap_or_else(|| local_addr.to_string());
         // Taken back on every way out: a worker that did not start serves nobody.
         let local = config.local.add(&address, server.clone());
         let mut agent_config = AgentConfig::new(&address, ticket_key);
@@ -156,7 +156,8 @@ impl Worker {
         agent_config.registration.whereabouts = config.local.whereabouts();
         (agent_config.session, agent_config.lease) = (config.session, config.lease);
         let pool = pool(config.threads)?;
-        let (functions, follow_server) = (config.functions, server.clone());
+        let (functions, follow_server, drain_deadline) =
+            (config.functions, server.clone(), config.drain_deadline);
         let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());
         let (agent, events, wishes) = lane.spawn(registering).wait()??;
         let (alive, is_alive) = mpsc::channel(1);

@@ -51,7 +51,7 @@ impl Dispatcher {
         }
     }
 
-    /// C3.6, C3.9: of one that no client ever had, nothing can be missed, and with a coordinated read nobody can go on.
+    /// C3.6: of one that no client ever had, nothing can be missed, and with a coordinated read nobody can go on.
     fn may_be_given_up(&self, row: &IterationRecord) -> bool {
         let is_kept = self.is_dynamic(row.id) && row.was_read && !self.is_coordinated(row.id);
         self.config.gc_dynamic_sharding_jobs || !is_kept
