@@ -190,7 +190,7 @@ impl Service {
     /// The named job differs, with all differences in the message; or workers of this process are asked for, and it has none.
     pub fn job(&self, request: &ReadRequest) -> Result<JobId, ServiceError> {
         let parameters = request.parameters().deployed(self.deployment_mode());
-        // The dispatcher would refuse the reading (C12.4), and leave a job that nobody can read here.
+        // The dispatcher would refuse the reading (C13.4), and leave a job that nobody can read here.
         if parameters.target_workers == TargetWorkers::Local && self.local_workers().is_empty() {
             return Err(parameters.without_local_worker().into());
         }

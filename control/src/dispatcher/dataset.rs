@@ -65,7 +65,7 @@ impl Dispatcher {
         name: Option<String>,
         parameters: JobParameters,
     ) -> Result<Outcome, Error> {
-        // C12.4
+        // C13.4
         let parameters = parameters.deployed(self.config.deployment_mode);
         if let Some(name) = &name {
             if name.is_empty() || name.len() > NAME_BYTES_MAX {

@@ -142,7 +142,7 @@ impl Dispatcher {
             return self.begin_round(id, free);
         }
         let is_over = |task: &TaskRecord| matches!(task.phase, TaskPhase::Settled | TaskPhase::Failed(_));
-        // C12.3: the idle ones would find nothing where another has read to the end.
+        // C13.3: the idle ones would find nothing where another has read to the end.
         let read_to_the_end = |task: &TaskRecord| task.phase == TaskPhase::Settled && !task.stopped_early;
         let over = busy.iter().all(|task| is_over(task));
         if over && (idle.is_empty() || busy.iter().any(|task| read_to_the_end(task))) {
@@ -349,7 +349,7 @@ impl Dispatcher {
         });
         self.clocks.client_seen.insert(id, self.now);
         self.clocks.unread.remove(&iteration);
-        // What is free may be read again now (C12.3), or nothing of its own be left (C12.2).
+        // What is free may be read again now (C13.3), or nothing of its own be left (C13.2).
         self.review_iteration(iteration);
         Ok(Answer::Client(id))
     }

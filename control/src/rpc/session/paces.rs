@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use crate::id::{ClientId, TaskId};
 use crate::pace::Pace;
 
+/// What is passed on at once: of tasks, and of clients.
+type Taken = (Vec<(TaskId, Pace)>, Vec<(ClientId, Pace)>);
+
 /// The latest pace of each who has said one since it was last passed on.
 #[derive(Debug, Default)]
 pub(crate) struct Paces {
@@ -46,7 +49,7 @@ impl Paces {
     }
 
     /// At most so many of each, those first that have waited longest for their turn.
-    pub(crate) fn take(&mut self, most: usize) -> (Vec<(TaskId, Pace)>, Vec<(ClientId, Pace)>) {
+    pub(crate) fn take(&mut self, most: usize) -> Taken {
         (self.tasks.take(most), self.clients.take(most))
     }
 }
