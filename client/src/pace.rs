@@ -85,13 +85,13 @@ impl PaceGauge {
         }
         let before = self.before.unwrap_or_default();
         let fresh = elements.saturating_sub(before.elements);
-        if fresh > 0 {
-            let waited_ns = reading.waited_ns.saturating_sub(before.waited_ns);
-            let own_ns = reading
-                .at_ns
-                .saturating_sub(before.at_ns)
-                .saturating_sub(waited_ns);
-            self.element_ns = Some((own_ns / fresh).max(1));
+        let waited_ns = reading.waited_ns.saturating_sub(before.waited_ns);
+        let own_ns = reading
+            .at_ns
+            .saturating_sub(before.at_ns)
+            .saturating_sub(waited_ns);
+        if let Some(element_ns) = own_ns.checked_div(fresh) {
+            self.element_ns = Some(element_ns.max(1));
             self.before = Some(reading);
         }
         Some(Pace {

@@ -123,16 +123,7 @@ async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered
     };
     iteration.acknowledge_removal(gone, seen).await.unwrap();
     let lost = told(&mut iteration).await;
-    let expected = ClientPush::SplitsLost {
-        splits: vec![SplitRange {
-            source: 0,
-            repetition: 0,
-            first: read[1].index,
-            count: 1,
-        }],
-        worker_address: "dies:1".to_owned(),
-    };
-    assert_eq!(lost, expected);
+    assert_eq!(lost, one_lost(read[1].index, "dies:1"));
     let again = match lives.event().await {
         AgentEvent::StartTask(def) => def.task,
         AgentEvent::StopTask { task, .. } => {
@@ -163,6 +154,19 @@ async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered
         told(&mut iteration).await,
         ClientPush::IterationFinished { splits_lost: 1 }
     );
+}
+
+/// One split of the first pass over the first source is lost with its worker.
+fn one_lost(index: u64, worker_address: &str) -> ClientPush {
+    ClientPush::SplitsLost {
+        splits: vec![SplitRange {
+            source: 0,
+            repetition: 0,
+            first: index,
+            count: 1,
+        }],
+        worker_address: worker_address.to_owned(),
+    }
 }
 
 /// C7.5

@@ -22,6 +22,9 @@ pub(super) enum Step {
     Late,
 }
 
+/// Telling the dispatcher, which takes as long as it takes to answer.
+type Announcing = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
+
 /// A worker's draining, once it has begun.
 #[derive(Default)]
 pub(super) struct Drain {
@@ -31,7 +34,7 @@ pub(super) struct Drain {
 struct Begun {
     until: Instant,
     /// Until it has ended.
-    announcing: Option<Pin<Box<dyn Future<Output = Result<(), Error>>>>>,
+    announcing: Option<Announcing>,
 }
 
 impl Drain {

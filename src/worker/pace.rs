@@ -40,9 +40,9 @@ impl TaskGauge {
         let elements = meter.elements.load(Ordering::Relaxed);
         let busy_ns = meter.busy_ns.load(Ordering::Relaxed);
         let fresh = elements.saturating_sub(self.elements);
-        if fresh > 0 {
-            let element_ns = (busy_ns.saturating_sub(self.busy_ns) / fresh).max(1);
-            (self.elements, self.busy_ns, self.element_ns) = (elements, busy_ns, Some(element_ns));
+        if let Some(element_ns) = busy_ns.saturating_sub(self.busy_ns).checked_div(fresh) {
+            (self.elements, self.busy_ns) = (elements, busy_ns);
+            self.element_ns = Some(element_ns.max(1));
         }
         let element_ns = self.element_ns;
         (elements > 0).then_some(Pace { elements, element_ns })

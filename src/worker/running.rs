@@ -152,12 +152,11 @@ impl Worker {
         // Taken back on every way out: a worker that did not start serves nobody.
         let local = config.local.add(&address, server.clone());
         let mut agent_config = AgentConfig::new(&address, ticket_key);
-        agent_config.registration.tags = config.tags;
-        agent_config.registration.whereabouts = config.local.whereabouts();
+        let registration = &mut agent_config.registration;
+        (registration.tags, registration.whereabouts) = (config.tags, config.local.whereabouts());
         (agent_config.session, agent_config.lease) = (config.session, config.lease);
         let pool = pool(config.threads)?;
-        let (functions, follow_server, drain_deadline) =
-            (config.functions, server.clone(), config.drain_deadline);
+        let (functions, follow_server) = (config.functions, server.clone());
         let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());
         let (agent, events, wishes) = lane.spawn(registering).wait()??;
         let (alive, is_alive) = mpsc::channel(1);

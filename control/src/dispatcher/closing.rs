@@ -35,9 +35,9 @@ impl Dispatcher {
         let until = self.now + self.config.shutdown_quiet_period;
         self.closing = Some(Closing { by, until });
         for (_, waiting) in std::mem::take(&mut self.openers) {
-            for (session, number) in waiting.into_iter().map(|(session, number, _)| (session, number)) {
+            for opener in waiting {
                 let error = self.is_ending();
-                self.answer(session, number, Answer::Refused(error));
+                self.answer(opener.session, opener.number, Answer::Refused(error));
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::dispatcher::{ClientPush, DispatcherConfig, Event, Request, WorkerPush
 use crate::error::Code;
 use crate::id::SessionId;
 use crate::job::Policy;
+use crate::whereabouts::Whereabouts;
 
 /// C12.1
 #[test]
@@ -61,6 +62,7 @@ fn nothing_begins_in_a_service_that_ends_but_ends_are_reported() {
             job,
             repetition: 1,
             consumer: None,
+            whereabouts: Whereabouts::default(),
         },
     );
     shut_down(&mut rig, "somebody");
