@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use minicbor::{Decode, Encode};
 
-use crate::error::Error;
 use crate::id::DatasetId;
 
 /// How a dataset is divided among workers. The numbers are the wire's and never change their meaning.
@@ -189,16 +188,6 @@ impl JobParameters {
             num_consumers: None,
             cross_trainer_cache: false,
         }
-    }
-
-    /// Whether this version can do what is asked: the one place that says what it cannot.
-    pub(crate) fn supported(&self) -> Result<(), Error> {
-        if self.cross_trainer_cache {
-            return Err(Error::unimplemented(
-                "the cross-trainer cache is not supported by this version",
-            ));
-        }
-        Ok(())
     }
 
     /// Every way in which `wanted` differs from these, for people; empty if it does not.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::action::{Action, ClientPush, StopReason, WorkerPush};
+use super::caching::check_pass;
 use super::coordination::check_consumer;
 use super::machine::{Dispatcher, Opener};
 use super::record::{Answer, ClientRecord, IterationRecord, Phase, TaskPhase, TaskRecord};
@@ -29,6 +30,7 @@ impl Dispatcher {
         consumer: Option<u32>,
     ) -> Result<Outcome, Error> {
         check_consumer(self.job(job)?, consumer)?;
+        check_pass(self.job(job)?, repetition)?;
         self.clocks.jobs_used.insert(job, self.now);
         let number = number.ok_or_else(|| Error::internal("a numbered request without its number"))?;
         let existing = self

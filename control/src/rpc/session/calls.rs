@@ -338,6 +338,7 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::DrainWorker
         | WireRequest::DescribeTask { .. }
         | WireRequest::ReturnSplits { .. }
+        | WireRequest::SplitsProduced { .. }
         | WireRequest::FinishTask { .. }
         | WireRequest::FailTask { .. } => false,
     }
@@ -400,6 +401,7 @@ mod tests {
                 want: 1,
             },
             WireRequest::ReturnSplits { task, leases: vec![] },
+            WireRequest::SplitsProduced { task, leases: vec![] },
             WireRequest::FinishTask {
                 task,
                 delivered: true,

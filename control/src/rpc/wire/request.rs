@@ -166,6 +166,13 @@ pub(crate) enum WireRequest {
         #[n(0)]
         who: String,
     },
+    #[n(21)]
+    SplitsProduced {
+        #[n(0)]
+        task: TaskId,
+        #[n(1)]
+        leases: Vec<LeaseRange>,
+    },
 }
 
 /// What a worker says of itself. `Debug` hides the key.
@@ -284,6 +291,7 @@ impl WireRequest {
             | WireRequest::DescribeTask { .. }
             | WireRequest::LeaseSplits { .. }
             | WireRequest::ReturnSplits { .. }
+            | WireRequest::SplitsProduced { .. }
             | WireRequest::FinishTask { .. }
             | WireRequest::FailTask { .. }) => worker.into_worker_request()?,
         })
@@ -314,6 +322,10 @@ impl WireRequest {
             WireRequest::ReturnSplits { task, leases } => {
                 let leases = ranges(leases)?;
                 Request::ReturnSplits { task, leases }
+            }
+            WireRequest::SplitsProduced { task, leases } => {
+                let leases = ranges(leases)?;
+                Request::SplitsProduced { task, leases }
             }
             WireRequest::FinishTask {
                 task,
