@@ -95,11 +95,18 @@ pub(crate) struct Intake {
     arrived: Condvar,
     consumer: AtomicWaker,
     alloc: Arc<dyn SlotAlloc>,
+    /// As which trainer the iteration is read.
+    trainer_id: Option<Arc<str>>,
 }
 
 impl Intake {
     /// `is_coordinated` says that this reader is one of several consumers that read in step.
-    pub(crate) fn new(bounds: Bounds, alloc: Arc<dyn SlotAlloc>, is_coordinated: bool) -> Self {
+    pub(crate) fn new(
+        bounds: Bounds,
+        alloc: Arc<dyn SlotAlloc>,
+        is_coordinated: bool,
+        trainer_id: Option<Arc<str>>,
+    ) -> Self {
         let state = State {
             bounds,
             auto: Auto::default(),
@@ -127,6 +134,7 @@ impl Intake {
             arrived,
             consumer: AtomicWaker::new(),
             alloc,
+            trainer_id,
         }
     }
 
@@ -143,7 +151,7 @@ impl Intake {
         let worker: Arc<str> = source.worker.as_str().into();
         let is_new = !state.links.contains_key(&worker);
         let outbox = state.links.entry(worker.clone()).or_default();
-        let entry = Entry::new(source, worker, is_coordinated);
+        let entry = Entry::new(source, worker, is_coordinated, self.trainer_id.clone());
         if outbox.is_up {
             outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
@@ -270,7 +278,7 @@ impl Intake {
             if let Some(entry) = state
                 .tasks
                 .get_mut(&task)
-                .filter(|entry| !entry.done.contains_key(&lease))
+                .filter(|entry| entry.trainer_id.is_none() && !entry.done.contains_key(&lease))
             {
                 entry.seen.insert(lease);
             }

@@ -6,7 +6,7 @@
 use super::machine::Dispatcher;
 use super::record::{DatasetRecord, JobRecord};
 use crate::error::Error;
-use crate::id::{SessionId, TaskId};
+use crate::id::{IterationId, SessionId, TaskId};
 use crate::job::JobParameters;
 use crate::planner::Cardinality;
 use crate::split::LeaseRange;
@@ -54,6 +54,13 @@ pub(super) fn check_pass(job: &JobRecord, repetition: u64) -> Result<(), Error> 
 }
 
 impl Dispatcher {
+    /// Whether an iteration is read through the cache.
+    pub(super) fn is_cached(&self, iteration: IterationId) -> bool {
+        let row = self.tables.iterations.get(&iteration);
+        let job = row.and_then(|row| self.tables.jobs.get(&row.job));
+        job.is_some_and(|job| job.parameters.cross_trainer_cache)
+    }
+
     /// C13.3
     pub(super) fn splits_produced(
         &mut self,
@@ -62,9 +69,7 @@ impl Dispatcher {
         leases: &[LeaseRange],
     ) -> Result<(), Error> {
         let iteration = self.own_task(session, task)?.iteration;
-        let job = self.tables.iterations.get(&iteration);
-        let job = job.and_then(|row| self.tables.jobs.get(&row.job));
-        if !job.is_some_and(|job| job.parameters.cross_trainer_cache) {
+        if !self.is_cached(iteration) {
             return Err(Error::invalid(format!(
                 "task {task} has no cross-trainer cache: its splits are done when a reader has them, not before"
             )));

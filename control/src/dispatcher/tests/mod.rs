@@ -1,7 +1,7 @@
 //! Promises of the machine, one by one.
 
-mod closing;
 mod caching;
+mod closing;
 mod drain;
 mod in_step;
 mod lifetimes;
