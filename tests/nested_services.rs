@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
+use millstream::client::{Reader, ReaderConfig};
 use millstream::control::{Code, DatasetId, Policy};
 use millstream::element::{Dtype, ElementSpec, TensorSpec};
 use millstream::link::LoadedKey;
