@@ -20,6 +20,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::auto::Auto;
 use crate::credit::Bounds;
+#[cfg(test)]
+use crate::credit::Standing;
 use crate::entry::Entry;
 use crate::error::ReadError;
 use crate::follow::{LostSplits, Report};
@@ -519,6 +521,12 @@ impl Intake {
     /// Whether everything was handed over.
     pub(crate) fn is_over(&self) -> bool {
         self.state.lock().is_over()
+    }
+
+    /// Where each task stands.
+    #[cfg(test)]
+    pub(crate) fn standings(&self) -> Vec<Standing> {
+        self.state.lock().standings()
     }
 
     /// Where decompressed elements go.
