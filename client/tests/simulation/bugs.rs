@@ -56,23 +56,99 @@ pub(super) struct Row {
 
 /// All of them.
 pub(super) const TABLE: &[Row] = &[
-    Row { bug: Bug::AnswerBeforeCommit, found_by: &[], within: 200 },
-    Row { bug: Bug::CommitTorn, found_by: &[], within: 200 },
-    Row { bug: Bug::AnswersForgotten, found_by: &[], within: 200 },
-    Row { bug: Bug::NumbersIgnored, found_by: &[], within: 200 },
-    Row { bug: Bug::BootForgotten, found_by: &[], within: 200 },
-    Row { bug: Bug::RemovalNotAwaited, found_by: &[], within: 200 },
-    Row { bug: Bug::AttemptNotRaised, found_by: &[], within: 200 },
-    Row { bug: Bug::LeasesNotReturned, found_by: &[], within: 200 },
-    Row { bug: Bug::FinishBeforeReturn, found_by: &[], within: 200 },
-    Row { bug: Bug::SettledTooEarly, found_by: &[], within: 200 },
-    Row { bug: Bug::FailureNotTold, found_by: &[], within: 200 },
-    Row { bug: Bug::LapsedTasksKept, found_by: &[], within: 200 },
-    Row { bug: Bug::RemovedTaskRead, found_by: &[], within: 200 },
-    Row { bug: Bug::SeenNotTold, found_by: &[], within: 200 },
-    Row { bug: Bug::LossNotTold, found_by: &[], within: 200 },
-    Row { bug: Bug::SnapshotSkipped, found_by: &[], within: 200 },
-    Row { bug: Bug::YieldLost, found_by: &[], within: 200 },
-    Row { bug: Bug::AcknowledgedTooEarly, found_by: &[], within: 200 },
-    Row { bug: Bug::ResumeForgotten, found_by: &[], within: 200 },
+    Row {
+        bug: Bug::AnswerBeforeCommit,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::CommitTorn,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::AnswersForgotten,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::NumbersIgnored,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::BootForgotten,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::RemovalNotAwaited,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::AttemptNotRaised,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::LeasesNotReturned,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::FinishBeforeReturn,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::SettledTooEarly,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::FailureNotTold,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::LapsedTasksKept,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::RemovedTaskRead,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::SeenNotTold,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::LossNotTold,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::SnapshotSkipped,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::YieldLost,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::AcknowledgedTooEarly,
+        found_by: &[],
+        within: 200,
+    },
+    Row {
+        bug: Bug::ResumeForgotten,
+        found_by: &[],
+        within: 200,
+    },
 ];

@@ -63,6 +63,8 @@ pub(super) struct Center {
     greeted: Vec<ConnId>,
     beats: Vec<(ConnId, u64)>,
     numbers_seen: BTreeSet<(SessionId, RequestNumber)>,
+    /// It dies when it has next something to store.
+    pub(super) dies_storing: bool,
     /// The disk hangs until then.
     pub(super) hangs_until: Duration,
 }
@@ -93,6 +95,7 @@ impl Center {
             greeted: Vec::new(),
             beats: Vec::new(),
             numbers_seen: BTreeSet::new(),
+            dies_storing: false,
             hangs_until: Duration::ZERO,
         }
     }
@@ -118,14 +121,16 @@ impl World {
         if !center.remembers {
             center.durable.clear();
         }
-        let records: Vec<Record> = center
-            .stored()
-            .filter(|record| {
-                self.bug != Some(Bug::AnswersForgotten) || !matches!(record, Record::Session(_))
-            })
-            .collect();
+        if self.bug == Some(Bug::AnswersForgotten) {
+            center.durable.retain(|key, _| !matches!(key, Key::Session(_)));
+        }
+        let records: Vec<Record> = center.stored().collect();
         let boot = BootId(center.boots);
-        let boot = if self.bug == Some(Bug::BootForgotten) { BootId(1) } else { boot };
+        let boot = if self.bug == Some(Bug::BootForgotten) {
+            BootId(1)
+        } else {
+            boot
+        };
         center.machine = Some(Dispatcher::load(
             center.config.clone(),
             records,
@@ -159,6 +164,9 @@ impl World {
         center.is_turning = false;
         self.oracle.answers_were_lost = true;
         self.lose_all_conns();
+        let down = if self.plan.is_gentle { 5..300 } else { 5..2500 };
+        let back = self.now + self.chance.millis(down);
+        self.at(back, Event::StartCenter);
     }
 
     pub(super) fn input(&mut self, input: Input) {
@@ -205,7 +213,9 @@ impl World {
             let later = self.now + Duration::from_millis(1);
             return self.at(later, Event::Planned(epoch, iteration, definition.to_vec()));
         }
-        let dataset = definition.first().and_then(|job| self.jobs.get(usize::from(*job)));
+        let dataset = definition
+            .first()
+            .and_then(|job| self.jobs.get(usize::from(*job)));
         let plan = dataset.map(|job| SplitPlan {
             sources: job
                 .dataset
@@ -285,7 +295,10 @@ impl World {
         let asked = Asked { session, lease_of };
         self.center.waiting.insert(token, (conn, envelope.call, asked));
         let number = envelope.number;
-        self.note(format_args!("asked {session} {number:?} {}", envelope.request.name()));
+        self.note(format_args!(
+            "asked {session} {number:?} {}",
+            envelope.request.name()
+        ));
         let impatient = self.bug == Some(Bug::RemovalNotAwaited);
         let acknowledged = match &envelope.request {
             Request::Acknowledge { task, .. } if impatient => Some(*task),
@@ -352,6 +365,9 @@ impl World {
         let done = self.now + self.chance.millis(if slow { 0..300 } else { 0..8 });
         let done = done.max(self.center.hangs_until);
         self.at(done, Event::Committed(self.center.epoch));
+        if std::mem::take(&mut self.center.dies_storing) {
+            self.crash_center();
+        }
     }
 
     fn keep(&mut self, changes: Vec<Change>) {
@@ -393,6 +409,9 @@ impl World {
                 };
                 let result = self.spoiled(result);
                 self.look_at(&asked, &result);
+                if !self.is_healed && self.chance.percent(self.plan.answers_lost) {
+                    return self.close_conn(conn);
+                }
                 self.send_down(conn, Down::Answer(call, Box::new(result)));
             }
             Action::PushClient {
@@ -449,11 +468,17 @@ impl World {
         for run in runs {
             self.oracle.leased(task, run, is_known);
         }
-        self.note(format_args!("{} leases {:?} to {task}", asked.session, runs.len()));
+        self.note(format_args!(
+            "{} leases {:?} to {task}",
+            asked.session,
+            runs.len()
+        ));
     }
 }
 
 /// The leases of ranges, one by one.
 pub(super) fn leases(ranges: &[LeaseRange]) -> impl Iterator<Item = u64> + '_ {
-    ranges.iter().flat_map(|range| range.first..range.first + range.count)
+    ranges
+        .iter()
+        .flat_map(|range| range.first..range.first + range.count)
 }

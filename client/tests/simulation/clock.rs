@@ -94,9 +94,10 @@ impl Executor {
     /// Polls whoever was woken, in any order, until nobody is. Who sleeps stays woken.
     pub(super) fn run(&mut self, chance: &mut Chance, is_asleep: impl Fn(Pid) -> bool) {
         for _ in 0..POLLS_MAX {
-            let ready = self.running.iter().filter(|(_, running)| {
-                running.woken.0.load(Ordering::Relaxed) && !is_asleep(running.owner)
-            });
+            let ready = self
+                .running
+                .iter()
+                .filter(|(_, running)| running.woken.0.load(Ordering::Relaxed) && !is_asleep(running.owner));
             let ready: Vec<u64> = ready.map(|(id, _)| *id).collect();
             let Some(id) = chance.pick(&ready) else {
                 return;

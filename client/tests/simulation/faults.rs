@@ -81,6 +81,8 @@ pub(super) struct Plan {
     pub(super) max_outstanding: u64,
     /// A reader may be silent for longer than its lease.
     pub(super) may_lapse: bool,
+    /// Answers that never arrive since the connection breaks before, in percent.
+    pub(super) answers_lost: u64,
     /// The longest pause between two looks of a process, in milliseconds.
     pub(super) tick: u64,
 }
@@ -105,23 +107,34 @@ impl Plan {
             trainers_leave: !is_gentle && chance.percent(40),
             max_outstanding: chance.within(1..9),
             may_lapse: !is_gentle,
+            answers_lost: if chance.percent(50) {
+                chance.within(1..6)
+            } else {
+                0
+            },
             tick: chance.within(3..30),
         }
     }
 
     pub(super) fn config(&self) -> DispatcherConfig {
         let seconds = Duration::from_secs;
-        let places = if self.is_static { &PLACES[..self.workers] } else { &[] };
+        let places = if self.is_static {
+            &PLACES[..self.workers]
+        } else {
+            &[]
+        };
         DispatcherConfig {
             worker_addresses: WorkerAddresses::new(places.iter().copied()).expect("a list"),
             heartbeat_interval: Duration::from_millis(250),
             liveness: seconds(1),
-            worker_forget: seconds(6),
+            worker_timeout: seconds(6),
             client_timeout: seconds(4),
             acknowledge_timeout: Duration::from_millis(1500),
             workers_lost_grace: seconds(3600),
-            gc_timeout: Some(seconds(8)),
-            gc_dynamic: true,
+            job_gc_check_interval: seconds(1),
+            job_gc_timeout: Some(seconds(8)),
+            gc_dynamic_sharding_jobs: true,
+            dataset_gc_timeout: Some(seconds(3)),
             sweep_interval: Duration::from_millis(200),
             lease_batch_max: 8,
             ..DispatcherConfig::default()
@@ -152,7 +165,11 @@ impl Plan {
             Shape::Batch(chance.within(2..4) as usize),
         ];
         let shape = chance.pick(&shapes).expect("some");
-        let sources = if matches!(shape, Shape::Concatenate | Shape::Zip) { 2 } else { 1 };
+        let sources = if matches!(shape, Shape::Concatenate | Shape::Zip) {
+            2
+        } else {
+            1
+        };
         Job {
             policy,
             dataset: Dataset {
@@ -175,7 +192,10 @@ impl World {
         let faults = self.plan.faults.clone();
         if let Some(fault) = self.chance.pick(&faults) {
             self.note(format_args!("fault: {fault:?}"));
-            let place = ALL.iter().position(|kind| *kind == fault).expect("it is one of all");
+            let place = ALL
+                .iter()
+                .position(|kind| *kind == fault)
+                .expect("it is one of all");
             self.faults_done[place] += 1;
             self.inflict(fault);
         }
@@ -224,10 +244,11 @@ impl World {
                 self.start_trainer(job);
             }
             (Fault::CrashCenter, _, _) if self.center.machine.is_some() => {
-                self.crash_center();
-                let down = if self.plan.is_gentle { 5..300 } else { 5..2500 };
-                let back = self.now + self.chance.millis(down);
-                self.at(back, Event::StartCenter);
+                if self.chance.percent(60) {
+                    self.center.dies_storing = true;
+                } else {
+                    self.crash_center();
+                }
             }
             (Fault::HangDisk, _, _) => self.center.hangs_until = until,
             (Fault::BreakConn, _, _) => self.break_conn(),
@@ -276,7 +297,11 @@ impl World {
         self.start_center();
         for place in 0..self.plan.workers {
             let named = format!("worker-{place}:1");
-            let address = if self.plan.is_static { PLACES[place] } else { &named };
+            let address = if self.plan.is_static {
+                PLACES[place]
+            } else {
+                &named
+            };
             self.start_worker(&address.to_owned());
         }
         for _ in 0..self.plan.trainers {
@@ -312,8 +337,6 @@ impl World {
 
     /// Whether every reader that was begun is done.
     pub(super) fn is_read(&self) -> bool {
-        self.trainers
-            .values()
-            .all(|trainer| trainer.stage == Stage::Done)
+        self.trainers.values().all(|trainer| trainer.stage == Stage::Done)
     }
 }

@@ -61,7 +61,10 @@ pub(super) struct Dataset {
 pub(super) enum Step {
     Row(Row),
     /// Ask the dispatcher for splits.
-    Ask { source: u32, repetition: u64 },
+    Ask {
+        source: u32,
+        repetition: u64,
+    },
     /// Nothing until it has answered.
     Wait,
     End,
@@ -139,12 +142,14 @@ enum Read {
 impl Flow {
     /// The computation of a task that reads its splits, or its share.
     pub(super) fn new(dataset: &Dataset, def: &TaskDef, is_dynamic: bool, mut chance: Chance) -> Flow {
-        let share = |place: &usize| {
-            def.worker_count == 0 || *place as u64 % def.worker_count == def.worker_index
-        };
+        let share =
+            |place: &usize| def.worker_count == 0 || *place as u64 % def.worker_count == def.worker_index;
         let whole = (!is_dynamic).then(|| {
             let items = dataset.everything().enumerate();
-            items.filter(|(place, _)| share(place)).map(|(_, item)| item).collect()
+            items
+                .filter(|(place, _)| share(place))
+                .map(|(_, item)| item)
+                .collect()
         });
         Flow {
             dataset: dataset.clone(),
@@ -209,10 +214,18 @@ impl Flow {
         }
         let mut items = Vec::new();
         while items.len() < count && !self.window.is_empty() {
-            let place = if count == 1 { self.chance.index(self.window.len()) } else { 0 };
+            let place = if count == 1 {
+                self.chance.index(self.window.len())
+            } else {
+                0
+            };
             items.push(self.window.remove(place));
         }
-        if items.is_empty() { Step::End } else { self.row(items) }
+        if items.is_empty() {
+            Step::End
+        } else {
+            self.row(items)
+        }
     }
 
     fn zip(&mut self) -> Step {

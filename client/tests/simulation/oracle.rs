@@ -179,14 +179,23 @@ impl Oracle {
         let iteration = IterationId(iteration);
         let key = IterationKey { boot, iteration };
         let (_, job) = self.of_task[&TaskId(task)];
-        let tasks = self.iterations.entry(key).or_default().items.entry(item).or_default();
+        let tasks = self
+            .iterations
+            .entry(key)
+            .or_default()
+            .items
+            .entry(item)
+            .or_default();
         let twice = match self.policies[job] {
             Policy::Dynamic => !tasks.is_empty(),
             Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => {
                 tasks.contains(&task)
             }
         };
-        assert!(!twice, "{item:?} of {key:?} comes from task {task} and again from {tasks:?}");
+        assert!(
+            !twice,
+            "{item:?} of {key:?} comes from task {task} and again from {tasks:?}"
+        );
         tasks.push(task);
     }
 
@@ -221,12 +230,20 @@ impl Oracle {
         let seen = self.iterations.get(&key).unwrap_or(&nothing);
         let taken = self.taken_along.get(&(boot, number, row.repetition));
         let taken = taken.copied().unwrap_or(0);
-        for (_, named) in self.named_lost.iter().filter(|(of, _)| *of == (boot, number, row.repetition)) {
+        for (_, named) in self
+            .named_lost
+            .iter()
+            .filter(|(of, _)| *of == (boot, number, row.repetition))
+        {
             let lost = row.lost.iter().flat_map(|range| {
                 (range.first..range.first + range.count)
                     .map(|index| (u64::from(range.source), range.repetition, index))
             });
-            assert_eq!(*named, lost.collect(), "a reader of {key:?} was told of other losses");
+            assert_eq!(
+                *named,
+                lost.collect(),
+                "a reader of {key:?} was told of other losses"
+            );
         }
         if !seen.worker_ended && !seen.task_failed {
             assert_eq!(row.splits_lost, 0, "nobody died, and {key:?} lost {:?}", row.lost);
@@ -255,6 +272,8 @@ impl Oracle {
             );
         };
         match job.policy {
+            // Its readers were told of a failure instead.
+            Policy::Dynamic if seen.task_failed => {}
             Policy::Dynamic if job.dataset.is_read_to_the_end() => {
                 let splits = job.dataset.sources.iter().sum::<u64>() * job.dataset.passes();
                 assert_eq!(row.splits_done + row.splits_lost, splits, "the books of {key:?}");

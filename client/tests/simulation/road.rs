@@ -158,7 +158,11 @@ impl<T> Pipe<T> {
 impl Wire {
     fn due(&mut self, now: Duration) -> Duration {
         let slowest = self.slowest;
-        let delay = if self.chance.percent(90) { 1..6 } else { 1..slowest.max(2) };
+        let delay = if self.chance.percent(90) {
+            1..6
+        } else {
+            1..slowest.max(2)
+        };
         (now + self.chance.millis(delay)).max(self.frozen_until)
     }
 
@@ -188,7 +192,10 @@ impl Roads {
 
     /// Who serves at an address from now on.
     pub(super) fn open(&self, address: &str, pid: Pid, server: Server) {
-        self.state.lock().servers.insert(address.to_owned(), (pid, server));
+        self.state
+            .lock()
+            .servers
+            .insert(address.to_owned(), (pid, server));
     }
 
     /// A worker's process is gone; another may serve at its address already.
@@ -374,7 +381,8 @@ impl Transport for ClientEnd {
             Downstream::Pack(OutPack { elements, .. }) => {
                 let count = elements.pack.len() as u64;
                 let bytes = elements.pack.region().len() as u64;
-                self.admission.admit(elements.task, elements.first, count, bytes)?;
+                self.admission
+                    .admit(elements.task, elements.first, count, bytes)?;
                 Ok(Downstream::Pack(InPack {
                     task: elements.task,
                     first: elements.first,

@@ -73,9 +73,16 @@ pub(super) struct Envelope {
 pub(super) enum Purpose {
     Register,
     Describe(TaskId),
-    Lease { task: TaskId, source: u32, repetition: u64 },
+    Lease {
+        task: TaskId,
+        source: u32,
+        repetition: u64,
+    },
     Return(TaskId),
-    Finish { task: TaskId, delivered: bool },
+    Finish {
+        task: TaskId,
+        delivered: bool,
+    },
     FailTask,
     LeaveWorker,
     Dataset,
@@ -141,7 +148,10 @@ impl World {
 
     /// The session of a process, if it is this one.
     pub(super) fn session(&mut self, pid: Pid, id: SessionId) -> Option<&mut Session> {
-        let of_worker = self.workers.get_mut(&pid).and_then(|worker| worker.session.as_mut());
+        let of_worker = self
+            .workers
+            .get_mut(&pid)
+            .and_then(|worker| worker.session.as_mut());
         let of_trainer = self
             .trainers
             .get_mut(&pid)
@@ -150,7 +160,10 @@ impl World {
     }
 
     fn own(&mut self, pid: Pid) -> Option<&mut Session> {
-        let of_worker = self.workers.get_mut(&pid).and_then(|worker| worker.session.as_mut());
+        let of_worker = self
+            .workers
+            .get_mut(&pid)
+            .and_then(|worker| worker.session.as_mut());
         of_worker.or_else(|| {
             let trainer = self.trainers.get_mut(&pid)?;
             trainer.session.as_mut()
@@ -360,7 +373,11 @@ impl World {
         if let Some(until) = self.asleep_until(pid) {
             return self.at(until, Event::Release(conn));
         }
-        while let Some(message) = self.conns.get_mut(&conn).and_then(|row| row.held_down.pop_front()) {
+        while let Some(message) = self
+            .conns
+            .get_mut(&conn)
+            .and_then(|row| row.held_down.pop_front())
+        {
             self.hear(conn, message);
         }
     }
@@ -471,10 +488,7 @@ impl World {
         if let Some(until) = self.asleep_until(pid) {
             return self.at(until, Event::Beat(conn));
         }
-        let (every, liveness) = (
-            self.center.config.heartbeat_interval,
-            self.center.config.liveness,
-        );
+        let (every, liveness) = (self.center.config.heartbeat_interval, self.center.config.liveness);
         let Some(session) = self.session(pid, id) else {
             return;
         };

@@ -134,8 +134,12 @@ impl World {
     /// What was on its way to a reader is nobody's.
     fn trainer_gave_up(&mut self, trainer: &Trainer) {
         let boot = trainer.boot.map_or(0, |boot| boot.0);
-        let most = trainer.reading.as_ref().map_or(0, |reading| reading.max_outstanding);
-        self.oracle.reader_gone(boot, trainer.job, trainer.repetition, most);
+        let most = trainer
+            .reading
+            .as_ref()
+            .map_or(0, |reading| reading.max_outstanding);
+        self.oracle
+            .reader_gone(boot, trainer.job, trainer.repetition, most);
     }
 
     fn register_dataset(&mut self, pid: Pid, job: usize) {
@@ -225,7 +229,15 @@ impl World {
     fn open_iteration(&mut self, pid: Pid) {
         let trainer = self.trainers.get(&pid);
         if let Some((Some(job), repetition)) = trainer.map(|trainer| (trainer.job_id, trainer.repetition)) {
-            self.call(pid, Purpose::Open, Request::OpenIteration { job, repetition, consumer: None });
+            self.call(
+                pid,
+                Purpose::Open,
+                Request::OpenIteration {
+                    job,
+                    repetition,
+                    consumer: None,
+                },
+            );
         }
     }
 
@@ -264,7 +276,10 @@ impl World {
     }
 
     fn follow(&mut self, pid: Pid, event: TaskEvent) {
-        let reading = self.trainers.get(&pid).and_then(|trainer| trainer.reading.as_ref());
+        let reading = self
+            .trainers
+            .get(&pid)
+            .and_then(|trainer| trainer.reading.as_ref());
         let Some(intake) = reading.map(|reading| reading.intake.clone()) else {
             return;
         };
@@ -294,7 +309,11 @@ impl World {
     }
 
     pub(super) fn looked_through(&mut self, pid: Pid, task: TaskId, seen: SeenSplits) {
-        if let Some(reading) = self.trainers.get(&pid).and_then(|trainer| trainer.reading.as_ref()) {
+        if let Some(reading) = self
+            .trainers
+            .get(&pid)
+            .and_then(|trainer| trainer.reading.as_ref())
+        {
             reading.intake.note_removed(task, seen);
         }
         self.report(pid);
@@ -317,7 +336,10 @@ impl World {
         let Some(trainer) = self.trainers.get(&pid) else {
             return;
         };
-        let report = trainer.reading.as_ref().and_then(|reading| reading.report.as_ref());
+        let report = trainer
+            .reading
+            .as_ref()
+            .and_then(|reading| reading.report.as_ref());
         let (Some(report), Some(client)) = (report, trainer.client) else {
             return;
         };
@@ -347,7 +369,11 @@ impl World {
 
     /// What a trainer does from time to time.
     pub(super) fn trainer_tick(&mut self, pid: Pid) {
-        let appetite = if self.is_healed { 8 } else { self.chance.within(0..3) };
+        let appetite = if self.is_healed {
+            8
+        } else {
+            self.chance.within(0..3)
+        };
         let Some(trainer) = self.trainers.get_mut(&pid) else {
             return;
         };

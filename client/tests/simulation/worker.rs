@@ -11,8 +11,10 @@ use millstream_control::{
 };
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
-use millstream_dataplane::worker::{BufferLimits, ProduceError, Producer, Server, ServerConfig};
-use millstream_element::{Dtype, ElementSpec, HeapAlloc, Provenance, Shape, SlotAlloc, TensorSpec, WriteError};
+use millstream_dataplane::worker::{BufferLimits, ProduceError, Producer, Server, ServerConfig, TaskMode};
+use millstream_element::{
+    Dtype, ElementSpec, HeapAlloc, Provenance, Shape, SlotAlloc, TensorSpec, WriteError,
+};
 use millstream_link::{Role, TicketKey};
 
 use super::bugs::Bug;
@@ -144,7 +146,8 @@ impl World {
         self.executor.kill(pid);
         self.forget_conns(pid);
         if let Some(worker) = self.workers.remove(&pid) {
-            self.oracle.worker_ended(worker.tasks.values().map(|task| task.iteration));
+            self.oracle
+                .worker_ended(worker.tasks.values().map(|task| task.iteration));
         }
     }
 
@@ -223,7 +226,10 @@ impl World {
         };
         if let Some(task) = worker.tasks.remove(&id) {
             worker.server.remove_task(served(id));
-            let is_told = matches!(task.report, Some(Report::Settling | Report::Telling | Report::Done));
+            let is_told = matches!(
+                task.report,
+                Some(Report::Settling | Report::Telling | Report::Done)
+            );
             if reason == Some(StopReason::Settled) && is_told {
                 self.oracle.settled(task.iteration, id);
             }
@@ -239,7 +245,8 @@ impl World {
             return;
         };
         let tasks = std::mem::take(&mut worker.tasks);
-        self.oracle.worker_ended(tasks.values().map(|task| task.iteration));
+        self.oracle
+            .worker_ended(tasks.values().map(|task| task.iteration));
         if keeps_tasks {
             worker.tasks = tasks;
         } else {
@@ -277,7 +284,14 @@ impl World {
                 }
                 self.next_order(pid);
             }
-            (Purpose::Lease { task, source, repetition }, result) => {
+            (
+                Purpose::Lease {
+                    task,
+                    source,
+                    repetition,
+                },
+                result,
+            ) => {
                 self.leased(pid, task, source, repetition, result);
             }
             (Purpose::Return(id), _) => {
@@ -311,9 +325,12 @@ impl World {
         };
         let boot = worker.boot.map_or(boot, |boot| boot.0);
         let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[WORDS])).expect("a spec");
-        let producer = worker
-            .server
-            .add_task(served(def.task), &spec, std::sync::Arc::new(HeapAlloc));
+        let producer = worker.server.add_task(
+            served(def.task),
+            TaskMode::FirstCome,
+            &spec,
+            std::sync::Arc::new(HeapAlloc),
+        );
         let flow = Flow::new(&dataset, &def, def.policy == Policy::Dynamic, chance);
         let iteration = IterationKey {
             boot,
@@ -339,7 +356,10 @@ impl World {
         let Some(task) = worker.and_then(|worker| worker.tasks.get_mut(&id)) else {
             return;
         };
-        let Ok(Reply::Splits { runs, end, current, .. }) = result else {
+        let Ok(Reply::Splits {
+            runs, end, current, ..
+        }) = result
+        else {
             // The task was given away: the agent is about to hear of it.
             task.asking -= 1;
             return;
@@ -400,7 +420,11 @@ impl World {
             return;
         }
         task.returning += 1;
-        self.call(pid, Purpose::Return(id), Request::ReturnSplits { task: id, leases });
+        self.call(
+            pid,
+            Purpose::Return(id),
+            Request::ReturnSplits { task: id, leases },
+        );
     }
 
     /// What a worker does from time to time.
@@ -425,7 +449,14 @@ impl World {
             // C7.4
             self.end_incarnation(pid, "its lease has lapsed");
         }
-        let tasks = self.workers.get(&pid).map(|worker| worker.tasks.keys().copied().collect());
+        if let Some(worker) = self.workers.get(&pid) {
+            let may_work = worker.begun || worker.tasks.is_empty();
+            assert!(may_work, "worker {pid} goes on with tasks behind its lease");
+        }
+        let tasks = self
+            .workers
+            .get(&pid)
+            .map(|worker| worker.tasks.keys().copied().collect());
         for task in tasks.unwrap_or_else(Vec::new) {
             self.work(pid, task);
             self.report_end(pid, task);
@@ -508,7 +539,11 @@ impl World {
             Some(Report::Settling) if is_settled => true,
             _ => return,
         };
-        task.report = Some(if delivered { Report::Telling } else { Report::Finishing });
+        task.report = Some(if delivered {
+            Report::Telling
+        } else {
+            Report::Finishing
+        });
         let request = Request::FinishTask {
             task: id,
             delivered,
@@ -544,7 +579,12 @@ fn write(producer: &mut Producer, iteration: IterationKey, task: TaskId, row: &R
             Err(WriteError::Full { needed_bytes, .. }) => return Err(ProduceError::Full { needed_bytes }),
             Err(error) => panic!("{error}"),
         };
-        let mut words = vec![iteration.boot, iteration.iteration.0, task.0, row.items.len() as u64];
+        let mut words = vec![
+            iteration.boot,
+            iteration.iteration.0,
+            task.0,
+            row.items.len() as u64,
+        ];
         for item in &row.items {
             words.extend([item.source, item.pass, item.index, item.number]);
         }
