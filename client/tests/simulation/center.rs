@@ -285,9 +285,10 @@ impl World {
     fn take_request(&mut self, conn: ConnId, session: SessionId, role: Role, envelope: Envelope) {
         let token = ReplyToken(self.center.next_token);
         self.center.next_token += 1;
-        let lease_of = match &envelope.request {
-            Request::LeaseSplits { task, .. } => Some(*task),
-            _ => None,
+        let lease_of = if let Request::LeaseSplits { task, .. } = &envelope.request {
+            Some(*task)
+        } else {
+            None
         };
         if let Request::ReturnSplits { task, leases } = &envelope.request {
             self.oracle.returned(*task, leases);
@@ -300,9 +301,10 @@ impl World {
             envelope.request.name()
         ));
         let impatient = self.bug == Some(Bug::RemovalNotAwaited);
-        let acknowledged = match &envelope.request {
-            Request::Acknowledge { task, .. } if impatient => Some(*task),
-            _ => None,
+        let acknowledged = if let Request::Acknowledge { task, .. } = &envelope.request {
+            impatient.then_some(*task)
+        } else {
+            None
         };
         let incoming = Incoming {
             token,

@@ -295,14 +295,9 @@ impl World {
 
     pub(super) fn begin_everybody(&mut self) {
         self.start_center();
-        for place in 0..self.plan.workers {
+        for (place, listed) in PLACES.iter().enumerate().take(self.plan.workers) {
             let named = format!("worker-{place}:1");
-            let address = if self.plan.is_static {
-                PLACES[place]
-            } else {
-                &named
-            };
-            self.start_worker(&address.to_owned());
+            self.start_worker(if self.plan.is_static { listed } else { &named });
         }
         for _ in 0..self.plan.trainers {
             let job = self.chance.index(self.jobs.len());

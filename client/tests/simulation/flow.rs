@@ -247,7 +247,7 @@ impl Flow {
             match self.read(self.source, self.pass) {
                 Read::Over if self.pass + 1 < self.dataset.passes() => self.pass += 1,
                 Read::Over if self.source + 1 < self.dataset.sources.len() => self.source += 1,
-                other => return other,
+                read @ (Read::Item(_) | Read::Over | Read::Later(_)) => return read,
             }
         }
     }

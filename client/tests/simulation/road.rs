@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use millstream_dataplane::proto::message::{ToClient, ToWorker};
+use millstream_dataplane::proto::message::ToWorker;
 use millstream_dataplane::transport::{
     Admission, Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, OutPack, Transport, WorkerLink,
 };
@@ -285,28 +285,6 @@ struct ClientEnd {
     bug: Option<Bug>,
 }
 
-impl ClientEnd {
-    /// With some defects, a reader says something else.
-    fn spoil(&self, frame: &mut ToWorker) {
-        match frame {
-            ToWorker::Grant(grant) if self.bug == Some(Bug::AcknowledgedTooEarly) => {
-                let wire = self.wire.lock();
-                let under_way = wire.down.loose.iter().filter_map(|(_, frame)| match frame {
-                    Downstream::Pack(pack) if pack.elements.task == grant.task => {
-                        Some(pack.elements.first + pack.elements.pack.len() as u64)
-                    }
-                    Downstream::Pack(_) | Downstream::Message(_) => None,
-                });
-                grant.received = under_way.max().unwrap_or(0).max(grant.received);
-            }
-            ToWorker::Subscribe(subscribe) if self.bug == Some(Bug::ResumeForgotten) => {
-                subscribe.resume_from = 0;
-            }
-            ToWorker::Hello(_) | ToWorker::Subscribe(_) | ToWorker::Grant(_) | ToWorker::Cancel(_) => {}
-        }
-    }
-}
-
 /// What the other end hears when one closes.
 fn heard(why: &LinkLost) -> LinkLost {
     match why {
@@ -364,7 +342,11 @@ impl Transport for ClientEnd {
     }
 
     fn try_send(&mut self, mut frame: ToWorker) -> Result<(), LinkLost> {
-        self.spoil(&mut frame);
+        if let ToWorker::Subscribe(subscribe) = &mut frame
+            && self.bug == Some(Bug::ResumeForgotten)
+        {
+            subscribe.resume_from = 0;
+        }
         let mut wire = self.wire.lock();
         let due = wire.due(self.alarms.now());
         wire.up.send(due, true, frame);
@@ -373,9 +355,6 @@ impl Transport for ClientEnd {
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
         let frame = std::task::ready!(self.wire.lock().down.poll_recv(&self.alarms, cx))?;
-        if self.bug == Some(Bug::YieldLost) && matches!(frame, Downstream::Message(ToClient::Yielded(_))) {
-            return self.poll_recv(cx);
-        }
         Poll::Ready(match frame {
             Downstream::Message(message) => Ok(Downstream::Message(message)),
             Downstream::Pack(OutPack { elements, .. }) => {

@@ -88,7 +88,7 @@ pub(super) enum Purpose {
     Dataset,
     Job,
     Open,
-    Attach,
+    Attach(ClientId),
     Report,
     Release,
 }

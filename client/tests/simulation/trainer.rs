@@ -73,7 +73,7 @@ impl Reading {
             auto_bytes: 0,
             max_outstanding_bytes: 1 << 30,
         };
-        let intake = Arc::new(Intake::new(bounds, Arc::new(HeapAlloc)));
+        let intake = Arc::new(Intake::new(bounds, Arc::new(HeapAlloc), false));
         Reading {
             told: Told::default(),
             cursor: Cursor::new(intake.clone(), None),
@@ -175,7 +175,7 @@ impl World {
 
     fn attach(&mut self, pid: Pid) {
         if let Some(client) = self.trainers.get(&pid).and_then(|trainer| trainer.client) {
-            self.call(pid, Purpose::Attach, Request::Attach { client });
+            self.call(pid, Purpose::Attach(client), Request::Attach { client });
         }
     }
 
@@ -207,11 +207,10 @@ impl World {
                 self.open_iteration(pid);
             }
             (Purpose::Open, Ok(Reply::Client(id))) => self.opened(pid, id),
-            (Purpose::Attach, Err(error)) if error.code == Code::NotFound => {
-                let Some(client) = trainer.client else { return };
+            (Purpose::Attach(client), Err(error)) if error.code == Code::NotFound => {
                 self.pushed(pid, client, ClientPush::Lapsed);
             }
-            (Purpose::Attach, _) => {}
+            (Purpose::Attach(_), _) => {}
             (Purpose::Report, result) => {
                 if result.is_ok() || result.is_err_and(|error| is_final(error.code)) {
                     if let Some(reading) = &mut trainer.reading {
@@ -353,6 +352,7 @@ impl World {
                 client,
                 task: control_id(*task),
             },
+            Report::Ready { .. } => panic!("nothing is read in coordination here"),
             Report::Removed { task, seen } => Request::Acknowledge {
                 client,
                 task: control_id(*task),
@@ -441,14 +441,14 @@ impl World {
         };
         let job = trainer.job;
         let dataset_fails = self.jobs[job].dataset.fails.is_some();
-        match error {
-            ReadError::Task { .. } if dataset_fails => {
-                self.trainers.get_mut(&pid).expect("it is there").leaves_after = Some(0);
-                self.stop_reading(pid);
-            }
+        if matches!(error, ReadError::Task { .. }) && dataset_fails {
+            self.trainers.get_mut(&pid).expect("it is there").leaves_after = Some(0);
+            self.stop_reading(pid);
+        } else if matches!(error, ReadError::Dispatcher(_)) && self.plan.may_lapse {
             // It was silent for too long.
-            ReadError::Dispatcher(_) if self.plan.may_lapse => self.fail_trainer(pid, &error.to_string()),
-            error => panic!("trainer {pid} fails: {error}"),
+            self.fail_trainer(pid, &error.to_string());
+        } else {
+            panic!("trainer {pid} fails: {error}");
         }
     }
 

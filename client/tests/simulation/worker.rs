@@ -416,9 +416,6 @@ impl World {
             return;
         }
         let leases = std::mem::take(&mut task.unstarted);
-        if self.bug == Some(Bug::LeasesNotReturned) {
-            return;
-        }
         task.returning += 1;
         self.call(
             pid,
@@ -456,8 +453,8 @@ impl World {
         let tasks = self
             .workers
             .get(&pid)
-            .map(|worker| worker.tasks.keys().copied().collect());
-        for task in tasks.unwrap_or_else(Vec::new) {
+            .map(|worker| worker.tasks.keys().copied().collect::<Vec<_>>());
+        for task in tasks.unwrap_or_default() {
             self.work(pid, task);
             self.report_end(pid, task);
         }
@@ -514,9 +511,7 @@ impl World {
         if is_failure {
             self.oracle.failed(task.iteration);
             let message = "a record is damaged".to_owned();
-            if self.bug != Some(Bug::FailureNotTold) {
-                self.call(pid, Purpose::FailTask, Request::FailTask { task: id, message });
-            }
+            self.call(pid, Purpose::FailTask, Request::FailTask { task: id, message });
         }
         self.note(format_args!("worker {pid} ends {id}, failure {is_failure}"));
         self.give_back(pid, id);
@@ -524,7 +519,6 @@ impl World {
 
     /// Tells the dispatcher of an end: first that it is there, then that it was delivered.
     fn report_end(&mut self, pid: Pid, id: TaskId) {
-        let hasty = self.bug == Some(Bug::FinishBeforeReturn);
         let settles_early = self.bug == Some(Bug::SettledTooEarly);
         let Some(worker) = self.workers.get_mut(&pid) else {
             return;
@@ -535,7 +529,7 @@ impl World {
         };
         let is_returned = task.returning == 0 && task.asking == 0 && task.unstarted.is_empty();
         let delivered = match task.report {
-            Some(Report::Ended) if is_returned || hasty => false,
+            Some(Report::Ended) if is_returned => false,
             Some(Report::Settling) if is_settled => true,
             _ => return,
         };
@@ -548,6 +542,7 @@ impl World {
             task: id,
             delivered,
             exhausted: task.exhausted,
+            cut_short: false,
         };
         self.call(pid, Purpose::Finish { task: id, delivered }, request);
     }
