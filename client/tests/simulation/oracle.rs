@@ -20,6 +20,9 @@ pub(super) struct IterationKey {
 /// A pass of a job in one life of the dispatcher's state.
 type Reading = (u64, usize, u64);
 
+/// Splits by source, pass and index.
+type Splits = BTreeSet<(u64, u64, u64)>;
+
 /// Who has a split.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
@@ -51,7 +54,7 @@ pub(super) struct Oracle {
     /// Elements that readers may have taken with them, by life, job and repetition.
     taken_along: BTreeMap<Reading, u64>,
     /// What readers that came to the end say was lost, by life, job and repetition.
-    named_lost: Vec<(Reading, BTreeSet<(u64, u64, u64)>)>,
+    named_lost: Vec<(Reading, Splits)>,
     policies: Vec<Policy>,
     /// A dispatcher died, maybe between a commit and its answers.
     pub(super) answers_were_lost: bool,

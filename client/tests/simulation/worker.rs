@@ -214,6 +214,7 @@ impl World {
                         self.call(pid, Purpose::Describe(task), Request::DescribeTask { task });
                     }
                 }
+                Order::Obey(push @ WorkerPush::ShutDown { .. }) => panic!("nobody asked for {push:?}"),
                 Order::Obey(WorkerPush::Stop { task, reason }) => self.stop_task(pid, task, Some(reason)),
             }
         }
