@@ -73,7 +73,7 @@ impl Reading {
             auto_bytes: 0,
             max_outstanding_bytes: 1 << 30,
         };
-        let intake = Arc::new(Intake::new(bounds, Arc::new(HeapAlloc), false));
+        let intake = Arc::new(Intake::new(bounds, Arc::new(HeapAlloc), false, None));
         Reading {
             told: Told::default(),
             cursor: Cursor::new(intake.clone(), None),
