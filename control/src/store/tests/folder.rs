@@ -78,7 +78,18 @@ fn a_store_shrinks_with_what_it_keeps() {
     let peak = bytes(&disk);
     let deletes = (0..CLIENTS).map(|id| Change::Delete(Record::Client(client(id)).key()));
     disk.store().commit(deletes.collect()).unwrap();
-    let disk = disk.reopened().reopened();
     assert!(peak > 8 << 20, "{peak}: what it kept was not worth giving back");
+    // What cannot be written anew stays as it is.
+    let fresh = disk.folder.path().join(FRESH);
+    std::fs::create_dir(&fresh).unwrap();
+    let mut disk = disk.reopened();
+    assert!(bytes(&disk) >= peak);
+    assert_eq!(disk.store().load().unwrap(), [meta(1)]);
+    // And what was begun by one that was killed is begun again.
+    std::fs::remove_dir(&fresh).unwrap();
+    std::fs::write(&fresh, "half a sto").unwrap();
+    let mut disk = disk.reopened();
     assert!(bytes(&disk) <= 8 << 20, "{} of {peak}", bytes(&disk));
+    assert!(!fresh.exists());
+    assert_eq!(disk.store().load().unwrap(), [meta(1)]);
 }
