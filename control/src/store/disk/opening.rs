@@ -105,7 +105,8 @@ fn lock(folder: &Path) -> Result<File, WorkDirError> {
 /// Under another name first: a store that is there is complete.
 fn make_store(folder: &Path) -> Result<(), WorkDirError> {
     let (fresh, file) = (folder.join(FRESH), folder.join(FILE));
-    fill(&fresh, |_| Ok(())).map_err(|error| WorkDirError::of_database(&fresh, error))?;
+    let filled = fill(&fresh, |_| Ok(())).and_then(|database| Ok(database.close()?));
+    filled.map_err(|error| WorkDirError::of_database(&fresh, error))?;
     fs::rename(&fresh, &file).map_err(WorkDirError::inaccessible(&file))?;
     sync_folder(folder)
 }
@@ -114,7 +115,7 @@ fn make_store(folder: &Path) -> Result<(), WorkDirError> {
 fn fill(
     fresh: &Path,
     put: impl FnOnce(&mut Table<'_, &[u8], &[u8]>) -> Result<(), redb::Error>,
-) -> Result<(), redb::Error> {
+) -> Result<Database, redb::Error> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.open(fresh)?;
@@ -124,8 +125,7 @@ fn fill(
     write.open_table(FORMAT)?.insert(FORMAT_KEY, FORMAT_VERSION)?;
     put(&mut write.open_table(RECORDS)?)?;
     write.commit()?;
-    database.close()?;
-    Ok(())
+    Ok(database)
 }
 
 fn builder() -> Builder {
@@ -214,13 +214,17 @@ fn is_slack(database: &Database, file: &Path) -> Result<bool, WorkDirError> {
 /// Writes the records to a new file, in one commit.
 fn copy(database: &Database, fresh: &Path) -> Result<(), redb::Error> {
     let records = database.begin_read()?.open_table(RECORDS)?;
-    fill(fresh, |table| {
+    let mut database = fill(fresh, |table| {
         for entry in records.iter()? {
             let (key, bytes) = entry?;
             table.insert(key.value(), bytes.value())?;
         }
         Ok(())
-    })
+    })?;
+    // A file grows by doubling: this cuts what is too much, and finds little to move.
+    database.compact()?;
+    database.close()?;
+    Ok(())
 }
 
 fn sync_folder(folder: &Path) -> Result<(), WorkDirError> {
