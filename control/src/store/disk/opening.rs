@@ -41,6 +41,8 @@ pub(super) fn open(folder: &Path) -> Result<(Database, File), WorkDirError> {
     make_folder(folder)?;
     let lock = lock(folder)?;
     let file = folder.join(FILE);
+    // What was not finished; if it cannot be removed it is in nobody's way until another is made.
+    fs::remove_file(folder.join(FRESH)).ok();
     if !file.try_exists().map_err(WorkDirError::inaccessible(&file))? {
         make_store(folder)?;
     }
