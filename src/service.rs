@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use millstream_client::{Reader, ReaderConfig, discover};
 use millstream_control::rpc::{Client, SessionConfig};
-use millstream_control::{DatasetId, DeploymentMode, Error, JobId, Status, TargetWorkers};
+use millstream_control::{
+    Code, DatasetId, DeploymentMode, Error, JobId, JobParameters, Status, TargetWorkers,
+};
+use millstream_dataplane::worker::TRAINER_ID_BYTES_MAX;
 use millstream_link::{
     CredentialsError, Endpoint, EndpointConfig, HostPort, KeyMaterial, Lane, LaneError, LoadedKey, Role,
 };
@@ -190,7 +193,7 @@ impl Service {
     /// The named job differs, with all differences in the message; or workers of this process are asked for, and it has none.
     pub fn job(&self, request: &ReadRequest) -> Result<JobId, ServiceError> {
         let parameters = request.parameters().deployed(self.deployment_mode());
-        // The dispatcher would refuse the reading (C13.4), and leave a job that nobody can read here.
+        // The dispatcher would refuse the reading (C14.4), and leave a job that nobody can read here.
         if parameters.target_workers == TargetWorkers::Local && self.local_workers().is_empty() {
             return Err(parameters.without_local_worker().into());
         }
@@ -202,11 +205,13 @@ impl Service {
     /// this is; each begins a pass once.
     ///
     /// # Errors
-    /// The sources of the dataset cannot be listed, for example, or another reader has begun as this consumer.
+    /// The sources of the dataset cannot be listed, for example; another reader has begun as this consumer; or the job has the
+    /// cross-trainer cache and no trainer is named.
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
         let (client, held) = (self.client.clone(), self.farewells.held.clone());
-        let consumer = config.consumer;
+        let (consumer, trainer_id) = (config.consumer, config.trainer_id.clone());
         let feed = self.ask(async move {
+            check_trainer(client.asked_for(job).await.as_ref(), trainer_id.as_deref())?;
             let handle = client.open_iteration(job, repetition, consumer).await?;
             Ok(discover(handle, held))
         })?;
@@ -257,6 +262,27 @@ impl Service {
     ) -> Result<T, ServiceError> {
         ask(&self.lane, &self.give_up, question)
     }
+}
+
+/// Checks the trainer's name before anything is asked. What this process does not know of the job the workers check (D8.1).
+fn check_trainer(job: Option<&JobParameters>, trainer_id: Option<&str>) -> Result<(), Error> {
+    let message = match (job.map(|job| job.cross_trainer_cache), trainer_id) {
+        (_, Some(id)) if id.is_empty() || id.len() > TRAINER_ID_BYTES_MAX => {
+            format!(
+                "a trainer_id has 1 to {TRAINER_ID_BYTES_MAX} bytes, this one has {}",
+                id.len()
+            )
+        }
+        (Some(true), None) => "the job has the cross-trainer cache: name the trainer (trainer_id)".to_owned(),
+        (Some(false), Some(id)) => format!(
+            "the job has no cross-trainer cache (cross_trainer_cache), so there is no place for the trainer {id:?} in it"
+        ),
+        (Some(true) | None, Some(_)) | (Some(false) | None, None) => return Ok(()),
+    };
+    Err(Error {
+        code: Code::InvalidArgument,
+        message,
+    })
 }
 
 /// Waits for an answer, unless it is given up.

@@ -44,22 +44,24 @@ struct Parameters {
     cross_trainer_cache: bool,
     #[n(8)]
     consumer: Option<u32>,
+    #[n(9)]
+    trainer_id: Option<String>,
 }
 
-/// A dataset of what the workers of a service yield. What is appended to it runs where it is executed.
+/// A dataset of what the workers of a service yield. What is appended to it runs where it is executed. Of `config` it takes
+/// `max_outstanding`, `consumer` and `trainer_id`.
 ///
 /// Every pass over it is a pass of a job, the first of an execution the one numbered by its epoch. Executions share the
 /// job only if `request` names it, and then each pass is dealt out among those that read it and is read once: a job that
-/// is repeated within one execution leaves nothing for the next epochs of others. `consumer` says which one an execution is,
-/// where `request` is for several that read in step; what those read has no end.
+/// is repeated within one execution leaves nothing for the next epochs of others. What consumers read in step has no end, nor
+/// what trainers share.
 ///
 /// # Errors
 /// The dispatcher does not know the dataset, or does not answer.
 pub fn dataset(
     service: &Service,
     request: &ReadRequest,
-    max_outstanding: MaxOutstanding,
-    consumer: Option<u32>,
+    config: &ReaderConfig,
 ) -> Result<Dataset, ServiceError> {
     let metadata = service.dataset(&request.dataset)?;
     let parameters = Parameters {
@@ -67,14 +69,15 @@ pub fn dataset(
         dataset: request.dataset.to_string(),
         policy: request.policy.to_string(),
         job_name: request.job_name.clone(),
-        max_outstanding: match max_outstanding {
+        max_outstanding: match config.max_outstanding {
             MaxOutstanding::Auto => None,
             MaxOutstanding::Elements(elements) => Some(elements),
         },
         target_workers: request.target_workers.to_string(),
         num_consumers: request.num_consumers,
         cross_trainer_cache: request.cross_trainer_cache,
-        consumer,
+        consumer: config.consumer,
+        trainer_id: config.trainer_id.clone(),
     };
     let params = Params::encode(&parameters)
         .ok_or_else(|| ServiceError::Definition("the parameters are too long".to_owned()))?;
@@ -148,6 +151,7 @@ impl Passes {
         let config = ReaderConfig {
             max_outstanding,
             consumer: parameters.consumer,
+            trainer_id: parameters.trainer_id,
             ..ReaderConfig::default()
         };
         Ok(Self {

@@ -365,7 +365,11 @@ fn what_consumers_read_has_no_end_in_their_pipelines_either() {
         let request = ReadRequest::new(dataset, Policy::File)
             .named("in step")
             .coordinated(1);
-        let source = service_reader::dataset(cluster.service(), &request, MaxOutstanding::Auto, Some(0));
+        let config = ReaderConfig {
+            consumer: Some(0),
+            ..ReaderConfig::default()
+        };
+        let source = service_reader::dataset(cluster.service(), &request, &config);
         let graph = source.expect("known").graph().expect("a graph");
         let facts = graph.facts(&Functions::new()).expect("facts");
         assert_eq!(

@@ -12,6 +12,7 @@
 //! - `several_sources`: zip, concatenate, sample, choose and interleave over splits
 //! - `credits`: the bound on outstanding elements, counted at the workers
 //! - `coordinated_reads`: consumers that advance in step, whatever dies or comes late
+//! - `cross_trainer_cache`: trainers that share what the workers have computed
 //! - `cut_connections`: connections that break while all processes live
 //! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
 //! - `persistence`: dispatchers that are killed and start again, with a work directory and without
@@ -28,6 +29,7 @@ mod commands;
 mod compression;
 mod coordinated_reads;
 mod credits;
+mod cross_trainer_cache;
 mod cut_connections;
 mod failure;
 mod hostile_peers;

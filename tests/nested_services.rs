@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
+use millstream::client::{Reader, ReaderConfig};
 use millstream::control::{Code, DatasetId, Policy};
 use millstream::element::{Dtype, ElementSpec, TensorSpec};
 use millstream::link::LoadedKey;
@@ -63,7 +63,7 @@ impl Level {
             job_name: job_name.map(str::to_owned),
             ..ReadRequest::new(self.register(dataset), Policy::Off)
         };
-        service_reader::dataset(&self.service, &request, MaxOutstanding::Auto, None).expect("it is known")
+        service_reader::dataset(&self.service, &request, &ReaderConfig::default()).expect("it is known")
     }
 
     fn read(&self, dataset: Dataset, policy: Policy) -> Reader {

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::sync::Arc;
 
-use millstream::client::MaxOutstanding;
+use millstream::client::{MaxOutstanding, ReaderConfig};
 use millstream::control::{DispatcherConfig, Policy};
 use millstream::link::{ClusterKey, KeySource, LoadedKey};
 use millstream::pipeline::exec::{
@@ -40,7 +40,7 @@ fn what_follows_a_service_runs_in_the_trainer() {
     let dataset = service.register(Dataset::range(0, 100, 1), None).unwrap();
     let request = ReadRequest::new(dataset, Policy::Dynamic);
 
-    let distributed = service_reader::dataset(&service, &request, MaxOutstanding::Elements(7), None).unwrap();
+    let distributed = service_reader::dataset(&service, &request, &outstanding(7)).unwrap();
     let once = batches(distributed.clone().batch(7, false), &functions);
     assert_eq!(
         sizes(&once),
@@ -71,7 +71,7 @@ fn a_service_that_is_not_there_is_named() {
     let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
     let dataset = service.register(Dataset::range(0, 100, 1), None).unwrap();
     let request = ReadRequest::new(dataset, Policy::Off);
-    let distributed = service_reader::dataset(&service, &request, MaxOutstanding::Auto, None).unwrap();
+    let distributed = service_reader::dataset(&service, &request, &ReaderConfig::default()).unwrap();
     let unopened = LocalReader::open(distributed.clone(), Arc::new(functions::builtin(None)), 1, 0);
     assert!(unopened.is_err(), "nobody gave it a key");
 
@@ -176,7 +176,14 @@ fn distributed(cluster: &Cluster, dataset: Dataset, job_name: Option<&str>) -> D
             Policy::Dynamic,
         )
     };
-    service_reader::dataset(cluster.service(), &request, MaxOutstanding::Elements(4), None).expect("known")
+    service_reader::dataset(cluster.service(), &request, &outstanding(4)).expect("known")
+}
+
+fn outstanding(elements: u64) -> ReaderConfig {
+    ReaderConfig {
+        max_outstanding: MaxOutstanding::Elements(elements),
+        ..ReaderConfig::default()
+    }
 }
 
 /// Whether there was an element, or who is to blame.

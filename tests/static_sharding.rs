@@ -408,7 +408,7 @@ fn how_many_elements_there_are_is_known_where_the_policy_leaves_it_so() {
         let of = |dataset: Dataset, policy| {
             let dataset = cluster.service().register(dataset, None).expect("registered");
             let request = ReadRequest::new(dataset, policy);
-            let read = service_reader::dataset(cluster.service(), &request, MaxOutstanding::Auto, None);
+            let read = service_reader::dataset(cluster.service(), &request, &ReaderConfig::default());
             let graph = read.expect("a dataset").graph().expect("a graph");
             graph.facts(&NoFunctions).expect("facts").cardinality
         };

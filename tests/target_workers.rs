@@ -106,7 +106,7 @@ fn refusal<T>(outcome: Result<T, ServiceError>) -> Error {
     }
 }
 
-/// C13.1, C13.2, C13.3
+/// C14.1, C14.2, C14.3
 #[test]
 fn under_local_only_workers_of_this_process_are_read() {
     watched("local", || {
@@ -131,7 +131,7 @@ fn under_local_only_workers_of_this_process_are_read() {
     });
 }
 
-/// C13.1: an element that is read in this process has crossed no network.
+/// C14.1: an element that is read in this process has crossed no network.
 #[test]
 fn under_any_and_host_workers_elsewhere_are_read_too() {
     watched("any, host, auto", || {
@@ -149,7 +149,7 @@ fn under_any_and_host_workers_elsewhere_are_read_too() {
     });
 }
 
-/// C13.1
+/// C14.1
 #[test]
 fn colocated_workers_of_others_are_left_aside_whatever_other_tags_there_are() {
     watched("tags", || {
@@ -170,7 +170,7 @@ fn colocated_workers_of_others_are_left_aside_whatever_other_tags_there_are() {
     });
 }
 
-/// C13.1, C13.2: who comes later is read if the target admits it.
+/// C14.1, C14.2: who comes later is read if the target admits it.
 #[test]
 fn workers_that_come_while_it_is_read_are_read_unless_they_are_left_aside() {
     watched("late workers", || {
@@ -197,7 +197,7 @@ fn workers_that_come_while_it_is_read_are_read_unless_they_are_left_aside() {
     });
 }
 
-/// C13.3, C6.5: splits of a worker that went are read by those that are left, and by no others.
+/// C14.3, C6.5: splits of a worker that went are read by those that are left, and by no others.
 #[test]
 fn what_a_local_worker_leaves_the_other_one_reads() {
     watched("local, a worker stops", || {
@@ -223,7 +223,7 @@ fn what_a_local_worker_leaves_the_other_one_reads() {
     });
 }
 
-/// C13.4
+/// C14.4
 #[test]
 fn without_a_worker_of_its_own_a_local_reader_is_refused() {
     watched("no local worker", || {
@@ -252,7 +252,7 @@ fn without_a_worker_of_its_own_a_local_reader_is_refused() {
     });
 }
 
-/// C13.4: each trainer has a worker, and reads its share.
+/// C14.4: each trainer has a worker, and reads its share.
 #[test]
 fn where_workers_are_colocated_static_sharding_gives_each_process_its_shares() {
     watched("colocated", || {
@@ -267,7 +267,7 @@ fn where_workers_are_colocated_static_sharding_gives_each_process_its_shares() {
     });
 }
 
-/// C13.5
+/// C14.5
 #[test]
 fn a_pass_of_local_workers_is_gone_with_its_reader_and_the_next_one_is_not() {
     watched("deleted tasks", || {
@@ -301,7 +301,7 @@ fn a_pass_of_local_workers_is_gone_with_its_reader_and_the_next_one_is_not() {
     });
 }
 
-/// C13.1: a pipeline that goes on in the trainer names its target, too.
+/// C14.1: a pipeline that goes on in the trainer names its target, too.
 #[test]
 fn a_dataset_of_a_service_is_read_from_its_target() {
     watched("service reader", || {
@@ -311,7 +311,7 @@ fn a_dataset_of_a_service_is_read_from_its_target() {
             .register(Dataset::range(0, 10, 1), None)
             .expect("registered");
         let request = ReadRequest::new(dataset, Policy::Off).from_workers(TargetWorkers::Local);
-        let read = service_reader::dataset(mixed.service(), &request, MaxOutstanding::Auto, None);
+        let read = service_reader::dataset(mixed.service(), &request, &ReaderConfig::default());
         let thrice = read.expect("a dataset").repeat(Some(3));
         let local = mixed.service().local_workers().clone();
         let opener = service_reader::opener(mixed.cluster.key.clone(), local);

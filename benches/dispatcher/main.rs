@@ -6,8 +6,8 @@
 //! - [`processes`]: a dispatcher and workers that end with the bench, and the processor time that they take
 //! - [`table`]: what is printed
 //!
-//! `cargo bench -p millstream --bench dispatcher -- splits` runs one part. Without `--bench`, as under `cargo test --benches`,
-//! each part runs once and small, to keep it working.
+//! `cargo bench -p millstream --bench dispatcher -- splits` runs one part; `--elements=N` reads a dataset of another size.
+//! Without `--bench`, as under `cargo test --benches`, each part runs once and small, to keep it working.
 
 mod peers;
 mod processes;
@@ -20,20 +20,17 @@ use std::process::ExitCode;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scale {
-    /// What the figures are of.
-    Full,
-    /// Enough to see that it works.
-    Small,
+struct Scale {
+    /// What the figures are of; else just enough to see that it works.
+    is_full: bool,
+    /// Elements of the dataset that is read, if they are to be others.
+    elements: Option<u64>,
 }
 
 impl Scale {
     /// One of two amounts.
     fn pick<T>(self, full: T, small: T) -> T {
-        match self {
-            Scale::Full => full,
-            Scale::Small => small,
-        }
+        if self.is_full { full } else { small }
     }
 }
 
@@ -48,10 +45,12 @@ const PARTS: [Part; 3] = [
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let scale = if arguments.iter().any(|argument| argument == "--bench") {
-        Scale::Full
-    } else {
-        Scale::Small
+    let elements = arguments
+        .iter()
+        .find_map(|argument| argument.strip_prefix("--elements="));
+    let scale = Scale {
+        is_full: arguments.iter().any(|argument| argument == "--bench"),
+        elements: elements.and_then(|elements| elements.parse().ok()),
     };
     let wanted: Vec<&String> = arguments
         .iter()

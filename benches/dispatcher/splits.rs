@@ -20,7 +20,7 @@ const WORKERS: usize = 2;
 
 /// Reads the dataset for each size of a split, first without a work directory and then with one.
 pub(crate) fn run(scale: Scale) -> Result<(), String> {
-    let elements = scale.pick(ELEMENTS, ELEMENTS_SMALL);
+    let elements = scale.elements.unwrap_or(scale.pick(ELEMENTS, ELEMENTS_SMALL));
     table::say(&format!(
         "splits: range({elements}) under DYNAMIC, {WORKERS} workers and one reader that counts; processor time in µs a split"
     ))?;

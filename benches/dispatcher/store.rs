@@ -49,13 +49,16 @@ fn collected(jobs: usize) -> Result<(), String> {
     for client in clients {
         deployment.ask(Role::Submit, Request::Release { client })?;
     }
-    // Everybody is gone for longer than anything lives, the job's dataset after the job.
-    for _ in 0..4 {
-        deployment.now += Duration::from_secs(10);
+    // Everybody is gone for longer than anything lives, in steps that are no standstill of the dispatcher itself.
+    for _ in 0..60 {
+        deployment.now += config().sweep_interval;
         deployment.event(Event::Woken);
         deployment.commit()?;
     }
     let left = deployment.stored.len();
+    if left > 1 {
+        return Err(format!("{left} records are left when nobody uses any"));
+    }
     let before = file_bytes(folder.path())?;
     drop(deployment);
     let began = Instant::now();
@@ -237,6 +240,9 @@ impl Deployment {
                     self.stored.remove(key);
                 }
             }
+        }
+        if changes.is_empty() {
+            return Ok(());
         }
         self.store.commit(changes).map_err(|error| error.to_string())
     }

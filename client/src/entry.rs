@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     pub(crate) half: ReceiveHalf<Body>,
     pub(crate) source: TaskSource,
     pub(crate) worker: Arc<str>,
+    /// As which trainer it is read, through the cross-trainer cache: of its splits nothing is reported (D8.5).
+    pub(crate) trainer_id: Option<Arc<str>>,
     pub(crate) layout: Option<Arc<Layout>>,
     /// Elements polled from the half.
     pub(crate) delivered: u64,
@@ -76,7 +78,12 @@ pub(crate) struct Outbox {
 }
 
 impl Entry {
-    pub(crate) fn new(source: TaskSource, worker: Arc<str>, is_coordinated: bool) -> Self {
+    pub(crate) fn new(
+        source: TaskSource,
+        worker: Arc<str>,
+        is_coordinated: bool,
+        trainer_id: Option<Arc<str>>,
+    ) -> Self {
         let half = if is_coordinated {
             ReceiveHalf::coordinated(source.task)
         } else {
@@ -86,6 +93,7 @@ impl Entry {
             half,
             source,
             worker,
+            trainer_id,
             layout: None,
             delivered: 0,
             polled: 0,
@@ -129,7 +137,10 @@ impl Entry {
 
     /// The message that opens or resumes the subscription; it says what is here, too.
     pub(crate) fn subscribe(&self) -> Subscribe {
-        self.half.subscribe(self.source.ticket.clone())
+        Subscribe {
+            trainer_id: self.trainer_id.as_deref().map(str::to_owned),
+            ..self.half.subscribe(self.source.ticket.clone())
+        }
     }
 
     /// What arrived since the worker was last told of any. It keeps all that until it hears of it, and the ends of

@@ -20,6 +20,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::auto::Auto;
 use crate::credit::Bounds;
+#[cfg(test)]
+use crate::credit::Standing;
 use crate::entry::Entry;
 use crate::error::ReadError;
 use crate::follow::{LostSplits, Report};
@@ -95,11 +97,18 @@ pub(crate) struct Intake {
     arrived: Condvar,
     consumer: AtomicWaker,
     alloc: Arc<dyn SlotAlloc>,
+    /// As which trainer the iteration is read.
+    trainer_id: Option<Arc<str>>,
 }
 
 impl Intake {
     /// `is_coordinated` says that this reader is one of several consumers that read in step.
-    pub(crate) fn new(bounds: Bounds, alloc: Arc<dyn SlotAlloc>, is_coordinated: bool) -> Self {
+    pub(crate) fn new(
+        bounds: Bounds,
+        alloc: Arc<dyn SlotAlloc>,
+        is_coordinated: bool,
+        trainer_id: Option<Arc<str>>,
+    ) -> Self {
         let state = State {
             bounds,
             auto: Auto::default(),
@@ -127,6 +136,7 @@ impl Intake {
             arrived,
             consumer: AtomicWaker::new(),
             alloc,
+            trainer_id,
         }
     }
 
@@ -143,7 +153,7 @@ impl Intake {
         let worker: Arc<str> = source.worker.as_str().into();
         let is_new = !state.links.contains_key(&worker);
         let outbox = state.links.entry(worker.clone()).or_default();
-        let entry = Entry::new(source, worker, is_coordinated);
+        let entry = Entry::new(source, worker, is_coordinated, self.trainer_id.clone());
         if outbox.is_up {
             outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
@@ -270,7 +280,7 @@ impl Intake {
             if let Some(entry) = state
                 .tasks
                 .get_mut(&task)
-                .filter(|entry| !entry.done.contains_key(&lease))
+                .filter(|entry| entry.trainer_id.is_none() && !entry.done.contains_key(&lease))
             {
                 entry.seen.insert(lease);
             }
@@ -511,6 +521,12 @@ impl Intake {
     /// Whether everything was handed over.
     pub(crate) fn is_over(&self) -> bool {
         self.state.lock().is_over()
+    }
+
+    /// Where each task stands.
+    #[cfg(test)]
+    pub(crate) fn standings(&self) -> Vec<Standing> {
+        self.state.lock().standings()
     }
 
     /// Where decompressed elements go.

@@ -28,6 +28,9 @@ mod ranges;
 mod reader;
 mod remains;
 mod schedule;
+#[cfg(test)]
+#[path = "../tests/simulation/mod.rs"]
+mod simulation;
 mod state;
 mod stats;
 mod turns;

@@ -35,6 +35,9 @@ pub struct ReaderConfig {
     pub max_outstanding_bytes: u64,
     /// Which of the consumers that read in step this is, in coordinated reads; default none.
     pub consumer: Option<u32>,
+    /// As which trainer this is, where the job has the cross-trainer cache, and only there: those of one id share one place
+    /// in it, so that each gets a part; default none.
+    pub trainer_id: Option<String>,
     /// How long a worker that the dispatcher holds to be alive may be out of reach; default 30 s.
     pub worker_give_up: Duration,
     /// How often a blocked thread looks up by itself, so that nothing can keep it for ever; default 500 ms.
@@ -49,6 +52,7 @@ impl std::fmt::Debug for ReaderConfig {
             .field("max_outstanding", &self.max_outstanding)
             .field("max_outstanding_bytes", &self.max_outstanding_bytes)
             .field("consumer", &self.consumer)
+            .field("trainer_id", &self.trainer_id)
             .field("worker_give_up", &self.worker_give_up)
             .field("look_up_every", &self.look_up_every)
             .finish_non_exhaustive()
@@ -61,6 +65,7 @@ impl Default for ReaderConfig {
             max_outstanding: MaxOutstanding::Auto,
             max_outstanding_bytes: 256 << 20,
             consumer: None,
+            trainer_id: None,
             worker_give_up: Duration::from_secs(30),
             look_up_every: Duration::from_millis(500),
             on_handed: None,
@@ -109,8 +114,9 @@ impl Reader {
         let pool_bytes =
             usize::try_from(config.max_outstanding_bytes.saturating_mul(2)).unwrap_or(usize::MAX);
         let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(pool_bytes)));
-        let intake = Arc::new(Intake::new(bounds, alloc, config.consumer.is_some()));
         let stopwatch = Stopwatch::new(feed.pace.clone());
+        let trainer_id = config.trainer_id.as_deref().map(Arc::from);
+        let intake = Arc::new(Intake::new(bounds, alloc, config.consumer.is_some(), trainer_id));
         let (alive, gone) = oneshot::channel();
         let following = follow(intake.clone(), connector, feed, config.worker_give_up, gone);
         let what = "what follows the iteration".to_owned();

@@ -320,7 +320,7 @@ impl State {
 
     /// What is here of a task, to be looked through away from the lock.
     pub(crate) fn remains(&self, task: TaskId) -> Remains {
-        let Some(entry) = self.tasks.get(&task) else {
+        let Some(entry) = self.tasks.get(&task).filter(|entry| entry.trainer_id.is_none()) else {
             return Remains::default();
         };
         let waiting = self.ready.iter().map(|delivery| (delivery.task, &delivery.body));

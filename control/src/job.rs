@@ -160,7 +160,7 @@ impl FromStr for TargetWorkers {
     }
 }
 
-/// How trainers and workers of a service are placed. Decides nothing but what `auto` means under static sharding (C13.4), and
+/// How trainers and workers of a service are placed. Decides nothing but what `auto` means under static sharding (C14.4), and
 /// is told to every process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
@@ -263,7 +263,7 @@ impl JobParameters {
     }
 
     /// Which workers are meant where the service is deployed like this: where each trainer has workers of its own, those divide
-    /// a dataset, and each trainer reads its own share (C13.4).
+    /// a dataset, and each trainer reads its own share (C14.4).
     #[must_use]
     pub fn deployed(mut self, mode: DeploymentMode) -> JobParameters {
         if self.policy.is_static()
@@ -275,7 +275,7 @@ impl JobParameters {
         self
     }
 
-    /// Whether a reader takes what a worker with these labels has (C13.1). In coordinated reads everybody reads everything.
+    /// Whether a reader takes what a worker with these labels has (C14.1). In coordinated reads everybody reads everything.
     pub(crate) fn admits(&self, reader: &Whereabouts, worker: &Whereabouts, tags: &[String]) -> bool {
         self.admits_everybody(tags)
             || match self.target_workers {
@@ -295,12 +295,12 @@ impl JobParameters {
             }
     }
 
-    /// Whether only readers in its own process take what a worker with these labels has (C13.5).
+    /// Whether only readers in its own process take what a worker with these labels has (C14.5).
     pub(crate) fn is_private(&self, tags: &[String]) -> bool {
         !self.admits_everybody(tags) && self.target_workers != TargetWorkers::Host
     }
 
-    /// What a reader is told that reads the workers of its process and has none (C13.4).
+    /// What a reader is told that reads the workers of its process and has none (C14.4).
     pub fn without_local_worker(&self) -> Error {
         let policy = self.policy;
         if policy.is_static() {
@@ -314,16 +314,6 @@ impl JobParameters {
             "target_workers `local` reads the workers of this process, and there is none: start one in it that is given the \
              same `LocalWorkers`, or read with target_workers `auto` or `any`",
         )
-    }
-
-    /// Whether this version can do what is asked: the one place that says what it cannot.
-    pub(crate) fn supported(&self) -> Result<(), Error> {
-        if self.cross_trainer_cache {
-            return Err(Error::unimplemented(
-                "the cross-trainer cache is not supported by this version",
-            ));
-        }
-        Ok(())
     }
 
     /// Every way in which `wanted` differs from these, for people; empty if it does not.
@@ -405,7 +395,7 @@ mod tests {
         }
     }
 
-    /// C13.1
+    /// C14.1
     #[test]
     fn each_target_admits_its_workers_and_coordinated_reads_admit_all() {
         let at = |host, process| Whereabouts {
@@ -443,7 +433,7 @@ mod tests {
         }
     }
 
-    /// C13.4
+    /// C14.4
     #[test]
     fn where_workers_are_colocated_auto_means_local_under_static_sharding_alone() {
         for (policy, mode, wanted) in [

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_control::rpc::SessionConfig;
-use millstream_dataplane::worker::ServerConfig;
+use millstream_dataplane::worker::{CacheLimits, ServerConfig};
 use millstream_link::EndpointConfig;
 use millstream_pipeline::exec::Functions;
 
@@ -41,8 +41,12 @@ pub struct WorkerConfig {
     /// How long a worker whose service was shut down goes on serving what it has produced, until its readers have gone. Default
     /// 1 s: they are told when it is, and one that hangs is not waited for.
     pub shutdown_quiet_period: Duration,
-    /// Bytes of elements that wait or are on their way, over all tasks; default 1 GiB.
+    /// Bytes of elements that wait, are on their way or are kept for trainers, over all tasks; default 1 GiB.
     pub pool_bytes: usize,
+    /// Bytes of elements that a task with the cross-trainer cache keeps of those, half of `pool_bytes` at most; default a
+    /// quarter. All such tasks share that half: with three of them each has a sixth. More keeps slow trainers longer
+    /// from missing elements. Takes the place of [`ServerConfig::cache`].
+    pub cross_trainer_cache_bytes: Option<u64>,
     /// Where readers in this process look for workers: those with the same one are in one process with it.
     pub local: LocalWorkers,
 }
@@ -64,7 +68,28 @@ impl WorkerConfig {
             drain_deadline: Duration::from_secs(25),
             shutdown_quiet_period: Duration::from_secs(1),
             pool_bytes: 1 << 30,
+            cross_trainer_cache_bytes: None,
             local: LocalWorkers::default(),
         }
+    }
+
+    /// What tasks may keep for the trainers of a cross-trainer cache.
+    ///
+    /// # Errors
+    /// More than the worker can give, in words for the caller.
+    pub(super) fn cache(&self) -> Result<CacheLimits, String> {
+        let pool_bytes = self.pool_bytes as u64;
+        let all_bytes = pool_bytes / 2;
+        let task_bytes = self.cross_trainer_cache_bytes.unwrap_or(pool_bytes / 4);
+        if task_bytes > all_bytes {
+            return Err(format!(
+                "cross_trainer_cache_bytes is {task_bytes}, more than {all_bytes}: caches get half of the {pool_bytes} \
+                 bytes that the worker has for elements (pool_bytes), which can be raised"
+            ));
+        }
+        Ok(CacheLimits {
+            task_bytes,
+            all_bytes,
+        })
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents};
 use millstream_control::{Error, Policy, TaskDef, TaskId};
 use millstream_dataplane::transport::quic::CLIENT_LIMITS;
-use millstream_dataplane::worker::Server;
+use millstream_dataplane::worker::{Server, ServerConfig};
 use millstream_element::SlotAlloc;
 use millstream_link::{
     Credentials, Endpoint, EndpointConfig, HostPort, Lane, LaneError, LoadedKey, Role, TicketKey,
@@ -53,6 +53,9 @@ pub enum WorkerError {
     /// The caller gave an address that is none.
     #[error("dispatcher address: {0}")]
     Address(String),
+    /// The caller's settings contradict each other.
+    #[error("{0}")]
+    Settings(String),
     /// The address cannot be had, or the key does not allow it.
     #[error("{0}")]
     Bind(String),
@@ -138,8 +141,7 @@ impl Worker {
             .map_err(|error| WorkerError::Address(error.to_string()))?;
         let ticket_key = TicketKey::generate().map_err(|error| WorkerError::Resource(error.to_string()))?;
         let alloc: Arc<dyn SlotAlloc> = Arc::new(millstream_element::Pool::new(config.pool_bytes));
-        let server = Server::new(config.server.clone(), ticket_key.clone(), &alloc)
-            .map_err(|error| WorkerError::Resource(error.to_string()))?;
+        let server = serving(&config, &ticket_key, &alloc)?;
         let lane = Lane::start("worker")?;
         let endpoint_config = EndpointConfig {
             bind: config.bind,
@@ -300,6 +302,19 @@ async fn until_unread(server: &Server) {
     while !server.links().is_empty() {
         tokio::time::sleep(QUIET_LOOK).await;
     }
+}
+
+/// The data plane, which keeps as much for trainers as the worker's memory allows.
+fn serving(
+    config: &WorkerConfig,
+    ticket_key: &TicketKey,
+    alloc: &Arc<dyn SlotAlloc>,
+) -> Result<Server, WorkerError> {
+    let server = ServerConfig {
+        cache: config.cache().map_err(WorkerError::Settings)?,
+        ..config.server.clone()
+    };
+    Server::new(server, ticket_key.clone(), alloc).map_err(|error| WorkerError::Resource(error.to_string()))
 }
 
 /// Binds, and serves on the lane from then on.
@@ -473,6 +488,9 @@ impl Follower {
             Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => None,
         };
         let (cancel, meter) = (Cancel::new(), Arc::new(TaskMeter::default()));
+        let produced = (definition.cross_trainer_cache && definition.policy == Policy::Dynamic)
+            .then(|| self.agent.produced(task).map_err(|error| error.to_string()))
+            .transpose()?;
         let run_with = TaskRun {
             definition,
             server: self.server.clone(),
@@ -480,6 +498,7 @@ impl Follower {
             functions: self.functions.clone(),
             pool: self.pool.clone(),
             feed,
+            produced,
             cancel: cancel.clone(),
             meter: meter.clone(),
         };

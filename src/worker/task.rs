@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_control::TaskDef;
+use millstream_control::agent::ProducedSplits;
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::worker::{ProduceError, Producer, Server, TaskMode};
@@ -35,6 +36,8 @@ pub(super) struct TaskRun {
     pub(super) functions: Arc<Functions>,
     pub(super) pool: Arc<Pool>,
     pub(super) feed: Option<TaskFeed>,
+    /// Where no reader is waited for: takes note of the splits that have been produced (D8.5).
+    pub(super) produced: Option<ProducedSplits>,
     pub(super) cancel: Cancel,
     pub(super) meter: Arc<TaskMeter>,
 }
@@ -134,6 +137,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         functions,
         pool,
         feed,
+        produced,
         cancel,
         meter,
         ..
@@ -175,7 +179,10 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         })?;
         executor.finished_splits(&mut finished);
         for split in finished.drain(..) {
-            producer.split_done(split.lease, split.attempt);
+            match &produced {
+                Some(produced) => produced.note(split.lease),
+                None => producer.split_done(split.lease, split.attempt),
+            }
         }
         if has_ended {
             return Ok(());

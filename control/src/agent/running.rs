@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use super::AgentConfig;
 use super::feed::{FeedControl, Returns, SplitFeed};
 use super::incarnation;
+use super::produced::ProducedSplits;
 use crate::dispatcher::{StopReason, TaskDef};
 use crate::error::Error;
 use crate::id::{TaskId, WorkerId};
@@ -241,6 +242,22 @@ impl Agent {
     /// Waits until what tasks have given back unstarted has arrived at the dispatcher. Cancel-safe.
     pub async fn returned(&self) {
         self.shared.returning.over().await;
+    }
+
+    /// Takes note of the splits of a task that have been produced, where it has the cross-trainer cache (C13.3).
+    ///
+    /// # Errors
+    /// The worker is not registered.
+    pub fn produced(&self, task: TaskId) -> Result<ProducedSplits, Error> {
+        let session = self.shared.session.lock().clone();
+        let session = session.ok_or_else(|| Error::aborted("this worker is not registered, or no longer"))?;
+        let deadline = session.config().request_deadline;
+        Ok(ProducedSplits::new(
+            &session,
+            self.shared.runtime.clone(),
+            task,
+            deadline,
+        ))
     }
 
     /// Says goodbye: the tasks go to others at once.

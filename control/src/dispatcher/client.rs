@@ -15,7 +15,7 @@ impl Dispatcher {
     pub(super) fn attach(&mut self, session: SessionId, client: ClientId) -> Result<(), Error> {
         let row = self.client(session, client)?;
         let iteration = row.iteration;
-        // C13.2
+        // C14.2
         let has_everything = row.reads_before.is_some();
         let mut snapshot = Snapshot::default();
         for task in self.tables.tasks_of(iteration) {

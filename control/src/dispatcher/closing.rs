@@ -64,6 +64,7 @@ impl Dispatcher {
             | Request::LeaveWorker
             | Request::DrainWorker
             | Request::ReturnSplits { .. }
+            | Request::SplitsProduced { .. }
             | Request::FinishTask { .. }
             | Request::FailTask { .. } => false,
         };

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::action::Reply;
+use super::caching::check_cache;
 use super::config::NAME_BYTES_MAX;
 use super::machine::Dispatcher;
 use super::record::{Answer, DatasetRecord, JobRecord};
@@ -65,7 +66,7 @@ impl Dispatcher {
         name: Option<String>,
         parameters: JobParameters,
     ) -> Result<Outcome, Error> {
-        // C13.4
+        // C14.4
         let parameters = parameters.deployed(self.config.deployment_mode);
         if let Some(name) = &name {
             if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -79,9 +80,8 @@ impl Dispatcher {
                 return Ok(Outcome::Answer(Answer::Job(id)));
             }
         }
-        // C2.4
-        parameters.supported()?;
         let dataset = self.dataset(&parameters.dataset)?;
+        // C2.4
         if let (Policy::Dynamic, Err(reason)) = (parameters.policy, &dataset.facts.splittable) {
             return Err(Error::unimplemented(format!(
                 "dataset {} cannot be read under the sharding policy `dynamic`: {reason}",
@@ -89,6 +89,7 @@ impl Dispatcher {
             )));
         }
         self.check_sharding(parameters.policy, dataset)?;
+        check_cache(name.as_deref(), &parameters, dataset)?;
         self.check_consumers(&parameters, dataset)?;
         if self.tables.jobs.len() >= self.config.jobs_max {
             let limit = self.config.jobs_max;

@@ -35,7 +35,8 @@ impl Dispatcher {
             return false;
         }
         // C10.3: nobody can go on where it stops.
-        let is_removed = is_running && (!self.is_dynamic(iteration) || self.is_coordinated(iteration));
+        let cannot_go_on = self.is_coordinated(iteration) || self.is_cached(iteration);
+        let is_removed = is_running && (!self.is_dynamic(iteration) || cannot_go_on);
         // C10.4: it stays until the worker leaves, so that it can give back what it has not started.
         let is_unread = self.readers(task).is_empty();
         if is_removed {

@@ -187,6 +187,13 @@ pub enum Request {
         /// Their leases.
         leases: Vec<LeaseRange>,
     },
+    /// Say that these splits have been produced, of a task that has the cross-trainer cache.
+    SplitsProduced {
+        /// Whose.
+        task: TaskId,
+        /// Their leases.
+        leases: Vec<LeaseRange>,
+    },
     /// A task has produced its last element.
     FinishTask {
         /// Which.
@@ -245,6 +252,7 @@ impl Request {
             | Request::DrainWorker
             | Request::DescribeTask { .. }
             | Request::ReturnSplits { .. }
+            | Request::SplitsProduced { .. }
             | Request::FinishTask { .. }
             | Request::FailTask { .. } => false,
         }
@@ -271,6 +279,7 @@ impl Request {
             | Request::DescribeTask { .. }
             | Request::LeaseSplits { .. }
             | Request::ReturnSplits { .. }
+            | Request::SplitsProduced { .. }
             | Request::FinishTask { .. }
             | Request::FailTask { .. } => role == Role::Worker,
         }
@@ -298,6 +307,7 @@ impl Request {
             Request::DescribeTask { .. } => "describe a task",
             Request::LeaseSplits { .. } => "lease splits",
             Request::ReturnSplits { .. } => "return splits",
+            Request::SplitsProduced { .. } => "report produced splits",
             Request::FinishTask { .. } => "finish a task",
             Request::FailTask { .. } => "fail a task",
         }

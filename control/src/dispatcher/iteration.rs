@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::action::{Action, ClientPush, StopReason, WorkerPush};
+use super::caching::check_pass;
 use super::coordination::check_consumer;
 use super::machine::{Dispatcher, Opener};
 use super::record::{Answer, ClientRecord, IterationRecord, Phase, TaskPhase, TaskRecord};
@@ -30,6 +31,7 @@ impl Dispatcher {
         whereabouts: Whereabouts,
     ) -> Result<Outcome, Error> {
         check_consumer(self.job(job)?, consumer)?;
+        check_pass(self.job(job)?, repetition)?;
         self.check_target(job, &whereabouts)?;
         self.clocks.jobs_used.insert(job, self.now);
         let number = number.ok_or_else(|| Error::internal("a numbered request without its number"))?;
@@ -142,7 +144,7 @@ impl Dispatcher {
             return self.begin_round(id, free);
         }
         let is_over = |task: &TaskRecord| matches!(task.phase, TaskPhase::Settled | TaskPhase::Failed(_));
-        // C13.3: the idle ones would find nothing where another has read to the end.
+        // C14.3: the idle ones would find nothing where another has read to the end.
         let read_to_the_end = |task: &TaskRecord| task.phase == TaskPhase::Settled && !task.stopped_early;
         let over = busy.iter().all(|task| is_over(task));
         if over && (idle.is_empty() || busy.iter().any(|task| read_to_the_end(task))) {
@@ -349,7 +351,7 @@ impl Dispatcher {
         });
         self.clocks.client_seen.insert(id, self.now);
         self.clocks.unread.remove(&iteration);
-        // What is free may be read again now (C13.3), or nothing of its own be left (C13.2).
+        // What is free may be read again now (C14.3), or nothing of its own be left (C14.2).
         self.review_iteration(iteration);
         Ok(Answer::Client(id))
     }

@@ -11,6 +11,7 @@
 //! | `record`, `table`, `tables` | what it remembers, with the changes since the last batch |
 //! | `dataset`, `iteration`, `client`, `task`, `removal`, `worker` | what happens to each of these |
 //! | `splits` | the books of an iteration's splits |
+//! | `caching` | the cross-trainer cache: what it asks of a job |
 //! | `coordination` | coordinated reads: which task takes part in which rounds |
 //! | `addresses`, `sharding` | the fixed list of workers, and what static sharding makes of it |
 //! | `target` | which tasks a reader reads, and what is its alone |
@@ -24,6 +25,7 @@
 mod action;
 mod addresses;
 mod autoscale;
+mod caching;
 mod client;
 mod closing;
 mod collect;

@@ -248,6 +248,9 @@ impl Dispatcher {
                 want,
             } => self.lease_splits(session, task, source, repetition, want),
             Request::ReturnSplits { task, leases } => self.return_splits(session, task, &leases).map(done),
+            Request::SplitsProduced { task, leases } => {
+                self.splits_produced(session, task, &leases).map(done)
+            }
             Request::FinishTask {
                 task,
                 delivered,

@@ -17,7 +17,7 @@ use crate::whereabouts::Whereabouts;
 const LEFT_MAX: usize = 1024;
 
 impl Dispatcher {
-    /// C13.1: whether this client reads what this worker has of its iteration.
+    /// C14.1: whether this client reads what this worker has of its iteration.
     pub(super) fn admits(&self, client: &ClientRecord, worker: WorkerId) -> bool {
         match (
             self.parameters_of(client.iteration),
@@ -31,7 +31,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether this client reads this task of that worker (C13.1, C13.2).
+    /// Whether this client reads this task of that worker (C14.1, C14.2).
     pub(super) fn reads(&self, client: &ClientRecord, task: TaskId, worker: WorkerId) -> bool {
         client.reads_before.is_none_or(|end| task < end) && self.admits(client, worker)
     }
@@ -45,7 +45,7 @@ impl Dispatcher {
             .collect()
     }
 
-    /// C13.3: whether somebody would read a new task of this iteration on this worker; while it has no clients, whether
+    /// C14.3: whether somebody would read a new task of this iteration on this worker; while it has no clients, whether
     /// everybody would.
     pub(super) fn would_be_read(&self, iteration: IterationId, worker: WorkerId) -> bool {
         let clients = self.tables.clients_of(iteration);
@@ -62,7 +62,7 @@ impl Dispatcher {
         rows.any(|client| client.reads_before.is_none() && self.admits(client, worker))
     }
 
-    /// C13.3: whether every client leaves this task aside, and it has never had anything to lose by it.
+    /// C14.3: whether every client leaves this task aside, and it has never had anything to lose by it.
     pub(super) fn is_idle(&self, task: &TaskRecord) -> bool {
         task.phase == TaskPhase::Running
             && self.tables.holdings.get(&task.id).is_some_and(Holding::is_empty)
@@ -70,7 +70,7 @@ impl Dispatcher {
             && self.readers(task).is_empty()
     }
 
-    /// C13.2: ends the readers that leave tasks aside and have everything of theirs.
+    /// C14.2: ends the readers that leave tasks aside and have everything of theirs.
     pub(super) fn end_readers(&mut self, id: IterationId) {
         let Some(parameters) = self.parameters_of(id) else {
             return;
@@ -127,7 +127,7 @@ impl Dispatcher {
         ledger.map_or(0, |ledger: &Ledger| ledger.wanted(wants_no_more))
     }
 
-    /// C13.4: whoever reads the workers of its process must have one.
+    /// C14.4: whoever reads the workers of its process must have one.
     pub(super) fn check_target(&self, job: JobId, reader: &Whereabouts) -> Result<(), Error> {
         let parameters = &self.job(job)?.parameters;
         if parameters.target_workers != TargetWorkers::Local {
@@ -141,7 +141,7 @@ impl Dispatcher {
         Err(parameters.without_local_worker())
     }
 
-    /// C13.5: an iteration that the readers of this process have left is not read there again.
+    /// C14.5: an iteration that the readers of this process have left is not read there again.
     pub(super) fn check_not_left(&self, id: IterationId, reader: &Whereabouts) -> Result<(), Error> {
         let row = self.tables.iterations.get(&id);
         let left = row.filter(|row| reader.process.is_some_and(|process| row.left.contains(&process)));
@@ -154,7 +154,7 @@ impl Dispatcher {
         })
     }
 
-    /// C13.5: the last reader of its process has gone. What only readers there could read goes with it.
+    /// C14.5: the last reader of its process has gone. What only readers there could read goes with it.
     pub(super) fn leave_private_tasks(&mut self, client: &ClientRecord) {
         let (id, Some(process)) = (client.iteration, client.whereabouts.process) else {
             return;

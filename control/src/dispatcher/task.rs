@@ -297,7 +297,7 @@ impl Dispatcher {
     }
 
     /// The task, if it exists and is this living worker's.
-    fn own_task(&self, session: SessionId, task: TaskId) -> Result<&TaskRecord, Error> {
+    pub(super) fn own_task(&self, session: SessionId, task: TaskId) -> Result<&TaskRecord, Error> {
         let worker = self.living_worker(session)?;
         let row = self.tables.tasks.get(&task).filter(|row| row.worker == worker);
         row.filter(|row| self.tables.index.running.contains(&row.iteration))

@@ -2,6 +2,7 @@
 
 mod coordinated;
 mod support;
+mod trainers;
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use millstream_dataplane::transport::memory::{self, Knobs};
 use millstream_dataplane::transport::{Admission, ClientLink, Downstream, LinkLost};
 use millstream_dataplane::worker::{ProduceError, Producer, Server, ServerConfig, SessionEnd, TaskMode};
 use millstream_element::{
-    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Shape, SlotAlloc, TensorSpec,
+    Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Shape, SlotAlloc, TensorSpec, WriteError,
 };
 use millstream_link::ticket::{Claims, TicketKey};
 use tokio::task::JoinHandle;
@@ -61,9 +61,13 @@ pub(crate) fn server_with(config: ServerConfig) -> Server {
 pub(crate) fn write(producer: &mut Producer, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let written: Result<(), ProduceError<()>> = producer.write(|pack, layout| {
-            let mut element = pack
-                .begin(layout, &[Shape::fixed(&[1])], 0)
-                .expect("a pack holds them all");
+            let mut element = match pack.begin(layout, &[Shape::fixed(&[1])], 0) {
+                Ok(element) => element,
+                Err(WriteError::Full { needed_bytes, .. }) => {
+                    return Err(ProduceError::Full { needed_bytes });
+                }
+                Err(error) => panic!("{error}"),
+            };
             element.component_mut(0).copy_from_slice(&number.to_le_bytes());
             element.finish(number, &[]).expect("as begun");
             Ok(())
@@ -76,6 +80,7 @@ pub(crate) fn write(producer: &mut Producer, numbers: std::ops::Range<u64>) {
 pub(crate) struct Client {
     link: Box<ClientLink>,
     session: JoinHandle<SessionEnd>,
+    trainer_id: Option<&'static str>,
 }
 
 impl Client {
@@ -85,6 +90,7 @@ impl Client {
         Self {
             link,
             session: tokio::spawn(async move { server.serve(far).await }),
+            trainer_id: None,
         }
     }
 
@@ -118,15 +124,23 @@ impl Client {
             task: TASK.0,
             consumer,
         });
-        let ticket = ticket.as_bytes().to_vec();
-        self.say(ToWorker::Subscribe(Subscribe {
-            task: TASK,
-            ticket,
+        let subscribe = Subscribe {
+            ticket: ticket.as_bytes().to_vec(),
             resume_from,
+            trainer_id: self.trainer_id.map(str::to_owned),
+            task: TASK,
             splits_from: 0,
-            trainer_id: None,
-        }))
-        .await;
+        };
+        self.say(ToWorker::Subscribe(subscribe)).await;
+    }
+
+    /// One that reads as this trainer.
+    pub(crate) async fn trainer(server: &Server, client: u64, id: &'static str, resume_from: u64) -> Self {
+        let mut this = Self::greeted(server).await;
+        this.trainer_id = Some(id);
+        this.subscribe(client, resume_from).await;
+        assert!(matches!(this.message().await, ToClient::Accepted(_)), "{id}");
+        this
     }
 
     pub(crate) async fn accepted(server: &Server, client: u64, resume_from: u64) -> Self {
@@ -207,7 +221,7 @@ impl Client {
 
     /// Drops the link; returns when the worker's side of it has ended.
     pub(crate) async fn leave(self) {
-        let Self { link, session } = self;
+        let Self { link, session, .. } = self;
         drop(link);
         let end = tokio::time::timeout(WATCHDOG, session).await;
         end.expect("the session goes on").expect("no panic");

@@ -174,6 +174,12 @@ pub(crate) struct WorkerArgs {
     /// Threads that compute; by default one a processor.
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
+    /// Bytes of elements that wait, are on their way, or are kept for the trainers of a cross-trainer cache.
+    #[arg(long, default_value_t = 1 << 30, value_name = "BYTES")]
+    pub(crate) memory_bytes: usize,
+    /// Bytes of these that each task with the cross-trainer cache keeps, half of --memory-bytes at most; by default a quarter.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) cross_trainer_cache_bytes: Option<u64>,
     /// A label; repeat for more. Shown in `status`. Readers elsewhere leave a worker that is tagged COLOCATED, in any case, to
     /// those of its process, unless they ask for all workers.
     #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]
@@ -261,9 +267,13 @@ pub(crate) struct ReadArgs {
     /// Which of them this is, from 0. Each reads an epoch once: started again it needs a new --job-name.
     #[arg(long, value_name = "NUMBER", requires = "num_consumers")]
     pub(crate) consumer: Option<u32>,
-    /// Elements of an epoch, in batches as they come.
-    #[arg(long, value_name = "COUNT", requires = "num_consumers")]
+    /// Elements of an epoch, in batches as they come; what is behind them is not read.
+    #[arg(long, value_name = "COUNT")]
     pub(crate) steps: Option<u64>,
+    /// Reads through the cross-trainer cache, as this trainer: trainers that give the same --job-name get the same elements,
+    /// which are computed once. The dataset is repeated without end; each trainer stops after so many steps.
+    #[arg(long, value_name = "ID", requires_all = ["steps", "job_name"])]
+    pub(crate) trainer_id: Option<String>,
     /// Seconds to wait for a dispatcher that is not there yet.
     #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,

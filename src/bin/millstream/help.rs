@@ -49,6 +49,9 @@ batches or who computed them. Splits that were lost with a worker are named on s
 Under the sharding policies `file`, `data`, `file_or_data` and `hint` each worker of the dispatcher's fixed list has its share \
 from the start. The reading waits for those that have not come, and fails if one goes and does not come back.
 
+With --trainer-id each worker keeps a window of its latest elements (its --cross-trainer-cache-bytes), which slides forward with \
+the fastest trainer. A trainer that is slower, or comes later, goes on at the oldest element kept.
+
 Examples:
   millstream read --files 'examples/data/*.tar' --epochs 3
   millstream read --range 1000000 --batch 0
@@ -57,7 +60,9 @@ Examples:
   millstream read --range 1000000 --job-name shared
       Run twice at a time, each gets a part.
   millstream read --range 1000000 --job-name pair --num-consumers 2 --steps 100 --consumer 0
-      Run at the same time with --consumer 1, neither gets ahead of the other.";
+      Run at the same time with --consumer 1, neither gets ahead of the other.
+  millstream read --range 1000000 --job-name search --steps 100 --trainer-id a
+      Run again with --trainer-id b it gets what the workers have kept of the same.";
 
 /// Of `millstream status`.
 pub(crate) const STATUS: &str = "\

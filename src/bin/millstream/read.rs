@@ -58,10 +58,8 @@ impl Source {
         } else {
             dataset
         };
-        let dataset = match args.num_consumers {
-            Some(_) => dataset.repeat(None),
-            None => dataset,
-        };
+        let is_endless = args.num_consumers.is_some() || args.trainer_id.is_some();
+        let dataset = if is_endless { dataset.repeat(None) } else { dataset };
         Ok(Self { dataset, digested })
     }
 }
@@ -110,6 +108,7 @@ fn read_from(
         job_name: args.job_name.clone(),
         target_workers: args.target_workers,
         num_consumers: args.num_consumers,
+        cross_trainer_cache: args.trainer_id.is_some(),
         ..ReadRequest::new(dataset, policy)
     };
     let job = service.job(&request).map_err(|error| error.to_string())?;
@@ -120,6 +119,7 @@ fn read_from(
     let config = ReaderConfig {
         max_outstanding,
         consumer: args.consumer,
+        trainer_id: args.trainer_id.clone(),
         ..ReaderConfig::default()
     };
     let mut losses = 0;

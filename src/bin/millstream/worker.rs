@@ -47,6 +47,8 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
     config.bind = Some(args.bind);
     config.advertise = args.advertise.clone();
     config.tags = args.tags.clone();
+    config.pool_bytes = args.memory_bytes;
+    config.cross_trainer_cache_bytes = args.cross_trainer_cache_bytes;
     config.threads = match args.threads {
         Some(0) => return Err("--threads 0: must be at least 1".to_owned()),
         threads => threads,

@@ -1,5 +1,6 @@
 //! Promises of the machine, one by one.
 
+mod caching;
 mod closing;
 mod drain;
 mod in_step;

@@ -66,14 +66,8 @@ fn a_named_job_is_shared_or_all_differences_are_listed() {
 
 /// C2.4
 #[test]
-fn what_is_not_supported_is_refused_by_name() {
+fn what_cannot_be_split_is_refused_with_the_reason() {
     let mut rig = Rig::new();
-    let dataset = rig.register(None, facts()).unwrap();
-    let mut cached = JobParameters::new(dataset, Policy::Off);
-    cached.cross_trainer_cache = true;
-    let error = rig.job(None, cached).unwrap_err();
-    assert_eq!(error.code, Code::Unimplemented);
-    assert!(error.message.contains("cross-trainer cache"), "{error}");
     let mut whole = facts();
     whole.splittable = Err("a generator cannot be split".to_owned());
     let whole = rig.register(None, whole).unwrap();

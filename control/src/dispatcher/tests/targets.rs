@@ -15,7 +15,7 @@ use crate::whereabouts::Whereabouts;
 
 const END: ClientPush = ClientPush::IterationFinished { splits_lost: 0 };
 
-/// C13.1, C13.2
+/// C14.1, C14.2
 #[test]
 fn a_local_reader_is_told_of_its_own_tasks_alone_and_ends_with_them() {
     let mut rig = Rig::new();
@@ -48,7 +48,7 @@ fn a_local_reader_is_told_of_its_own_tasks_alone_and_ends_with_them() {
     );
 }
 
-/// C13.1
+/// C14.1
 #[test]
 fn a_host_has_readers_and_workers_in_several_processes() {
     let mut rig = Rig::new();
@@ -61,7 +61,7 @@ fn a_host_has_readers_and_workers_in_several_processes() {
     assert_eq!(shown(&mut rig, stranger).0, rig.tasks(away));
 }
 
-/// C13.1, C13.2, C3.4: with nothing left aside, the dispatcher says when it is over.
+/// C14.1, C14.2, C3.4: with nothing left aside, the dispatcher says when it is over.
 #[test]
 fn auto_leaves_colocated_workers_of_others_aside_and_nothing_else() {
     for tagged in [true, false] {
@@ -85,7 +85,7 @@ fn auto_leaves_colocated_workers_of_others_aside_and_nothing_else() {
     }
 }
 
-/// C13.3
+/// C14.3
 #[test]
 fn splits_that_a_local_reader_leaves_aside_nobody_holds_and_all_of_them_end_the_iteration() {
     let mut rig = Rig::new();
@@ -106,7 +106,7 @@ fn splits_that_a_local_reader_leaves_aside_nobody_holds_and_all_of_them_end_the_
     assert!(rig.worker_pushes.contains(&(away, stop)));
 }
 
-/// C13.3: a pipeline that stops by itself leaves splits that another's task would read.
+/// C14.3: a pipeline that stops by itself leaves splits that another's task would read.
 #[test]
 fn a_task_that_stopped_early_does_not_end_those_that_are_left_aside() {
     let mut rig = Rig::new();
@@ -127,7 +127,7 @@ fn a_task_that_stopped_early_does_not_end_those_that_are_left_aside() {
     assert_eq!(rig.machine.status().iterations[0].phase, Phase::Running);
 }
 
-/// C13.3, C6.5
+/// C14.3, C6.5
 #[test]
 fn free_splits_are_read_again_on_workers_that_somebody_reads() {
     let mut rig = Rig::new();
@@ -156,7 +156,7 @@ fn free_splits_are_read_again_on_workers_that_somebody_reads() {
     assert_eq!(rig.machine.status().iterations[0].splits_lost, 0);
 }
 
-/// C13.1: whoever leaves a task aside has seen nothing of it, whether it is there or not.
+/// C14.1: whoever leaves a task aside has seen nothing of it, whether it is there or not.
 #[test]
 fn a_reader_elsewhere_neither_holds_up_a_removal_nor_loses_splits_by_leaving() {
     let mut rig = Rig::new();
@@ -187,7 +187,7 @@ fn a_reader_elsewhere_neither_holds_up_a_removal_nor_loses_splits_by_leaving() {
     assert_eq!(read, 100);
 }
 
-/// C13.4
+/// C14.4
 #[test]
 fn whoever_reads_its_own_process_must_have_a_worker_there() {
     let mut rig = Rig::new();
@@ -225,7 +225,7 @@ fn targets_that_contradict_the_job_are_refused() {
     assert!(error.message.contains("num_consumers"), "{error}");
 }
 
-/// C13.4, C13.2, C8.4
+/// C14.4, C14.2, C8.4
 #[test]
 fn where_workers_are_colocated_each_process_reads_the_shares_of_its_own() {
     let mut rig = Rig::with(DispatcherConfig {
@@ -248,7 +248,7 @@ fn where_workers_are_colocated_each_process_reads_the_shares_of_its_own() {
     assert_eq!(rig.told(&END), 1, "the third worker is not waited for");
 }
 
-/// C13.2, C7.5, C8.4
+/// C14.2, C7.5, C8.4
 #[test]
 fn the_share_of_a_lost_worker_of_its_own_is_missed_and_others_are_not() {
     let mut rig = Rig::with(DispatcherConfig {
@@ -278,7 +278,7 @@ fn the_share_of_a_lost_worker_of_its_own_is_missed_and_others_are_not() {
     assert_eq!(rig.told(&ClientPush::WorkersLost { workers }), 1);
 }
 
-/// C7.5, C13.1
+/// C7.5, C14.1
 #[test]
 fn a_reader_whose_workers_are_all_gone_is_told_though_others_live() {
     let mut rig = Rig::new();
@@ -299,7 +299,7 @@ fn a_reader_whose_workers_are_all_gone_is_told_though_others_live() {
     assert_eq!(told, [&(reader, ClientPush::WorkersLost { workers })]);
 }
 
-/// C13.5
+/// C14.5
 #[test]
 fn what_only_readers_of_a_process_could_read_is_deleted_with_the_last_of_them() {
     for (target, tags) in [
@@ -332,7 +332,7 @@ fn what_only_readers_of_a_process_could_read_is_deleted_with_the_last_of_them() 
     }
 }
 
-/// C13.5: also when the iteration came to its end.
+/// C14.5: also when the iteration came to its end.
 #[test]
 fn a_pass_that_was_read_in_a_process_is_not_read_there_again_and_others_may_be() {
     let mut rig = Rig::new();
@@ -353,7 +353,7 @@ fn a_pass_that_was_read_in_a_process_is_not_read_there_again_and_others_may_be()
     rig.ask(READER, Role::Read, next).unwrap();
 }
 
-/// C13.5: who reads from all workers leaves its tasks to others.
+/// C14.5: who reads from all workers leaves its tasks to others.
 #[test]
 fn under_any_and_host_nothing_is_deleted() {
     for target in [TargetWorkers::Any, TargetWorkers::Host, TargetWorkers::Auto] {

@@ -116,6 +116,12 @@ impl Client {
         Ok(id)
     }
 
+    /// How a job was asked for, if this process did and did not ask for a thousand others since.
+    pub async fn asked_for(&self, job: JobId) -> Option<JobParameters> {
+        let jobs = self.jobs.lock().await;
+        jobs.get(job).map(|known| known.parameters.clone())
+    }
+
     /// Becomes a client of one pass of a job: `consumer` says which one, if it has several that read in step, and only then.
     /// A pass that is over ends at once. A job that was collected meanwhile, since nobody read it for long, is asked for again
     /// as it was asked for first; its passes then start anew.

@@ -347,6 +347,7 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::DrainWorker
         | WireRequest::DescribeTask { .. }
         | WireRequest::ReturnSplits { .. }
+        | WireRequest::SplitsProduced { .. }
         | WireRequest::FinishTask { .. }
         | WireRequest::FailTask { .. } => false,
     }
@@ -411,6 +412,7 @@ mod tests {
                 want: 1,
             },
             WireRequest::ReturnSplits { task, leases: vec![] },
+            WireRequest::SplitsProduced { task, leases: vec![] },
             WireRequest::FinishTask {
                 task,
                 delivered: true,

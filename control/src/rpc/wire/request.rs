@@ -169,6 +169,13 @@ pub(crate) enum WireRequest {
         #[n(0)]
         who: String,
     },
+    #[n(21)]
+    SplitsProduced {
+        #[n(0)]
+        task: TaskId,
+        #[n(1)]
+        leases: Vec<LeaseRange>,
+    },
 }
 
 /// What a worker says of itself. `Debug` hides the key.
@@ -227,14 +234,13 @@ impl WireRequest {
     /// # Errors
     /// A field is not what it must be.
     pub(crate) fn into_domain(self, facts: Option<DatasetFacts>) -> Result<Request, Error> {
-        let dataset_id = |text: &str| DatasetId::new(text).map_err(|error| Error::invalid(error.to_string()));
         Ok(match self {
             WireRequest::RegisterDataset { id, definition } => Request::RegisterDataset {
-                id: id.as_deref().map(dataset_id).transpose()?,
+                id: id.map(dataset_id).transpose()?,
                 definition: definition.into(),
                 facts: facts.ok_or_else(|| Error::internal("a definition that nobody analysed"))?,
             },
-            WireRequest::DescribeDataset { id } => Request::DescribeDataset { id: dataset_id(&id)? },
+            WireRequest::DescribeDataset { id } => Request::DescribeDataset { id: dataset_id(id)? },
             WireRequest::CreateJob {
                 name,
                 dataset,
@@ -242,16 +248,16 @@ impl WireRequest {
                 target_workers,
                 num_consumers,
                 cross_trainer_cache,
-            } => {
-                let parameters = JobParameters {
-                    dataset: dataset_id(&dataset)?,
+            } => Request::CreateJob {
+                name,
+                parameters: JobParameters {
+                    dataset: dataset_id(dataset)?,
                     policy,
                     target_workers,
                     num_consumers,
                     cross_trainer_cache: cross_trainer_cache.unwrap_or(false),
-                };
-                Request::CreateJob { name, parameters }
-            }
+                },
+            },
             WireRequest::OpenIteration {
                 job,
                 repetition,
@@ -292,6 +298,7 @@ impl WireRequest {
             | WireRequest::DescribeTask { .. }
             | WireRequest::LeaseSplits { .. }
             | WireRequest::ReturnSplits { .. }
+            | WireRequest::SplitsProduced { .. }
             | WireRequest::FinishTask { .. }
             | WireRequest::FailTask { .. }) => worker.into_worker_request()?,
         })
@@ -323,6 +330,10 @@ impl WireRequest {
             WireRequest::ReturnSplits { task, leases } => {
                 let leases = ranges(leases)?;
                 Request::ReturnSplits { task, leases }
+            }
+            WireRequest::SplitsProduced { task, leases } => {
+                let leases = ranges(leases)?;
+                Request::SplitsProduced { task, leases }
             }
             WireRequest::FinishTask {
                 task,
@@ -361,6 +372,10 @@ fn sound(seen: Seen) -> Result<Seen, Error> {
         partial: ranges(seen.partial)?,
         ..seen
     })
+}
+
+fn dataset_id(text: String) -> Result<DatasetId, Error> {
+    DatasetId::new(&text).map_err(|error| Error::invalid(error.to_string()))
 }
 
 fn ranges(ranges: Vec<LeaseRange>) -> Result<Vec<LeaseRange>, Error> {

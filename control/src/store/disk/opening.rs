@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use redb::{Builder, Database, ReadableDatabase, TableDefinition, TableError};
+use redb::{Builder, Database, ReadableDatabase, ReadableTable, Table, TableDefinition, TableError};
 
 use super::error::WorkDirError;
 
@@ -41,17 +41,18 @@ pub(super) fn open(folder: &Path) -> Result<(Database, File), WorkDirError> {
     make_folder(folder)?;
     let lock = lock(folder)?;
     let file = folder.join(FILE);
+    // What was not finished; if it cannot be removed it is in nobody's way until another is made.
+    fs::remove_file(folder.join(FRESH)).ok();
     if !file.try_exists().map_err(WorkDirError::inaccessible(&file))? {
         make_store(folder)?;
     }
     check_beginning(&file)?;
     let database = guarded(&file, || {
-        let mut database = builder()
+        let database = builder()
             .open(&file)
             .map_err(|error| WorkDirError::of_database(&file, error))?;
         check_format(&database, &file)?;
-        compact(&mut database, &file)?;
-        Ok(database)
+        compact(database, folder)
     })?;
     Ok((database, lock))
 }
@@ -106,23 +107,27 @@ fn lock(folder: &Path) -> Result<File, WorkDirError> {
 /// Under another name first: a store that is there is complete.
 fn make_store(folder: &Path) -> Result<(), WorkDirError> {
     let (fresh, file) = (folder.join(FRESH), folder.join(FILE));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(&fresh).map_err(WorkDirError::inaccessible(&fresh))?;
-    fill(&fresh).map_err(|error| WorkDirError::of_database(&fresh, error))?;
+    let filled = fill(&fresh, |_| Ok(())).and_then(|database| Ok(database.close()?));
+    filled.map_err(|error| WorkDirError::of_database(&fresh, error))?;
     fs::rename(&fresh, &file).map_err(WorkDirError::inaccessible(&file))?;
     sync_folder(folder)
 }
 
-fn fill(fresh: &Path) -> Result<(), redb::Error> {
+/// Makes a store of its user's alone, with what `put` puts into it.
+fn fill(
+    fresh: &Path,
+    put: impl FnOnce(&mut Table<'_, &[u8], &[u8]>) -> Result<(), redb::Error>,
+) -> Result<Database, redb::Error> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(fresh)?;
     let database = builder().create(fresh)?;
     let mut write = database.begin_write()?;
     write.set_two_phase_commit(true);
     write.open_table(FORMAT)?.insert(FORMAT_KEY, FORMAT_VERSION)?;
-    write.open_table(RECORDS)?;
+    put(&mut write.open_table(RECORDS)?)?;
     write.commit()?;
-    database.close()?;
-    Ok(())
+    Ok(database)
 }
 
 fn builder() -> Builder {
@@ -171,8 +176,30 @@ fn check_format(database: &Database, file: &Path) -> Result<(), WorkDirError> {
     }
 }
 
-/// Gives back what a file keeps of records that are long gone.
-fn compact(database: &mut Database, file: &Path) -> Result<(), WorkDirError> {
+/// Gives back what a file keeps of records that are long gone: writes what there is to another file, which then takes its name,
+/// so that whatever happens one of the two is whole. Takes as long as reading and writing the records once, where moving pages
+/// within the file may go on for long. A disk without room for it keeps the file as it is.
+fn compact(database: Database, folder: &Path) -> Result<Database, WorkDirError> {
+    let (fresh, file) = (folder.join(FRESH), folder.join(FILE));
+    if !is_slack(&database, &file)? {
+        return Ok(database);
+    }
+    if let Err(error) = copy(&database, &fresh) {
+        tracing::warn!(file = %file.display(), %error, "the store cannot be written anew, and stays larger than it need be");
+        // What there is of it takes room on a disk that may have none.
+        fs::remove_file(&fresh).ok();
+        return Ok(database);
+    }
+    drop(database);
+    fs::rename(&fresh, &file).map_err(WorkDirError::inaccessible(&file))?;
+    sync_folder(folder)?;
+    builder()
+        .open(&file)
+        .map_err(|error| WorkDirError::of_database(&file, error))
+}
+
+/// Whether a file is large, and most of it is nothing.
+fn is_slack(database: &Database, file: &Path) -> Result<bool, WorkDirError> {
     let damaged = |error: redb::Error| WorkDirError::of_database(file, error);
     let file_bytes = fs::metadata(file)
         .map_err(WorkDirError::inaccessible(file))?
@@ -183,11 +210,22 @@ fn compact(database: &mut Database, file: &Path) -> Result<(), WorkDirError> {
         .map_err(|error| damaged(error.into()))?
         .stored_bytes();
     write.abort().map_err(|error| damaged(error.into()))?;
-    if file_bytes <= SLACK_BYTES.max(stored_bytes.saturating_mul(2)) {
-        return Ok(());
-    }
-    // Each round moves what it can; the last one finds nothing to move.
-    while database.compact().map_err(|error| damaged(error.into()))? {}
+    Ok(file_bytes > SLACK_BYTES.max(stored_bytes.saturating_mul(2)))
+}
+
+/// Writes the records to a new file, in one commit.
+fn copy(database: &Database, fresh: &Path) -> Result<(), redb::Error> {
+    let records = database.begin_read()?.open_table(RECORDS)?;
+    let mut database = fill(fresh, |table| {
+        for entry in records.iter()? {
+            let (key, bytes) = entry?;
+            table.insert(key.value(), bytes.value())?;
+        }
+        Ok(())
+    })?;
+    // A file grows by doubling: this cuts what is too much, and finds little to move.
+    database.compact()?;
+    database.close()?;
     Ok(())
 }
 

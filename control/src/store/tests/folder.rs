@@ -1,6 +1,7 @@
 //! The work directory: who may use it, what lies in it, and how large it grows.
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::Metadata;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::conformance::{Disk, Subject};
 use super::records::meta;
@@ -63,7 +64,33 @@ fn only_its_user_reads_what_is_stored() {
 }
 
 #[test]
-fn a_store_shrinks_with_what_it_keeps() {
+fn a_store_that_is_mostly_nothing_is_written_anew_also_after_one_that_was_interrupted() {
+    let (disk, before) = emptied();
+    std::fs::write(disk.folder.path().join(FRESH), "half a sto").unwrap();
+    let mut disk = disk.reopened();
+    let after = disk.folder.path().join(FILE).metadata().unwrap();
+    assert!(
+        before.len() > 8 << 20 && after.len() <= 8 << 20,
+        "{after:?} of {before:?}"
+    );
+    assert_ne!(after.ino(), before.ino(), "another file has its name");
+    assert_eq!(after.permissions().mode() & 0o777, 0o600);
+    assert!(!disk.folder.path().join(FRESH).exists());
+    assert_eq!(disk.store().load().unwrap(), [meta(1)]);
+}
+
+#[test]
+fn a_store_that_cannot_be_written_anew_serves_as_it_is() {
+    let (disk, before) = emptied();
+    std::fs::create_dir(disk.folder.path().join(FRESH)).unwrap();
+    let mut disk = disk.reopened();
+    let after = disk.folder.path().join(FILE).metadata().unwrap();
+    assert_eq!(after.ino(), before.ino());
+    assert_eq!(disk.store().load().unwrap(), [meta(1)]);
+}
+
+/// A store that had many records, and how its file was then.
+fn emptied() -> (Disk, Metadata) {
     const CLIENTS: u64 = 200_000;
     let client = |id| ClientRecord {
         id: ClientId(id),
@@ -77,11 +104,8 @@ fn a_store_shrinks_with_what_it_keeps() {
     let puts = (0..CLIENTS).map(|id| Change::Put(Record::Client(client(id))));
     let puts = std::iter::once(Change::Put(meta(1))).chain(puts);
     disk.store().commit(puts.collect()).unwrap();
-    let bytes = |disk: &Disk| disk.folder.path().join(FILE).metadata().unwrap().len();
-    let peak = bytes(&disk);
+    let peak = disk.folder.path().join(FILE).metadata().unwrap();
     let deletes = (0..CLIENTS).map(|id| Change::Delete(Record::Client(client(id)).key()));
     disk.store().commit(deletes.collect()).unwrap();
-    let disk = disk.reopened().reopened();
-    assert!(peak > 8 << 20, "{peak}: what it kept was not worth giving back");
-    assert!(bytes(&disk) <= 8 << 20, "{} of {peak}", bytes(&disk));
+    (disk, peak)
 }

@@ -78,6 +78,9 @@ fn job(job: &JobStatus) -> [String; 4] {
     if let Some(consumers) = job.parameters.num_consumers {
         policy.push_str(&format!(", {consumers} consumers in step"));
     }
+    if job.parameters.cross_trainer_cache {
+        policy.push_str(", cross-trainer cache");
+    }
     [job.id.to_string(), job.name.clone(), dataset, policy]
 }
 

@@ -1,0 +1,116 @@
+//! Virtual time, and the futures that live in it: one thread, polled in an order that follows from the seed.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::chance::Chance;
+use super::world::Pid;
+
+/// Polls in one moment beyond which somebody goes round in circles.
+const POLLS_MAX: usize = 100_000;
+
+/// Who wants to be woken when.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Alarms(Arc<Mutex<AlarmsState>>);
+
+#[derive(Debug, Default)]
+struct AlarmsState {
+    now: Duration,
+    next: u64,
+    due: BTreeMap<(Duration, u64), Waker>,
+}
+
+impl Alarms {
+    pub(super) fn now(&self) -> Duration {
+        self.0.lock().now
+    }
+
+    pub(super) fn set(&self, at: Duration, waker: Waker) {
+        let mut state = self.0.lock();
+        let number = state.next;
+        state.next += 1;
+        state.due.insert((at, number), waker);
+    }
+
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        self.0.lock().due.keys().next().map(|(at, _)| *at)
+    }
+
+    pub(super) fn pass_to(&self, now: Duration) {
+        let mut state = self.0.lock();
+        state.now = now;
+        while let Some(alarm) = state.due.first_entry()
+            && alarm.key().0 <= now
+        {
+            alarm.remove().wake();
+        }
+    }
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+struct Running {
+    owner: Pid,
+    future: Pin<Box<dyn Future<Output = ()>>>,
+    woken: Arc<Woken>,
+}
+
+/// The futures of all processes.
+#[derive(Default)]
+pub(super) struct Executor {
+    running: BTreeMap<u64, Running>,
+    next: u64,
+}
+
+impl Executor {
+    pub(super) fn spawn(&mut self, owner: Pid, future: impl Future<Output = ()> + 'static) {
+        let running = Running {
+            owner,
+            // It is not tokio that polls these, so that its fairness has no say.
+            future: Box::pin(tokio::task::unconstrained(future)),
+            woken: Arc::new(Woken(AtomicBool::new(true))),
+        };
+        self.running.insert(self.next, running);
+        self.next += 1;
+    }
+
+    /// Drops what a process runs, as its death does.
+    pub(super) fn kill(&mut self, owner: Pid) {
+        self.running.retain(|_, running| running.owner != owner);
+    }
+
+    /// Polls whoever was woken, in any order, until nobody is. Who sleeps stays woken.
+    pub(super) fn run(&mut self, chance: &mut Chance, is_asleep: impl Fn(Pid) -> bool) {
+        for _ in 0..POLLS_MAX {
+            let ready = self
+                .running
+                .iter()
+                .filter(|(_, running)| running.woken.0.load(Ordering::Relaxed) && !is_asleep(running.owner));
+            let ready: Vec<u64> = ready.map(|(id, _)| *id).collect();
+            let Some(id) = chance.pick(&ready) else {
+                return;
+            };
+            let Some(running) = self.running.get_mut(&id) else {
+                return;
+            };
+            running.woken.0.store(false, Ordering::Relaxed);
+            let waker = Waker::from(running.woken.clone());
+            if let Poll::Ready(()) = running.future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                self.running.remove(&id);
+            }
+        }
+        panic!("somebody goes round in circles");
+    }
+}

@@ -1,0 +1,323 @@
+//! What tasks compute: a model of pipelines, small but with everything that matters to splits.
+//!
+//! Splits of several elements or none, several sources, several passes, elements made of several splits, pipelines that
+//! stop early and that fail. The splits come from the books that workers use.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use millstream_control::agent::{FeedBooks, FeedStep};
+use millstream_control::{Split, TaskDef};
+
+use super::chance::Chance;
+
+/// One element of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Item {
+    pub(super) source: u64,
+    pub(super) pass: u64,
+    pub(super) index: u64,
+    pub(super) number: u64,
+}
+
+/// Items that travel as one element.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    pub(super) items: Vec<Item>,
+    /// The leases they were read under, with their attempts.
+    pub(super) leases: Vec<(u64, u32)>,
+}
+
+/// How a dataset is made of its sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One source, so many times over.
+    Repeat(u64),
+    /// The sources one after the other.
+    Concatenate,
+    /// One element of each source; ends with the shortest.
+    Zip,
+    /// So many elements of the only source in each task.
+    Take(u64),
+    /// A window of so many elements, of which any is next.
+    Shuffle(usize),
+    /// So many elements at a time.
+    Batch(usize),
+}
+
+/// A dataset.
+#[derive(Clone, Debug)]
+pub(super) struct Dataset {
+    pub(super) shape: Shape,
+    /// Splits of each source.
+    pub(super) sources: Vec<u64>,
+    /// An element more than a split has at most.
+    pub(super) sizes: u64,
+    /// A task fails behind so many elements, if its number says so.
+    pub(super) fails: Option<u64>,
+}
+
+/// What the next step of a task brings.
+#[derive(Debug)]
+pub(super) enum Step {
+    Row(Row),
+    /// Ask the dispatcher for splits.
+    Ask {
+        source: u32,
+        repetition: u64,
+    },
+    /// Nothing until it has answered.
+    Wait,
+    End,
+    Fail,
+}
+
+impl Dataset {
+    /// Elements of a split.
+    pub(super) fn size(&self, source: u64, index: u64) -> u64 {
+        (index * 31 + source * 17 + 5) % self.sizes
+    }
+
+    pub(super) fn passes(&self) -> u64 {
+        match self.shape {
+            Shape::Repeat(passes) => passes,
+            Shape::Concatenate | Shape::Zip | Shape::Take(_) | Shape::Shuffle(_) | Shape::Batch(_) => 1,
+        }
+    }
+
+    /// Whether every element of every split is read.
+    pub(super) fn is_read_to_the_end(&self) -> bool {
+        match self.shape {
+            Shape::Repeat(_) | Shape::Concatenate | Shape::Shuffle(_) | Shape::Batch(_) => true,
+            Shape::Zip | Shape::Take(_) => false,
+        }
+    }
+
+    /// All items of a split.
+    pub(super) fn items(&self, source: u64, pass: u64, index: u64) -> impl Iterator<Item = Item> + use<> {
+        (0..self.size(source, index)).map(move |number| Item {
+            source,
+            pass,
+            index,
+            number,
+        })
+    }
+
+    /// All items there are.
+    pub(super) fn everything(&self) -> impl Iterator<Item = Item> + '_ {
+        let passes = self.passes();
+        let splits = (0_u64..).zip(&self.sources).flat_map(move |(source, splits)| {
+            (0..passes).flat_map(move |pass| (0..*splits).map(move |index| (source, pass, index)))
+        });
+        splits.flat_map(|(source, pass, index)| self.items(source, pass, index))
+    }
+}
+
+/// One task's computation.
+#[derive(Debug)]
+pub(super) struct Flow {
+    dataset: Dataset,
+    /// Elements that need no splits; `None`: they are read by splits.
+    whole: Option<VecDeque<Item>>,
+    pub(super) books: FeedBooks,
+    chance: Chance,
+    /// What was read of each source and not passed on.
+    ahead: Vec<VecDeque<(Item, u64, u32)>>,
+    window: Vec<(Item, u64, u32)>,
+    /// Items of a split that were not passed on, by lease.
+    unfinished: BTreeMap<u64, (u64, u32)>,
+    /// Splits that ended since the last look.
+    pub(super) finished: Vec<(u64, u32)>,
+    source: usize,
+    pass: u64,
+    rows: u64,
+    fails_at: Option<u64>,
+}
+
+enum Read {
+    Item((Item, u64, u32)),
+    Over,
+    Later(Step),
+}
+
+impl Flow {
+    /// The computation of a task that reads its splits, or its share.
+    pub(super) fn new(dataset: &Dataset, def: &TaskDef, is_dynamic: bool, mut chance: Chance) -> Flow {
+        let share =
+            |place: &usize| def.worker_count == 0 || *place as u64 % def.worker_count == def.worker_index;
+        let whole = (!is_dynamic).then(|| {
+            let items = dataset.everything().enumerate();
+            items
+                .filter(|(place, _)| share(place))
+                .map(|(_, item)| item)
+                .collect()
+        });
+        Flow {
+            dataset: dataset.clone(),
+            whole,
+            books: FeedBooks::default(),
+            ahead: vec![VecDeque::new(); dataset.sources.len()],
+            window: Vec::new(),
+            unfinished: BTreeMap::new(),
+            finished: Vec::new(),
+            source: 0,
+            pass: 0,
+            rows: 0,
+            fails_at: dataset.fails.filter(|_| chance.percent(30)),
+            chance,
+        }
+    }
+
+    pub(super) fn step(&mut self) -> Step {
+        if self.fails_at == Some(self.rows) {
+            return Step::Fail;
+        }
+        let step = match &mut self.whole {
+            Some(items) => items.pop_front().map_or(Step::End, |item| {
+                Step::Row(Row {
+                    items: vec![item],
+                    leases: Vec::new(),
+                })
+            }),
+            None => self.step_by_splits(),
+        };
+        self.rows += u64::from(matches!(step, Step::Row(_)));
+        step
+    }
+
+    fn step_by_splits(&mut self) -> Step {
+        match self.dataset.shape {
+            Shape::Repeat(_) | Shape::Concatenate => match self.read_in_turn() {
+                Read::Item(item) => self.row(vec![item]),
+                Read::Over => Step::End,
+                Read::Later(step) => step,
+            },
+            Shape::Take(most) if self.rows >= most => Step::End,
+            Shape::Take(_) => match self.read(0, 0) {
+                Read::Item(item) => self.row(vec![item]),
+                Read::Over => Step::End,
+                Read::Later(step) => step,
+            },
+            Shape::Zip => self.zip(),
+            Shape::Shuffle(size) => self.gather(size, 1),
+            Shape::Batch(size) => self.gather(size, size),
+        }
+    }
+
+    /// Fills the window, then passes on so many of it.
+    fn gather(&mut self, size: usize, count: usize) -> Step {
+        while self.window.len() < size {
+            match self.read(0, 0) {
+                Read::Item(item) => self.window.push(item),
+                Read::Over => break,
+                Read::Later(step) => return step,
+            }
+        }
+        let mut items = Vec::new();
+        while items.len() < count && !self.window.is_empty() {
+            let place = if count == 1 {
+                self.chance.index(self.window.len())
+            } else {
+                0
+            };
+            items.push(self.window.remove(place));
+        }
+        if items.is_empty() {
+            Step::End
+        } else {
+            self.row(items)
+        }
+    }
+
+    fn zip(&mut self) -> Step {
+        for source in 0..self.dataset.sources.len() {
+            if self.ahead[source].is_empty() {
+                match self.read_split(source, 0) {
+                    Ok(()) => {}
+                    Err(Read::Later(step)) => return step,
+                    Err(Read::Item(_) | Read::Over) => return Step::End,
+                }
+            }
+        }
+        let items = self.ahead.iter_mut().filter_map(VecDeque::pop_front).collect();
+        self.row(items)
+    }
+
+    fn read_in_turn(&mut self) -> Read {
+        loop {
+            match self.read(self.source, self.pass) {
+                Read::Over if self.pass + 1 < self.dataset.passes() => self.pass += 1,
+                Read::Over if self.source + 1 < self.dataset.sources.len() => self.source += 1,
+                read @ (Read::Item(_) | Read::Over | Read::Later(_)) => return read,
+            }
+        }
+    }
+
+    fn read(&mut self, source: usize, pass: u64) -> Read {
+        if self.ahead[source].is_empty()
+            && let Err(read) = self.read_split(source, pass)
+        {
+            return read;
+        }
+        self.ahead[source].pop_front().map_or(Read::Over, Read::Item)
+    }
+
+    /// Reads a split that has elements.
+    fn read_split(&mut self, source: usize, pass: u64) -> Result<(), Read> {
+        while self.ahead[source].is_empty() {
+            let number = source as u32;
+            match self.books.next(number, pass) {
+                FeedStep::Split { split, ask_ahead } => {
+                    self.begin(&split);
+                    if ask_ahead {
+                        // Elements first: the next look asks again.
+                        let repetition = pass;
+                        return Err(Read::Later(Step::Ask {
+                            source: number,
+                            repetition,
+                        }));
+                    }
+                }
+                FeedStep::End => return Err(Read::Over),
+                FeedStep::Ask => {
+                    let (source, repetition) = (number, pass);
+                    return Err(Read::Later(Step::Ask { source, repetition }));
+                }
+                FeedStep::Wait => return Err(Read::Later(Step::Wait)),
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, split: &Split) {
+        let items: Vec<Item> = self
+            .dataset
+            .items(u64::from(split.source), split.repetition, split.index)
+            .collect();
+        if items.is_empty() {
+            self.finished.push((split.lease, split.attempt));
+            return;
+        }
+        self.unfinished
+            .insert(split.lease, (items.len() as u64, split.attempt));
+        let read = items.into_iter().map(|item| (item, split.lease, split.attempt));
+        self.ahead[split.source as usize].extend(read);
+    }
+
+    fn row(&mut self, read: Vec<(Item, u64, u32)>) -> Step {
+        let mut row = Row::default();
+        for (item, lease, attempt) in read {
+            row.items.push(item);
+            if !row.leases.contains(&(lease, attempt)) {
+                row.leases.push((lease, attempt));
+            }
+            if let Some((left, _)) = self.unfinished.get_mut(&lease) {
+                *left -= 1;
+                if *left == 0 {
+                    self.unfinished.remove(&lease);
+                    self.finished.push((lease, attempt));
+                }
+            }
+        }
+        Step::Row(row)
+    }
+}

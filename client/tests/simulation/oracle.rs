@@ -1,0 +1,301 @@
+//! What was promised, held against what really happened: who had which split, and what was handed to users.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millstream_control::{IterationId, IterationStatus, LeaseRange, Phase, Policy, Run, Status, TaskId};
+
+use super::center::leases;
+use super::flow::Item;
+use super::worker::ITEMS_MAX;
+use super::world::Job;
+use crate::follow::LostSplits;
+
+/// An iteration of one life of the dispatcher's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct IterationKey {
+    pub(super) boot: u64,
+    pub(super) iteration: IterationId,
+}
+
+/// A pass of a job in one life of the dispatcher's state.
+type Reading = (u64, usize, u64);
+
+/// Splits by source, pass and index.
+type Splits = BTreeSet<(u64, u64, u64)>;
+
+/// Who has a split.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    task: TaskId,
+    lease: u64,
+    attempt: u32,
+}
+
+/// What happened in an iteration.
+#[derive(Debug, Default)]
+struct Seen {
+    /// By the task that they came from.
+    items: BTreeMap<Item, Vec<u64>>,
+    tasks: BTreeSet<u64>,
+    /// Tasks of which their workers say that everything was delivered, and the dispatcher too.
+    settled: BTreeSet<u64>,
+    worker_ended: bool,
+    task_failed: bool,
+}
+
+/// Keeps the score.
+#[derive(Debug, Default)]
+pub(super) struct Oracle {
+    holders: BTreeMap<(IterationKey, u32, u64, u64), Holder>,
+    leases: BTreeSet<(IterationKey, u64)>,
+    returned: BTreeSet<(TaskId, u64)>,
+    of_task: BTreeMap<TaskId, (IterationKey, usize)>,
+    iterations: BTreeMap<IterationKey, Seen>,
+    /// Elements that readers may have taken with them, by life, job and repetition.
+    taken_along: BTreeMap<Reading, u64>,
+    /// What readers that came to the end say was lost, by life, job and repetition.
+    named_lost: Vec<(Reading, Splits)>,
+    policies: Vec<Policy>,
+    /// A dispatcher died, maybe between a commit and its answers.
+    pub(super) answers_were_lost: bool,
+    /// For people: what a run did.
+    pub(super) tally: Tally,
+}
+
+/// What happened in a run, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) delivered: u64,
+    pub(super) leased: u64,
+    pub(super) leased_again: u64,
+    pub(super) lost: u64,
+    pub(super) iterations: u64,
+    pub(super) workers_ended: u64,
+    pub(super) readers: u64,
+    pub(super) readers_gone: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: &Tally) {
+        self.delivered += other.delivered;
+        self.leased += other.leased;
+        self.leased_again += other.leased_again;
+        self.lost += other.lost;
+        self.iterations += other.iterations;
+        self.workers_ended += other.workers_ended;
+        self.readers += other.readers;
+        self.readers_gone += other.readers_gone;
+    }
+}
+
+impl Oracle {
+    pub(super) fn new(jobs: &[Job]) -> Oracle {
+        Oracle {
+            policies: jobs.iter().map(|job| job.policy).collect(),
+            ..Oracle::default()
+        }
+    }
+
+    /// A worker begins a task, or begins it again after a restart of the dispatcher.
+    pub(super) fn task_began(&mut self, key: IterationKey, job: usize, _repetition: u64, task: TaskId) {
+        self.of_task.insert(task, (key, job));
+        self.iterations.entry(key).or_default().tasks.insert(task.0);
+    }
+
+    pub(super) fn worker_ended(&mut self, tasks_of: impl Iterator<Item = IterationKey>) {
+        self.tally.workers_ended += 1;
+        for key in tasks_of {
+            self.iterations.entry(key).or_default().worker_ended = true;
+        }
+    }
+
+    pub(super) fn failed(&mut self, key: IterationKey) {
+        self.iterations.entry(key).or_default().task_failed = true;
+    }
+
+    pub(super) fn settled(&mut self, key: IterationKey, task: TaskId) {
+        self.iterations.entry(key).or_default().settled.insert(task.0);
+    }
+
+    /// A reader is gone, with what was on its way to it.
+    pub(super) fn reader_gone(&mut self, boot: u64, job: usize, repetition: u64, elements: u64) {
+        self.tally.readers_gone += 1;
+        let taken = self.taken_along.entry((boot, job, repetition)).or_default();
+        *taken += elements * ITEMS_MAX;
+    }
+
+    /// A reader has everything but for what it names.
+    pub(super) fn reader_done(&mut self, boot: u64, job: usize, repetition: u64, lost: &[LostSplits]) {
+        self.tally.readers += 1;
+        let lost = lost.iter().flat_map(|range| {
+            (range.first..range.first + range.count)
+                .map(|index| (u64::from(range.source), range.repetition, index))
+        });
+        self.named_lost.push(((boot, job, repetition), lost.collect()));
+    }
+
+    pub(super) fn returned(&mut self, task: TaskId, ranges: &[LeaseRange]) {
+        self.returned.extend(leases(ranges).map(|lease| (task, lease)));
+    }
+
+    /// A split has one living holder: it is leased again only when its holder gave it back or is no more, and then under a
+    /// later attempt (C5.5, C6.4).
+    pub(super) fn leased(&mut self, task: TaskId, run: &Run, is_known: impl Fn(TaskId) -> bool) {
+        let (key, _) = self.of_task[&task];
+        for offset in 0..run.count {
+            let (index, lease) = (run.first_index + offset, run.first_lease + offset);
+            let place = (key, run.source, run.repetition, index);
+            let holder = Holder {
+                task,
+                lease,
+                attempt: run.attempt,
+            };
+            // An answer that is given again says what was said.
+            if !self.leases.insert((key, lease)) {
+                continue;
+            }
+            self.tally.leased += 1;
+            let Some(earlier) = self.holders.insert(place, holder) else {
+                // Unless an answer died with the dispatcher that had stored it.
+                let is_first = run.attempt == 0 || self.answers_were_lost;
+                assert!(is_first, "split {place:?} begins with attempt {}", run.attempt);
+                continue;
+            };
+            self.tally.leased_again += 1;
+            // What a task gives back counts only if it still had it.
+            let is_returned = self.returned.contains(&(earlier.task, earlier.lease));
+            if is_returned && earlier.attempt == run.attempt {
+                continue;
+            }
+            assert!(
+                !is_known(earlier.task),
+                "split {place:?} has two holders: {earlier:?} and {holder:?}"
+            );
+            assert!(
+                earlier.attempt < run.attempt,
+                "split {place:?}: attempt {} after {}",
+                run.attempt,
+                earlier.attempt
+            );
+        }
+    }
+
+    /// A user gets an element: never twice under `dynamic`, never twice of one task otherwise.
+    pub(super) fn delivered(&mut self, boot: u64, iteration: u64, task: u64, item: Item) {
+        self.tally.delivered += 1;
+        let iteration = IterationId(iteration);
+        let key = IterationKey { boot, iteration };
+        let (_, job) = self.of_task[&TaskId(task)];
+        let tasks = self
+            .iterations
+            .entry(key)
+            .or_default()
+            .items
+            .entry(item)
+            .or_default();
+        let twice = match self.policies[job] {
+            Policy::Dynamic => !tasks.is_empty(),
+            Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => {
+                tasks.contains(&task)
+            }
+        };
+        assert!(
+            !twice,
+            "{item:?} of {key:?} comes from task {task} and again from {tasks:?}"
+        );
+        tasks.push(task);
+    }
+
+    /// Everything is over: nothing is missing that nobody was told of.
+    pub(super) fn check_ends(&mut self, status: &Status, jobs: &[Job]) {
+        for row in &status.iterations {
+            let name = status.jobs.iter().find(|job| job.id == row.job);
+            let name = name.map(|job| job.name.as_str());
+            let job = name.and_then(|name| name.strip_prefix("job-")?.parse::<usize>().ok());
+            let job = job.expect("jobs are numbered");
+            self.tally.iterations += 1;
+            self.tally.lost += row.splits_lost;
+            // Nobody reads on behind a failure: what is left of it is collected.
+            if jobs[job].dataset.fails.is_none() {
+                assert_eq!(row.phase, Phase::Finished, "iteration {} never ends", row.id);
+                assert_eq!(row.splits_leased, 0, "leases of iteration {} are left", row.id);
+                assert_eq!(row.removals, 0, "removals of iteration {} are left", row.id);
+            }
+            if row.phase != Phase::Finished {
+                continue;
+            }
+            self.check_end(status.boot.0, row, job, &jobs[job]);
+        }
+    }
+
+    fn check_end(&self, boot: u64, row: &IterationStatus, number: usize, job: &Job) {
+        let key = IterationKey {
+            boot,
+            iteration: row.id,
+        };
+        let nothing = Seen::default();
+        let seen = self.iterations.get(&key).unwrap_or(&nothing);
+        let taken = self.taken_along.get(&(boot, number, row.repetition));
+        let taken = taken.copied().unwrap_or(0);
+        for (_, named) in self
+            .named_lost
+            .iter()
+            .filter(|(of, _)| *of == (boot, number, row.repetition))
+        {
+            let lost = row.lost.iter().flat_map(|range| {
+                (range.first..range.first + range.count)
+                    .map(|index| (u64::from(range.source), range.repetition, index))
+            });
+            assert_eq!(
+                *named,
+                lost.collect(),
+                "a reader of {key:?} was told of other losses"
+            );
+        }
+        if !seen.worker_ended && !seen.task_failed {
+            assert_eq!(row.splits_lost, 0, "nobody died, and {key:?} lost {:?}", row.lost);
+        }
+        let is_lost = |item: &Item| {
+            row.lost.iter().any(|range| {
+                let indices = range.first..range.first + range.count;
+                (u64::from(range.source), range.repetition) == (item.source, item.pass)
+                    && indices.contains(&item.index)
+            })
+        };
+        let missing = |task: Option<u64>| {
+            let of_task = move |tasks: &Vec<u64>| task.is_none_or(|task| tasks.contains(&task));
+            let missed = job
+                .dataset
+                .everything()
+                .filter(|item| !seen.items.get(item).is_some_and(of_task));
+            missed.filter(|item| !is_lost(item)).collect::<Vec<_>>()
+        };
+        let check = |missing: Vec<Item>, what: &str| {
+            assert!(
+                missing.len() as u64 <= taken,
+                "{what} of {key:?} ({:?}): {} items are missing, at most {taken} went with readers: {missing:?}",
+                job.policy,
+                missing.len()
+            );
+        };
+        match job.policy {
+            // Its readers were told of a failure instead.
+            Policy::Dynamic if seen.task_failed => {}
+            Policy::Dynamic if job.dataset.is_read_to_the_end() => {
+                let splits = job.dataset.sources.iter().sum::<u64>() * job.dataset.passes();
+                assert_eq!(row.splits_done + row.splits_lost, splits, "the books of {key:?}");
+                check(missing(None), "the iteration");
+            }
+            Policy::Dynamic => {}
+            Policy::Off => {
+                for task in &seen.settled {
+                    check(missing(Some(*task)), "a task");
+                }
+            }
+            Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint if !seen.task_failed => {
+                check(missing(None), "the shares");
+            }
+            Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => {}
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The cross-trainer cache: which jobs may have it, which of their passes is read, and when their splits are done.
+//!
+//! What is kept, and where each trainer stands in it, only the workers know.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::machine::Dispatcher;
+use super::record::{DatasetRecord, JobRecord};
+use crate::error::Error;
+use crate::id::{IterationId, SessionId, TaskId};
+use crate::job::JobParameters;
+use crate::planner::Cardinality;
+use crate::split::LeaseRange;
+
+/// C13.1: whether trainers can share what the workers keep of a dataset.
+pub(super) fn check_cache(
+    name: Option<&str>,
+    parameters: &JobParameters,
+    dataset: &DatasetRecord,
+) -> Result<(), Error> {
+    if !parameters.cross_trainer_cache {
+        return Ok(());
+    }
+    if name.is_none() {
+        return Err(Error::invalid(
+            "the cross-trainer cache needs a job_name: trainers that give the same one share what the workers keep",
+        ));
+    }
+    if let Some(consumers) = parameters.num_consumers {
+        return Err(Error::invalid(format!(
+            "the cross-trainer cache cannot be had in a coordinated read (num_consumers = {consumers}): its readers get \
+             different elements, those of a cache the same"
+        )));
+    }
+    match dataset.facts.cardinality {
+        Cardinality::Infinite | Cardinality::Unknown => Ok(()),
+        Cardinality::Finite(elements) => Err(Error::invalid(format!(
+            "the cross-trainer cache needs an infinite dataset, and dataset {} has {elements} elements: repeat it without \
+             end",
+            dataset.id
+        ))),
+    }
+}
+
+/// C13.2: whether this pass of a job can be read.
+pub(super) fn check_pass(job: &JobRecord, repetition: u64) -> Result<(), Error> {
+    if !job.parameters.cross_trainer_cache || repetition == 0 {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "repetition {repetition} of the job {:?} cannot be read: with the cross-trainer cache there is only repetition 0, \
+         which never ends",
+        job.name
+    )))
+}
+
+impl Dispatcher {
+    /// Whether an iteration is read through the cache.
+    pub(super) fn is_cached(&self, iteration: IterationId) -> bool {
+        let row = self.tables.iterations.get(&iteration);
+        let job = row.and_then(|row| self.tables.jobs.get(&row.job));
+        job.is_some_and(|job| job.parameters.cross_trainer_cache)
+    }
+
+    /// C13.3
+    pub(super) fn splits_produced(
+        &mut self,
+        session: SessionId,
+        task: TaskId,
+        leases: &[LeaseRange],
+    ) -> Result<(), Error> {
+        let iteration = self.own_task(session, task)?.iteration;
+        if !self.is_cached(iteration) {
+            return Err(Error::invalid(format!(
+                "task {task} has no cross-trainer cache: its splits are done when a reader has them, not before"
+            )));
+        }
+        let (Some(ledger), Some(holding)) = (
+            self.tables.ledgers.get_mut(&iteration),
+            self.tables.holdings.get_mut(&task),
+        ) else {
+            return Ok(());
+        };
+        for run in leases.iter().flat_map(|range| holding.take(*range)) {
+            ledger.done(&run);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! Trainers of a task that is read through the cross-trainer cache, each on a link of its own.
+
+use std::sync::Arc;
+
+use millstream_dataplane::proto::message::{RefusalCode, ToClient};
+use millstream_dataplane::worker::{CacheLimits, Server, ServerConfig, TaskMode};
+
+use crate::support::{Client, WATCHDOG, add_task_as, server_with, write};
+
+/// Bytes that an element takes, the gap behind it included.
+const STRIDE: u64 = 64;
+
+/// One that keeps so many elements for trainers.
+fn keeping(elements: u64) -> Server {
+    server_with(ServerConfig {
+        patience: WATCHDOG,
+        cache: CacheLimits {
+            task_bytes: elements * STRIDE,
+            ..CacheLimits::default()
+        },
+        ..ServerConfig::default()
+    })
+}
+
+/// D6.1, D8.3: the window has left behind what is sent again.
+#[tokio::test]
+async fn what_was_sent_and_not_acknowledged_is_sent_again_whatever_is_still_kept() {
+    let server = keeping(2);
+    let mut producer = add_task_as(&server, TaskMode::Cached);
+    write(&mut producer, 0..20);
+    let mut slow = Client::trainer(&server, 1, "slow", 0).await;
+    slow.grant(6, 0).await;
+    assert_eq!(slow.elements(6).await, [0, 1, 2, 3, 4, 5]);
+    let mut fast = Client::trainer(&server, 2, "fast", 0).await;
+    fast.grant(10, 0).await;
+    assert_eq!(fast.elements(10).await, (4..14).collect::<Vec<_>>());
+    drop(slow);
+    let mut slow = Client::trainer(&server, 1, "slow", 2).await;
+    slow.grant(9, 2).await;
+    // Then it goes on at the oldest kept.
+    assert_eq!(slow.elements(7).await, [2, 3, 4, 5, 12, 13, 14]);
+}
+
+/// D8.2
+#[tokio::test]
+async fn a_trainer_that_comes_back_as_another_client_goes_on_at_its_place() {
+    let server = keeping(100);
+    let mut producer = add_task_as(&server, TaskMode::Cached);
+    write(&mut producer, 0..20);
+    for (client, expected) in [(1, [0, 1, 2]), (2, [3, 4, 5]), (3, [6, 7, 8])] {
+        let mut trainer = Client::trainer(&server, client, "one", 0).await;
+        trainer.grant(3, 0).await;
+        assert_eq!(trainer.elements(3).await, expected);
+        trainer.leave().await;
+    }
+}
+
+/// D8.1
+#[tokio::test]
+async fn who_names_no_trainer_is_refused_and_the_link_goes_on() {
+    let server = keeping(1);
+    let _producer = add_task_as(&server, TaskMode::Cached);
+    let mut client = Client::greeted(&server).await;
+    client.subscribe(1, 0).await;
+    let ToClient::Refused(refused) = client.message().await else {
+        panic!("not refused")
+    };
+    assert_eq!(refused.code, RefusalCode::WrongReader);
+    assert!(refused.message.contains("trainer_id"), "{}", refused.message);
+    assert!(client.can_speak().await);
+}
+
+/// A task that is no more keeps nothing, though a client of it is still there.
+#[tokio::test]
+async fn a_task_that_is_removed_gives_its_memory_back() {
+    let alloc = millstream_element::Pool::new(1 << 20);
+    let server = keeping(100);
+    let spec = crate::support::spec();
+    let producer = server.add_task(
+        crate::support::TASK,
+        TaskMode::Cached,
+        &spec,
+        Arc::new(alloc.clone()),
+    );
+    let mut producer = producer.expect("a new task");
+    write(&mut producer, 0..20);
+    let mut client = Client::trainer(&server, 1, "one", 0).await;
+    client.grant(20, 0).await;
+    client.elements(20).await;
+    client.grant(20, 20).await;
+    assert!(client.can_speak().await, "it has heard the acknowledgement");
+    let stats = server.cache();
+    assert_eq!((stats.tasks, stats.misses, stats.bytes), (1, 20, 20 * STRIDE));
+    server.remove_task(crate::support::TASK);
+    drop(producer);
+    assert_eq!(server.cache().bytes, 0);
+    client.leave().await;
+    assert_eq!(server.cache().tasks, 0);
+    assert_eq!(alloc.stats().in_use_bytes, 0);
+}
