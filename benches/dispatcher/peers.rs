@@ -42,10 +42,11 @@ pub(crate) fn run(scale: Scale) -> Result<(), String> {
         "growth",
     ])?;
     let mut first = None;
-    for peers in scale.pick(PEERS, PEERS_SMALL) {
+    let all = scale.pick(PEERS, PEERS_SMALL).to_vec();
+    for peers in scale.peers.map_or(all, |peers| vec![peers]) {
         let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
-        let (joining, cores) = runtime.block_on(measure(*peers, scale))?;
-        let each = cores / *peers as f64;
+        let (joining, cores) = runtime.block_on(measure(peers, scale))?;
+        let each = cores / peers as f64;
         let growth = each / *first.get_or_insert(each);
         table::row(&[
             peers.to_string(),
