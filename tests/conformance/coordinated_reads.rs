@@ -1,0 +1,158 @@
+//! Coordinated reads: coordinated_read_test and coordinated_read_ft_test.
+
+use millstream::client::{MaxOutstanding, Reader};
+use millstream::control::Policy;
+use millstream::pipeline::exec::Functions;
+use millstream::pipeline::graph::{Cardinality, Dataset};
+use millstream::{ReadRequest, service_reader};
+
+use crate::support::cluster::Cluster;
+use crate::support::consumers::{Party, groups, job, open, read_apart};
+use crate::support::links::Mechanism;
+use crate::support::process::Process;
+use crate::support::{eventually, watched};
+
+#[test]
+fn coordinated_read_test__basic() {
+    for workers in [1, 3] {
+        for consumers in [1, 2, 5] {
+            watched(&format!("{workers} workers, {consumers} consumers"), move || {
+                let cluster = Cluster::plain(Mechanism::Quic, workers);
+                let mut party = Party::of(cluster.service(), consumers, MaxOutstanding::Auto);
+                party.read(100);
+                assert_eq!(
+                    party.steps[..workers],
+                    vec![0; workers],
+                    "each worker has its turn in a round"
+                );
+                assert_eq!(party.steps.iter().filter(|first| **first == 0).count(), workers);
+            });
+        }
+    }
+}
+
+/// C9.2.
+#[test]
+fn coordinated_read_test__consumer_restart() {
+    watched("a second set of consumers", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let job = job(cluster.service(), groups(3), Policy::Off, 3);
+        let open = |consumer| open(cluster.service(), job, consumer, MaxOutstanding::Auto);
+        let mut readers: Vec<Reader> = (0..3).map(|consumer| open(consumer).expect("a reader")).collect();
+        read_apart(&mut readers, 20);
+        for again in 0..3 {
+            let refused = open(again).expect_err("it has begun").to_string();
+            assert!(refused.contains(&format!("consumer {again}")), "{refused}");
+        }
+        drop(readers.remove(0));
+        assert!(open(0).is_err(), "it has begun, whoever it was");
+        assert!(open(3).expect_err("there are three").to_string().contains('3'));
+    });
+}
+
+/// D7.5: nobody knows before that this ends.
+#[test]
+fn coordinated_read_test__finite_v1() {
+    watched("the end of the data", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let inputs = [1.0, 1.0].map(|weight| (weight, Dataset::range(0, 50, 1)));
+        let unknown = Dataset::sample(inputs, Some(1), true);
+        let job = job(cluster.service(), unknown, Policy::Off, 2);
+        let mut readers: Vec<Reader> = (0..2)
+            .map(|consumer| open(cluster.service(), job, consumer, MaxOutstanding::Auto).expect("a reader"))
+            .collect();
+        let steps: Vec<usize> = std::thread::scope(|scope| {
+            let read = |reader: &mut Reader| {
+                let mut steps = 0;
+                loop {
+                    match reader.next_element() {
+                        Ok(element) => assert!(element.is_some(), "an end without an error"),
+                        Err(error) => {
+                            assert!(
+                                error.to_string().contains("end of data in a coordinated read"),
+                                "{error}"
+                            );
+                            return steps;
+                        }
+                    }
+                    steps += 1;
+                }
+            };
+            let reading: Vec<_> = readers
+                .iter_mut()
+                .map(|reader| scope.spawn(move || read(reader)))
+                .collect();
+            reading
+                .into_iter()
+                .map(|steps| steps.join().expect("no panic"))
+                .collect()
+        });
+        assert!(steps[0] > 20 && steps[0] == steps[1], "{steps:?}");
+    });
+}
+
+/// C9.1.
+#[test]
+fn coordinated_read_test__finite_v2() {
+    watched("finite", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let finite = cluster
+            .service()
+            .register(Dataset::range(0, 100, 1), None)
+            .expect("registered");
+        let request = ReadRequest::new(finite, Policy::Off).coordinated(2);
+        let refused = cluster
+            .service()
+            .job(&request)
+            .expect_err("it has an end")
+            .to_string();
+        assert!(
+            refused.contains("infinite") && refused.contains("100"),
+            "{refused}"
+        );
+    });
+}
+
+#[test]
+fn coordinated_read_test__cardinality() {
+    watched("as a source", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let dataset = cluster.service().register(groups(1), None).expect("registered");
+        let request = ReadRequest::new(dataset, Policy::File)
+            .named("in step")
+            .coordinated(1);
+        let source = service_reader::dataset(cluster.service(), &request, MaxOutstanding::Auto, Some(0));
+        let graph = source.expect("known").graph().expect("a graph");
+        let facts = graph.facts(&Functions::new()).expect("facts");
+        assert_eq!(facts.cardinality, Cardinality::Infinite);
+    });
+}
+
+/// The worker is killed without a farewell.
+#[test]
+fn coordinated_read_ft_test__restart_worker() {
+    watched("SIGKILL", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 0);
+        let mut workers: Vec<Process> = (0..3).map(|_| Process::worker(&cluster)).collect();
+        let mut party = Party::of(cluster.service(), 5, MaxOutstanding::Auto);
+        party.read(20);
+        workers.pop().expect("three").signal("KILL");
+        party.read(40);
+        written_off(&cluster, 1);
+        workers.push(Process::worker(&cluster));
+        party.read_until_begun(4);
+    });
+}
+
+/// Up to the removal of a worker its consumers read on with the others.
+fn written_off(cluster: &Cluster, workers: usize) {
+    let dead = || {
+        let status = cluster.service().status().expect("a status");
+        status
+            .workers
+            .iter()
+            .filter(|worker| worker.dead.is_some())
+            .count()
+    };
+    eventually("workers written off", &workers, dead);
+}
