@@ -1,12 +1,14 @@
 //! Coordinated reads: coordinated_read_test and coordinated_read_ft_test.
 
+use std::sync::Arc;
+
 use millstream::client::{MaxOutstanding, Reader};
 use millstream::control::Policy;
-use millstream::pipeline::exec::Functions;
-use millstream::pipeline::graph::{Cardinality, Dataset};
+use millstream::pipeline::exec::{Functions, MapCall, PreparedMap, Tensor, Value};
+use millstream::pipeline::graph::{Buckets, Cardinality, Dataset, Padding, Params};
 use millstream::{ReadRequest, service_reader};
 
-use crate::support::cluster::Cluster;
+use crate::support::cluster::{Cluster, number};
 use crate::support::consumers::{Party, groups, job, open, read_apart};
 use crate::support::links::Mechanism;
 use crate::support::process::Process;
@@ -29,6 +31,60 @@ fn coordinated_read_test__basic() {
             });
         }
     }
+}
+
+/// The bucket of a batch of lengths, known to the workers.
+fn with_bucket() -> Functions {
+    let call = |value: Value| {
+        let batch = value.first().and_then(Tensor::contiguous).ok_or("no batch")?;
+        let length = batch.first_chunk().map(|bytes| i64::from_ne_bytes(*bytes));
+        let bucket = length.ok_or("an empty batch")? / BUCKET;
+        Ok(Value::from_iter([Tensor::i64(bucket)]))
+    };
+    let call: MapCall = Arc::new(call);
+    Functions::new().with_map("bucket", move |_, _| {
+        Ok(PreparedMap {
+            output: number(),
+            call: call.clone(),
+        })
+    })
+}
+
+/// Lengths in a bucket.
+const BUCKET: i64 = 30;
+
+/// In a step each consumer has a batch of the same bucket.
+#[test]
+fn coordinated_read_test__bucketizing() {
+    const CONSUMERS: u32 = 15;
+    watched("buckets", || {
+        let cluster = Cluster::start(Mechanism::Quic, vec![with_bucket(); 4]);
+        let lengths = Dataset::range(0, 3 * BUCKET, 1)
+            .shuffle(3 * BUCKET as u64, None)
+            .repeat(None);
+        let buckets = Buckets {
+            boundaries: vec![BUCKET, 2 * BUCKET],
+            batch_sizes: vec![10; 3],
+            padding: Padding::None,
+            drop_remainder: true,
+        };
+        let batches = lengths.bucket_by_sequence_length(|length| length, buckets);
+        let of_one_bucket = batches.group_by_window(
+            |batch| batch.map_declared("bucket", Params::none(), number()),
+            u64::from(CONSUMERS),
+            |window| window,
+        );
+        let job = job(cluster.service(), of_one_bucket, Policy::Off, CONSUMERS);
+        let readers =
+            (0..CONSUMERS).map(|consumer| open(cluster.service(), job, consumer, MaxOutstanding::Auto));
+        let mut readers: Vec<Reader> = readers.map(|reader| reader.expect("a reader")).collect();
+        let rows = read_apart(&mut readers, 4 * 4);
+        for step in 0..4 * 4 {
+            let mut buckets: Vec<i64> = rows.iter().map(|row| row[step] / BUCKET).collect();
+            buckets.dedup();
+            assert_eq!(buckets.len(), 1, "step {step}");
+        }
+    });
 }
 
 /// C9.2.
