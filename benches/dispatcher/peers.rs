@@ -94,7 +94,7 @@ async fn start_workers(key: &Key, dispatcher: &str, count: usize) -> Result<Vec<
         for number in workers.len()..count.min(workers.len() + PER_ENDPOINT) {
             let (endpoint, address) = (endpoint.clone(), address.clone());
             let ticket_key = TicketKey::generate().map_err(|error| error.to_string())?;
-            let config = AgentConfig::new(&format!("worker-{number}:1"), ticket_key);
+            let config = AgentConfig::new(format!("worker-{number}:1"), ticket_key);
             starting.spawn(async move {
                 let (agent, mut events) = Agent::start(endpoint, address, config).await?;
                 // Ends with its agent.

@@ -185,10 +185,10 @@ impl Deployment {
             repetition: 0,
             consumer: None,
         };
-        match self.ask(Role::Submit, open)? {
-            Reply::Client(client) => Ok(client),
-            other => Err(format!("no client but {other:?}")),
-        }
+        let Reply::Client(client) = self.ask(Role::Submit, open)? else {
+            return Err("no client".to_owned());
+        };
+        Ok(client)
     }
 
     fn ask(&mut self, role: Role, request: Request) -> Result<Reply, String> {
