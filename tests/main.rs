@@ -11,6 +11,7 @@
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
 //! - `several_sources`: zip, concatenate, sample, choose and interleave over splits
 //! - `credits`: the bound on outstanding elements, counted at the workers
+//! - `conformance`: what the tf.data service's own tests demand
 //! - `coordinated_reads`: consumers that advance in step, whatever dies or comes late
 //! - `cross_trainer_cache`: trainers that share what the workers have computed
 //! - `cut_connections`: connections that break while all processes live
@@ -27,6 +28,7 @@
 mod bad_input;
 mod commands;
 mod compression;
+mod conformance;
 mod coordinated_reads;
 mod credits;
 mod cross_trainer_cache;

@@ -17,6 +17,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::support::cluster::{drain, fresh_key, numbers as numbers_of};
+use crate::support::consumers::Party;
 use crate::support::mortal::{Killer, Mortal, lasting_address};
 use crate::support::process::{Process, Running, millstream};
 use crate::support::{eventually, watched, watched_for};
@@ -150,6 +151,24 @@ fn no_client_stays(pauses: &[Duration]) {
     eventually("clients and iterations", &(0, opened), left);
     let mut reader = deployment.read(job, opened);
     assert_eq!(drain(&mut reader).len(), 1000);
+}
+
+/// C1.6, C9.4, C9.5: consumers are in step across lives, also where a worker goes or comes while nobody decides.
+#[test]
+fn consumers_stay_in_step_while_the_dispatcher_is_killed_and_workers_come_and_go() {
+    watched("killed dispatchers", || {
+        let mut deployment = Deployment::start(2);
+        let mut party = Party::of(&deployment.service, 3, MaxOutstanding::Elements(20));
+        party.read(20);
+        for begun in 3..5 {
+            deployment.dispatcher.kill_and_revive();
+            drop(deployment.workers.remove(0));
+            party.read(20);
+            deployment.dispatcher.kill_and_revive();
+            deployment.start_worker();
+            party.read_until_begun(begun);
+        }
+    });
 }
 
 /// C3.9
@@ -291,7 +310,8 @@ fn a_work_directory_that_cannot_be_used_is_refused_with_what_to_do() {
 /// A dispatcher that is killed and comes back, its workers, and a trainer's side.
 struct Deployment {
     service: Service,
-    _workers: Vec<Process>,
+    key: String,
+    workers: Vec<Process>,
     dispatcher: Mortal,
     _folder: TempDir,
 }
@@ -308,13 +328,21 @@ impl Deployment {
         let flags = [&["--liveness-s", LIVENESS_S], flags].concat();
         let dispatcher = Mortal::start(&text, folder.path(), &flags);
         let address = &dispatcher.address;
-        let workers = (0..workers).map(|_| Process::start(&text, &["worker", "--dispatcher", address]));
-        Self {
-            service: Service::connect(&key, address, ServiceConfig::default()).unwrap(),
-            _workers: workers.collect(),
+        let service = Service::connect(&key, address, ServiceConfig::default()).unwrap();
+        let mut deployment = Self {
+            service,
+            key: text,
+            workers: Vec::new(),
             dispatcher,
             _folder: folder,
-        }
+        };
+        (0..workers).for_each(|_| deployment.start_worker());
+        deployment
+    }
+
+    fn start_worker(&mut self) {
+        let arguments = ["worker", "--dispatcher", &self.dispatcher.address];
+        self.workers.push(Process::start(&self.key, &arguments));
     }
 
     fn job(&self, dataset: Dataset) -> JobId {

@@ -6,7 +6,8 @@
 //! - [`processes`]: a dispatcher and workers that end with the bench, and the processor time that they take
 //! - [`table`]: what is printed
 //!
-//! `cargo bench -p millstream --bench dispatcher -- splits` runs one part; `--elements=N` reads a dataset of another size.
+//! `cargo bench -p millstream --bench dispatcher -- splits` runs one part; `--elements=N` reads a dataset of another size,
+//! `--peers=N` measures only so many.
 //! Without `--bench`, as under `cargo test --benches`, each part runs once and small, to keep it working.
 
 mod peers;
@@ -25,6 +26,8 @@ struct Scale {
     is_full: bool,
     /// Elements of the dataset that is read, if they are to be others.
     elements: Option<u64>,
+    /// Workers, and as many readers, if only so many are to be measured.
+    peers: Option<usize>,
 }
 
 impl Scale {
@@ -45,12 +48,11 @@ const PARTS: [Part; 3] = [
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let elements = arguments
-        .iter()
-        .find_map(|argument| argument.strip_prefix("--elements="));
+    let setting = |name: &'static str| arguments.iter().find_map(|argument| argument.strip_prefix(name));
     let scale = Scale {
         is_full: arguments.iter().any(|argument| argument == "--bench"),
-        elements: elements.and_then(|elements| elements.parse().ok()),
+        elements: setting("--elements=").and_then(|elements| elements.parse().ok()),
+        peers: setting("--peers=").and_then(|peers| peers.parse().ok()),
     };
     let wanted: Vec<&String> = arguments
         .iter()

@@ -42,10 +42,11 @@ pub(crate) fn run(scale: Scale) -> Result<(), String> {
         "growth",
     ])?;
     let mut first = None;
-    for peers in scale.pick(PEERS, PEERS_SMALL) {
+    let all = scale.pick(PEERS, PEERS_SMALL).to_vec();
+    for peers in scale.peers.map_or(all, |peers| vec![peers]) {
         let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
-        let (joining, cores) = runtime.block_on(measure(*peers, scale))?;
-        let each = cores / *peers as f64;
+        let (joining, cores) = runtime.block_on(measure(peers, scale))?;
+        let each = cores / peers as f64;
         let growth = each / *first.get_or_insert(each);
         table::row(&[
             peers.to_string(),
@@ -93,7 +94,7 @@ async fn start_workers(key: &Key, dispatcher: &str, count: usize) -> Result<Vec<
         for number in workers.len()..count.min(workers.len() + PER_ENDPOINT) {
             let (endpoint, address) = (endpoint.clone(), address.clone());
             let ticket_key = TicketKey::generate().map_err(|error| error.to_string())?;
-            let config = AgentConfig::new(&format!("worker-{number}:1"), ticket_key);
+            let config = AgentConfig::new(format!("worker-{number}:1"), ticket_key);
             starting.spawn(async move {
                 let (agent, mut events) = Agent::start(endpoint, address, config).await?;
                 // Ends with its agent.

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
@@ -16,6 +17,10 @@ use tokio::time::Instant;
 use crate::credit::{CREDIT_BYTES_UNKNOWN, Standing};
 use crate::error::ReadError;
 use crate::intake::{Delivery, TaskSource};
+
+/// How long the worker of a coordinated read may take to say itself that its task failed, behind what is released (D7.5): consumers
+/// that read at all hand that over sooner.
+const LAST_WORD: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -36,6 +41,8 @@ pub(crate) struct Entry {
     pub(crate) is_finished: bool,
     /// What the dispatcher says that it failed of, until the worker says it behind the elements before.
     pub(crate) failure: Option<String>,
+    /// Since when that is known.
+    pub(crate) failure_told_at: Option<Instant>,
     /// The worker does not know the task: since when, and what it said last.
     pub(crate) unknown: Option<Unknown>,
     pub(crate) granted_at: u64,
@@ -102,6 +109,7 @@ impl Entry {
             written_off: 0,
             is_finished: false,
             failure: None,
+            failure_told_at: None,
             unknown: None,
             granted_at: 0,
             has_yielded: false,
@@ -160,6 +168,14 @@ impl Entry {
         self.failure
             .as_deref()
             .map(|message| ReadError::task(&self.worker, message))
+    }
+
+    /// The worker of a coordinated read has not said in time what the dispatcher knows: a consumer came too late for the task,
+    /// so that its last groups are never released.
+    pub(crate) fn take_word_for_failure(&mut self) {
+        if self.is_wanted() && self.failure_told_at.is_some_and(|at| at.elapsed() > LAST_WORD) {
+            self.in_turn.failed = self.told_failure();
+        }
     }
 
     /// The link to the worker broke.

@@ -242,7 +242,12 @@ impl Intake {
         let mut state = self.state.lock();
         match state.tasks.get_mut(&task) {
             Some(entry) if !entry.is_wanted() => {}
-            Some(entry) if entry.may_hear_of_failure() => entry.failure = Some(message.to_owned()),
+            Some(entry) if entry.may_hear_of_failure() => {
+                entry.failure = Some(message.to_owned());
+                entry
+                    .failure_told_at
+                    .get_or_insert_with(tokio::time::Instant::now);
+            }
             Some(_) | None => {
                 state.failure.get_or_insert(ReadError::task(worker, message));
             }
@@ -410,9 +415,13 @@ impl Intake {
             tasks,
             links,
             failure,
+            schedule,
             ..
         } = &mut *state;
         for entry in tasks.values_mut().filter(|entry| entry.is_wanted()) {
+            if schedule.is_some() {
+                entry.take_word_for_failure();
+            }
             let Some(unknown) = entry.unknown.as_mut().filter(|unknown| !unknown.is_asked) else {
                 continue;
             };

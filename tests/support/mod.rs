@@ -4,12 +4,14 @@
 //! - `hand_written`: workers that say what no correct worker says
 //! - `links`: links of each mechanism between two ends
 //! - `cluster`: a dispatcher, workers and a trainer in this process
+//! - `consumers`: readers that advance in step
 //! - `mortal`: a dispatcher that is killed and comes back
 //! - `process`: the real binary
 //! - `proxy`: a network that can be cut
 //! - `watchdog`: fails a test that hangs
 
 pub(crate) mod cluster;
+pub(crate) mod consumers;
 pub(crate) mod elements;
 pub(crate) mod hand_written;
 pub(crate) mod links;

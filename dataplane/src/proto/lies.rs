@@ -190,3 +190,16 @@ fn what_arrived_is_owed_an_acknowledgement_although_nothing_is_granted() {
     assert_eq!(half.acknowledge().received, 2);
     assert!(!half.is_unacknowledged() && !half.owes_acknowledgement());
 }
+
+/// D7.4.
+#[test]
+fn a_consumer_owes_an_acknowledgement_of_whatever_arrived() {
+    let mut half = ReceiveHalf::<()>::coordinated(TASK);
+    half.grant(2, 64);
+    assert!(!half.owes_acknowledgement());
+    half.admit(0, 1, 64).unwrap();
+    half.handle_pack(0, 1, ()).unwrap();
+    assert!(half.owes_acknowledgement());
+    half.acknowledge();
+    assert!(!half.owes_acknowledgement());
+}

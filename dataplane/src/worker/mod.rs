@@ -26,8 +26,6 @@ mod session;
 mod task;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_of_groups;
 mod window;
 
 pub use buffer::{BufferLimits, Mark, Take};

@@ -1,9 +1,9 @@
 //! Tests of tasks as a worker serves them.
 //!
 //! - `buffers`: a buffer and its producer
+//! - `groups`: coordinated reads
 //! - `trainers`: the cross-trainer cache
 
 mod buffers;
+mod groups;
 mod trainers;
-
-pub(super) use buffers::{layout, pair_in, sequences, wait_until_it_waits, write};

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
-use super::buffer::{BufferLimits, Mark, Take, TaskBuffer};
-use super::division::{Role, TaskMode};
-use super::producer::Producer;
-use super::tests::{layout, pair_in, sequences, wait_until_it_waits, write};
+use super::buffers::{layout, pair_in, sequences, wait_until_it_waits, write};
 use crate::proto::message::RefusalCode;
 use crate::proto::send::Ending;
+use crate::worker::buffer::{BufferLimits, Mark, Take, TaskBuffer};
+use crate::worker::division::{Role, TaskMode};
+use crate::worker::producer::Producer;
 
 const UNBOUNDED: BufferLimits = BufferLimits {
     elements: u64::MAX,
@@ -177,7 +177,7 @@ fn consume_in_parallel(elements: u64, consumers: u32) {
     }
 }
 
-/// D7.1.
+/// D7.1; the rows ConsumeParallel of the service's own task_runner_test.
 #[test]
 fn element_i_goes_to_consumer_i_mod_n_in_round_i_div_n() {
     for (elements, consumers) in [(1000, 5), (1003, 5), (1000, 20), (4, 20), (0, 20)] {
