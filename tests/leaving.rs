@@ -1,5 +1,4 @@
 //! Workers that leave in good order, as processes and within one.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};

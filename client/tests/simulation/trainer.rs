@@ -7,7 +7,7 @@ use std::time::Duration;
 use millstream_control::rpc::Told;
 use millstream_control::{
     BootId, Cardinality, ClientId, ClientPush, Code, DatasetFacts, DatasetId, Error, JobId, JobParameters,
-    Reply, Request, Seen,
+    Reply, Request, Seen, Whereabouts,
 };
 use millstream_dataplane::TaskId;
 use millstream_element::{Element, HeapAlloc};
@@ -235,6 +235,7 @@ impl World {
                     job,
                     repetition,
                     consumer: None,
+                    whereabouts: Whereabouts::default(),
                 },
             );
         }

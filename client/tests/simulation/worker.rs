@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use millstream_control::agent::{FeedBatch, FeedRun};
 use millstream_control::{
-    BootId, Code, Error, LeaseRange, Policy, Reply, Request, StopReason, TaskDef, TaskId, WorkerPush,
-    WorkerRegistration,
+    BootId, Code, Error, LeaseRange, Policy, Reply, Request, StopReason, TaskDef, TaskId, Whereabouts,
+    WorkerPush, WorkerRegistration,
 };
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
@@ -195,6 +195,7 @@ impl World {
                         tags: Vec::new(),
                         ticket_key: TicketKey::from_bytes(worker.key),
                         version: "simulated".to_owned(),
+                        whereabouts: Whereabouts::default(),
                     };
                     self.call(pid, Purpose::Register, Request::RegisterWorker(registration));
                 }
