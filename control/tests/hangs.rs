@@ -71,11 +71,12 @@ async fn a_dispatcher_that_dies_within_disconnects_everybody() {
     let cluster = Cluster::new();
     let dies = Arc::new(Mutex::new(false));
     let server = cluster.dispatcher(None, Box::new(DyingStore(Arc::clone(&dies))));
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
     let endpoint = cluster.endpoint(Role::Read);
     let deadline = Duration::from_secs(10);
     let connecting = endpoint.connect(server.local_addr(), Role::Dispatcher, ALPN, deadline);
+    // The last to come: one that says nothing is not kept for long.
     let connection = connecting.await.unwrap();
-    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
     *dies.lock().unwrap() = true;
     let asked = tokio::spawn(async move { client.register_dataset(None, b"10".to_vec()).await });
     let reason = within("being disconnected", connection.closed())
