@@ -22,6 +22,8 @@ pub(super) enum Bug {
     AttemptNotRaised,
     /// A worker says that everything was delivered before its readers have it.
     SettledTooEarly,
+    /// A worker that is drained does not say that its tasks were cut short.
+    CutShortNotSaid,
     /// A worker whose lease has lapsed goes on with its tasks.
     LapsedTasksKept,
     /// A reader goes on reading a task that was removed.
@@ -76,6 +78,10 @@ pub(super) const TABLE: &[Row] = &[
     row(Bug::AttemptNotRaised, &["attempt 0 after 0"]),
     // The dispatcher takes for done what a task gives back too late, or what is still on its way.
     row(Bug::SettledTooEarly, &["are missing"]),
+    row(
+        Bug::CutShortNotSaid,
+        &["are missing", "never ends", "the books of"],
+    ),
     row(Bug::LapsedTasksKept, &["goes on with tasks behind its lease"]),
     row(Bug::LossNotTold, &["was told of other losses"]),
     // A reader waits for what it was told while it was away.

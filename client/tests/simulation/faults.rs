@@ -14,6 +14,8 @@ use super::world::{Event, Job, Pid, World};
 pub(super) enum Fault {
     KillWorker,
     LeaveWorker,
+    /// It leaves in good order.
+    DrainWorker,
     /// Nothing passes between it and the dispatcher for a while.
     CutWorker,
     /// It does not run for a while.
@@ -30,7 +32,8 @@ pub(super) enum Fault {
 }
 
 /// Faults that end no process, nor keep one silent for long.
-const GENTLE: [Fault; 8] = [
+const GENTLE: [Fault; 9] = [
+    Fault::DrainWorker,
     Fault::CutWorker,
     Fault::AddWorker,
     Fault::CutTrainer,
@@ -41,9 +44,10 @@ const GENTLE: [Fault; 8] = [
     Fault::DisturbRoad,
 ];
 
-pub(super) const ALL: [Fault; 13] = [
+pub(super) const ALL: [Fault; 14] = [
     Fault::KillWorker,
     Fault::LeaveWorker,
+    Fault::DrainWorker,
     Fault::CutWorker,
     Fault::PauseWorker,
     Fault::AddWorker,
@@ -216,7 +220,8 @@ impl World {
                 self.kill_worker(pid);
                 self.replace_worker(address);
             }
-            (Fault::LeaveWorker, Some(pid), _) => self.leave_worker(pid),
+            (Fault::LeaveWorker, Some(pid), _) => self.leave_worker(pid, false),
+            (Fault::DrainWorker, Some(pid), _) => self.leave_worker(pid, true),
             (Fault::CutWorker, Some(pid), _) => {
                 self.cut.insert(pid, until);
             }
@@ -257,13 +262,16 @@ impl World {
         }
     }
 
-    fn leave_worker(&mut self, pid: Pid) {
-        let Some(worker) = self.workers.get_mut(&pid) else {
+    fn leave_worker(&mut self, pid: Pid, in_good_order: bool) {
+        let Some(worker) = self.workers.get(&pid).filter(|worker| !worker.is_leaving) else {
             return;
         };
         let address = worker.address.clone();
-        worker.is_leaving = true;
-        self.stop_worker(pid);
+        if in_good_order {
+            self.drain_worker(pid);
+        } else {
+            self.stop_worker(pid);
+        }
         self.replace_worker(address);
     }
 

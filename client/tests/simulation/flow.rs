@@ -119,6 +119,10 @@ pub(super) struct Flow {
     /// Elements that need no splits; `None`: they are read by splits.
     whole: Option<VecDeque<Item>>,
     pub(super) books: FeedBooks,
+    /// Its worker is being drained: there are no more splits for it (C10.2).
+    pub(super) is_draining: bool,
+    /// It was told of an end that the draining made.
+    pub(super) is_cut_short: bool,
     chance: Chance,
     /// What was read of each source and not passed on.
     ahead: Vec<VecDeque<(Item, u64, u32)>>,
@@ -155,6 +159,8 @@ impl Flow {
             dataset: dataset.clone(),
             whole,
             books: FeedBooks::default(),
+            is_draining: false,
+            is_cut_short: false,
             ahead: vec![VecDeque::new(); dataset.sources.len()],
             window: Vec::new(),
             unfinished: BTreeMap::new(),
@@ -264,6 +270,10 @@ impl Flow {
     /// Reads a split that has elements.
     fn read_split(&mut self, source: usize, pass: u64) -> Result<(), Read> {
         while self.ahead[source].is_empty() {
+            if self.is_draining {
+                self.is_cut_short = true;
+                return Err(Read::Over);
+            }
             let number = source as u32;
             match self.books.next(number, pass) {
                 FeedStep::Split { split, ask_ahead } => {

@@ -12,7 +12,7 @@
 //! | `clock`, `chance` | virtual time and the futures in it; what is drawn |
 //! | `center`, `worker`, `trainer` | the three kinds of processes |
 //! | `session`, `road` | how they are connected: with the dispatcher, with each other |
-//! | `flow` | what tasks compute |
+//! | `task`, `flow` | a worker's task; what tasks compute |
 //! | `faults` | what goes wrong |
 //! | `oracle` | what was promised |
 //! | `bugs` | defects on purpose, and what finds them |
@@ -28,6 +28,7 @@ mod oracle;
 mod road;
 mod runs;
 mod session;
+mod task;
 mod trainer;
 mod worker;
 mod world;

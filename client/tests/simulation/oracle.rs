@@ -6,7 +6,7 @@ use millstream_control::{IterationId, IterationStatus, LeaseRange, Phase, Policy
 
 use super::center::leases;
 use super::flow::Item;
-use super::worker::ITEMS_MAX;
+use super::task::ITEMS_MAX;
 use super::world::Job;
 use crate::follow::LostSplits;
 

@@ -85,6 +85,7 @@ pub(super) enum Purpose {
     },
     FailTask,
     LeaveWorker,
+    Drain,
     Dataset,
     Job,
     Open,

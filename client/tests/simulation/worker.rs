@@ -4,89 +4,52 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use millstream_control::agent::{FeedBatch, FeedRun};
 use millstream_control::{
-    BootId, Code, Error, LeaseRange, Policy, Reply, Request, StopReason, TaskDef, TaskId, Whereabouts,
-    WorkerPush, WorkerRegistration,
+    BootId, Code, Error, Reply, Request, StopReason, TaskId, Whereabouts, WorkerPush, WorkerRegistration,
 };
-use millstream_dataplane::proto::message::Failure;
-use millstream_dataplane::proto::send::Ending;
-use millstream_dataplane::worker::{BufferLimits, ProduceError, Producer, Server, ServerConfig, TaskMode};
-use millstream_element::{
-    Dtype, ElementSpec, HeapAlloc, Provenance, Shape, SlotAlloc, TensorSpec, WriteError,
-};
+use millstream_dataplane::worker::{BufferLimits, Server, ServerConfig};
+use millstream_element::{HeapAlloc, SlotAlloc};
 use millstream_link::{Role, TicketKey};
 
 use super::bugs::Bug;
-use super::flow::{Flow, Row, Step};
-use super::oracle::IterationKey;
 use super::session::{Purpose, Session};
+use super::task::{Report, Task};
 use super::world::{Event, Pid, World};
 
 /// A worker that had no answer for this long drops its tasks: twice the dispatcher's limit.
 const LEASE: Duration = Duration::from_secs(2);
 /// How long a worker that leaves waits for the dispatcher.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How long it waits for its tasks before.
+const DRAIN: Duration = Duration::from_secs(6);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Splits a task asks for at a time.
-const WANT: u32 = 16;
-/// Numbers in an element: whose it is, how many items it has, and four for each.
-const WORDS: u64 = 4 + 4 * ITEMS_MAX;
-/// Items of one element at most.
-pub(super) const ITEMS_MAX: u64 = 4;
-/// Elements a task makes at a time.
-const RUN_MAX: usize = 3;
 
 /// A worker's process.
 pub(super) struct Worker {
     pub(super) address: String,
     key: [u8; 32],
-    server: Server,
+    pub(super) server: Server,
     pub(super) session: Option<Session>,
-    boot: Option<BootId>,
+    pub(super) boot: Option<BootId>,
     /// Its incarnation was registered.
     begun: bool,
     /// It waits for an answer before the next order.
     is_busy: bool,
     orders: VecDeque<Order>,
-    tasks: BTreeMap<TaskId, Task>,
+    pub(super) tasks: BTreeMap<TaskId, Task>,
     pause: Duration,
     /// When the next incarnation begins.
     begins_at: Option<Duration>,
     pub(super) is_leaving: bool,
+    /// The dispatcher knows that it leaves once its tasks are over.
+    pub(super) is_draining: bool,
 }
 
 #[derive(Debug)]
 enum Order {
     Register,
     Obey(WorkerPush),
-}
-
-struct Task {
-    iteration: IterationKey,
-    producer: Option<Producer>,
-    flow: Flow,
-    /// Answers to requests for splits that are under way.
-    asking: usize,
-    /// Leases to give back once all answers are here.
-    unstarted: Vec<LeaseRange>,
-    returning: usize,
-    /// Ended, with what the dispatcher was told of it.
-    report: Option<Report>,
-    exhausted: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Report {
-    /// It waits for what it gives back.
-    Ended,
-    Finishing,
-    /// It waits for its readers.
-    Settling,
-    Telling,
-    Done,
-    Failed,
 }
 
 impl Worker {
@@ -116,6 +79,7 @@ impl Worker {
             pause: PAUSE_MIN,
             begins_at: None,
             is_leaving: false,
+            is_draining: false,
         }
     }
 
@@ -158,6 +122,18 @@ impl World {
             self.call(pid, Purpose::LeaveWorker, Request::LeaveWorker);
             let latest = self.now + FAREWELL;
             self.at(latest, Event::Ended(pid));
+        }
+    }
+
+    /// A worker leaves in good order, if it can within its time (C10.1).
+    pub(super) fn drain_worker(&mut self, pid: Pid) {
+        if let Some(worker) = self.workers.get_mut(&pid).filter(|worker| worker.begun) {
+            worker.is_leaving = true;
+            self.call(pid, Purpose::Drain, Request::DrainWorker);
+            let latest = self.now + DRAIN;
+            self.at(latest, Event::Drained(pid));
+        } else {
+            self.stop_worker(pid);
         }
     }
 
@@ -226,8 +202,17 @@ impl World {
         let Some(worker) = self.workers.get_mut(&pid) else {
             return;
         };
-        if let Some(task) = worker.tasks.remove(&id) {
+        if let Some(mut task) = worker.tasks.remove(&id) {
             worker.server.remove_task(served(id));
+            let leases = task.flow.books.take_unstarted();
+            if reason == Some(StopReason::Draining) && !leases.is_empty() {
+                // C10.4
+                self.call(
+                    pid,
+                    Purpose::Return(id),
+                    Request::ReturnSplits { task: id, leases },
+                );
+            }
             let is_told = matches!(
                 task.report,
                 Some(Report::Settling | Report::Telling | Report::Done)
@@ -309,121 +294,16 @@ impl World {
                     });
                 }
             }
+            (Purpose::Drain, Ok(_)) => {
+                worker.is_draining = true;
+                let flows = worker.tasks.values_mut().map(|task| &mut task.flow);
+                flows.for_each(|flow| flow.is_draining = true);
+            }
+            (Purpose::Drain, Err(_)) => self.stop_worker(pid),
             (Purpose::FailTask, _) => {}
             (Purpose::LeaveWorker, _) => self.kill_worker(pid),
             (purpose, _) => panic!("a worker asks no {purpose:?}"),
         }
-    }
-
-    fn start_task(&mut self, pid: Pid, def: TaskDef) {
-        let boot = self.center.boot().map_or(0, |boot| boot.0);
-        let Some(job) = def.dataset.definition.first().copied() else {
-            return;
-        };
-        let chance = self.chance.fork();
-        let dataset = self.jobs[usize::from(job)].dataset.clone();
-        let Some(worker) = self.workers.get_mut(&pid) else {
-            return;
-        };
-        let boot = worker.boot.map_or(boot, |boot| boot.0);
-        let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[WORDS])).expect("a spec");
-        let producer = worker.server.add_task(
-            served(def.task),
-            TaskMode::FirstCome,
-            &spec,
-            std::sync::Arc::new(HeapAlloc),
-        );
-        let flow = Flow::new(&dataset, &def, def.policy == Policy::Dynamic, chance);
-        let iteration = IterationKey {
-            boot,
-            iteration: def.iteration,
-        };
-        let task = Task {
-            iteration,
-            producer: Some(producer.expect("it is new here")),
-            flow,
-            asking: 0,
-            unstarted: Vec::new(),
-            returning: 0,
-            report: None,
-            exhausted: def.policy != Policy::Dynamic,
-        };
-        worker.tasks.insert(def.task, task);
-        self.oracle
-            .task_began(iteration, usize::from(job), def.repetition, def.task);
-    }
-
-    fn leased(&mut self, pid: Pid, id: TaskId, source: u32, repetition: u64, result: Result<Reply, Error>) {
-        let worker = self.workers.get_mut(&pid);
-        let Some(task) = worker.and_then(|worker| worker.tasks.get_mut(&id)) else {
-            return;
-        };
-        let Ok(Reply::Splits {
-            runs, end, current, ..
-        }) = result
-        else {
-            // The task was given away: the agent is about to hear of it.
-            task.asking -= 1;
-            return;
-        };
-        if runs.is_empty() && !end {
-            // C5.2: it holds too many.
-            let later = self.now + Duration::from_millis(20);
-            return self.at(later, Event::AskAgain(pid, id, source, repetition));
-        }
-        task.asking -= 1;
-        let runs = runs.into_iter().map(|run| {
-            let payloads = VecDeque::new();
-            FeedRun { run, payloads }
-        });
-        let batch = FeedBatch {
-            runs: runs.collect(),
-            end,
-            current,
-        };
-        if task.report.is_some() {
-            task.unstarted
-                .extend(batch.runs.iter().map(|leased| leased.run.leases()));
-            self.give_back(pid, id);
-        } else {
-            task.flow.books.answered(source, batch);
-        }
-    }
-
-    pub(super) fn ask_splits(&mut self, pid: Pid, id: TaskId, source: u32, repetition: u64) {
-        let worker = self.workers.get_mut(&pid);
-        if worker.is_some_and(|worker| worker.tasks.contains_key(&id)) {
-            let request = Request::LeaseSplits {
-                task: id,
-                source,
-                repetition,
-                want: WANT,
-            };
-            let purpose = Purpose::Lease {
-                task: id,
-                source,
-                repetition,
-            };
-            self.call(pid, purpose, request);
-        }
-    }
-
-    /// C5.5: once every answer is here, what was not begun goes back.
-    fn give_back(&mut self, pid: Pid, id: TaskId) {
-        let worker = self.workers.get_mut(&pid);
-        let Some(task) = worker.and_then(|worker| worker.tasks.get_mut(&id)) else {
-            return;
-        };
-        if task.asking > 0 || task.unstarted.is_empty() {
-            return;
-        }
-        let leases = std::mem::take(&mut task.unstarted);
-        task.returning += 1;
-        self.call(
-            pid,
-            Purpose::Return(id),
-            Request::ReturnSplits { task: id, leases },
-        );
     }
 
     /// What a worker does from time to time.
@@ -460,138 +340,16 @@ impl World {
             self.work(pid, task);
             self.report_end(pid, task);
         }
-    }
-
-    /// Makes the next elements of a task, as far as there are splits, room and somebody who wants them.
-    fn work(&mut self, pid: Pid, id: TaskId) {
-        for _ in 0..RUN_MAX {
-            let worker = self.workers.get_mut(&pid);
-            let Some(task) = worker.and_then(|worker| worker.tasks.get_mut(&id)) else {
-                return;
-            };
-            let Some(producer) = &mut task.producer else {
-                return;
-            };
-            if !producer.is_started() || !producer.has_room() {
-                return;
-            }
-            match task.flow.step() {
-                Step::Row(row) => {
-                    write(producer, task.iteration, id, &row);
-                    tell_finished(producer, &mut task.flow);
-                }
-                Step::Ask { source, repetition } => {
-                    tell_finished(producer, &mut task.flow);
-                    task.flow.books.asked(source, repetition);
-                    task.asking += 1;
-                    self.ask_splits(pid, id, source, repetition);
-                }
-                Step::Wait => return tell_finished(producer, &mut task.flow),
-                Step::End => return self.end_task(pid, id, Ending::Exhausted),
-                Step::Fail => {
-                    let failure = Failure::new("data", "a record is damaged", "", "");
-                    return self.end_task(pid, id, Ending::Failed(failure));
-                }
-            }
+        if let Some(worker) = self.workers.get_mut(&pid)
+            && worker.is_draining
+            && worker.tasks.is_empty()
+        {
+            worker.is_draining = false;
+            self.stop_worker(pid);
         }
-    }
-
-    fn end_task(&mut self, pid: Pid, id: TaskId, ending: Ending) {
-        let worker = self.workers.get_mut(&pid);
-        let Some(task) = worker.and_then(|worker| worker.tasks.get_mut(&id)) else {
-            return;
-        };
-        let Some(mut producer) = task.producer.take() else {
-            return;
-        };
-        tell_finished(&mut producer, &mut task.flow);
-        task.exhausted |= task.flow.books.is_exhausted();
-        task.unstarted = task.flow.books.take_unstarted();
-        let is_failure = matches!(ending, Ending::Failed(_));
-        task.report = Some(if is_failure { Report::Failed } else { Report::Ended });
-        producer.finish(ending);
-        if is_failure {
-            self.oracle.failed(task.iteration);
-            let message = "a record is damaged".to_owned();
-            self.call(pid, Purpose::FailTask, Request::FailTask { task: id, message });
-        }
-        self.note(format_args!("worker {pid} ends {id}, failure {is_failure}"));
-        self.give_back(pid, id);
-    }
-
-    /// Tells the dispatcher of an end: first that it is there, then that it was delivered.
-    fn report_end(&mut self, pid: Pid, id: TaskId) {
-        let settles_early = self.bug == Some(Bug::SettledTooEarly);
-        let Some(worker) = self.workers.get_mut(&pid) else {
-            return;
-        };
-        let is_settled = worker.server.is_settled(served(id)) || settles_early;
-        let Some(task) = worker.tasks.get_mut(&id) else {
-            return;
-        };
-        let is_returned = task.returning == 0 && task.asking == 0 && task.unstarted.is_empty();
-        let delivered = match task.report {
-            Some(Report::Ended) if is_returned => false,
-            Some(Report::Settling) if is_settled => true,
-            _ => return,
-        };
-        task.report = Some(if delivered {
-            Report::Telling
-        } else {
-            Report::Finishing
-        });
-        let request = Request::FinishTask {
-            task: id,
-            delivered,
-            exhausted: task.exhausted,
-            cut_short: false,
-        };
-        self.call(pid, Purpose::Finish { task: id, delivered }, request);
     }
 }
 
-fn served(task: TaskId) -> millstream_dataplane::TaskId {
+pub(super) fn served(task: TaskId) -> millstream_dataplane::TaskId {
     millstream_dataplane::TaskId(task.0)
-}
-
-fn tell_finished(producer: &mut Producer, flow: &mut Flow) {
-    for (lease, attempt) in flow.finished.drain(..) {
-        producer.split_done(lease, attempt);
-    }
-}
-
-fn write(producer: &mut Producer, iteration: IterationKey, task: TaskId, row: &Row) {
-    let written = producer.written_elements();
-    let leases = row.leases.iter().map(|(lease, attempt)| Provenance {
-        lease: *lease,
-        attempt: *attempt,
-        from: 0,
-        upto: 1,
-    });
-    let provenance: Vec<Provenance> = leases.collect();
-    let outcome = producer.write(|pack, layout| -> Result<(), ProduceError<()>> {
-        let begun = pack.begin(layout, &[Shape::fixed(&[WORDS])], provenance.len());
-        let mut element = match begun {
-            Ok(element) => element,
-            Err(WriteError::Full { needed_bytes, .. }) => return Err(ProduceError::Full { needed_bytes }),
-            Err(error) => panic!("{error}"),
-        };
-        let mut words = vec![
-            iteration.boot,
-            iteration.iteration.0,
-            task.0,
-            row.items.len() as u64,
-        ];
-        for item in &row.items {
-            words.extend([item.source, item.pass, item.index, item.number]);
-        }
-        words.resize(WORDS as usize, 0);
-        let bytes = words.iter().flat_map(|word| word.to_le_bytes());
-        for (place, byte) in element.component_mut(0).iter_mut().zip(bytes) {
-            *place = byte;
-        }
-        element.finish(written, &provenance).expect("as begun");
-        Ok(())
-    });
-    outcome.expect("it is written");
 }

@@ -62,6 +62,7 @@ pub(super) enum Event {
     AskAgain(Pid, TaskId, u32, u64),
     LookedThrough(Pid, millstream_dataplane::TaskId, SeenSplits),
     Ended(Pid),
+    Drained(Pid),
     StartCenter,
     StartWorker(String),
     StartTrainer(usize),
@@ -286,6 +287,7 @@ impl World {
             Event::LookedThrough(pid, task, seen) => self.looked_through(pid, task, seen),
             Event::Ended(pid) if self.workers.contains_key(&pid) => self.kill_worker(pid),
             Event::Ended(_) => {}
+            Event::Drained(pid) => self.stop_worker(pid),
             Event::StartCenter if self.center.machine.is_none() => self.start_center(),
             Event::StartCenter => {}
             Event::StartWorker(address) => self.begin_worker(&address),
