@@ -56,7 +56,7 @@ impl Worker {
     fn new(address: &str, key: [u8; 32], mut session: Session) -> Worker {
         let config = ServerConfig {
             patience: Duration::from_millis(50),
-            resume_within: Duration::from_secs(3),
+            resume_within: Duration::from_secs(20),
             buffer: BufferLimits {
                 elements: 6,
                 bytes: 1 << 20,

@@ -37,6 +37,8 @@ impl Told {
                 self.splits_lost += splits.iter().map(|range| range.count).sum::<u64>();
                 true
             }
+            // Behind a gap: the snapshot that is about to come names what was lost, and tells of the end behind it.
+            ClientPush::IterationFinished { splits_lost } if *splits_lost > self.splits_lost => false,
             ClientPush::IterationFinished { .. } => !std::mem::replace(&mut self.finished, true),
             ClientPush::WorkersLost { .. }
             | ClientPush::ConsumersLost { .. }
@@ -225,6 +227,28 @@ mod tests {
         assert_eq!(told.news(snapshot.clone()), std::slice::from_ref(&verdict));
         assert_eq!(told.news(snapshot), []);
         assert_eq!(told.news(verdict), []);
+    }
+
+    /// C4.1: a reader that has come back may be told of the end before it is shown what it missed.
+    #[test]
+    fn the_end_is_not_told_before_what_was_lost() {
+        let mut told = Told::default();
+        let finished = ClientPush::IterationFinished { splits_lost: 2 };
+        assert_eq!(told.news(finished.clone()), []);
+        let snapshot = Snapshot {
+            finished: true,
+            splits_lost: 2,
+            ..Snapshot::default()
+        };
+        let news = told.news(ClientPush::Snapshot(snapshot));
+        assert!(matches!(
+            news[..],
+            [
+                ClientPush::SplitsLost { .. },
+                ClientPush::IterationFinished { .. }
+            ]
+        ));
+        assert_eq!(told.news(finished), []);
     }
 
     fn added(task: u64) -> ClientPush {
