@@ -125,7 +125,8 @@ impl World {
             center.durable.retain(|key, _| !matches!(key, Key::Session(_)));
         }
         let records: Vec<Record> = center.stored().collect();
-        let boot = BootId(center.boots);
+        // C1.8: names of tasks follow from the upper half.
+        let boot = BootId(center.boots << 40);
         let boot = if self.bug == Some(Bug::BootForgotten) {
             BootId(1)
         } else {
