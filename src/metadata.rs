@@ -2,6 +2,7 @@
 
 use millstream_control::rpc::DatasetInfo;
 use millstream_control::{Cardinality, DatasetId, Policy};
+use millstream_dataplane::transport::Compression;
 use millstream_element::ElementSpec;
 
 use crate::service::ServiceError;
@@ -15,6 +16,9 @@ pub struct DatasetMetadata {
     pub spec: ElementSpec,
     /// How many elements it has when one task reads all of it.
     pub cardinality: Cardinality,
+    /// How its elements travel over a network, as its [`Options`](millstream_pipeline::graph::Options) say; `None`: as each worker
+    /// is set.
+    pub compression: Option<Compression>,
 }
 
 impl DatasetMetadata {
@@ -26,10 +30,15 @@ impl DatasetMetadata {
     pub(crate) fn new(info: DatasetInfo) -> Result<Self, ServiceError> {
         let spec = ElementSpec::from_bytes(&info.facts.spec)
             .map_err(|error| ServiceError::Definition(format!("dataset {}: {error}", info.id)))?;
+        let compression = info.facts.compression.as_deref().map(str::parse);
+        let compression = compression
+            .transpose()
+            .map_err(|error| ServiceError::Definition(format!("dataset {}: {error}", info.id)))?;
         Ok(Self {
             id: info.id,
             spec,
             cardinality: info.facts.cardinality,
+            compression,
         })
     }
 }

@@ -44,6 +44,7 @@ impl Planner for GraphPlanner {
                 .err()
                 .map(|error| error.to_string()),
             has_shard_hint: graph.has_shard_hint(),
+            compression: graph.travel().map(|travel| travel.name().to_owned()),
         })
     }
 

@@ -59,15 +59,28 @@ fn a_service_that_compresses_yields_every_number_once() {
 /// D2.2, D5.1, D5.2, D5.4: ends may overtake the packs they count, which are under compression, and count them all.
 #[test]
 fn what_travels_is_compressed_and_the_ends_count_what_was_sent() {
-    run(async {
+    travels(Compression::Lz4, None, true);
+}
+
+#[test]
+fn a_task_travels_as_its_dataset_says_whatever_its_worker_is_set_to() {
+    travels(Compression::None, Some(Compression::Lz4), true);
+    travels(Compression::Lz4, Some(Compression::None), false);
+}
+
+fn travels(of_worker: Compression, of_task: Option<Compression>, is_compressed: bool) {
+    run(async move {
         let key = TicketKey::generate().expect("randomness");
         let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
         let config = ServerConfig {
-            compression: Compression::Lz4,
+            compression: of_worker,
             ..ServerConfig::default()
         };
         let server = Server::new(config, key.clone(), &alloc).expect("threads start");
         let producer = server.add_task(TASK, TaskMode::FirstCome, &spec(), alloc);
+        if let Some(compression) = of_task {
+            server.compress_task(TASK, compression);
+        }
         produce(producer.expect("a new task"));
         let ends = Mechanism::Quic.connect(Arc::new(UpTo(u64::MAX))).await;
         let (worker, mut link) = (ends.worker, ends.client);
@@ -92,7 +105,11 @@ fn what_travels_is_compressed_and_the_ends_count_what_was_sent() {
         }
         received.sort_unstable();
         assert!(received.into_iter().eq(0..ELEMENTS));
-        assert!(compressed > 0, "nothing was compressed");
+        assert_eq!(
+            compressed > 0,
+            is_compressed,
+            "{compressed} packs were compressed"
+        );
         assert_eq!(end, Some(ELEMENTS));
         assert!(splits.iter().map(|(lease, _)| *lease).eq(0..ELEMENTS / SPLIT));
         for (lease, upto) in splits {

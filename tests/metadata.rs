@@ -1,9 +1,10 @@
 //! What is known of a dataset by its id, and what ids and names mean.
 
-use millstream::client::MaxOutstanding;
+use millstream::client::{MaxOutstanding, ReaderConfig};
 use millstream::control::{Cardinality, Code, DatasetId, DispatcherConfig, Policy};
+use millstream::dataplane::transport::Compression;
 use millstream::element::{Dtype, ElementSpec, TensorSpec};
-use millstream::pipeline::graph::Dataset;
+use millstream::pipeline::graph::{Dataset, Options, Travel};
 use millstream::{ReadRequest, ServiceError};
 
 use crate::support::cluster::{Cluster, drain, number, prompt};
@@ -142,5 +143,53 @@ fn jobs_named_within_their_dataset_may_have_one_name() {
         let name = format!("dataset_id={five}/name");
         let jobs = service.status().expect("the status").jobs;
         assert!(jobs.iter().any(|job| job.name == name), "{jobs:?}");
+    });
+}
+
+/// C2.2
+#[test]
+fn a_dataset_says_how_it_travels_and_its_readers_need_not() {
+    watched("compression", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let service = cluster.service();
+        let travelling = |compression| {
+            Dataset::range(0, 1000, 1)
+                .batch(100, false)
+                .with_options(Options {
+                    compression,
+                    ..Options::default()
+                })
+        };
+        let id = Some(DatasetId::new("travels").expect("an id"));
+        let travels = [None, Some(Travel::Plain), Some(Travel::Lz4)];
+        for (travel, found) in
+            travels
+                .into_iter()
+                .zip([None, Some(Compression::None), Some(Compression::Lz4)])
+        {
+            let dataset = service.register(travelling(travel), None).expect("registered");
+            assert_eq!(service.dataset(&dataset).expect("known").compression, found);
+            let job = service
+                .job(&ReadRequest::new(dataset, Policy::Off))
+                .expect("a job");
+            let mut reader = service.read(job, 0, &ReaderConfig::default()).expect("a reader");
+            assert!(drain(&mut reader).into_iter().eq(0..1000), "{travel:?}");
+        }
+        service
+            .register(travelling(travels[1]), id.clone())
+            .expect("registered");
+        service
+            .register(travelling(travels[1]), id.clone())
+            .expect("the same");
+        match service.register(travelling(travels[2]), id) {
+            Err(ServiceError::Dispatcher(error)) => {
+                assert_eq!(error.code, Code::InvalidArgument);
+                assert!(
+                    error.message.contains("the compression is none, not lz4"),
+                    "{error}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
     });
 }

@@ -262,6 +262,7 @@ fn facts() -> DatasetFacts {
         aligned: Ok(()),
         not_by_files: None,
         has_shard_hint: false,
+        compression: None,
     }
 }
 

@@ -47,6 +47,9 @@ pub struct DatasetFacts {
     /// Whether it says itself where it is divided, and so can be read under the policy `hint` only.
     #[cbor(n(5), default)]
     pub has_shard_hint: bool,
+    /// How its elements travel over a network, in the data plane's words, opaque here; `None`: as each worker is set.
+    #[cbor(n(6), default)]
+    pub compression: Option<String>,
 }
 
 /// How many elements a dataset has when one task reads all of it.

@@ -4,7 +4,7 @@ use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::graph::{
     AnalysisError, Buckets, CYCLE_MAX, Cardinality, Compression, ConstantTensor, Dataset, FixedLength, Graph,
     GraphError, NODES_MAX, NoFunctions, OnError, Op, Options, PaddedBatch, Padding, Params, ServiceReader,
-    SourceDeclaration, SpecField, Splitting, Window,
+    SourceDeclaration, SpecField, Splitting, Travel, Window,
 };
 use proptest::prelude::*;
 
@@ -121,6 +121,7 @@ fn every_operation_survives_its_encoding() {
 fn every_reader_of_records_and_source_of_numbers_survives_its_encoding() {
     let options = Options {
         deterministic: Some(false),
+        compression: Some(Travel::Lz4),
     };
     let datasets = [
         Dataset::counter(1, -2).concatenate(Dataset::random(Some(3))),

@@ -40,6 +40,7 @@ fn ten() -> Dataset {
 fn unordered() -> Options {
     Options {
         deterministic: Some(false),
+        ..Options::default()
     }
 }
 
@@ -55,6 +56,7 @@ fn where_the_order_does_not_matter_no_dataset_waits_for_another() {
     let replaced = ten()
         .with_options(Options {
             deterministic: Some(true),
+            ..Options::default()
         })
         .with_options(unordered())
         .with_options(Options::default());

@@ -11,12 +11,13 @@ use millstream_control::TaskDef;
 use millstream_control::agent::ProducedSplits;
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
+use millstream_dataplane::transport::Compression;
 use millstream_dataplane::worker::{ProduceError, Producer, Server, TaskMode};
 use millstream_element::SlotAlloc;
 use millstream_pipeline::exec::{
     Budget, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stop,
 };
-use millstream_pipeline::graph::Graph;
+use millstream_pipeline::graph::{Graph, Travel};
 
 use super::feed::TaskFeed;
 use super::pace::TaskMeter;
@@ -114,7 +115,16 @@ fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
         &facts.spec,
         task.alloc.clone(),
     );
-    Ok((graph, producer.map_err(|error| error.to_string())?))
+    let producer = producer.map_err(|error| error.to_string())?;
+    if let Some(travel) = graph.travel() {
+        let compression = match travel {
+            Travel::Plain => Compression::None,
+            Travel::Lz4 => Compression::Lz4,
+        };
+        task.server
+            .compress_task(served_as(&task.definition), compression);
+    }
+    Ok((graph, producer))
 }
 
 /// The task, as the data plane names it.

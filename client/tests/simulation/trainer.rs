@@ -150,6 +150,7 @@ impl World {
             aligned: Ok(()),
             not_by_files: None,
             has_shard_hint: false,
+            compression: None,
         };
         let request = Request::RegisterDataset {
             id: Some(DatasetId::new(&format!("dataset-{job}")).expect("a name")),

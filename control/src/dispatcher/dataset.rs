@@ -156,6 +156,11 @@ fn same_dataset(existing: &DatasetRecord, facts: &DatasetFacts) -> Result<(), Er
     if existing.facts.aligned.is_ok() != facts.aligned.is_ok() {
         differences.push("only one of the two keeps positions aligned".to_owned());
     }
+    if existing.facts.compression != facts.compression {
+        let name = |compression: &Option<String>| compression.clone().unwrap_or_else(|| "auto".to_owned());
+        let (before, now) = (name(&existing.facts.compression), name(&facts.compression));
+        differences.push(format!("the compression is {before}, not {now}"));
+    }
     if differences.is_empty() {
         return Ok(());
     }

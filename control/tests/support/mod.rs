@@ -36,6 +36,7 @@ impl Planner for WordPlanner {
             aligned: Ok(()),
             not_by_files: None,
             has_shard_hint: false,
+            compression: None,
         })
     }
 

@@ -49,7 +49,7 @@ pub struct ServerConfig {
     pub tasks_max: usize,
     /// Subscriptions on one link; default 1024.
     pub subscriptions_per_link_max: usize,
-    /// Compression on networks.
+    /// Compression on networks, of tasks that do not say otherwise.
     pub compression: Compression,
     /// Threads that compress; default 1.
     pub compress_threads: usize,
@@ -151,16 +151,13 @@ pub(super) struct Inner {
     cache: Arc<Cache>,
     /// What each live session last said of its link.
     pub(super) links: Mutex<BTreeMap<u64, LinkReport>>,
-    pub(super) compress: Option<CompressPool>,
+    pub(super) compress: CompressPool,
 }
 
 impl Server {
     /// A server without tasks. Fails when a thread cannot be started.
     pub fn new(config: ServerConfig, key: TicketKey, alloc: &Arc<dyn SlotAlloc>) -> std::io::Result<Self> {
-        let compress = match config.compression {
-            Compression::None => None,
-            Compression::Lz4 => Some(CompressPool::start(config.compress_threads, alloc)?),
-        };
+        let compress = CompressPool::start(config.compress_threads, alloc)?;
         let (tasks, counters, links) = (RwLock::default(), ServerCounters::default(), Mutex::default());
         let cache = Arc::new(Cache::new(config.cache));
         Ok(Self {
@@ -208,6 +205,15 @@ impl Server {
         let task = Task::new(id, spec.to_bytes(), element_bytes as u64, buffer.clone());
         tasks.insert(id, Arc::new(task));
         Ok(Producer::new(buffer, alloc, layout))
+    }
+
+    /// Has a task's packs travel like this over networks, whatever [`ServerConfig::compression`] says. To be said before its clients
+    /// subscribe, and once; a task that is not there is left alone.
+    pub fn compress_task(&self, id: TaskId, compression: Compression) {
+        if let Some(task) = self.inner.tasks.read().get(&id) {
+            // A second word on it would come too late.
+            let _ = task.compression.set(compression);
+        }
     }
 
     /// Removes a task and stops its producer. Its clients hear nothing of that here, since it is no end of the data

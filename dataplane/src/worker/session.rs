@@ -22,7 +22,7 @@ use super::server::Inner;
 use super::task::{Attached, Subscription, Task};
 use crate::proto::message::{Accepted, Grant, Hello, Refused, Subscribe, TaskId, ToClient, ToWorker};
 use crate::proto::send::{Next, Shortage, TaskPack};
-use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
+use crate::transport::{Compression, Downstream, LinkLost, OutPack, WorkerLink};
 
 /// Packs of one session that are being compressed.
 const COMPRESSING_MAX: usize = 8;
@@ -330,10 +330,10 @@ impl Session {
                 compressed: None,
             })
         };
-        let Some(pool) = self.server.compress.as_ref().filter(|_| self.link.is_network()) else {
+        if !self.link.is_network() || self.compression(elements.task) == Compression::None {
             return self.outbox.push_back(plain(elements));
-        };
-        match pool.submit(Job {
+        }
+        match self.server.compress.submit(Job {
             elements,
             done: self.compress_done.clone(),
             bell: self.bell.clone(),
@@ -341,6 +341,12 @@ impl Session {
             Ok(()) => self.compressing += 1,
             Err(elements) => self.outbox.push_back(plain(elements)),
         }
+    }
+
+    fn compression(&self, task: TaskId) -> Compression {
+        let subscribed = self.subscribed.get(&task);
+        let of_task = subscribed.and_then(|subscribed| subscribed.task.compression.get());
+        of_task.copied().unwrap_or(self.server.config.compression)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

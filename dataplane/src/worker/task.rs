@@ -3,8 +3,8 @@
 //! A subscription outlives the link it was made on, so that a client that reconnects misses nothing.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use super::buffer::TaskBuffer;
 use super::division::Role;
 use crate::proto::message::{RefusalCode, TaskId};
 use crate::proto::send::{SendHalf, SendLimits};
+use crate::transport::Compression;
 
 /// Clients of one task at most, those that lost their link included: as many as a coordinated read may have consumers.
 const SUBSCRIPTIONS_MAX: usize = 4096;
@@ -25,6 +26,8 @@ pub(super) struct Task {
     pub(super) spec: Vec<u8>,
     pub(super) element_bytes: u64,
     pub(super) buffer: Arc<TaskBuffer>,
+    /// How its packs travel over networks; empty: as the server's do.
+    pub(super) compression: OnceLock<Compression>,
     subscriptions: Mutex<BTreeMap<u64, Arc<Mutex<Subscription>>>>,
     /// A client was forgotten before it acknowledged all that it was sent. Read and written under the lock above.
     has_given_up: AtomicBool,
@@ -79,6 +82,7 @@ impl Task {
             spec,
             element_bytes,
             buffer,
+            compression: OnceLock::new(),
             subscriptions: Mutex::default(),
             has_given_up: AtomicBool::new(false),
         }

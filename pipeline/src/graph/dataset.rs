@@ -10,10 +10,11 @@ use super::function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
 use super::op::{
-    Batch, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Options, Prefetch, Random,
-    Range, RegisteredFlatMap, RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle,
-    SourceDeclaration, TensorSlices, Tensors, WebDataset,
+    Batch, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random, Range,
+    RegisteredFlatMap, RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration,
+    TensorSlices, Tensors, WebDataset,
 };
+use super::options::Options;
 use super::params::{Params, SpecField};
 use super::records::{Compression, FixedLength, Records, TfRecord};
 

@@ -5,6 +5,7 @@
 use super::check::check_params;
 use super::error::GraphError;
 use super::op::Op;
+use super::options::Travel;
 use super::split::{SPLIT_SIZE_MAX, Units};
 
 /// Nodes of a graph, sub-graphs included.
@@ -101,6 +102,17 @@ impl Graph {
                 return None;
             };
             options.deterministic
+        };
+        self.nodes.iter().rev().find_map(said)
+    }
+
+    /// How its options have elements travel over a network: the last of them that say it.
+    pub fn travel(&self) -> Option<Travel> {
+        let said = |node: &Node| {
+            let Op::Options(options) = &node.op else {
+                return None;
+            };
+            options.compression
         };
         self.nodes.iter().rev().find_map(said)
     }

@@ -23,6 +23,7 @@ mod group;
 mod group_builder;
 mod group_spec;
 mod op;
+mod options;
 mod params;
 mod records;
 mod registry;
@@ -43,10 +44,11 @@ pub use function::{
 };
 pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
 pub use op::{
-    Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Options, Prefetch,
-    Random, Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard,
-    Shuffle, SourceDeclaration, TensorSlices, Tensors, WebDataset, Zip,
+    Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random,
+    Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
+    SourceDeclaration, TensorSlices, Tensors, WebDataset, Zip,
 };
+pub use options::{Options, Travel};
 pub use params::{Params, SpecField};
 pub use records::{Compression, FixedLength, RECORD_BYTES_MAX, Records, TfRecord};
 pub use registry::{NoFunctions, Registry, SourceSignature};

@@ -14,6 +14,7 @@ use super::constant::Constant;
 use super::definition::{Graph, NODES_MAX, Role};
 use super::function::Function;
 use super::group::{Buckets, Grouping, PaddedBatch, Window, WindowSize};
+use super::options::Options;
 use super::params::{Params, SpecField};
 use super::records::Records;
 
@@ -526,16 +527,6 @@ pub struct Cycle {
     /// How many of them are read ahead at once, each by a thread of its own.
     #[n(2)]
     pub schedule: Schedule,
-}
-
-/// Parameters of `options`: how the dataset is executed up to there. What is absent is as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
-#[cbor(map)]
-pub struct Options {
-    /// Whether operations that work in parallel keep the order of their elements unless they say otherwise themselves;
-    /// they do by default.
-    #[n(0)]
-    pub deterministic: Option<bool>,
 }
 
 /// Parameters of `flat_map` and `interleave`: the dataset that each element becomes.

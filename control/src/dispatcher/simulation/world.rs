@@ -74,6 +74,7 @@ impl World {
             aligned: Ok(()),
             not_by_files: None,
             has_shard_hint: false,
+            compression: None,
         };
         let register = Request::RegisterDataset {
             id: None,

@@ -270,5 +270,6 @@ pub(super) fn facts() -> DatasetFacts {
         aligned: Ok(()),
         not_by_files: None,
         has_shard_hint: false,
+        compression: None,
     }
 }

@@ -57,6 +57,7 @@ fn register(
         aligned: Ok(()),
         not_by_files: None,
         has_shard_hint: false,
+        compression: None,
     };
     let input = Input::Asked {
         session: SessionId(1),

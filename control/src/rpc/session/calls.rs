@@ -439,6 +439,7 @@ mod tests {
             aligned: Ok(()),
             not_by_files: None,
             has_shard_hint: false,
+            compression: None,
         }
     }
 }

@@ -1,0 +1,40 @@
+//! How a dataset is executed and travels, wherever that is.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+/// Parameters of `options`: how the dataset is executed up to there. What is absent is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(map)]
+pub struct Options {
+    /// Whether operations that work in parallel keep the order of their elements unless they say otherwise themselves;
+    /// they do by default.
+    #[n(0)]
+    pub deterministic: Option<bool>,
+    /// How elements travel from workers over a network; by default as each worker is set. Of a whole dataset only: what is
+    /// part of another dataset travels nowhere.
+    #[n(1)]
+    pub compression: Option<Travel>,
+}
+
+/// How elements travel over a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Travel {
+    /// As they are.
+    #[n(0)]
+    Plain,
+    /// As LZ4 blocks, where that is shorter.
+    #[n(1)]
+    Lz4,
+}
+
+impl Travel {
+    /// The word for it: `none` or `lz4`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Travel::Plain => "none",
+            Travel::Lz4 => "lz4",
+        }
+    }
+}
