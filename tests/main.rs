@@ -10,8 +10,8 @@
 //! - `metadata`: what is known of a dataset by its id, and what ids and names mean
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
 //! - `several_sources`: zip, concatenate, sample, choose and interleave over splits
+//! - `conformance`: what the tf.data service's own tests demand, row by row
 //! - `credits`: the bound on outstanding elements, counted at the workers
-//! - `conformance`: what the tf.data service's own tests demand
 //! - `coordinated_reads`: consumers that advance in step, whatever dies or comes late
 //! - `cross_trainer_cache`: trainers that share what the workers have computed
 //! - `cut_connections`: connections that break while all processes live

@@ -1,9 +1,14 @@
-//! What the tf.data service's own tests demand, each as `<file>__<row>`, with real servers.
+//! What the tf.data service's own tests demand, row by row: one test for each row that applies, named `<file>__<row>`.
 //!
-//! - `coordinated_reads`: consumers that read in step
+//! `rows.txt` names all rows; README.md lists those that are left out, each with its reason, and the rows of upstream's unit
+//! tests with ours.
+//!
+//! - `harness`: a dataset that is read as upstream's dataset objects are
+//! - the others: the rows of one of upstream's files each
 #![expect(
     non_snake_case,
-    reason = "a test is named after the file and the row that it stands for"
+    reason = "two underscores part the file from the row in a test's name"
 )]
 
 mod coordinated_reads;
+mod harness;

@@ -1,0 +1,92 @@
+//! A dataset that is read as upstream's dataset objects are: each iterator over one object is a further pass of its job.
+
+use std::cell::Cell;
+
+use millstream::client::{Reader, ReaderConfig};
+use millstream::control::{DatasetId, Policy, TargetWorkers};
+use millstream::pipeline::graph::Dataset;
+use millstream::{ReadRequest, Service, ServiceError};
+
+use crate::support::cluster::drain;
+
+/// What `distribute` and `from_dataset_id` give upstream: what to read, and how often it was read.
+pub(super) struct Distributed<'a> {
+    service: &'a Service,
+    pub(super) request: ReadRequest,
+    pub(super) config: ReaderConfig,
+    /// The pass that the next iterator reads. An object that is created anew begins with the first one.
+    pass: Cell<u64>,
+}
+
+/// Registers a dataset and distributes it.
+pub(super) fn distribute(service: &Service, dataset: Dataset, policy: Policy) -> Distributed<'_> {
+    let id = service.register(dataset, None).expect("registered");
+    from_id(service, id, policy)
+}
+
+/// Distributes a registered dataset.
+pub(super) fn from_id(service: &Service, dataset: DatasetId, policy: Policy) -> Distributed<'_> {
+    Distributed {
+        service,
+        request: ReadRequest::new(dataset, policy),
+        config: ReaderConfig::default(),
+        pass: Cell::new(0),
+    }
+}
+
+impl Distributed<'_> {
+    /// The same under a job's name.
+    pub(super) fn named(mut self, name: &str) -> Self {
+        self.request = self.request.named(name);
+        self
+    }
+
+    /// The same from these workers.
+    pub(super) fn target(mut self, workers: TargetWorkers) -> Self {
+        self.request = self.request.from_workers(workers);
+        self
+    }
+
+    /// An iterator over it: the next pass.
+    pub(super) fn iterate(&self) -> Result<Reader, ServiceError> {
+        let job = self.service.job(&self.request)?;
+        let reader = self.service.read(job, self.pass.get(), &self.config)?;
+        self.pass.set(self.pass.get() + 1);
+        Ok(reader)
+    }
+
+    /// An iterator, where nothing stands in its way.
+    pub(super) fn reader(&self) -> Reader {
+        self.iterate().expect("a reader")
+    }
+
+    /// The numbers of one pass, in the order in which they came.
+    pub(super) fn numbers(&self) -> Vec<i64> {
+        drain(&mut self.reader())
+    }
+
+    /// The numbers of one pass, sorted.
+    pub(super) fn sorted(&self) -> Vec<i64> {
+        sorted(self.numbers())
+    }
+
+    /// The numbers of so many passes, one after the other: upstream's `repeat` behind `distribute`.
+    pub(super) fn repeated(&self, passes: usize) -> Vec<i64> {
+        (0..passes).flat_map(|_| self.numbers()).collect()
+    }
+}
+
+pub(super) fn sorted(mut numbers: Vec<i64>) -> Vec<i64> {
+    numbers.sort_unstable();
+    numbers
+}
+
+/// 0 to `count`, each so many times, sorted.
+pub(super) fn times(copies: usize, count: i64) -> Vec<i64> {
+    (0..count).flat_map(|number| vec![number; copies]).collect()
+}
+
+/// 0 to `count`.
+pub(super) fn range(count: i64) -> Dataset {
+    Dataset::range(0, count, 1)
+}
