@@ -43,7 +43,12 @@ impl ReadRequest {
     /// `tf.data.experimental.service.from_dataset_id` has it. So readers of different datasets may use one name.
     #[must_use]
     pub fn named_in_dataset(self, job_name: &str) -> Self {
-        let name = format!("dataset_id={}/{job_name}", self.dataset);
+        // An empty name stays empty, so that it is refused.
+        let name = if job_name.is_empty() {
+            String::new()
+        } else {
+            format!("dataset_id={}/{job_name}", self.dataset)
+        };
         self.named(name)
     }
 
@@ -71,5 +76,18 @@ impl ReadRequest {
             cross_trainer_cache: self.cross_trainer_cache,
             ..JobParameters::new(self.dataset.clone(), self.policy)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_name_is_none_in_a_dataset_either() {
+        let request = || ReadRequest::new(DatasetId::new("photos").unwrap(), Policy::Off);
+        let name = |request: ReadRequest| request.job_name.unwrap();
+        assert_eq!(name(request().named_in_dataset("a")), "dataset_id=photos/a");
+        assert_eq!(name(request().named_in_dataset("")), "");
     }
 }
