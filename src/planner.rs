@@ -6,8 +6,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use millstream_control::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
+use millstream_element::ElementSpec;
 use millstream_pipeline::exec::Functions;
-use millstream_pipeline::graph::{ShardBy, Share};
+use millstream_pipeline::graph::{AnalysisError, Params, Registry, ShardBy, Share, SourceSignature};
 use millstream_pipeline::plan::FileOrder;
 use millstream_pipeline::{graph, plan};
 
@@ -18,7 +19,7 @@ pub struct GraphPlanner {
 }
 
 impl GraphPlanner {
-    /// A planner that knows these functions. Names it does not know must be declared in the definition.
+    /// A planner that knows these functions. Those it does not know must be declared in the definition, except predicates.
     pub fn new(functions: Arc<Functions>) -> Self {
         Self { functions }
     }
@@ -28,7 +29,7 @@ impl Planner for GraphPlanner {
     fn facts(&self, definition: &[u8]) -> Result<DatasetFacts, PlanError> {
         let graph = decode(definition)?;
         let facts = graph
-            .facts(&*self.functions)
+            .facts(&Declared(&self.functions))
             .map_err(|error| PlanError::Definition(error.to_string()))?;
         Ok(DatasetFacts {
             spec: facts.spec.to_bytes(),
@@ -50,7 +51,7 @@ impl Planner for GraphPlanner {
 
     fn plan_splits(&self, definition: &[u8], repetition: u64) -> Result<SplitPlan, PlanError> {
         let graph = decode(definition)?;
-        let plan = plan::plan_splits(&graph, &*self.functions)
+        let plan = plan::plan_splits(&graph, &Declared(&self.functions))
             .map_err(|error| PlanError::Source(error.to_string()))?;
         let order = FileOrder {
             // Keyed anew for every plan, so that no two iterations deal out files without a seed alike.
@@ -58,6 +59,36 @@ impl Planner for GraphPlanner {
             epoch: repetition,
         };
         Ok(to_control(&plan.shuffled(&graph, order)))
+    }
+}
+
+/// The functions of this process, for datasets that are executed elsewhere. A predicate that is none of them passes, since what
+/// it yields needs no declaration: a worker that does not know it either says so.
+struct Declared<'a>(&'a Functions);
+
+impl Registry for Declared<'_> {
+    fn map(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+        self.0.map(name, params, input)
+    }
+
+    fn filter(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<(), AnalysisError> {
+        match self.0.filter(name, params, input) {
+            Err(AnalysisError::Unknown { .. }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn flat_map(
+        &self,
+        name: &str,
+        params: &Params,
+        input: &ElementSpec,
+    ) -> Result<ElementSpec, AnalysisError> {
+        self.0.flat_map(name, params, input)
+    }
+
+    fn source(&self, name: &str, params: &Params) -> Result<SourceSignature, AnalysisError> {
+        self.0.source(name, params)
     }
 }
 
@@ -101,6 +132,23 @@ mod tests {
     use millstream_pipeline::graph::Dataset;
 
     use super::*;
+
+    #[test]
+    fn a_predicate_that_is_known_elsewhere_passes_and_one_that_is_known_here_says_what_it_takes() {
+        let definition = |name: &str| {
+            let dataset = Dataset::range(0, 9, 1).filter(name, Params::none());
+            dataset.graph().unwrap().to_bytes().unwrap()
+        };
+        let functions = Functions::new().with_filter("choosy", |_, _| Err("no numbers".to_owned()));
+        let planner = GraphPlanner::new(Arc::new(functions));
+        let facts = planner.facts(&definition("elsewhere")).unwrap();
+        assert_eq!(facts.cardinality, Cardinality::Unknown);
+        assert_eq!(facts.splittable, Ok(()));
+        let plan = planner.plan_splits(&definition("elsewhere"), 0).unwrap();
+        assert_eq!(plan.sources.len(), 1);
+        let refused = planner.facts(&definition("choosy")).unwrap_err();
+        assert!(refused.to_string().contains("no numbers"), "{refused}");
+    }
 
     #[test]
     fn files_are_dealt_out_in_an_order_of_their_own_in_every_pass_and_with_a_seed_in_the_same_again() {
