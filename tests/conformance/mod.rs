@@ -4,6 +4,7 @@
 //! tests with ours.
 //!
 //! - `harness`: a dataset that is read as upstream's dataset objects are
+//! - `record_files`: the files that upstream's tests read
 //! - the others: the rows of one of upstream's files each
 #![expect(
     non_snake_case,
@@ -11,4 +12,6 @@
 )]
 
 mod coordinated_reads;
+mod dynamic_sharding;
 mod harness;
+mod record_files;
