@@ -12,6 +12,10 @@
 )]
 
 mod coordinated_reads;
+mod data_service_ops;
+mod data_service_ops_datasets;
+mod data_service_ops_unused;
 mod dynamic_sharding;
+mod fault_tolerance;
 mod harness;
 mod record_files;
