@@ -3,11 +3,11 @@
 use std::cell::Cell;
 
 use millstream::client::{Reader, ReaderConfig};
-use millstream::control::{DatasetId, Policy, TargetWorkers};
+use millstream::control::{DatasetId, Error, Policy, TargetWorkers};
 use millstream::pipeline::graph::Dataset;
 use millstream::{ReadRequest, Service, ServiceError};
 
-use crate::support::cluster::drain;
+use crate::support::cluster::{drain, numbers};
 
 /// What `distribute` and `from_dataset_id` give upstream: what to read, and how often it was read.
 pub(super) struct Distributed<'a> {
@@ -89,4 +89,21 @@ pub(super) fn times(copies: usize, count: i64) -> Vec<i64> {
 /// 0 to `count`.
 pub(super) fn range(count: i64) -> Dataset {
     Dataset::range(0, count, 1)
+}
+
+/// So many numbers of a reader, in the order in which they come.
+pub(super) fn take(reader: &mut Reader, count: usize) -> Vec<i64> {
+    let elements = reader.take(count);
+    elements
+        .flat_map(|element| numbers(&element.expect("the reading goes on")))
+        .collect()
+}
+
+/// What the dispatcher, or who asks it, says against something.
+pub(super) fn refusal<T>(outcome: Result<T, ServiceError>) -> Error {
+    match outcome {
+        Err(ServiceError::Dispatcher(error)) => error,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was granted"),
+    }
 }

@@ -4,6 +4,7 @@
 //! tests with ours.
 //!
 //! - `harness`: a dataset that is read as upstream's dataset objects are
+//! - `mixed`: a service whose workers are partly in the trainer's process
 //! - `record_files`: the files that upstream's tests read
 //! - the others: the rows of one of upstream's files each
 #![expect(
@@ -12,10 +13,16 @@
 )]
 
 mod coordinated_reads;
+mod cross_trainer_cache;
 mod data_service_ops;
 mod data_service_ops_datasets;
 mod data_service_ops_unused;
 mod dynamic_sharding;
 mod fault_tolerance;
 mod harness;
+mod local_workers;
+mod metadata;
+mod mixed;
 mod record_files;
+mod server_lib;
+mod worker_tags;

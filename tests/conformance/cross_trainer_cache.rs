@@ -1,0 +1,290 @@
+//! The rows of cross_trainer_cache_test and cross_trainer_cache_ft_test: trainers that share what the workers have computed.
+
+use std::collections::BTreeSet;
+
+use millstream::client::{MaxOutstanding, Reader};
+use millstream::control::{Code, DatasetId, Policy};
+use millstream::dataplane::transport::Compression;
+use millstream::link::EndpointConfig;
+use millstream::pipeline::exec::Functions;
+use millstream::pipeline::graph::Dataset;
+use millstream::{Service, ServiceConfig, ServiceError, Worker, WorkerConfig};
+
+use super::harness::{Distributed, distribute, from_id, range, refusal, take};
+use crate::support::cluster::{Cluster, fresh_key};
+use crate::support::links::Mechanism;
+use crate::support::mortal::Mortal;
+use crate::support::watched;
+
+/// What all trainers read.
+fn endless() -> Dataset {
+    range(10_000_000).repeat(None)
+}
+
+/// What a trainer reads of the job "job" through the cache.
+fn cached<'a>(distributed: Distributed<'a>, trainer: Option<&str>) -> Distributed<'a> {
+    let mut cached = distributed.named("job");
+    cached.request.cross_trainer_cache = true;
+    cached.config.trainer_id = trainer.map(str::to_owned);
+    // So that a trainer takes little more than it reads.
+    cached.config.max_outstanding = MaxOutstanding::Elements(4);
+    cached
+}
+
+/// A dataset as each trainer of a job defines it. One name is one dataset here, so they give it one id (C2.2, C2.3); there the
+/// first one is read, whatever the others are.
+fn shared(service: &Service, dataset: Dataset, policy: Policy) -> Distributed<'_> {
+    let id = DatasetId::new("shared").expect("an id");
+    let registered = service.register(dataset, Some(id));
+    from_id(service, registered.expect("registered"), policy)
+}
+
+/// A trainer's reader of an endless range.
+fn trainer(service: &Service, id: &str) -> Reader {
+    cached(shared(service, endless(), Policy::Off), Some(id)).reader()
+}
+
+fn first(count: i64) -> Vec<i64> {
+    (0..count).collect()
+}
+
+fn set(numbers: Vec<i64>) -> BTreeSet<i64> {
+    numbers.into_iter().collect()
+}
+
+/// It was refused for what is wrong with the request, which `part` is of.
+fn invalid<T>(outcome: Result<T, ServiceError>, part: &str) {
+    let error = refusal(outcome);
+    assert_eq!(error.code, Code::InvalidArgument, "{error}");
+    assert!(error.message.contains(part), "{part}: {error}");
+}
+
+#[test]
+fn cross_trainer_cache_test__enable_cross_trainer_cache() {
+    watched("two trainers", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        for id in ["Trainer 1", "Trainer 2"] {
+            assert_eq!(take(&mut trainer(cluster.service(), id), 10), first(10), "{id}");
+        }
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__from_dataset_id() {
+    watched("from id", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let id = DatasetId::new("dataset_id").expect("an id");
+        let registered = cluster.service().register(endless(), Some(id.clone()));
+        assert_eq!(registered.expect("registered"), id);
+        for trainer in ["Trainer 1", "Trainer 2"] {
+            let distributed = from_id(cluster.service(), id.clone(), Policy::Off);
+            let mut reader = cached(distributed, Some(trainer)).reader();
+            assert_eq!(take(&mut reader, 10), first(10), "{trainer}");
+        }
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__disable_cross_trainer_cache_by_default() {
+    watched("no cache", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let plain = || {
+            let mut plain = shared(cluster.service(), endless(), Policy::Off).named("job");
+            plain.config.max_outstanding = MaxOutstanding::Elements(4);
+            plain.reader()
+        };
+        let (mut one, mut two) = (plain(), plain());
+        assert_eq!(take(&mut one, 10), first(10));
+        assert!(take(&mut two, 1)[0] >= 10);
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__slow_client_skips_data() {
+    watched("slow", || {
+        let functions = vec![Functions::new()];
+        let small = |config: &mut WorkerConfig| config.cross_trainer_cache_bytes = Some(500);
+        let cluster = Cluster::start_with(Mechanism::Quic, functions, &EndpointConfig::default(), small);
+        let mut one = trainer(cluster.service(), "Trainer 1");
+        assert_eq!(take(&mut one, 200), first(200));
+        let late = take(&mut trainer(cluster.service(), "Trainer 2"), 200);
+        assert!(
+            late.len() == 200 && late[0] > 0 && late.is_sorted_by(|one, next| one < next),
+            "{late:?}"
+        );
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__shuffle_dataset() {
+    watched("shuffled", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let read = |id| {
+            let shuffled = shared(cluster.service(), endless().shuffle(100, None), Policy::Off);
+            take(&mut cached(shuffled, Some(id)).reader(), 10)
+        };
+        let one = read("Trainer 1");
+        assert_eq!(read("Trainer 2"), one);
+        assert_ne!(one, first(10));
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__same_trainer_id() {
+    watched("one trainer", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let mut one = trainer(cluster.service(), "Trainer ID");
+        assert_eq!(take(&mut one, 10), first(10));
+        let mut two = trainer(cluster.service(), "Trainer ID");
+        assert!(take(&mut two, 1)[0] >= 10);
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__different_job_names() {
+    watched("two jobs", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        for (job, id) in [("job1", "Trainer 1"), ("job2", "Trainer 2")] {
+            let distributed = shared(cluster.service(), endless(), Policy::Off);
+            let mut reader = cached(distributed, Some(id)).named(job).reader();
+            assert_eq!(take(&mut reader, 10), first(10), "{job}");
+        }
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__dynamic_sharding() {
+    watched("dynamic", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 2);
+        let read = |id| {
+            let distributed = shared(cluster.service(), endless(), Policy::Dynamic);
+            set(take(&mut cached(distributed, Some(id)).reader(), 100))
+        };
+        let (one, two) = (read("Trainer 1"), read("Trainer 2"));
+        assert!(!one.is_disjoint(&two), "{one:?} {two:?}");
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__no_compression() {
+    watched("not compressed", || compressed_or_not(Compression::None));
+}
+
+/// There the job keeps elements as the first dataset has them compressed, and a reader of the second cannot read them. Here what
+/// travels is compressed for each reader, so that nothing can mismatch: one that is sent the elements compressed and one that
+/// takes them from memory share them.
+#[test]
+fn cross_trainer_cache_test__compression_mismatch() {
+    watched("compressed", || compressed_or_not(Compression::Lz4));
+}
+
+fn compressed_or_not(compression: Compression) {
+    let functions = vec![Functions::new()];
+    let endpoint = EndpointConfig::default();
+    let cluster = Cluster::start_with(Mechanism::Memory, functions, &endpoint, |config| {
+        config.server.compression = compression;
+    });
+    // Elsewhere: it has other local workers, so it reads over the network.
+    let elsewhere = Service::connect(&cluster.key, &cluster.address, ServiceConfig::default());
+    let elsewhere = elsewhere.expect("another trainer");
+    let batches = || endless().batch(100, false);
+    for (service, id) in [(cluster.service(), "Trainer 1"), (&elsewhere, "Trainer 2")] {
+        let mut reader = cached(shared(service, batches(), Policy::Off), Some(id)).reader();
+        assert_eq!(take(&mut reader, 10), first(1000), "{id}");
+    }
+    elsewhere.close();
+}
+
+#[test]
+fn cross_trainer_cache_test__requires_job_name() {
+    watched("no name", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let mut nameless = cached(shared(cluster.service(), endless(), Policy::Off), Some("Trainer"));
+        nameless.request.job_name = None;
+        invalid(nameless.iterate(), "needs a job_name");
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__requires_infinite_dataset() {
+    watched("finite", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        for count in [0, 10] {
+            let distributed = distribute(cluster.service(), range(count), Policy::Off);
+            invalid(
+                cached(distributed, Some("Trainer")).iterate(),
+                "needs an infinite dataset",
+            );
+        }
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__multiple_iterations_for_one_dataset_eager_mode() {
+    watched("two passes", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let distributed = shared(cluster.service(), endless(), Policy::Off);
+        let distributed = cached(distributed, Some("Trainer"));
+        assert_eq!(take(&mut distributed.reader(), 10), first(10));
+        invalid(
+            distributed.iterate(),
+            "repetition 1 of the job \"job\" cannot be read",
+        );
+    });
+}
+
+/// Each reading of a graph begins as a dataset object that is made anew does.
+#[test]
+fn cross_trainer_cache_test__multiple_iterations_for_one_dataset_graph_mode() {
+    watched("three readings", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let thrice = |id| {
+            let readings = (0..3).flat_map(|_| take(&mut trainer(cluster.service(), id), 10));
+            set(readings.collect())
+        };
+        let (one, two) = (thrice("Trainer 1"), thrice("Trainer 2"));
+        assert_eq!((one.len(), two.len()), (30, 30), "{one:?} {two:?}");
+        assert!(!one.is_disjoint(&two), "{one:?} {two:?}");
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__named_job_mismatch() {
+    watched("with and without", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let mut one = trainer(cluster.service(), "Trainer 1");
+        assert_eq!(take(&mut one, 10), first(10));
+        let without = shared(cluster.service(), endless(), Policy::Off).named("job");
+        invalid(without.iterate(), "cross-trainer cache is true, not false");
+    });
+}
+
+#[test]
+fn cross_trainer_cache_test__requires_non_empty_trainer_id() {
+    watched("no trainer", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        for id in [None, Some("")] {
+            let distributed = shared(cluster.service(), endless(), Policy::Off);
+            invalid(cached(distributed, id).iterate(), "trainer_id");
+        }
+    });
+}
+
+#[test]
+fn cross_trainer_cache_ft_test__dispatcher_restart() {
+    watched("dispatcher restart", || {
+        let (key, key_text) = fresh_key();
+        let directory = tempfile::tempdir().expect("a directory");
+        let dispatcher = Mortal::start(&key_text, directory.path(), &[]);
+        let worker = Worker::start(&key, WorkerConfig::new(&dispatcher.address)).expect("a worker");
+        let service = Service::connect(&key, &dispatcher.address, ServiceConfig::default());
+        let service = service.expect("a trainer's side");
+        let mut reader = trainer(&service, "Trainer ID");
+        assert_eq!(take(&mut reader, 100), first(100));
+        dispatcher.kill_and_revive();
+        assert_eq!(take(&mut reader, 100), (100..200).collect::<Vec<_>>());
+        drop(reader);
+        service.close();
+        worker.stop().expect("it ends well");
+    });
+}

@@ -1,0 +1,161 @@
+//! The rows of metadata_test and data_transfer_test: what is known of a dataset by its id, and how its elements travel.
+
+use millstream::control::{Cardinality, DatasetId, Policy};
+use millstream::dataplane::transport::Compression;
+use millstream::element::{Dtype, Element, ElementSpec, TensorSpec};
+use millstream::link::EndpointConfig;
+use millstream::pipeline::exec::Functions;
+use millstream::pipeline::exec::{PreparedMap, Tensor, Value};
+use millstream::pipeline::graph::{self, ConstantTensor, Dataset, NoFunctions, Params};
+use millstream::{Service, ServiceConfig, service_reader};
+
+use super::harness::{distribute, from_id, range};
+use crate::support::cluster::{Cluster, numbers};
+use crate::support::links::Mechanism;
+use crate::support::watched;
+
+/// What becomes of the cardinality of a dataset that is distributed: without end, empty, finite.
+fn cardinalities() -> Vec<(Dataset, Policy, Cardinality)> {
+    let endless = || range(10).repeat(None);
+    let mut table = Vec::new();
+    for policy in [Policy::Off, Policy::Dynamic, Policy::Data] {
+        table.push((endless(), policy, Cardinality::Infinite));
+    }
+    for policy in [Policy::Off, Policy::Dynamic, Policy::Data, Policy::FileOrData] {
+        table.push((range(0), policy, Cardinality::Finite(0)));
+    }
+    // Unknown there: a shard whose number is not known. But every share of nothing is nothing.
+    table.push((range(0).shard_hint(), Policy::Hint, Cardinality::Finite(0)));
+    table.push((range(10), Policy::Off, Cardinality::Unknown));
+    table.push((endless(), Policy::FileOrData, Cardinality::Unknown));
+    table.push((endless().shard_hint(), Policy::Hint, Cardinality::Unknown));
+    table
+}
+
+#[test]
+fn metadata_test__cardinality() {
+    watched("cardinality", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        for (dataset, policy, cardinality) in cardinalities() {
+            let distributed = distribute(cluster.service(), dataset, policy);
+            let source =
+                service_reader::dataset(cluster.service(), &distributed.request, &distributed.config);
+            let graph = source.expect("a dataset").graph().expect("a graph");
+            let found = match graph.facts(&NoFunctions).expect("facts").cardinality {
+                graph::Cardinality::Infinite => Cardinality::Infinite,
+                graph::Cardinality::Unknown => Cardinality::Unknown,
+                graph::Cardinality::Finite(elements) => Cardinality::Finite(elements),
+            };
+            assert_eq!(found, cardinality, "{policy}");
+        }
+    });
+}
+
+#[test]
+fn metadata_test__from_dataset_id_cardinality() {
+    watched("cardinality by id", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        for (dataset, policy, cardinality) in cardinalities() {
+            let id = cluster.service().register(dataset, None).expect("registered");
+            let found = cluster.service().dataset(&id).expect("known");
+            assert_eq!(
+                found.distributed_cardinality(policy, None),
+                cardinality,
+                "{policy}"
+            );
+        }
+    });
+}
+
+fn string() -> ElementSpec {
+    ElementSpec::single(TensorSpec::scalar(Dtype::String)).expect("a scalar")
+}
+
+/// The letters, made capital by a function of the workers.
+fn letters() -> Dataset {
+    let spec = ElementSpec::single(TensorSpec::fixed(Dtype::String, &[26])).expect("26 strings");
+    let letters = ConstantTensor::items(('a'..='z').map(|letter| letter.to_string()));
+    Dataset::tensor_slices(spec, vec![letters]).map_declared("upper", Params::none(), string())
+}
+
+fn upper() -> Functions {
+    Functions::new().with_map("upper", |_, _| {
+        let call = |value: Value| {
+            let text = value[0].contiguous().ok_or("no string")?;
+            let text = std::str::from_utf8(text)?.to_uppercase();
+            Ok(Value::from_buf([Tensor::string(text)]))
+        };
+        Ok(PreparedMap {
+            output: string(),
+            call: std::sync::Arc::new(call),
+        })
+    })
+}
+
+fn text(element: &Element) -> String {
+    let strings = element.component(0).expect("one component").strings();
+    let strings = strings.expect("strings");
+    strings.iter_str().map(|text| text.expect("UTF-8")).collect()
+}
+
+/// What a trainer finds that knows no more than the id, and what it reads: from workers that compress what travels, or not.
+fn by_id(compression: Compression) -> (ElementSpec, Vec<String>) {
+    let endpoint = EndpointConfig::default();
+    let cluster = Cluster::start_with(Mechanism::Quic, vec![upper()], &endpoint, |config| {
+        config.server.compression = compression;
+    });
+    let id = DatasetId::new("letters").expect("an id");
+    let registered = cluster.service().register(letters(), Some(id.clone()));
+    assert_eq!(registered.expect("registered"), id);
+    let other = Service::connect(&cluster.key, &cluster.address, ServiceConfig::default());
+    let other = other.expect("another trainer");
+    let spec = other.dataset(&id).expect("known").spec;
+    let reader = from_id(&other, id, Policy::Off).reader();
+    let found = reader
+        .map(|element| text(&element.expect("the reading goes on")))
+        .collect();
+    other.close();
+    (spec, found)
+}
+
+fn capitals() -> Vec<String> {
+    ('A'..='Z').map(|letter| letter.to_string()).collect()
+}
+
+/// Compression is no part of a dataset here, so a reader has nothing to find out.
+#[test]
+fn metadata_test__from_dataset_id_omits_compression() {
+    watched("compression", || {
+        for compression in [Compression::None, Compression::Lz4] {
+            assert_eq!(by_id(compression).1, capitals(), "{compression:?}");
+        }
+    });
+}
+
+#[test]
+fn metadata_test__from_dataset_id_omits_element_spec_and_compression() {
+    watched("specification and compression", || {
+        for compression in [Compression::None, Compression::Lz4] {
+            assert_eq!(by_id(compression), (string(), capitals()), "{compression:?}");
+        }
+    });
+}
+
+/// A reader chooses no protocol: it takes from memory what is in its process, and all else over the network. So what is
+/// registered there as a bad protocol with a fallback is here a worker whose memory the reader does not see.
+#[test]
+fn data_transfer_test__alt_protocol_succeeds() {
+    watched("transports", || {
+        for mechanism in [Mechanism::Memory, Mechanism::Quic] {
+            let cluster = Cluster::plain(mechanism, 1);
+            let elsewhere = Service::connect(&cluster.key, &cluster.address, ServiceConfig::default());
+            let elsewhere = elsewhere.expect("another trainer");
+            for service in [cluster.service(), &elsewhere] {
+                let reader = distribute(service, range(10), Policy::Off).reader();
+                let found = reader.flat_map(|element| numbers(&element.expect("the reading goes on")));
+                assert_eq!(found.collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+            }
+            elsewhere.close();
+        }
+    });
+}

@@ -1,0 +1,90 @@
+//! A service of local workers, which are in the trainer's process, and of remote ones, in processes of their own or as far apart
+//! as those: with other [`LocalWorkers`] than the trainer's.
+
+use std::sync::Arc;
+
+use millstream::control::{DispatcherConfig, Policy, TargetWorkers};
+use millstream::pipeline::exec::Functions;
+use millstream::{LocalWorkers, Service, Worker, WorkerConfig, WorkerError};
+
+use super::harness::{distribute, range, sorted};
+use crate::support::cluster::{Cluster, prompt};
+use crate::support::links::Mechanism;
+use crate::support::process::Process;
+
+/// The workers of the cluster are the local ones, and then the remote ones that are in this process none the less.
+pub(super) struct Mixed {
+    pub(super) cluster: Cluster,
+    remote: Vec<Process>,
+}
+
+impl Mixed {
+    /// So many of each, all tagged alike.
+    pub(super) fn start(local: usize, remote: usize, tags: &[&str]) -> Self {
+        Self::with(prompt(), local, remote, tags)
+    }
+
+    /// The same with a dispatcher of these settings.
+    pub(super) fn with(config: DispatcherConfig, local: usize, remote: usize, tags: &[&str]) -> Self {
+        let mut mixed = Self {
+            cluster: Cluster::plain_with(Mechanism::Memory, config, 0),
+            remote: Vec::new(),
+        };
+        for _ in 0..local {
+            mixed.add_local(tags);
+        }
+        for _ in 0..remote {
+            mixed.add_remote(tags);
+        }
+        mixed
+    }
+
+    pub(super) fn service(&self) -> &Service {
+        self.cluster.service()
+    }
+
+    /// Another local worker.
+    pub(super) fn add_local(&mut self, tags: &[&str]) {
+        let local = self.service().local_workers().clone();
+        let worker = self.worker(local, tags).expect("a worker");
+        self.cluster.workers.push(worker);
+    }
+
+    /// Another remote one.
+    pub(super) fn add_remote(&mut self, tags: &[&str]) {
+        let worker = self.worker(LocalWorkers::default(), tags).expect("a worker");
+        self.cluster.workers.push(worker);
+    }
+
+    /// Another remote one, in a process of its own.
+    pub(super) fn add_process(&mut self, tags: &[&str]) {
+        let mut arguments = vec!["worker", "--dispatcher", &self.cluster.address];
+        arguments.extend(tags.iter().flat_map(|tag| ["--tag", tag]));
+        let process = Process::start(&self.cluster.key_text, &arguments);
+        self.remote.push(process);
+    }
+
+    /// A worker among these local ones.
+    pub(super) fn worker(&self, local: LocalWorkers, tags: &[&str]) -> Result<Worker, WorkerError> {
+        let config = WorkerConfig {
+            local,
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            threads: Some(1),
+            functions: Arc::new(Functions::new()),
+            ..WorkerConfig::new(&self.cluster.address)
+        };
+        Worker::start(&self.cluster.key, config)
+    }
+
+    /// The numbers of one reading of a range from these workers, in the order in which they came.
+    pub(super) fn numbers(&self, count: i64, policy: Policy, target: TargetWorkers) -> Vec<i64> {
+        distribute(self.service(), range(count), policy)
+            .target(target)
+            .numbers()
+    }
+
+    /// The same, sorted.
+    pub(super) fn sorted(&self, count: i64, policy: Policy, target: TargetWorkers) -> Vec<i64> {
+        sorted(self.numbers(count, policy, target))
+    }
+}
