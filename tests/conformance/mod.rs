@@ -12,6 +12,7 @@
     reason = "two underscores part the file from the row in a test's name"
 )]
 
+mod auto_shard;
 mod coordinated_reads;
 mod cross_trainer_cache;
 mod data_service_ops;
