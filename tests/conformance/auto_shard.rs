@@ -6,9 +6,9 @@ use millstream::control::{
     Code, DeploymentMode, DispatcherConfig, Error, Policy, TargetWorkers, WorkerAddressError, WorkerAddresses,
 };
 use millstream::pipeline::graph::{AUTO, Compression, Dataset};
-use millstream::{LocalWorkers, ServiceError, Worker, WorkerConfig, WorkerError};
+use millstream::{LocalWorkers, Worker, WorkerConfig, WorkerError};
 
-use super::harness::{distribute, range, sorted, times};
+use super::harness::{distribute, range, refusal, times};
 use super::record_files::{RecordFiles, by_turns, flat, one_after_the_other, record, text, texts};
 use crate::support::cluster::{Cluster, drain, prompt};
 use crate::support::links::Mechanism;
@@ -73,11 +73,7 @@ fn read(cluster: &Cluster, dataset: Dataset, policy: Policy) -> Reader {
 }
 
 fn refused(cluster: &Cluster, dataset: Dataset, policy: Policy) -> Error {
-    match distribute(cluster.service(), dataset, policy).iterate() {
-        Err(ServiceError::Dispatcher(error)) => error,
-        Err(other) => panic!("{policy}: {other}"),
-        Ok(_) => panic!("{policy}: it can be read"),
-    }
+    refusal(distribute(cluster.service(), dataset, policy).iterate())
 }
 
 /// How the dispatcher refuses the first of so many workers that it refuses.
