@@ -328,8 +328,8 @@ fn data_service_ops_test__from_dataset_id() {
     watched("by id", || {
         let cluster = cluster();
         let dataset = cluster.service().register(range(10), None).expect("registered");
-        let spec = &cluster.service().dataset(&dataset).expect("known").facts.spec;
-        assert_eq!(ElementSpec::from_bytes(spec).expect("a specification"), number());
+        let known = cluster.service().dataset(&dataset).expect("known");
+        assert_eq!(known.spec, number());
         assert_eq!(
             from_id(cluster.service(), dataset, Policy::Off).numbers(),
             once(10)
