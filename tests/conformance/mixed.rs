@@ -8,7 +8,7 @@ use millstream::pipeline::exec::Functions;
 use millstream::{LocalWorkers, Service, Worker, WorkerConfig, WorkerError};
 
 use super::harness::{distribute, range, sorted};
-use crate::support::cluster::{Cluster, prompt};
+use crate::support::cluster::Cluster;
 use crate::support::links::Mechanism;
 use crate::support::process::Process;
 
@@ -19,9 +19,9 @@ pub(super) struct Mixed {
 }
 
 impl Mixed {
-    /// So many of each, all tagged alike.
+    /// So many of each, all tagged alike. Nobody here waits for a death, so their dispatcher may be patient on a busy machine.
     pub(super) fn start(local: usize, remote: usize, tags: &[&str]) -> Self {
-        Self::with(prompt(), local, remote, tags)
+        Self::with(DispatcherConfig::default(), local, remote, tags)
     }
 
     /// The same with a dispatcher of these settings.

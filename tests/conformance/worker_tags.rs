@@ -1,13 +1,12 @@
 //! The rows of worker_tags_test: workers with the tag `COLOCATED` serve the readers of their own process only.
 
-use millstream::LocalWorkers;
-use millstream::WorkerError;
 use millstream::client::MaxOutstanding;
 use millstream::control::{Code, DeploymentMode, DispatcherConfig, Policy, TargetWorkers, WorkerAddresses};
+use millstream::{LocalWorkers, WorkerError};
 
 use super::harness::{distribute, range, sorted, take, times};
 use super::mixed::Mixed;
-use crate::support::cluster::{drain, prompt};
+use crate::support::cluster::drain;
 use crate::support::consumers::Party;
 use crate::support::watched;
 
@@ -74,7 +73,7 @@ fn worker_tags_test__read_from_local_worker_static_sharding() {
         let config = DispatcherConfig {
             deployment_mode: DeploymentMode::Colocated,
             worker_addresses: WorkerAddresses::new(["127.0.0.1:%port%"; 5]).expect("addresses"),
-            ..prompt()
+            ..DispatcherConfig::default()
         };
         let mut mixed = Mixed::with(config, 1, 3, &[COLOCATED]);
         mixed.add_remote(&[]);
