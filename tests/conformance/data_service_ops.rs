@@ -315,6 +315,7 @@ fn data_service_ops_test__apply_determinism_option() {
             .parallel(2)
             .with_options(Options {
                 deterministic: Some(false),
+                ..Options::default()
             });
         let distributed = distribute(cluster.service(), dataset, Policy::Off);
         let mut reader = distributed.reader();

@@ -1,7 +1,7 @@
 //! What the tf.data service's own tests demand, row by row: one test for each row that applies, named `<file>__<row>`.
 //!
 //! `rows.txt` names all rows; README.md lists those that are left out, each with its reason, and the rows of upstream's unit
-//! tests with ours.
+//! tests with ours. `complete` sees to it that no row is forgotten.
 //!
 //! - `harness`: a dataset that is read as upstream's dataset objects are
 //! - `mixed`: a service whose workers are partly in the trainer's process
@@ -13,6 +13,7 @@
 )]
 
 mod auto_shard;
+mod complete;
 mod coordinated_reads;
 mod cross_trainer_cache;
 mod data_service_ops;

@@ -1,0 +1,61 @@
+//! Every row of upstream's tests is tested here, or left out with a reason.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance")
+}
+
+fn rows() -> BTreeSet<String> {
+    let rows = fs::read_to_string(folder().join("rows.txt")).expect("the list of rows");
+    rows.lines().map(str::to_owned).collect()
+}
+
+/// The tests of this folder.
+fn tested() -> BTreeSet<String> {
+    let mut tests = BTreeSet::new();
+    for entry in fs::read_dir(folder()).expect("this folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            let code = fs::read_to_string(&path).expect("a source file");
+            let after_test = code.split("#[test]\nfn ").skip(1);
+            tests.extend(after_test.filter_map(|text| Some(text.split_once('(')?.0.to_owned())));
+        }
+    }
+    tests
+}
+
+/// The first cells of the table of rows left out, whose second cells give the reasons.
+fn left_out() -> BTreeSet<String> {
+    let page = fs::read_to_string(folder().join("README.md")).expect("the table");
+    let cells = page.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split("` | ");
+        let (row, reason) = (cells.next()?, cells.next()?);
+        (row.contains("__") && reason.trim_end_matches('|').trim().len() > 10).then(|| row.to_owned())
+    });
+    cells.collect()
+}
+
+#[test]
+fn every_row_is_tested_or_left_out_with_a_reason_and_no_other() {
+    let (rows, tested, left_out) = (rows(), tested(), left_out());
+    let forgotten: Vec<_> = rows
+        .iter()
+        .filter(|row| !tested.contains(*row) && !left_out.contains(*row))
+        .collect();
+    assert!(
+        forgotten.is_empty(),
+        "neither tested nor left out: {forgotten:#?}"
+    );
+    let both: Vec<_> = tested.intersection(&left_out).collect();
+    assert!(both.is_empty(), "tested, and listed as left out: {both:#?}");
+    let is_row = |name: &&String| name.contains("__");
+    let invented: Vec<_> = tested
+        .union(&left_out)
+        .filter(is_row)
+        .filter(|name| !rows.contains(*name))
+        .collect();
+    assert!(invented.is_empty(), "no rows of upstream's: {invented:#?}");
+}
