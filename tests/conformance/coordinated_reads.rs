@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
-use millstream::control::Policy;
+use millstream::control::{Code, Policy};
 use millstream::pipeline::exec::{Functions, MapCall, PreparedMap, Tensor, Value};
 use millstream::pipeline::graph::{Buckets, Cardinality, Dataset, Padding, Params};
 use millstream::{ReadRequest, service_reader};
 
+use super::harness::refusal;
 use crate::support::cluster::{Cluster, number};
 use crate::support::consumers::{Party, first_error, groups, job, open, read_apart};
 use crate::support::links::Mechanism;
@@ -96,8 +97,12 @@ fn coordinated_read_test__consumer_restart() {
         let mut readers: Vec<Reader> = (0..3).map(|consumer| open(consumer).expect("a reader")).collect();
         read_apart(&mut readers, 20);
         for again in 0..3 {
-            let refused = open(again).expect_err("it has begun").to_string();
-            assert!(refused.contains(&format!("consumer {again}")), "{refused}");
+            // When it is opened, not at its first element as there.
+            let error = refusal(open(again));
+            assert_eq!(error.code, Code::FailedPrecondition, "{error}");
+            let who = format!("consumer {again}");
+            let parts = [&who, "current round has already reached", "new repetition"];
+            assert!(parts.iter().all(|part| error.message.contains(*part)), "{error}");
         }
         drop(readers.remove(0));
         assert!(open(0).is_err(), "it has begun, whoever it was");
@@ -120,7 +125,8 @@ fn coordinated_read_test__finite_v1() {
             for reader in &mut readers {
                 scope.spawn(move || {
                     let error = first_error(reader).to_string();
-                    assert!(error.contains("end of data in a coordinated read"), "{error}");
+                    let parts = ["failed_precondition", "end of data in a coordinated read"];
+                    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
                 });
             }
         });
@@ -137,15 +143,10 @@ fn coordinated_read_test__finite_v2() {
             .register(Dataset::range(0, 100, 1), None)
             .expect("registered");
         let request = ReadRequest::new(finite, Policy::Off).coordinated(2);
-        let refused = cluster
-            .service()
-            .job(&request)
-            .expect_err("it has an end")
-            .to_string();
-        assert!(
-            refused.contains("infinite") && refused.contains("100"),
-            "{refused}"
-        );
+        let error = refusal(cluster.service().job(&request));
+        assert_eq!(error.code, Code::FailedPrecondition, "{error}");
+        let parts = ["need an infinite dataset", "100 elements"];
+        assert!(parts.iter().all(|part| error.message.contains(part)), "{error}");
     });
 }
 
