@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use millstream::client::{MaxOutstanding, Reader};
 use millstream::control::{Code, DatasetId, Policy};
-use millstream::dataplane::transport::Compression;
 use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::Functions;
-use millstream::pipeline::graph::Dataset;
+use millstream::pipeline::graph::{Dataset, Options, Travel};
 use millstream::{Service, ServiceConfig, ServiceError, Worker, WorkerConfig};
 
 use super::harness::{Distributed, distribute, from_id, range, refusal, take};
@@ -165,34 +164,49 @@ fn cross_trainer_cache_test__dynamic_sharding() {
     });
 }
 
+/// The range in batches, which travel like this.
+fn travelling(travel: Travel) -> Dataset {
+    endless().batch(100, false).with_options(Options {
+        compression: Some(travel),
+        ..Options::default()
+    })
+}
+
 #[test]
 fn cross_trainer_cache_test__no_compression() {
-    watched("not compressed", || compressed_or_not(Compression::None));
+    watched("not compressed", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        for id in ["Trainer 1", "Trainer 2"] {
+            let plain = shared(cluster.service(), travelling(Travel::Plain), Policy::Off);
+            assert_eq!(
+                take(&mut cached(plain, Some(id)).reader(), 10),
+                first(1000),
+                "{id}"
+            );
+        }
+    });
 }
 
-/// There the job keeps elements as the first dataset has them compressed, and a reader of the second cannot read them. Here what
-/// travels is compressed for each reader, so that nothing can mismatch: one that is sent the elements compressed and one that
-/// takes them from memory share them.
+/// There the second trainer finds out when it cannot read what it gets; here neither an id nor a job's name means two datasets.
 #[test]
 fn cross_trainer_cache_test__compression_mismatch() {
-    watched("compressed", || compressed_or_not(Compression::Lz4));
-}
-
-fn compressed_or_not(compression: Compression) {
-    let functions = vec![Functions::new()];
-    let endpoint = EndpointConfig::default();
-    let cluster = Cluster::start_with(Mechanism::Memory, functions, &endpoint, |config| {
-        config.server.compression = compression;
+    watched("compressed and not", || {
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        let service = cluster.service();
+        let compressed = shared(service, travelling(Travel::Lz4), Policy::Off);
+        let mut one = cached(compressed, Some("Trainer 1")).reader();
+        assert_eq!(take(&mut one, 10), first(1000));
+        let id = DatasetId::new("shared").expect("an id");
+        invalid(
+            service.register(travelling(Travel::Plain), Some(id)),
+            "the compression is lz4, not none",
+        );
+        let plain = distribute(service, travelling(Travel::Plain), Policy::Off);
+        invalid(
+            cached(plain, Some("Trainer 2")).iterate(),
+            "dataset is shared, not 1000",
+        );
     });
-    // Elsewhere: it has other local workers, so it reads over the network.
-    let elsewhere = Service::connect(&cluster.key, &cluster.address, ServiceConfig::default());
-    let elsewhere = elsewhere.expect("another trainer");
-    let batches = || endless().batch(100, false);
-    for (service, id) in [(cluster.service(), "Trainer 1"), (&elsewhere, "Trainer 2")] {
-        let mut reader = cached(shared(service, batches(), Policy::Off), Some(id)).reader();
-        assert_eq!(take(&mut reader, 10), first(1000), "{id}");
-    }
-    elsewhere.close();
 }
 
 #[test]

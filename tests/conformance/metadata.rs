@@ -3,11 +3,10 @@
 use millstream::control::{Cardinality, DatasetId, Policy};
 use millstream::dataplane::transport::Compression;
 use millstream::element::{Dtype, Element, ElementSpec, TensorSpec};
-use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::Functions;
 use millstream::pipeline::exec::{PreparedMap, Tensor, Value};
-use millstream::pipeline::graph::{self, ConstantTensor, Dataset, NoFunctions, Params};
-use millstream::{Service, ServiceConfig, service_reader};
+use millstream::pipeline::graph::{self, ConstantTensor, Dataset, NoFunctions, Options, Params, Travel};
+use millstream::{DatasetMetadata, Service, ServiceConfig, service_reader};
 
 use super::harness::{distribute, from_id, range};
 use crate::support::cluster::{Cluster, numbers};
@@ -98,36 +97,45 @@ fn text(element: &Element) -> String {
     strings.iter_str().map(|text| text.expect("UTF-8")).collect()
 }
 
-/// What a trainer finds that knows no more than the id, and what it reads: from workers that compress what travels, or not.
-fn by_id(compression: Compression) -> (ElementSpec, Vec<String>) {
-    let endpoint = EndpointConfig::default();
-    let cluster = Cluster::start_with(Mechanism::Quic, vec![upper()], &endpoint, |config| {
-        config.server.compression = compression;
-    });
+/// What a trainer finds that knows no more than the id, and what it reads.
+fn by_id(travel: Option<Travel>) -> (DatasetMetadata, Vec<String>) {
+    let cluster = Cluster::start(Mechanism::Quic, vec![upper()]);
     let id = DatasetId::new("letters").expect("an id");
-    let registered = cluster.service().register(letters(), Some(id.clone()));
+    let dataset = letters().with_options(Options {
+        compression: travel,
+        ..Options::default()
+    });
+    let registered = cluster.service().register(dataset, Some(id.clone()));
     assert_eq!(registered.expect("registered"), id);
     let other = Service::connect(&cluster.key, &cluster.address, ServiceConfig::default());
     let other = other.expect("another trainer");
-    let spec = other.dataset(&id).expect("known").spec;
+    let known = other.dataset(&id).expect("known");
     let reader = from_id(&other, id, Policy::Off).reader();
     let found = reader
         .map(|element| text(&element.expect("the reading goes on")))
         .collect();
     other.close();
-    (spec, found)
+    (known, found)
 }
 
 fn capitals() -> Vec<String> {
     ('A'..='Z').map(|letter| letter.to_string()).collect()
 }
 
-/// Compression is no part of a dataset here, so a reader has nothing to find out.
+/// What datasets say of how they travel, and how it is found again; nothing: as each worker is set.
+const COMPRESSIONS: [(Option<Travel>, Option<Compression>); 3] = [
+    (None, None),
+    (Some(Travel::Plain), Some(Compression::None)),
+    (Some(Travel::Lz4), Some(Compression::Lz4)),
+];
+
 #[test]
 fn metadata_test__from_dataset_id_omits_compression() {
     watched("compression", || {
-        for compression in [Compression::None, Compression::Lz4] {
-            assert_eq!(by_id(compression).1, capitals(), "{compression:?}");
+        for (travel, compression) in COMPRESSIONS {
+            let (known, found) = by_id(travel);
+            assert_eq!(known.compression, compression);
+            assert_eq!(found, capitals(), "{travel:?}");
         }
     });
 }
@@ -135,8 +143,10 @@ fn metadata_test__from_dataset_id_omits_compression() {
 #[test]
 fn metadata_test__from_dataset_id_omits_element_spec_and_compression() {
     watched("specification and compression", || {
-        for compression in [Compression::None, Compression::Lz4] {
-            assert_eq!(by_id(compression), (string(), capitals()), "{compression:?}");
+        for (travel, compression) in COMPRESSIONS {
+            let (known, found) = by_id(travel);
+            assert_eq!((known.spec, known.compression), (string(), compression));
+            assert_eq!(found, capitals(), "{travel:?}");
         }
     });
 }
