@@ -229,6 +229,26 @@ impl Oracle {
         }
     }
 
+    /// What a reader was told that it lost is what the record names.
+    fn check_named(&self, boot: u64, number: usize, row: &IterationStatus) {
+        let pass = (boot, number, row.repetition);
+        let lost: BTreeSet<_> = row
+            .lost
+            .iter()
+            .flat_map(|range| {
+                (range.first..range.first + range.count)
+                    .map(|index| (u64::from(range.source), range.repetition, index))
+            })
+            .collect();
+        for (_, named) in self.named_lost.iter().filter(|(of, _)| *of == pass) {
+            assert_eq!(
+                *named, lost,
+                "a reader of iteration {} was told of other losses",
+                row.id
+            );
+        }
+    }
+
     fn check_end(&self, boot: u64, row: &IterationStatus, number: usize, job: &Job) {
         let key = IterationKey {
             boot,
@@ -238,21 +258,7 @@ impl Oracle {
         let seen = self.iterations.get(&key).unwrap_or(&nothing);
         let taken = self.taken_along.get(&(boot, number, row.repetition));
         let taken = taken.copied().unwrap_or(0);
-        for (_, named) in self
-            .named_lost
-            .iter()
-            .filter(|(of, _)| *of == (boot, number, row.repetition))
-        {
-            let lost = row.lost.iter().flat_map(|range| {
-                (range.first..range.first + range.count)
-                    .map(|index| (u64::from(range.source), range.repetition, index))
-            });
-            assert_eq!(
-                *named,
-                lost.collect(),
-                "a reader of {key:?} was told of other losses"
-            );
-        }
+        self.check_named(boot, number, row);
         // C6.5: pipelines that end before their splits do leave some to nobody.
         if !seen.worker_ended && !seen.task_failed && job.dataset.is_read_to_the_end() {
             assert_eq!(row.splits_lost, 0, "nobody died, and {key:?} lost {:?}", row.lost);
