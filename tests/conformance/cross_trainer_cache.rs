@@ -30,12 +30,9 @@ fn cached<'a>(distributed: Distributed<'a>, trainer: Option<&str>) -> Distribute
     cached
 }
 
-/// A dataset as each trainer of a job defines it. One name is one dataset here, so they give it one id (C2.2, C2.3); there the
-/// first one is read, whatever the others are.
+/// A dataset as each trainer of a job defines and registers it (C2.3).
 fn shared(service: &Service, dataset: Dataset, policy: Policy) -> Distributed<'_> {
-    let id = DatasetId::new("shared").expect("an id");
-    let registered = service.register(dataset, Some(id));
-    from_id(service, registered.expect("registered"), policy)
+    distribute(service, dataset, policy)
 }
 
 /// A trainer's reader of an endless range.
@@ -193,10 +190,11 @@ fn cross_trainer_cache_test__compression_mismatch() {
     watched("compressed and not", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let service = cluster.service();
-        let compressed = shared(service, travelling(Travel::Lz4), Policy::Off);
+        let id = DatasetId::new("shared").expect("an id");
+        let registered = service.register(travelling(Travel::Lz4), Some(id.clone()));
+        let compressed = from_id(service, registered.expect("registered"), Policy::Off);
         let mut one = cached(compressed, Some("Trainer 1")).reader();
         assert_eq!(take(&mut one, 10), first(1000));
-        let id = DatasetId::new("shared").expect("an id");
         invalid(
             service.register(travelling(Travel::Plain), Some(id)),
             "the compression is lz4, not none",

@@ -75,7 +75,7 @@ impl Dispatcher {
                 )));
             }
             if let Some(existing) = self.job_named(name) {
-                let id = same_job(existing, &parameters)?;
+                let id = same_job(existing, &self.in_terms_of(existing, parameters))?;
                 self.clocks.jobs_used.insert(id, self.now);
                 return Ok(Outcome::Answer(Answer::Job(id)));
             }
@@ -125,6 +125,24 @@ impl Dispatcher {
     fn job_named(&self, name: &str) -> Option<&JobRecord> {
         let id = self.tables.index.job_of_name.get(name)?;
         self.tables.jobs.get(id)
+    }
+
+    /// C2.3: trainers that run one program register its dataset each under an id of its own; of one definition they are one dataset.
+    fn in_terms_of(&self, existing: &JobRecord, wanted: JobParameters) -> JobParameters {
+        let dataset = |id| self.tables.datasets.get(id);
+        let before = dataset(&existing.parameters.dataset);
+        let now = dataset(&wanted.dataset);
+        let is_same = before
+            .zip(now)
+            .is_some_and(|(before, now)| before.definition == now.definition && before.facts == now.facts);
+        JobParameters {
+            dataset: if is_same {
+                existing.parameters.dataset.clone()
+            } else {
+                wanted.dataset
+            },
+            ..wanted
+        }
     }
 
     /// C2.1: the next decimal number that nobody took as an explicit id.

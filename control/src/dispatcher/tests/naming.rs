@@ -7,7 +7,7 @@ use crate::dispatcher::{Reply, Request};
 use crate::error::Code;
 use crate::id::{DatasetId, JobId};
 use crate::job::{JobParameters, Policy};
-use crate::planner::{Cardinality, PlanError, SplitPlan};
+use crate::planner::{Cardinality, DatasetFacts, PlanError, SplitPlan};
 
 /// C2.1
 #[test]
@@ -45,7 +45,11 @@ fn one_id_means_one_structure() {
 fn a_named_job_is_shared_or_all_differences_are_listed() {
     let mut rig = Rig::new();
     let first = rig.register(None, facts()).unwrap();
-    let second = rig.register(None, facts()).unwrap();
+    let longer = DatasetFacts {
+        cardinality: Cardinality::Finite(101),
+        ..facts()
+    };
+    let second = rig.register(None, longer).unwrap();
     let job = rig
         .job(Some("train"), JobParameters::new(first.clone(), Policy::Off))
         .unwrap();
@@ -60,6 +64,12 @@ fn a_named_job_is_shared_or_all_differences_are_listed() {
     for part in ["train", "dataset is 1000, not 1001", "policy is off, not dynamic"] {
         assert!(error.message.contains(part), "{error}");
     }
+    let again = rig.register(None, facts()).unwrap();
+    assert_eq!(
+        rig.job(Some("train"), JobParameters::new(again, Policy::Off)),
+        Ok(job),
+        "what one program registers anew is the same dataset"
+    );
     let own = JobParameters::new(first, Policy::Off);
     assert_ne!(rig.job(None, own.clone()), rig.job(None, own));
 }
