@@ -47,7 +47,7 @@ impl Client {
     /// Connects within a tokio runtime, waiting for a dispatcher that is not there yet.
     ///
     /// # Errors
-    /// [`Code::Unavailable`](crate::Code::Unavailable) at the deadline, naming the address; at once where waiting is
+    /// [`Code::Unavailable`] at the deadline, naming the address; at once where waiting is
     /// pointless, as with a wrong key.
     pub async fn connect(
         endpoint: Endpoint,
