@@ -82,7 +82,28 @@ impl Drop for LocalEntry {
 
 #[cfg(test)]
 mod tests {
+    use millstream_dataplane::worker::ServerConfig;
+    use millstream_element::{HeapAlloc, SlotAlloc};
+    use millstream_link::TicketKey;
+
     use super::*;
+
+    #[test]
+    fn a_worker_is_found_at_its_address_until_it_ends() {
+        let workers = LocalWorkers::default();
+        assert!(workers.is_empty() && workers.find("one:1").is_none());
+        let memory: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
+        let server =
+            || Server::new(ServerConfig::default(), TicketKey::from_bytes([1; 32]), &memory).unwrap();
+        let entries = ["one:1", "two:2", "three:3"].map(|address| workers.add(address, server()));
+        let found = || ["one:1", "two:2", "three:3", "four:4"].map(|address| workers.find(address).is_some());
+        assert_eq!(found(), [true, true, true, false]);
+        let [one, two, three] = entries;
+        drop(one);
+        assert_eq!(found(), [false, true, true, false]);
+        drop((two, three));
+        assert!(workers.is_empty());
+    }
 
     #[test]
     fn all_processes_of_a_host_have_its_number_and_each_has_one_of_its_own() {

@@ -314,6 +314,22 @@ mod tests {
     }
 
     #[test]
+    fn what_may_pass_is_asked_for_again_and_a_refusal_is_not() {
+        let passing = [Code::Unavailable, Code::DeadlineExceeded, Code::ResourceExhausted];
+        assert!(!passing.into_iter().any(is_final));
+        let lasting = [
+            Code::InvalidArgument,
+            Code::NotFound,
+            Code::FailedPrecondition,
+            Code::PermissionDenied,
+            Code::Unimplemented,
+            Code::Aborted,
+            Code::Internal,
+        ];
+        assert!(lasting.into_iter().all(is_final));
+    }
+
+    #[test]
     fn all_leases_are_one_range() {
         let everything = lease_ranges(&SeenSplits::everything().partial);
         let count = u64::MAX;

@@ -36,6 +36,52 @@ fn rows_of(dataset: Dataset) -> Vec<Vec<i64>> {
     rows(&mut open(&dataset.graph().unwrap()))
 }
 
+/// The positions that each source is dealt out in.
+fn positions(dataset: &Dataset) -> Vec<u64> {
+    let sources = facts(dataset).sources.into_iter();
+    let counted = sources.map(|source| {
+        let Splitting::Counted(units) = source.splitting else {
+            panic!("{source:?}")
+        };
+        units.positions()
+    });
+    counted.collect()
+}
+
+#[test]
+fn a_repeat_has_the_elements_of_all_its_passes() {
+    use Cardinality::{Finite, Infinite};
+    for (dataset, expected) in [
+        (range(10), Finite(10)),
+        (range(9).repeat(Some(9)), Finite(81)),
+        (range(9).repeat(Some(0)), Finite(0)),
+        (range(9).repeat(None), Infinite),
+        (range(0).repeat(None), Finite(0)),
+        (range(-9).repeat(Some(9)), Finite(0)),
+        (range(-9).repeat(None), Finite(0)),
+    ] {
+        assert_eq!(facts(&dataset).cardinality, expected, "{dataset:?}");
+    }
+}
+
+#[test]
+fn each_source_is_dealt_out_in_positions_of_its_own() {
+    let fives = || [(); 3].map(|()| range(5));
+    let weighted = fives().map(|input| (1.0, input));
+    for (dataset, expected) in [
+        (range(10), vec![10]),
+        (range(3).enumerate(0), vec![3]),
+        (
+            Dataset::zip([range(3), Dataset::counter(0, 1)]),
+            vec![3, u64::MAX],
+        ),
+        (Dataset::sample(weighted, None, false), vec![5; 3]),
+        (Dataset::choose(range(3).repeat(None), fives(), true), vec![5; 3]),
+    ] {
+        assert_eq!(positions(&dataset), expected, "{dataset:?}");
+    }
+}
+
 #[test]
 fn a_zip_pairs_elements_until_its_shortest_input_ends() {
     let zip = Dataset::zip([range(5), range(3).batch(1, true).unbatch(), range(9).skip(4)]);

@@ -161,6 +161,19 @@ fn what_is_read_ahead_at_the_end_is_what_is_kept() {
 }
 
 #[test]
+fn an_empty_dataset_is_divided_too() {
+    let graph = Dataset::range(0, 0, 1).graph().unwrap();
+    assert_eq!(shards_of(&graph), []);
+    let share = Share {
+        count: 3,
+        index: 1,
+        seed: 7,
+    };
+    let found = shards_of(&graph.sharded(ShardBy::Elements, share).unwrap());
+    assert_eq!((found.len(), found[0].count, found[0].index), (1, Some(3), 1));
+}
+
+#[test]
 fn one_worker_reads_everything_as_it_is() {
     let graph = Dataset::range(0, 9, 1).graph().unwrap();
     let alone = Share {

@@ -1,4 +1,4 @@
-//! Every row of upstream's tests is tested here, or left out with a reason.
+//! Every row of upstream's tests is tested here, or left out with a reason; the tests said to stand for their unit tests exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -58,4 +58,41 @@ fn every_row_is_tested_or_left_out_with_a_reason_and_no_other() {
         .filter(|name| !rows.contains(*name))
         .collect();
     assert!(invented.is_empty(), "no rows of upstream's: {invented:#?}");
+}
+
+/// The second cells of the table of unit tests.
+fn unit_rows() -> Vec<String> {
+    let page = fs::read_to_string(folder().join("README.md")).expect("the table");
+    let (_, section) = page
+        .split_once("## Rows of upstream's unit tests\n")
+        .expect("its section");
+    let section = section
+        .split_once("\n## ")
+        .map_or(section, |(section, _)| section);
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| "));
+    let cells = rows
+        .skip(1)
+        .map(|row| row.split(" | ").nth(1).unwrap_or_default().to_owned());
+    cells.collect()
+}
+
+#[test]
+fn each_test_that_stands_for_a_unit_test_is_in_the_file_that_is_named_before_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut found, mut missing) = (0, Vec::new());
+    for cell in unit_rows() {
+        assert!(cell.len() > 20, "neither a test nor a reason: {cell:?}");
+        let mut code = String::new();
+        for name in cell.split('`').skip(1).step_by(2) {
+            if name.ends_with(".rs") {
+                code = fs::read_to_string(root.join(name)).unwrap_or_default();
+            } else if code.contains(&format!("fn {name}(")) {
+                found += 1;
+            } else {
+                missing.push(name.to_owned());
+            }
+        }
+    }
+    assert!(missing.is_empty(), "no such tests: {missing:#?}");
+    assert!(found > 0, "the table names no test");
 }

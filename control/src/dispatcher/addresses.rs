@@ -223,7 +223,19 @@ mod tests {
             ("[::1]", "[::1]", None),
             ("http://[::1]", "http://[::1]", None),
             ("[::1]:23456", "[::1]", Some("23456")),
+            ("http://[::1]:23456", "http://[::1]", Some("23456")),
             ("http://[::1]:%port_name%", "http://[::1]", Some("%port_name%")),
+            (
+                "http://ipv6:[1080:0:0:0:8:800:200C:417a]",
+                "http://ipv6:[1080:0:0:0:8:800:200C:417a]",
+                None,
+            ),
+            (
+                "http://ipv6:[1080:0:0:0:8:800:200C:417a]:worker",
+                "http://ipv6:[1080:0:0:0:8:800:200C:417a]",
+                Some("worker"),
+            ),
+            (":worker:task:0:%port%", ":worker:task:0", Some("%port%")),
             ("http://ipv6:[]", "http://ipv6:[]", None),
             ("host:%port", "host:%port", None),
             ("host:%port_%", "host:%port_%", None),
@@ -255,8 +267,18 @@ mod tests {
 
     #[test]
     fn an_address_is_admitted_by_itself_and_by_its_host_where_the_port_is_open() {
-        let list =
-            WorkerAddresses::new(["a:1", "b:worker", "c:%port%", "[::1]:%port_x%", "/job/d", "e"]).unwrap();
+        let list = WorkerAddresses::new([
+            "a:1",
+            "b:worker",
+            "c:%port%",
+            "[::1]:%port_x%",
+            "/job/d",
+            "e",
+            "[::2]:3",
+            "http://f:%port%",
+            ":job:g:%port%",
+        ])
+        .unwrap();
         for (address, expected) in [
             ("a:1", Ok(0)),
             ("a:2", Err(NoPlace::Unlisted)),
@@ -268,6 +290,11 @@ mod tests {
             ("/job/d:%port%", Ok(4)),
             ("/job/d:8", Ok(4)),
             ("e", Ok(5)),
+            ("[::2]:3", Ok(6)),
+            ("[::2]:4", Err(NoPlace::Unlisted)),
+            ("http://f:9", Ok(7)),
+            ("f:9", Err(NoPlace::Unlisted)),
+            (":job:g:9", Ok(8)),
             ("x:1", Err(NoPlace::Unlisted)),
         ] {
             assert_eq!(list.place(address, |_| Some(Claim::Free)), expected, "{address}");

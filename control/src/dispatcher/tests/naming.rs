@@ -38,6 +38,13 @@ fn one_id_means_one_structure() {
     ] {
         assert!(error.message.contains(part), "{error}");
     }
+    assert!(!error.message.contains("compression"), "{error}");
+    let mut other = facts();
+    other.compression = Some("lz4".to_owned());
+    let error = rig.register(Some("pets"), other).unwrap_err();
+    assert_eq!(error.code, Code::InvalidArgument);
+    assert!(error.message.contains("compression is auto, not lz4"), "{error}");
+    assert!(!error.message.contains("cardinality"), "{error}");
 }
 
 /// C2.3

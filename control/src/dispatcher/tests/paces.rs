@@ -95,3 +95,37 @@ fn who_is_gone_does_not_count() {
     rig.pass(6, &[lives], &[stays]);
     assert_eq!(rig.iteration().workers_wanted, Some(8));
 }
+
+/// C11.2
+#[test]
+fn the_latest_paces_count_and_the_service_wants_what_one_of_its_iterations_does() {
+    let mut rig = Rig::new();
+    let workers = [1, 2, 3, 4, 5].map(|number| rig.worker(number, &format!("host:{number}")));
+    let clients = [(); 3].map(|()| {
+        let job = rig.any_job(Policy::Off);
+        rig.client(job)
+    });
+    let wanted = |rig: &Rig| -> (Vec<Option<u64>>, Option<u64>) {
+        let status = rig.machine.status();
+        let iterations = status.iterations.iter().map(|row| row.workers_wanted);
+        (iterations.collect(), status.workers_wanted)
+    };
+    let mut told = Vec::new();
+    for (iteration, element_ns) in [(0, 99_900), (0, 7_900), (1, 10_900), (2, 19_900)] {
+        for worker in workers {
+            let task = rig.tasks(worker)[iteration];
+            rig.paced(worker, &[(task, pace(1, element_ns))], &[]);
+        }
+        rig.paced(READER, &[], &[(clients[iteration], pace(1, 1_000))]);
+        told.push(wanted(&rig).1);
+    }
+    // Five workers grow to twenty at most.
+    assert_eq!(told, [Some(20), Some(8), Some(11), Some(20)]);
+    assert_eq!(wanted(&rig).0, [Some(8), Some(11), Some(20)]);
+    rig.paced(READER, &[], &[(clients[1], pace(2, 2_000))]);
+    for worker in workers {
+        let task = rig.tasks(worker)[2];
+        rig.finish(worker, task);
+    }
+    assert_eq!(wanted(&rig), (vec![Some(8), Some(6), None], Some(8)));
+}

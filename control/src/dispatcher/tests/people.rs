@@ -403,3 +403,17 @@ pub(super) fn snapshot(rig: &mut Rig, client: ClientId) -> Snapshot {
         other => panic!("expected a snapshot, not {other:?}"),
     }
 }
+
+#[test]
+fn who_is_released_is_no_client_any_more_and_the_others_are() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let [first, gone, last] = [(); 3].map(|()| rig.client(job));
+    let release = Request::Release { client: gone };
+    rig.ask(READER, Role::Read, release.clone()).unwrap();
+    let clients = &rig.machine.status().iterations[0].clients;
+    let found: Vec<ClientId> = clients.iter().map(|client| client.id).collect();
+    assert_eq!(found, [first, last]);
+    let error = rig.ask(READER, Role::Read, release).unwrap_err();
+    assert_eq!(error.code, Code::NotFound);
+}

@@ -416,3 +416,24 @@ fn asking_without_a_credit_starts_nothing() {
     assert!(outcome.recv_timeout(WATCHDOG).unwrap());
     waiting.join().unwrap();
 }
+
+#[test]
+fn an_end_is_told_as_often_as_anybody_asks() {
+    for count in [0, 10] {
+        let (buffer, mut producer) = pair(BufferLimits::default());
+        for index in 0..count {
+            write(&mut producer, index, 1);
+        }
+        producer.finish(Ending::Exhausted);
+        for index in 0..count {
+            let Take::Elements(pack) = buffer.take(0, 1, u64::MAX) else {
+                panic!("element {index} is missing")
+            };
+            assert_eq!(sequences(&pack, &layout()), [index]);
+        }
+        for client in [0, 0, 1, 2, 0] {
+            let taken = buffer.take(client, 1, u64::MAX);
+            assert!(matches!(taken, Take::Ended(Ending::Exhausted)));
+        }
+    }
+}
