@@ -59,6 +59,23 @@ impl LeaseRange {
         }
         ranges
     }
+
+    /// The fewest ranges that hold the leases of these, in order.
+    pub(crate) fn joined(mut ranges: Vec<LeaseRange>) -> Vec<LeaseRange> {
+        ranges.sort_unstable();
+        let mut joined: Vec<LeaseRange> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match joined.last_mut() {
+                Some(before) if range.first <= before.last().saturating_add(1) => {
+                    let last = range.last().max(before.last());
+                    // The lease beyond is never given out.
+                    before.count = (last - before.first).saturating_add(1);
+                }
+                Some(_) | None => joined.push(range),
+            }
+        }
+        joined
+    }
 }
 
 /// Consecutive splits of one source and repetition, named to people.
@@ -95,7 +112,32 @@ pub struct Seen {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Oracle: a plain set of leases.
+        #[test]
+        fn joined_ranges_hold_what_they_were_made_of(
+            parts in prop::collection::vec((0_u64..40, 1_u64..10), 0..12)
+        ) {
+            let ranges: Vec<LeaseRange> = parts.iter().map(|(first, count)| LeaseRange { first: *first, count: *count }).collect();
+            let leases = ranges.iter().flat_map(|range| range.first..=range.last());
+            prop_assert_eq!(LeaseRange::joined(ranges.clone()), LeaseRange::collect(leases));
+        }
+    }
+
+    #[test]
+    fn absurd_ranges_are_joined_without_overflow() {
+        let ranges = [(1, u64::MAX), (u64::MAX, u64::MAX), (0, 1), (0, u64::MAX)];
+        let ranges = ranges.map(|(first, count)| LeaseRange { first, count });
+        let everything = LeaseRange {
+            first: 0,
+            count: u64::MAX,
+        };
+        assert_eq!(LeaseRange::joined(ranges.to_vec()), [everything]);
+    }
 
     #[test]
     fn ranges_hold_each_lease_once_whatever_the_order() {

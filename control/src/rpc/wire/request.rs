@@ -382,5 +382,55 @@ fn ranges(ranges: Vec<LeaseRange>) -> Result<Vec<LeaseRange>, Error> {
     if ranges.iter().any(|range| range.count == 0) {
         return Err(Error::invalid("a range of leases is empty"));
     }
-    Ok(ranges)
+    // C5.7: thousands of ranges that each name everything must not cost thousands of times as much.
+    Ok(LeaseRange::joined(ranges))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C5.7
+    #[test]
+    fn ranges_that_repeat_each_other_are_worked_on_once() {
+        let everything = LeaseRange {
+            first: 0,
+            count: u64::MAX,
+        };
+        let (client, task) = (ClientId(1), TaskId(2));
+        let seen = Seen {
+            complete: vec![everything; 1000],
+            partial: vec![everything; 1000],
+            released: 0,
+        };
+        let leases = || vec![everything; 1000];
+        let acknowledge = WireRequest::Acknowledge { client, task, seen };
+        let Ok(Request::Acknowledge { seen, .. }) = acknowledge.into_domain(None) else {
+            panic!("not what was sent")
+        };
+        assert_eq!((seen.complete.len(), seen.partial.len()), (1, 1));
+        for request in [
+            WireRequest::SplitsDone {
+                client,
+                task,
+                leases: leases(),
+            },
+            WireRequest::ReturnSplits {
+                task,
+                leases: leases(),
+            },
+            WireRequest::SplitsProduced {
+                task,
+                leases: leases(),
+            },
+        ] {
+            let (Request::SplitsDone { leases, .. }
+            | Request::ReturnSplits { leases, .. }
+            | Request::SplitsProduced { leases, .. }) = request.into_domain(None).unwrap()
+            else {
+                panic!("not what was sent")
+            };
+            assert_eq!(leases, [everything]);
+        }
+    }
 }
