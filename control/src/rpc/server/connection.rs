@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::event_loop::{Input, Peer};
-use crate::dispatcher::{DispatcherConfig, Request};
+use crate::dispatcher::{DispatcherConfig, NAME_BYTES_MAX, Request};
 use crate::error::Error;
 use crate::id::{BootId, SessionId};
 use crate::planner::{DatasetFacts, Planner};
@@ -276,8 +276,10 @@ async fn ask(
     };
     let mut request = envelope.request.into_domain(facts)?;
     if let Request::Shutdown { by } = &mut request {
-        // What it says of itself is worth what its word is; where it is, we know.
-        by.push_str(&format!(" at {peer}"));
+        // C12.1: what it says of itself is worth what its word is, and leaves room for where it is, which we know.
+        let from = format!(" at {peer}");
+        by.truncate(by.floor_char_boundary(NAME_BYTES_MAX - from.len()));
+        by.push_str(&from);
     }
     let (reply, answered) = oneshot::channel();
     let input = Input::Asked {
