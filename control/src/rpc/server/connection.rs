@@ -143,6 +143,7 @@ async fn hear(
 ) -> Result<(), FrameError> {
     loop {
         let beat: Beat = frame::read(&mut recv, SMALL_BYTES_MAX).await?;
+        let (taken, is_taken) = oneshot::channel();
         let input = Input::Heartbeat {
             session,
             worker,
@@ -151,9 +152,12 @@ async fn hear(
             client_paces: beat.client_paces,
             sequence: beat.sequence,
             answers: pushes.clone(),
+            taken,
         };
-        if shared.inputs.send(input).await.is_err() {
-            return Ok(());
+        // C1.11
+        if shared.inputs.send(input).await.is_err() || is_taken.await.is_err() {
+            // The loop is gone. Whoever ended it closes the connection, and says why.
+            return std::future::pending().await;
         }
     }
 }

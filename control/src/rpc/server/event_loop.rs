@@ -45,6 +45,8 @@ pub(super) enum Input {
         sequence: u64,
         /// Where the answer goes: it says that this loop goes round, so it comes from here (C1.9).
         answers: mpsc::Sender<WirePush>,
+        /// Told when it is answered: the process' next one may come.
+        taken: oneshot::Sender<()>,
     },
     Connected {
         session: SessionId,
@@ -75,7 +77,7 @@ pub(super) struct EventLoop {
     waiting: BTreeMap<ReplyToken, oneshot::Sender<Result<Reply, Error>>>,
     next_token: u64,
     /// Answers to signs of life and to hellos, for when what came before them is stored.
-    beats: Vec<(mpsc::Sender<WirePush>, u64)>,
+    beats: Vec<(mpsc::Sender<WirePush>, u64, oneshot::Sender<()>)>,
     hellos: Vec<oneshot::Sender<()>>,
 }
 
@@ -191,8 +193,9 @@ impl EventLoop {
                 client_paces,
                 sequence,
                 answers,
+                taken,
             } => {
-                self.beats.push((answers, sequence));
+                self.beats.push((answers, sequence, taken));
                 self.pace(session, task_paces, client_paces);
                 Event::Heartbeat {
                     session,
@@ -251,9 +254,11 @@ impl EventLoop {
             // Fails when the process is gone already.
             admitted.send(()).ok();
         }
-        for (answers, sequence) in self.beats.drain(..) {
+        for (answers, sequence, taken) in self.beats.drain(..) {
             // A full queue means that the process does not listen; it then hears no answer to its signs of life either.
             answers.try_send(WirePush::Beat(sequence)).ok();
+            // Fails when the process is gone.
+            taken.send(()).ok();
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
-//! The loop by itself, with inputs that arrive together.
+//! The loop by itself, with inputs that arrive together, and a connection by itself, with no loop behind it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_link::{ClusterKey, Endpoint, EndpointConfig, Role};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use super::connection::{self, Shared};
 use super::event_loop::{EventLoop, INPUTS_MAX, Input};
 use crate::dispatcher::{Change, Dispatcher, DispatcherConfig, Moment, Record, Request};
 use crate::id::{BootId, RequestNumber, SessionId};
@@ -41,6 +43,55 @@ async fn what_arrives_together_is_stored_together() {
     assert_eq!(datasets, [0, REQUESTS]);
     stop.send_replace(true);
     running.await.unwrap().unwrap();
+}
+
+/// C1.11
+#[tokio::test]
+async fn a_sign_of_life_waits_until_the_one_before_it_was_answered() {
+    let key = ClusterKey::generate().unwrap();
+    let server = key.credentials(Role::Dispatcher);
+    let server = Endpoint::bind_server(server, &[ALPN], &[Role::Read], EndpointConfig::default()).unwrap();
+    let (inputs, mut heard) = mpsc::channel(INPUTS_MAX);
+    let shared = Arc::new(Shared {
+        inputs,
+        planner: Arc::new(NoPlanner),
+        analyses: Semaphore::new(1),
+        config: DispatcherConfig::default(),
+        boot: BootId(1),
+        pushes_max: 16,
+    });
+    let mut acceptor = server.acceptor().unwrap();
+    let serving = tokio::spawn(async move {
+        let accepted = acceptor.accept().await.unwrap();
+        connection::serve(accepted, shared).await;
+    });
+    let process = Endpoint::client(key.credentials(Role::Read), EndpointConfig::default()).unwrap();
+    let deadline = Duration::from_secs(10);
+    let connecting = process.connect(server.local_addr(), Role::Dispatcher, ALPN, deadline);
+    let connection = connecting.await.unwrap();
+    let (mut send, _recv) = connection.open_bi().await.unwrap();
+    // A hello and three signs of life, all at once.
+    let beats = b"\x03\0\0\0\x82\x01\x80".repeat(3);
+    send.write_all(&[&b"\x03\0\0\0\x82\x01\x05"[..], &beats].concat())
+        .await
+        .unwrap();
+    let Some(Input::Connected { admitted, .. }) = heard.recv().await else {
+        panic!("a hello comes first")
+    };
+    admitted.send(()).unwrap();
+    for _ in 0..3 {
+        let Some(Input::Heartbeat { taken, .. }) = heard.recv().await else {
+            panic!("a sign of life is next")
+        };
+        // The others have arrived with it: nothing else keeps them.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(heard.try_recv().is_err(), "one at a time");
+        taken.send(()).unwrap();
+    }
+    connection.close(0_u8.into(), b"");
+    serving.await.unwrap();
 }
 
 fn register(
