@@ -45,6 +45,7 @@ const QUINN: &[&str] = &[
     "link",
     "dataplane/src/transport/quic",
     "control/src/rpc",
+    "control/tests/support/raw.rs",
     "src/bin/bench-transfer",
 ];
 

@@ -5,6 +5,7 @@
 //! | `service` | workers, splits and clients meet, and find each other again |
 //! | `coordinated` | consumers agree on their rounds, whoever comes and goes |
 //! | `refusals` | who may not, or speaks nonsense, is refused and harms nobody |
+//! | `hostile` | who has a key and means harm is told what was wrong, and keeps nobody from being served |
 //! | `hangs` | who hangs, fails or does not listen harms nobody else |
 //! | `lifetimes` | what nobody uses goes, and comes anew to whoever asks again |
 //! | `restarts` | a dispatcher that comes back, with or without its memory |
@@ -12,6 +13,7 @@
 
 mod coordinated;
 mod hangs;
+mod hostile;
 mod lifetimes;
 mod refusals;
 mod restarts;

@@ -1,5 +1,8 @@
 //! A dispatcher, workers and readers in one process, with short limits and a watchdog.
 
+pub(crate) mod honest;
+pub(crate) mod raw;
+
 use std::future::Future;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;

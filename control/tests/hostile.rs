@@ -1,0 +1,572 @@
+//! Whoever has a key of the cluster and means harm: each message is answered by what is wrong with it, what is kept of it is
+//! bounded, and an honest process is served all the while.
+
+use millstream_control::rpc::{Server, ServerConfig};
+use millstream_control::{
+    ClientPush, Code, Counts, DispatcherConfig, Error, JobId, NAME_BYTES_MAX, TAGS_MAX,
+};
+use millstream_link::Role;
+use proptest::prelude::*;
+
+use crate::support::honest::{HONEST, Honest};
+use crate::support::raw::{Raw, Value, framed, list, request};
+use crate::support::{Cluster, told, within};
+
+/// An id that the dispatcher never gave out.
+const NOBODY: u64 = u64::MAX;
+const ROLES: [Role; 3] = [Role::Read, Role::Submit, Role::Worker];
+
+/// A dispatcher that waits patiently for processes written by hand, which give no signs of life.
+fn patient(cluster: &Cluster, configure: impl FnOnce(&mut DispatcherConfig)) -> Server {
+    cluster.configured(|config: &mut ServerConfig| {
+        config.dispatcher.liveness = DispatcherConfig::default().client_timeout;
+        configure(&mut config.dispatcher);
+    })
+}
+
+#[track_caller]
+fn refused(answer: Result<Option<u64>, Error>, what: &str, code: Code, words: &str) {
+    let error = answer.expect_err(what);
+    assert_eq!(error.code, code, "{what}: {error}");
+    assert!(error.message.contains(words), "{what}: {error}");
+}
+
+/// A message of each kind, about things that do not exist, and the roles that may send it.
+fn every_request() -> [(Value, &'static [Role]); 22] {
+    const READERS: &[Role] = &[Role::Read, Role::Submit];
+    const WORKERS: &[Role] = &[Role::Worker];
+    const SUBMITTERS: &[Role] = &[Role::Submit];
+    let n = NOBODY;
+    let leases = || list![list![0, n]];
+    let worker = || list![list!["evil:1", list![], vec![7; 32], "1.0"]];
+    [
+        (list![0, list![(), b"10".to_vec()]], SUBMITTERS),
+        (list![1, list!["none"]], READERS),
+        (list![2, list![(), "none", 0, 0, (), ()]], READERS),
+        (list![3, list![n, 0, ()]], READERS),
+        (list![4, list![n]], READERS),
+        (list![5, list![n]], READERS),
+        (list![6, list![n, n, list![leases(), leases(), n]]], READERS),
+        (list![7, list![n, n, leases()]], READERS),
+        (list![8, list![n, n]], READERS),
+        (list![9, list![]], &ROLES),
+        (list![10, worker()], WORKERS),
+        (list![11, list![]], WORKERS),
+        (list![12, list![n]], WORKERS),
+        (list![13, list![n, 0, 0, 1]], WORKERS),
+        (list![14, list![n, leases()]], WORKERS),
+        (list![15, list![n, true, true]], WORKERS),
+        (list![16, list![n, "evil"]], WORKERS),
+        (list![17, list![n, n, n]], READERS),
+        (list![18, list![n, n]], READERS),
+        (list![19, list![]], WORKERS),
+        (list![20, list!["evil"]], SUBMITTERS),
+        (list![21, list![n, leases()]], WORKERS),
+    ]
+}
+
+/// C1.4
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_of_another_role_is_refused_by_the_roles_name() {
+    let cluster = Cluster::new();
+    let server = patient(&cluster, |_| {});
+    let honest = Honest::new(&cluster, &server).await;
+    let attack = async {
+        for (session, role) in (1..).zip(ROLES) {
+            let raw = Raw::greeted(&cluster, role, server.local_addr(), session).await;
+            for (message, _) in every_request().iter().filter(|(_, may)| !may.contains(&role)) {
+                let what = format!("{role}: {message:?}");
+                let words = format!("`{role}` may not");
+                refused(
+                    raw.ask(message.clone()).await,
+                    &what,
+                    Code::PermissionDenied,
+                    &words,
+                );
+            }
+        }
+    };
+    honest.meanwhile(attack).await;
+    assert_eq!(honest.counts().await, HONEST);
+}
+
+/// C4.1, C5.6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_exist_or_is_anothers_is_refused_or_changes_nothing() {
+    let cluster = Cluster::new();
+    let server = patient(&cluster, |_| {});
+    let honest = Honest::new(&cluster, &server).await;
+    let others = honest.task().await;
+    let attack = async {
+        let raw = Raw::greeted(&cluster, Role::Read, server.local_addr(), 1).await;
+        let leases = || list![list![0, NOBODY]];
+        // The ids of others' clients begin at 3000.
+        for client in [NOBODY, 0, 3000, 3001] {
+            let mut requests = reports(client, others).to_vec();
+            requests.extend([
+                list![4, list![client]],
+                list![5, list![client]],
+                list![6, list![client, others, list![leases(), leases(), NOBODY]]],
+                list![18, list![client, others]],
+            ]);
+            for message in requests {
+                let words = format!("there is no client {client} of this process");
+                let what = format!("{message:?}");
+                refused(raw.ask(message).await, &what, Code::NotFound, &words);
+            }
+        }
+        for (message, words) in [
+            (list![3, list![NOBODY, 0, ()]], "there is no job"),
+            (list![1, list!["none"]], "there is no dataset none"),
+            (
+                list![2, list![(), "none", 0, 0, (), ()]],
+                "there is no dataset none",
+            ),
+        ] {
+            refused(raw.ask(message).await, words, Code::NotFound, words);
+        }
+        reports_on_anothers_task(&raw, others).await;
+    };
+    honest.meanwhile(attack).await;
+    let more = Counts {
+        jobs: 2,
+        iterations: 2,
+        tasks: 2,
+        ..HONEST
+    };
+    assert_eq!(honest.counts().await, more);
+}
+
+/// What a client says of a task.
+fn reports(client: u64, task: u64) -> [Value; 3] {
+    [
+        list![7, list![client, task, list![list![0, NOBODY]]]],
+        list![8, list![client, task]],
+        list![17, list![client, task, NOBODY]],
+    ]
+}
+
+/// A client of another iteration has no say in it.
+async fn reports_on_anothers_task(raw: &Raw, others: u64) {
+    // A job of its own, of which it is a client as anyone may be.
+    let job = raw.ask(list![2, list!["evil", "honest", 1, 0, (), ()]]).await;
+    let open = list![3, list![job.unwrap().unwrap(), 0, ()]];
+    let client = raw.ask(open).await.unwrap().unwrap();
+    for message in reports(client, others) {
+        let what = format!("{message:?}");
+        refused(
+            raw.ask(message).await,
+            &what,
+            Code::InvalidArgument,
+            "is not of client",
+        );
+    }
+    let empty = list![7, list![client, others, list![list![0, 0]]]];
+    refused(
+        raw.ask(empty).await,
+        "no leases",
+        Code::InvalidArgument,
+        "is empty",
+    );
+    // Of a task that nobody has, reports come late: that is no error.
+    for message in reports(client, NOBODY) {
+        assert_eq!(raw.ask(message).await.unwrap(), None);
+    }
+    raw.ask(list![5, list![client]]).await.unwrap();
+    for message in [list![4, list![client]], list![5, list![client]]] {
+        refused(
+            raw.ask(message).await,
+            "a released client",
+            Code::NotFound,
+            "was released",
+        );
+    }
+}
+
+/// C1.8, C7.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_cannot_touch_the_task_of_another_or_of_another_life() {
+    let cluster = Cluster::new();
+    let earlier = patient(&cluster, |_| {});
+    let stale = Honest::new(&cluster, &earlier).await.task().await;
+    let server = patient(&cluster, |_| {});
+    let honest = Honest::new(&cluster, &server).await;
+    let others = honest.task().await;
+    let attack = async {
+        let raw = Raw::greeted(&cluster, Role::Worker, server.local_addr(), 1).await;
+        let everything = || list![list![0, NOBODY]];
+        let requests = |task: u64| {
+            [
+                list![12, list![task]],
+                list![13, list![task, 0, NOBODY, 1]],
+                list![14, list![task, everything()]],
+                list![21, list![task, everything()]],
+            ]
+        };
+        let ends = |task: u64| [list![15, list![task, true, true]], list![16, list![task, "evil"]]];
+        for message in requests(others)
+            .into_iter()
+            .chain(ends(others))
+            .chain([list![19, list![]]])
+        {
+            let what = format!("{message:?}");
+            refused(raw.ask(message).await, &what, Code::Aborted, "not registered");
+        }
+        let register = |address: &str| list![10, list![list![address, list![], vec![7; 32], "1.0"]]];
+        raw.ask(register("evil:1")).await.unwrap();
+        for task in [others, stale, NOBODY] {
+            for message in requests(task) {
+                let what = format!("{message:?}");
+                refused(
+                    raw.ask(message).await,
+                    &what,
+                    Code::Aborted,
+                    "is not this worker's",
+                );
+            }
+        }
+        for message in ends(others) {
+            let what = format!("{message:?}");
+            refused(
+                raw.ask(message).await,
+                &what,
+                Code::Aborted,
+                "is not this worker's",
+            );
+        }
+        let moved = raw.ask(register("evil:2")).await;
+        refused(moved, "moving", Code::InvalidArgument, "cannot move");
+        raw.ask(list![11, list![]]).await.unwrap();
+        refused(
+            raw.ask(register("evil:1")).await,
+            "one that left",
+            Code::Aborted,
+            "register anew",
+        );
+    };
+    honest.meanwhile(attack).await;
+    assert_eq!(honest.counts().await, HONEST);
+}
+
+/// C1.5
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn numbers_out_of_order_are_refused_and_a_repeated_one_does_nothing_new() {
+    let cluster = Cluster::new();
+    let server = patient(&cluster, |_| {});
+    let honest = Honest::new(&cluster, &server).await;
+    let attack = async {
+        let raw = Raw::greeted(&cluster, Role::Read, server.local_addr(), 1).await;
+        let job = |name: &str| list![2, list![name, "honest", 0, 0, (), ()]];
+        let first = raw.send(&request(5, 1, job("first"))).await.unwrap();
+        for other in [
+            job("second"),
+            list![5, list![NOBODY]],
+            list![3, list![NOBODY, 0, ()]],
+        ] {
+            assert_eq!(raw.send(&request(5, 1, other)).await.unwrap(), first);
+        }
+        for (number, settled, code, words) in [
+            (0, 1, Code::InvalidArgument, "needs a request number"),
+            (257, 1, Code::ResourceExhausted, "comes too early"),
+            (NOBODY, 1, Code::ResourceExhausted, "comes too early"),
+            (5, 6, Code::InvalidArgument, "its answer forgotten"),
+            (1, 6, Code::InvalidArgument, "its answer forgotten"),
+            (NOBODY, 6, Code::ResourceExhausted, "comes too early"),
+            (6, NOBODY, Code::InvalidArgument, "its answer forgotten"),
+            // What was settled stays so.
+            (7, 1, Code::InvalidArgument, "its answer forgotten"),
+        ] {
+            let what = format!("{number}, settled below {settled}");
+            refused(
+                raw.send(&request(number, settled, job("third"))).await,
+                &what,
+                code,
+                words,
+            );
+        }
+    };
+    honest.meanwhile(attack).await;
+    assert_eq!(honest.counts().await, Counts { jobs: 2, ..HONEST });
+}
+
+/// C1.2, C1.3, C2.3, C9.1, C9.2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_and_numbers_beyond_their_limits_are_refused_by_the_limit() {
+    let cluster = Cluster::new();
+    let server = patient(&cluster, |config| config.definition_bytes_max = 1000);
+    let honest = Honest::new(&cluster, &server).await;
+    let long = |bytes: usize| "x".repeat(bytes);
+    let job = |name: &str, consumers: u64| list![2, list![name, "honest", 0, 0, consumers, ()]];
+    let named = |name: &str| list![2, list![name, "honest", 0, 0, (), ()]];
+    let dataset = |id: &str, bytes: usize| list![0, list![id, vec![b'0'; bytes]]];
+    let attack = async {
+        let raw = Raw::greeted(&cluster, Role::Submit, server.local_addr(), 1).await;
+        let max = NAME_BYTES_MAX;
+        for fits in [dataset(&long(128), 1000), named(&long(max)), job("wide", 4096)] {
+            raw.ask(fits).await.unwrap();
+        }
+        let wide = raw.ask(job("wide", 4096)).await.unwrap().unwrap();
+        for (message, words) in [
+            (dataset(&long(129), 1), "1 to 128 bytes, not 129"),
+            (dataset("", 1), "1 to 128 bytes, not 0"),
+            (dataset("../evil", 1), "may hold letters"),
+            (dataset("large", 1001), "1001 bytes, more than 1000"),
+            (list![1, list![long(129)]], "1 to 128 bytes, not 129"),
+            (named(&long(max + 1)), "1 to 1024 bytes"),
+            (named(""), "1 to 1024 bytes"),
+            (named(&long(1 << 16)), "longer than the 65536 allowed"),
+            (job("none", 0), "cannot be 0"),
+            (job("many", 4097), "cannot be 4097"),
+            (job("many", u32::MAX.into()), "cannot be 4294967295"),
+            (job("many", 1 << 32), "cannot be read"),
+            (list![2, list!["odd", "honest", 9, 0, (), ()]], "cannot be read"),
+            (list![3, list![wide, 0, 4096]], "there is no consumer 4096"),
+            (
+                list![3, list![wide, 0, u64::from(u32::MAX)]],
+                "there is no consumer",
+            ),
+            (list![3, list![wide, 0, NOBODY]], "cannot be read"),
+            (list![3, list![wide, 0, ()]], "say which one this is"),
+        ] {
+            refused(raw.ask(message).await, words, Code::InvalidArgument, words);
+        }
+    };
+    honest.meanwhile(attack).await;
+    let more = Counts {
+        datasets: 2,
+        jobs: 3,
+        ..HONEST
+    };
+    assert_eq!(honest.counts().await, more);
+}
+
+/// C7.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_with_absurd_names_is_refused() {
+    let cluster = Cluster::new();
+    let server = patient(&cluster, |_| {});
+    let honest = Honest::new(&cluster, &server).await;
+    let long = |bytes: usize| "x".repeat(bytes);
+    let tags = |count: usize, tag: &str| Value::List(vec![Value::from(tag); count]);
+    let register = |address: &str, tags: Value, key: usize, version: &str| {
+        list![10, list![list![address, tags, vec![7; key], version]]]
+    };
+    let max = NAME_BYTES_MAX;
+    let (invalid, precondition) = (Code::InvalidArgument, Code::FailedPrecondition);
+    let attack = async {
+        let raw = Raw::greeted(&cluster, Role::Worker, server.local_addr(), 1).await;
+        for (message, code, words) in [
+            (
+                register("", tags(0, ""), 32, ""),
+                invalid,
+                "address has 1 to 1024",
+            ),
+            (
+                register(&long(max + 1), tags(0, ""), 32, ""),
+                invalid,
+                "address has 1 to 1024",
+            ),
+            (
+                register("evil:1", tags(TAGS_MAX + 1, "x"), 32, ""),
+                precondition,
+                "at most 64 tags",
+            ),
+            (
+                register("evil:1", tags(1, &long(max + 1)), 32, ""),
+                precondition,
+                "1 to 1024 bytes each",
+            ),
+            (
+                register("evil:1", tags(1, ""), 32, ""),
+                precondition,
+                "an empty tag",
+            ),
+            (
+                register("evil:1", tags(0, ""), 32, &long(max + 1)),
+                invalid,
+                "a version has at most",
+            ),
+            (register("evil:1", tags(0, ""), 31, ""), invalid, "cannot be read"),
+            (
+                register("evil:1", tags(64, &long(max)), 32, ""),
+                invalid,
+                "longer than the 65536",
+            ),
+        ] {
+            refused(raw.ask(message).await, words, code, words);
+        }
+    };
+    honest.meanwhile(attack).await;
+    assert_eq!(honest.counts().await, HONEST);
+    let raw = Raw::greeted(&cluster, Role::Worker, server.local_addr(), 2).await;
+    let fits = register(&long(max), tags(TAGS_MAX, &long(900)), 32, &long(max));
+    raw.ask(fits).await.unwrap();
+    assert_eq!(honest.counts().await.workers, 2);
+}
+
+/// C2.5
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn datasets_without_number_end_at_the_limit_and_those_known_are_served_on() {
+    const DATASETS: u64 = 200;
+    let cluster = Cluster::new();
+    let server = patient(&cluster, |config| config.datasets_max = DATASETS as usize);
+    let honest = Honest::new(&cluster, &server).await;
+    let attack = async {
+        let raw = Raw::greeted(&cluster, Role::Submit, server.local_addr(), 1).await;
+        let register = || list![0, list![(), b"10".to_vec()]];
+        for _ in 1..DATASETS {
+            raw.ask(register()).await.unwrap();
+        }
+        for _ in 0..20 {
+            let words = format!("has {DATASETS} datasets");
+            refused(
+                raw.ask(register()).await,
+                "one more",
+                Code::ResourceExhausted,
+                &words,
+            );
+        }
+    };
+    honest.meanwhile(attack).await;
+    let more = Counts {
+        datasets: DATASETS,
+        ..HONEST
+    };
+    assert_eq!(honest.counts().await, more);
+}
+
+/// C1.3, C4.2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_never_finished_and_pushes_never_read_harm_nobody_else() {
+    let cluster = Cluster::new();
+    let server = patient(&cluster, |_| {});
+    let honest = Honest::new(&cluster, &server).await;
+    let endless = Raw::greeted(&cluster, Role::Submit, server.local_addr(), 1).await;
+    let mut deaf = Raw::greeted(&cluster, Role::Read, server.local_addr(), 2).await;
+    let attack = async {
+        let mut open = Vec::new();
+        for begun in [
+            &b"\x01"[..],
+            b"\x02",
+            b"\x01\x83",
+            b"\x02\x83\x01\x01\x82\x00\x82\xf6\x5a\x00\xff",
+        ] {
+            // More than are worked on at a time.
+            for _ in 0..20 {
+                let (mut send, recv) = endless.connection.open_bi().await.unwrap();
+                send.write_all(begun).await.unwrap();
+                open.push((send, recv));
+            }
+        }
+        // Each of these is told that it is gone.
+        let clients = Value::List((0..10_000).map(Value::Number).collect());
+        deaf.send.write_all(&framed(&list![1, clients])).await.unwrap();
+        let reason = deaf.closed().await;
+        assert!(reason.contains("pushes were not taken"), "{reason}");
+        honest.is_served().await;
+        drop(open);
+    };
+    honest.meanwhile(attack).await;
+    assert_eq!(honest.counts().await, HONEST);
+}
+
+/// C1.2: who has not said hello is not answered, whatever else it says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn before_its_hello_a_process_is_not_answered() {
+    let cluster = Cluster::new();
+    let server = patient(&cluster, |_| {});
+    let honest = Honest::new(&cluster, &server).await;
+    let attack = async {
+        let mut request_first = Raw::silent(&cluster, Role::Submit, server.local_addr()).await;
+        let status = request(0, 1, list![9, list![]]);
+        request_first.send.write_all(&status).await.unwrap();
+        let reason = request_first.closed().await;
+        assert!(reason.contains("longer than the 65536"), "{reason}");
+        let mut silent = Raw::silent(&cluster, Role::Submit, server.local_addr()).await;
+        silent.send.write_all(b"\x03").await.unwrap();
+        let (mut send, mut recv) = silent.connection.open_bi().await.unwrap();
+        send.write_all(&status).await.unwrap();
+        send.finish().unwrap();
+        assert!(within("the end", recv.read_to_end(1)).await.is_err());
+        let reason = silent.closed().await;
+        assert!(reason.contains("no hello in time"), "{reason}");
+    };
+    honest.meanwhile(attack).await;
+    assert_eq!(honest.counts().await, HONEST);
+}
+
+/// C12.1: what it says of itself does not crowd out what is known of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_ends_the_service_is_named_with_its_address_however_much_it_says() {
+    let cluster = Cluster::new();
+    let server = patient(&cluster, |_| {});
+    let honest = Honest::new(&cluster, &server).await;
+    let job = JobId(honest.job().await);
+    let mut iteration = honest.client.open_iteration(job, 0, None).await.unwrap();
+    let raw = Raw::greeted(&cluster, Role::Submit, server.local_addr(), 1).await;
+    // It may be gone before it has answered.
+    let message = request(0, 1, list![20, list!["ä".repeat(30_000)]]);
+    let (mut send, _recv) = raw.connection.open_bi().await.unwrap();
+    send.write_all(&message).await.unwrap();
+    send.finish().unwrap();
+    let by = loop {
+        if let ClientPush::ShutDown { by } = told(&mut iteration).await {
+            break by;
+        }
+    };
+    assert!(by.len() <= NAME_BYTES_MAX, "{} bytes", by.len());
+    assert!(by.starts_with('ä') && by.contains(" at 127.0.0.1:"), "{by}");
+}
+
+proptest! {
+    // A failure prints the bytes, which are all there is to repeat it.
+    #![proptest_config(ProptestConfig { cases: 4, max_shrink_iters: 0, ..ProptestConfig::default() })]
+
+    /// C1.2, C1.7
+    #[test]
+    fn any_bytes_on_any_stream_are_refused_and_nobody_else_notices(
+        nonsense in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 8),
+        damage in prop::collection::vec((0_usize..22, any::<prop::sample::Index>(), any::<u8>()), 32),
+    ) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(any_bytes(&nonsense, &damage));
+    }
+}
+
+async fn any_bytes(nonsense: &[Vec<u8>], damage: &[(usize, prop::sample::Index, u8)]) {
+    let cluster = Cluster::new();
+    let server = patient(&cluster, |_| {});
+    let address = server.local_addr();
+    let honest = Honest::new(&cluster, &server).await;
+    let attack = async {
+        for (session, bytes) in (10..).zip(nonsense) {
+            // In place of a hello, and of a sign of life.
+            for mut raw in [
+                Raw::silent(&cluster, Role::Submit, address).await,
+                Raw::greeted(&cluster, Role::Worker, address, session).await,
+            ] {
+                // It may be refused before all is sent.
+                raw.send.write_all(bytes).await.ok();
+                raw.send.finish().ok();
+                raw.closed().await;
+            }
+        }
+        let raw = Raw::greeted(&cluster, Role::Read, address, 1).await;
+        for bytes in nonsense {
+            assert!(raw.send(bytes).await.is_err(), "{bytes:?}");
+        }
+        // Whatever it means now, it is answered, and is not taken for a defect of the dispatcher.
+        for (kind, place, byte) in damage {
+            let mut bytes = request(1, 1, every_request()[*kind].0.clone());
+            let place = place.index(bytes.len());
+            bytes[place] = *byte;
+            let answer = raw.send(&bytes).await;
+            assert!(
+                !answer.is_err_and(|error| error.code == Code::Internal),
+                "{bytes:?}"
+            );
+        }
+        assert!(raw.connection.close_reason().is_none(), "the connection goes on");
+    };
+    honest.meanwhile(attack).await;
+}
