@@ -407,18 +407,28 @@ async fn a_worker_with_absurd_names_is_refused() {
 /// C2.5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn datasets_without_number_end_at_the_limit_and_those_known_are_served_on() {
-    const DATASETS: u64 = 200;
+    datasets_end_at(200).await;
+}
+
+/// C2.5
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes half a minute: ci/full runs it"]
+async fn datasets_without_number_end_at_the_default_limit() {
+    datasets_end_at(DispatcherConfig::default().datasets_max).await;
+}
+
+async fn datasets_end_at(limit: usize) {
     let cluster = Cluster::new();
-    let server = patient(&cluster, |config| config.datasets_max = DATASETS as usize);
+    let server = patient(&cluster, |config| config.datasets_max = limit);
     let honest = Honest::new(&cluster, &server).await;
     let attack = async {
         let raw = Raw::greeted(&cluster, Role::Submit, server.local_addr(), 1).await;
         let register = || list![0, list![(), b"10".to_vec()]];
-        for _ in 1..DATASETS {
+        for _ in 1..limit {
             raw.ask(register()).await.unwrap();
         }
         for _ in 0..20 {
-            let words = format!("has {DATASETS} datasets");
+            let words = format!("has {limit} datasets");
             refused(
                 raw.ask(register()).await,
                 "one more",
@@ -429,7 +439,7 @@ async fn datasets_without_number_end_at_the_limit_and_those_known_are_served_on(
     };
     honest.meanwhile(attack).await;
     let more = Counts {
-        datasets: DATASETS,
+        datasets: limit as u64,
         ..HONEST
     };
     assert_eq!(honest.counts().await, more);
