@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::action::{ClientPush, RemovalReason, TaskRemoved};
 use super::machine::Dispatcher;
-use super::record::RemovalRecord;
+use super::record::{RemovalRecord, TaskPhase};
 use super::splits::Run;
 use crate::error::Error;
 use crate::id::{ClientId, SessionId, TaskId};
@@ -26,9 +26,10 @@ impl Dispatcher {
         };
         let readers = self.readers(&task);
         let shared = readers.len() > 1;
-        // Who has received its end has nothing to say of it.
+        // Who has received its end has nothing to say of it, if its worker gave back what it had not begun before it went.
+        let is_told = |client: &ClientId| task.phase != TaskPhase::Running && task.drained.contains(client);
         let awaiting = readers.iter().copied();
-        let awaiting: BTreeSet<ClientId> = awaiting.filter(|client| !task.drained.contains(client)).collect();
+        let awaiting: BTreeSet<ClientId> = awaiting.filter(|client| !is_told(client)).collect();
         let untold = if self.is_coordinated(iteration) {
             awaiting.clone()
         } else {

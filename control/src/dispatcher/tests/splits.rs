@@ -130,6 +130,34 @@ fn an_empty_answer_names_the_pass_that_is_dealt_out() {
     assert_eq!(lease(1, 1), (true, true, 70), "who lags need not ask for 2 to 69");
 }
 
+/// C6.1: a worker that went before it gave back what it had not begun holds both what its one reader has and what nobody has.
+#[test]
+fn a_drained_client_says_what_it_has_of_a_worker_that_did_not_finish() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let dies = rig.worker(1, "dies:1");
+    let client = rig.client(job);
+    let task = rig.tasks(dies)[0];
+    for _ in 0..3 {
+        rig.lease(dies, task).unwrap();
+    }
+    rig.ask(READER, Role::Read, Request::TaskDrained { client, task })
+        .unwrap();
+    rig.ask(dies, Role::Worker, Request::LeaveWorker).unwrap();
+    let row = |rig: &Rig| {
+        let status = rig.machine.status().iterations[0].clone();
+        (status.removals, status.splits_lost, status.sources[0].remaining)
+    };
+    assert_eq!(row(&rig), (1, 0, 93), "seven are held until it has answered");
+    let seen = Seen {
+        complete: vec![],
+        partial: vec![LeaseRange { first: 1, count: 2 }],
+        released: 0,
+    };
+    acknowledge(&mut rig, client, task, seen);
+    assert_eq!(row(&rig), (0, 2, 98));
+}
+
 /// C6.1, C5.6: a client that has had its end is not asked any more, so what it may have seen is not read again.
 #[test]
 fn what_a_drained_client_may_have_seen_is_not_shown_to_another() {
