@@ -55,6 +55,14 @@ impl Paces {
     }
 }
 
+#[cfg(test)]
+impl Paces {
+    /// How many are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len() + self.clients.len()
+    }
+}
+
 impl Dispatcher {
     /// C11.1: only what is of the process' own tasks and clients counts.
     pub(super) fn handle_paces(

@@ -77,6 +77,18 @@ fn a_named_job_is_shared_or_all_differences_are_listed() {
         Ok(job),
         "what one program registers anew is the same dataset"
     );
+    let alike = Request::RegisterDataset {
+        id: None,
+        definition: b"another graph".to_vec(),
+        facts: facts(),
+    };
+    let Reply::Dataset(alike) = rig.ask(READER, Role::Submit, alike).unwrap() else {
+        panic!("no dataset")
+    };
+    let error = rig
+        .job(Some("train"), JobParameters::new(alike, Policy::Off))
+        .unwrap_err();
+    assert!(error.message.contains("dataset is 1000, not 1003"), "{error}");
     let own = JobParameters::new(first, Policy::Off);
     assert_ne!(rig.job(None, own.clone()), rig.job(None, own));
 }

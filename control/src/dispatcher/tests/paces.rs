@@ -94,6 +94,7 @@ fn who_is_gone_does_not_count() {
         .unwrap();
     rig.pass(6, &[lives], &[stays]);
     assert_eq!(rig.iteration().workers_wanted, Some(8));
+    assert_eq!(rig.machine.paces.len(), 2, "one task and one client are left");
 }
 
 /// C11.2
