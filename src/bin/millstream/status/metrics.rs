@@ -1,59 +1,41 @@
-//! A service's status as metrics, in the text format that Prometheus reads: few of them, none for each client or task.
+//! A service's status as gauges, in the text format that Prometheus reads: few of them, none for each client or task.
 //!
 //! Whoever scales workers reads `millstream_workers_wanted`, for example through a node exporter's text file collector.
 
 use millstream::control::{IterationStatus, Status};
 
-/// A metric: its name, what it says, its kind, and how it is read from a status; none where nothing is known.
-type Metric = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&Status) -> Option<f64>,
-);
+/// A gauge: its name, what it says, and how it is read from a status; none where nothing is known.
+type Gauge = (&'static str, &'static str, fn(&Status) -> Option<f64>);
 
-const METRICS: [Metric; 13] = [
-    ("workers", "Living workers.", "gauge", |status| {
+const GAUGES: [Gauge; 13] = [
+    ("workers", "Living workers.", |status| {
         Some(status.counts.workers as f64)
     }),
     (
         "workers_wanted",
         "Workers that would keep all readers busy, within limits.",
-        "gauge",
         |status| status.workers_wanted.map(|wanted| wanted as f64),
     ),
-    (
-        "workers_draining",
-        "Workers that are about to leave.",
-        "gauge",
-        |status| {
-            let draining = status.workers.iter().filter(|worker| worker.draining);
-            Some(draining.count() as f64)
-        },
-    ),
-    ("datasets", "Registered datasets.", "gauge", |status| {
+    ("workers_draining", "Workers that are about to leave.", |status| {
+        let draining = status.workers.iter().filter(|worker| worker.draining);
+        Some(draining.count() as f64)
+    }),
+    ("datasets", "Registered datasets.", |status| {
         Some(status.counts.datasets as f64)
     }),
-    ("jobs", "Jobs.", "gauge", |status| Some(status.counts.jobs as f64)),
+    ("jobs", "Jobs.", |status| Some(status.counts.jobs as f64)),
     (
         "iterations",
         "Iterations, the finished ones included.",
-        "gauge",
         |status| Some(status.counts.iterations as f64),
     ),
-    (
-        "tasks",
-        "Tasks of iterations that are not over.",
-        "gauge",
-        |status| Some(status.counts.tasks as f64),
-    ),
-    ("clients", "Clients.", "gauge", |status| {
-        Some(status.counts.clients as f64)
+    ("tasks", "Tasks of iterations that are not over.", |status| {
+        Some(status.counts.tasks as f64)
     }),
+    ("clients", "Clients.", |status| Some(status.counts.clients as f64)),
     (
         "elements_produced_per_second",
         "Elements that all tasks produce, lately.",
-        "gauge",
         |status| {
             Some(sum(status, |row| {
                 row.tasks.iter().map(|task| task.elements_per_s).sum()
@@ -63,40 +45,33 @@ const METRICS: [Metric; 13] = [
     (
         "elements_read_per_second",
         "Elements that all users take, lately.",
-        "gauge",
         |status| {
             let read = |row: &IterationStatus| row.clients.iter().map(|client| client.elements_per_s).sum();
             Some(sum(status, read))
         },
     ),
-    ("splits_leased", "Splits held by tasks.", "gauge", |status| {
+    ("splits_leased", "Splits held by tasks.", |status| {
         Some(sum(status, |row| row.splits_leased as f64))
     }),
-    (
-        "splits_remaining",
-        "Splits not yet dealt out.",
-        "gauge",
-        |status| {
-            Some(sum(status, |row| {
-                row.sources.iter().map(|source| source.remaining as f64).sum()
-            }))
-        },
-    ),
+    ("splits_remaining", "Splits not yet dealt out.", |status| {
+        Some(sum(status, |row| {
+            row.sources.iter().map(|source| source.remaining as f64).sum()
+        }))
+    }),
     (
         "splits_lost",
         "Splits that were lost, of the iterations that are remembered.",
-        "gauge",
         |status| Some(sum(status, |row| row.splits_lost as f64)),
     ),
 ];
 
-/// The lines of all metrics of which something is known.
+/// The lines of all gauges of which something is known.
 pub(super) fn lines(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
-    for (name, help, kind, read) in METRICS {
+    for (name, help, read) in GAUGES {
         if let Some(value) = read(status) {
             lines.push(format!("# HELP millstream_{name} {help}"));
-            lines.push(format!("# TYPE millstream_{name} {kind}"));
+            lines.push(format!("# TYPE millstream_{name} gauge"));
             lines.push(format!("millstream_{name} {value}"));
         }
     }

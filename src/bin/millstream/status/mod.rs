@@ -2,7 +2,7 @@
 //!
 //! - `tables`: for people
 //! - `json`: everything, for programs
-//! - `metrics`: gauges and counters, in the text format that Prometheus reads
+//! - `metrics`: gauges, in the text format that Prometheus reads
 
 mod command;
 mod json;
