@@ -36,6 +36,7 @@ fn account(c: &mut Criterion) {
             outstanding: task % 5,
             waiting: task % 3,
             element_bytes: 4096,
+            is_local: false,
             is_eligible: task % 7 != 1,
             granted_at: task,
         };

@@ -1,39 +1,87 @@
-//! How a reader reaches a worker: in memory when it is in this process, else over QUIC.
+//! How a reader reaches a worker: by the best transport there is, falling back to the network.
 //!
-//! The only chooser of transports. Refuses to know tasks and credits.
+//! Connects; what is best is decided by `transport_choice`. Refuses to know tasks and credits.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_client::{Connecting, Connector};
+use millstream_client::{Connected, Connecting, Connector, WorkerPlace};
 use millstream_dataplane::transport::memory::{self, Knobs};
 use millstream_dataplane::transport::quic::{self, PathReporter};
-use millstream_dataplane::transport::{Admission, ClientLink};
-use millstream_element::{HeapAlloc, SlotAlloc};
+#[cfg(target_os = "linux")]
+use millstream_dataplane::transport::shm::{self, ShmAddress};
+use millstream_dataplane::transport::{Admission, ClientLink, LinkLost};
+use millstream_dataplane::worker::Server;
 use millstream_link::{Endpoint, HostPort, Role};
+use parking_lot::Mutex;
 
 use crate::local::LocalWorkers;
+use crate::transport_choice::{Choice, ReaderPlace, WhyNotBetter, choose};
 
 /// How long one attempt to reach a worker may take.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Local sockets that are remembered because a link by them broke; a reader of more workers tries the first again.
+const FAILED_MAX: usize = 1024;
 
 /// Connects to workers by the best transport there is.
 #[derive(Debug, Clone)]
 pub struct AutoConnector {
     endpoint: Endpoint,
     local: LocalWorkers,
+    shares_memory: bool,
+    /// Local sockets by which no link lasted, and why.
+    failed: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl AutoConnector {
     /// A connector that uses this endpoint for workers elsewhere.
     pub fn new(endpoint: Endpoint, local: LocalWorkers) -> Self {
-        Self { endpoint, local }
+        Self {
+            endpoint,
+            local,
+            shares_memory: true,
+            failed: Arc::default(),
+        }
+    }
+
+    /// The same, that shares no memory with workers in other processes of this host.
+    #[must_use]
+    pub fn without_shared_memory(self) -> Self {
+        Self {
+            shares_memory: false,
+            ..self
+        }
     }
 
     /// The workers of this process.
     pub(crate) fn local(&self) -> &LocalWorkers {
         &self.local
+    }
+
+    /// A link through shared memory to the worker that listens at this local socket, unless one broke before: the network then
+    /// carries on where it stopped.
+    #[cfg(target_os = "linux")]
+    async fn connect_shared(
+        &self,
+        socket: &str,
+        admission: Arc<dyn Admission>,
+    ) -> Result<Box<ClientLink>, String> {
+        if let Some(reason) = self.failed.lock().get(socket) {
+            return Err(reason.clone());
+        }
+        let address: ShmAddress = socket
+            .parse()
+            .map_err(|error| format!("the worker says that it is at {socket}: {error}"))?;
+        let link = shm::connect(&address, admission).await;
+        link.map_err(|error| error.to_string())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    async fn connect_shared(&self, _: &str, _: Arc<dyn Admission>) -> Result<Box<ClientLink>, String> {
+        Err("memory is shared on Linux only".to_owned())
     }
 
     async fn connect_quic(
@@ -67,18 +115,47 @@ impl AutoConnector {
 }
 
 impl Connector for AutoConnector {
-    fn connect<'a>(&'a self, worker: &'a str, admission: Arc<dyn Admission>) -> Connecting<'a> {
+    fn connect<'a>(&'a self, worker: &'a WorkerPlace, admission: Arc<dyn Admission>) -> Connecting<'a> {
+        let reader = ReaderPlace {
+            whereabouts: self.local.whereabouts(),
+            shares_memory: self.shares_memory,
+        };
         Box::pin(async move {
-            let Some(server) = self.local.find(worker) else {
-                return self.connect_quic(worker, admission).await;
+            let (link, why) = match choose(reader, worker, self.local.find(&worker.address)) {
+                Choice::Memory(server) => return Ok(connect_memory(&server, admission).into()),
+                Choice::Network(why) => (self.connect_quic(&worker.address, admission).await?, why),
+                Choice::SharedMemory(socket) => match self.connect_shared(socket, admission.clone()).await {
+                    Ok(link) => (link, WhyNotBetter::OtherProcess),
+                    Err(reason) => {
+                        let why = WhyNotBetter::Failed(reason);
+                        (self.connect_quic(&worker.address, admission).await?, why)
+                    }
+                },
             };
-            let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
-            let (worker_end, client_end) = memory::pair(admission, alloc, Knobs::default());
-            // Ends with the link, which the reader owns the other end of.
-            tokio::spawn(async move { server.serve(worker_end).await });
-            Ok(client_end)
+            let not_better = Some(why.to_string().into());
+            Ok(Connected { link, not_better })
         })
     }
+
+    fn note_lost(&self, worker: &WorkerPlace, transport: &'static str, why: &LinkLost) {
+        let Some(socket) = worker.local_socket.as_ref().filter(|_| transport == "shm") else {
+            return;
+        };
+        let mut failed = self.failed.lock();
+        if failed.len() >= FAILED_MAX {
+            failed.pop_first();
+        }
+        failed.insert(socket.clone(), format!("shared memory was given up: {why}"));
+    }
+}
+
+/// A link to a worker of this process.
+fn connect_memory(server: &Server, admission: Arc<dyn Admission>) -> Box<ClientLink> {
+    let (worker_end, client_end) = memory::pair(admission, Knobs::default());
+    let server = server.clone();
+    // Ends with the link, which the reader owns the other end of.
+    tokio::spawn(async move { server.serve(worker_end).await });
+    client_end
 }
 
 /// The data plane's protocol, as TLS names it.

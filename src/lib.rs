@@ -18,8 +18,10 @@ mod metadata;
 mod planner;
 mod request;
 mod serve;
+mod serve_shared;
 mod service;
 pub mod service_reader;
+mod transport_choice;
 pub mod worker;
 
 pub use connect::AutoConnector;

@@ -1,11 +1,9 @@
 //! Serves a worker's data plane over QUIC: accepts links, runs a session on each.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_dataplane::transport::quic::{self, PathReporter};
 use millstream_dataplane::worker::Server;
-use millstream_element::SlotAlloc;
 use millstream_link::Endpoint;
 use tokio::task::JoinSet;
 
@@ -16,7 +14,7 @@ const FIRST_STREAM_DEADLINE: Duration = Duration::from_secs(5);
 const FORGET_EVERY: Duration = Duration::from_secs(5);
 
 /// Serves until the endpoint is closed. Sessions end with the future.
-pub(crate) async fn serve(endpoint: Endpoint, server: Server, alloc: Arc<dyn SlotAlloc>) {
+pub(crate) async fn serve(endpoint: Endpoint, server: Server) {
     let Some(mut acceptor) = endpoint.acceptor() else {
         return;
     };
@@ -28,9 +26,9 @@ pub(crate) async fn serve(endpoint: Endpoint, server: Server, alloc: Arc<dyn Slo
             accepted = acceptor.accept() => {
                 let Some(accepted) = accepted else { break };
                 let path = PathReporter::new(endpoint.clone(), accepted.connection);
-                let (server, alloc, permit) = (server.clone(), alloc.clone(), accepted.permit);
+                let (server, permit) = (server.clone(), accepted.permit);
                 sessions.spawn(async move {
-                    match quic::accept(path, alloc, FIRST_STREAM_DEADLINE).await {
+                    match quic::accept(path, FIRST_STREAM_DEADLINE).await {
                         Ok(link) => {
                             let end = server.serve(link).await;
                             tracing::debug!(lost = %end.lost, "session ended");

@@ -35,6 +35,8 @@ pub struct ServiceConfig {
     pub session: SessionConfig,
     /// Workers of this process, which are read without a network, and which the target `local` means.
     pub local: LocalWorkers,
+    /// Reads workers of other processes over the network even where memory could be shared with them.
+    pub no_shared_memory: bool,
     /// Ends whatever waits for the dispatcher, from elsewhere.
     pub give_up: GiveUp,
 }
@@ -131,6 +133,7 @@ impl Service {
             endpoint,
             mut session,
             local,
+            no_shared_memory,
             give_up,
         } = config;
         session.whereabouts = local.whereabouts();
@@ -141,7 +144,12 @@ impl Service {
             Ok((endpoint, client))
         };
         let (endpoint, client) = ask(&lane, &give_up, connecting)?;
-        let connector = Arc::new(AutoConnector::new(endpoint, local));
+        let connector = AutoConnector::new(endpoint, local);
+        let connector = Arc::new(if no_shared_memory {
+            connector.without_shared_memory()
+        } else {
+            connector
+        });
         let (held, said) = mpsc::channel(1);
         Ok(Self {
             dispatcher: dispatcher.to_owned(),

@@ -236,6 +236,7 @@ async fn subscribe(cluster: &Cluster, worker: &Worker, ticket: Vec<u8>) -> ToCli
         resume_from: 0,
         splits_from: 0,
         trainer_id: None,
+        asked_before: 0,
     };
     send(&mut link, ToWorker::Subscribe(subscribe)).await;
     loop {

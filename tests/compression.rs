@@ -1,7 +1,12 @@
 //! A worker that compresses, over real QUIC: what is read is what was made, and the ends count right.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use millstream::client::MaxOutstanding;
 use millstream::control::Policy;
@@ -81,10 +86,11 @@ fn travels(of_worker: Compression, of_task: Option<Compression>, is_compressed: 
         if let Some(compression) = of_task {
             server.compress_task(TASK, compression);
         }
-        produce(producer.expect("a new task"));
+        produce(producer.expect("a new task"), ELEMENTS);
         let ends = Mechanism::Quic.connect(Arc::new(UpTo(u64::MAX))).await;
         let (worker, mut link) = (ends.worker, ends.client);
-        let serving = tokio::spawn(async move { server.serve(worker).await });
+        let (serving_server, mut restored) = (server.clone(), 0);
+        let serving = tokio::spawn(async move { serving_server.serve(worker).await });
         for message in opening(&key) {
             say(&mut link, message).await;
         }
@@ -92,7 +98,14 @@ fn travels(of_worker: Compression, of_task: Option<Compression>, is_compressed: 
         while (received.len() as u64) < ELEMENTS || end.is_none() {
             match poll_fn(|cx| link.poll_recv(cx)).await.expect("the link stands") {
                 Downstream::Pack(pack) => {
-                    compressed += u64::from(matches!(pack.body, Body::Lz4 { .. }));
+                    if let Body::Lz4 {
+                        block, region_bytes, ..
+                    } = &pack.body
+                    {
+                        compressed += block.len() as u64;
+                        restored += *region_bytes as u64;
+                        assert_eq!(pack.body.copies_when_opened(), *region_bytes as u64);
+                    }
                     received.extend(sequences(pack.first, pack.body));
                 }
                 Downstream::Message(ToClient::SplitDone(SplitDone { lease, upto, .. })) => {
@@ -108,8 +121,14 @@ fn travels(of_worker: Compression, of_task: Option<Compression>, is_compressed: 
         assert_eq!(
             compressed > 0,
             is_compressed,
-            "{compressed} packs were compressed"
+            "{compressed} bytes were compressed"
         );
+        assert!(!is_compressed || compressed < restored);
+        assert!(
+            link.bytes_copied() >= compressed,
+            "the receiver copies what it is sent"
+        );
+        assert_eq!(link.report().bytes_copied, link.bytes_copied());
         assert_eq!(end, Some(ELEMENTS));
         assert!(splits.iter().map(|(lease, _)| *lease).eq(0..ELEMENTS / SPLIT));
         for (lease, upto) in splits {
@@ -120,7 +139,134 @@ fn travels(of_worker: Compression, of_task: Option<Compression>, is_compressed: 
         }
         drop(link);
         serving.await.expect("no panic");
+        // Slots are sent as they are; what was compressed was written once more.
+        assert_eq!(server.counters().bytes_copied.load(Ordering::Relaxed), compressed);
     });
+}
+
+/// Elements outstanding under [`paced`].
+const OUTSTANDING: u64 = 64;
+
+/// D2.6: under AUTO a slow link carries compressed packs.
+#[test]
+fn a_link_that_is_waited_for_is_sent_compressed_packs() {
+    watched("a slow link", || run(paced(Slow::Link, u64::MAX)));
+}
+
+/// D2.6, D4.6: a consumer that is as slow as that link gets plain ones.
+#[test]
+fn a_consumer_that_is_waited_for_is_sent_plain_packs() {
+    watched("a slow consumer", || run(paced(Slow::Consumer, 600)));
+}
+
+/// What takes its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slow {
+    Link,
+    Consumer,
+}
+
+/// What packs go through one after the other.
+#[derive(Debug)]
+struct Stage {
+    bytes_per_s: f64,
+    /// Elements of each pack and what they take, the first of which are through when they are due.
+    packs: VecDeque<(u64, Duration)>,
+    due: Instant,
+}
+
+impl Stage {
+    fn new(bytes_per_s: f64) -> Self {
+        let (packs, due) = (VecDeque::new(), Instant::now());
+        Self {
+            bytes_per_s,
+            packs,
+            due,
+        }
+    }
+
+    fn push(&mut self, elements: u64) {
+        let takes = Duration::from_secs_f64((elements * 4096) as f64 / self.bytes_per_s);
+        if self.packs.is_empty() {
+            self.due = Instant::now() + takes;
+        }
+        self.packs.push_back((elements, takes));
+    }
+
+    /// Waits for the next pack that is through. Cancel-safe.
+    async fn next(&mut self) -> u64 {
+        let Some((elements, _)) = self.packs.front().copied() else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep_until(self.due).await;
+        self.packs.pop_front();
+        self.due += self.packs.front().map_or(Duration::ZERO, |(_, takes)| *takes);
+        elements
+    }
+}
+
+/// Reads as over a slow link, which ends with the first compressed pack, or as a slow consumer behind a faster one.
+async fn paced(slow: Slow, elements: u64) {
+    let key = TicketKey::generate().expect("randomness");
+    let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
+    let config = ServerConfig {
+        compression: Compression::Auto,
+        // No credit is given back, so that they are simple to count.
+        patience: Duration::from_secs(3600),
+        ..ServerConfig::default()
+    };
+    let server = Server::new(config, key.clone(), &alloc).expect("threads start");
+    let producer = server.add_task(TASK, TaskMode::FirstCome, &spec(), alloc);
+    produce(producer.expect("a new task"), elements);
+    let ends = Mechanism::Quic.connect(Arc::new(UpTo(u64::MAX))).await;
+    let (worker, mut client, serving) = (ends.worker, ends.client, server.clone());
+    let serving = tokio::spawn(async move { serving.serve(worker).await });
+    let [hello, subscribe, _] = opening(&key);
+    say(&mut client, hello).await;
+    say(&mut client, subscribe).await;
+    say(&mut client, granting(OUTSTANDING, 0, 0)).await;
+    let mut link = Stage::new(10e6);
+    let mut consumer = Stage::new(if slow == Slow::Link { 1e9 } else { 2e6 });
+    let (mut received, mut handed) = (0, 0);
+    while handed < elements {
+        tokio::select! {
+            frame = poll_fn(|cx| client.poll_recv(cx)) => match frame.expect("the link stands") {
+                Downstream::Message(_) => continue,
+                Downstream::Pack(pack) if matches!(pack.body, Body::Lz4 { .. }) => {
+                    assert_eq!(slow, Slow::Link);
+                    break;
+                }
+                Downstream::Pack(pack) => {
+                    link.push(pack.elements);
+                    continue;
+                }
+            },
+            arrived = link.next() => {
+                received += arrived;
+                consumer.push(arrived);
+            }
+            done = consumer.next() => handed += done,
+        }
+        say(
+            &mut client,
+            granting(handed + OUTSTANDING, received, received - handed),
+        )
+        .await;
+    }
+    server.remove_task(TASK);
+    drop(client);
+    serving.await.expect("no panic");
+}
+
+fn granting(limit: u64, received: u64, waiting: u64) -> ToWorker {
+    ToWorker::Grant(Grant {
+        task: TASK,
+        limit,
+        element_bytes: 1 << 20,
+        received,
+        splits: 0,
+        waiting: Some(waiting),
+    })
 }
 
 /// What a client says that wants everything.
@@ -136,6 +282,7 @@ fn opening(key: &TicketKey) -> [ToWorker; 3] {
         resume_from: 0,
         splits_from: 0,
         trainer_id: None,
+        asked_before: 0,
     };
     let grant = Grant {
         task: TASK,
@@ -143,6 +290,7 @@ fn opening(key: &TicketKey) -> [ToWorker; 3] {
         element_bytes: 1 << 20,
         received: 0,
         splits: 0,
+        waiting: None,
     };
     [
         ToWorker::Hello(Hello::current()),
@@ -155,10 +303,10 @@ fn spec() -> ElementSpec {
     ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[4000])).expect("a spec")
 }
 
-/// Writes all elements, on a thread of its own.
-fn produce(mut producer: Producer) {
+/// Writes so many elements, on a thread of its own.
+fn produce(mut producer: Producer, elements: u64) {
     std::thread::spawn(move || {
-        for sequence in 0..ELEMENTS {
+        for sequence in 0..elements {
             if producer.wait_room().is_err() {
                 return;
             }

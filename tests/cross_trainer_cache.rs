@@ -240,7 +240,7 @@ fn trainers_share_what_was_dealt_out() {
 #[test]
 fn trainers_share_compressed_and_plain_elements_alike() {
     watched("compression", || {
-        for compression in [Compression::None, Compression::Lz4] {
+        for compression in [Compression::None, Compression::Lz4, Compression::Auto] {
             let functions = vec![Functions::new()];
             let cluster =
                 Cluster::start_with(Mechanism::Quic, functions, &EndpointConfig::default(), |config| {

@@ -25,22 +25,30 @@ const ELEMENTS: i64 = 60_000;
 
 #[test]
 fn what_a_killed_worker_had_is_read_from_the_others_or_reported_lost() {
-    watched("SIGKILL", || a_worker_ends_in_the_middle("KILL"));
+    watched("SIGKILL", || a_worker_ends_in_the_middle(Mechanism::Quic, "KILL"));
 }
 
 #[test]
 fn a_stopped_worker_is_written_off_within_the_liveness_limit() {
-    watched("SIGSTOP", || a_worker_ends_in_the_middle("STOP"));
+    watched("SIGSTOP", || a_worker_ends_in_the_middle(Mechanism::Quic, "STOP"));
 }
 
 /// Whoever reads of a worker that says goodbye must not take that for the end of the data.
 #[test]
 fn a_worker_that_leaves_in_the_middle_of_a_read_repeats_nothing_and_ends_nothing() {
-    watched("SIGINT", || a_worker_ends_in_the_middle("INT"));
+    watched("SIGINT", || a_worker_ends_in_the_middle(Mechanism::Quic, "INT"));
 }
 
-fn a_worker_ends_in_the_middle(signal: &str) {
-    let cluster = Cluster::plain(Mechanism::Quic, 0);
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_of_this_host_ends_as_any_other() {
+    for signal in ["KILL", "STOP", "INT"] {
+        watched(signal, || a_worker_ends_in_the_middle(Mechanism::Shm, signal));
+    }
+}
+
+fn a_worker_ends_in_the_middle(mechanism: Mechanism, signal: &str) {
+    let cluster = Cluster::plain(mechanism, 0);
     let workers: Vec<Process> = (0..3).map(|_| Process::worker(&cluster)).collect();
     let mut reader = cluster.read(
         Dataset::range(0, ELEMENTS, 1),

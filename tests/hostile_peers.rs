@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use millstream::client::{Feed, MaxOutstanding, ReadError, Reader, ReaderConfig, TaskEvent, TaskSource};
+use millstream::client::{
+    Feed, MaxOutstanding, ReadError, Reader, ReaderConfig, TaskEvent, TaskSource, WorkerPlace,
+};
 use millstream::control::Policy;
 use millstream::dataplane::proto::message::{Accepted, Cancel, Hello, PROTOCOL_VERSION, ToClient, ToWorker};
 use millstream::dataplane::transport::LinkLost;
 use millstream::dataplane::transport::quic::{self, PathReporter};
-use millstream::element::HeapAlloc;
 use millstream::link::{ClusterKey, Endpoint, EndpointConfig, Lane, Role};
 use millstream::pipeline::graph::Dataset;
 use millstream::{AutoConnector, LocalWorkers};
@@ -260,7 +261,7 @@ fn a_client_that_never_greets_is_sent_away() {
         say.write_all(&[7]).await.expect("room");
         let deadline = Duration::from_millis(50);
         let path = PathReporter::new(server.clone(), accepted.connection);
-        let link = quic::accept(path, Arc::new(HeapAlloc), deadline).await;
+        let link = quic::accept(path, deadline).await;
         let mut link = link.expect("the stream is there");
         let lost = std::future::poll_fn(|cx| link.poll_recv(cx))
             .await
@@ -357,7 +358,7 @@ impl Trainer {
         let reader = Reader::start(self.lane.clone(), connector, feed, &config);
         let source = TaskSource {
             task: TASK,
-            worker: worker.address.clone(),
+            worker: WorkerPlace::at(&worker.address),
             ticket: vec![1; 64],
             start_round: Some(0),
         };

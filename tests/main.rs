@@ -19,6 +19,8 @@
 //! - `persistence`: dispatchers that are killed and start again, with a work directory and without
 //! - `leaving`: workers that leave in good order
 //! - `status`: what a service says of itself, for people and programs
+//! - `shared_memory`: readers of the workers' host
+//! - `shared_memory_deaths`: readers and workers of one host that are killed or stopped at any instant
 //! - `shutdown`: the end of a whole service, and of whoever waits for one
 //! - `compression`: a worker that compresses
 //! - `bad_input`: errors that name the thing, from a service that goes on
@@ -41,6 +43,10 @@ mod nested_services;
 mod persistence;
 mod service_reader;
 mod several_sources;
+#[cfg(target_os = "linux")]
+mod shared_memory;
+#[cfg(target_os = "linux")]
+mod shared_memory_deaths;
 mod shutdown;
 mod source;
 mod static_sharding;

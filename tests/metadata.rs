@@ -161,12 +161,13 @@ fn a_dataset_says_how_it_travels_and_its_readers_need_not() {
                 })
         };
         let id = Some(DatasetId::new("travels").expect("an id"));
-        let travels = [None, Some(Travel::Plain), Some(Travel::Lz4)];
-        for (travel, found) in
-            travels
-                .into_iter()
-                .zip([None, Some(Compression::None), Some(Compression::Lz4)])
-        {
+        let travels = [None, Some(Travel::Plain), Some(Travel::Lz4), Some(Travel::Auto)];
+        for (travel, found) in travels.into_iter().zip([
+            None,
+            Some(Compression::None),
+            Some(Compression::Lz4),
+            Some(Compression::Auto),
+        ]) {
             let dataset = service.register(travelling(travel), None).expect("registered");
             assert_eq!(service.dataset(&dataset).expect("known").compression, found);
             let job = service

@@ -68,7 +68,12 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         around: "dataplane/src/worker",
-        keeps_out: &["quinn", "crate::transport::quic", "crate::transport::memory"],
+        keeps_out: &[
+            "quinn",
+            "crate::transport::quic",
+            "crate::transport::memory",
+            "crate::transport::shm",
+        ],
     },
     Wall {
         around: "dataplane/src/transport",
@@ -76,11 +81,15 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         around: "dataplane/src/transport/memory",
-        keeps_out: &["crate::transport::quic"],
+        keeps_out: &["crate::transport::quic", "crate::transport::shm"],
     },
     Wall {
         around: "dataplane/src/transport/quic",
-        keeps_out: &["crate::transport::memory"],
+        keeps_out: &["crate::transport::memory", "crate::transport::shm"],
+    },
+    Wall {
+        around: "dataplane/src/transport/shm",
+        keeps_out: &["quinn", "crate::transport::quic", "crate::transport::memory"],
     },
     Wall {
         around: "control/src/dispatcher",
@@ -106,6 +115,16 @@ const WALLS: &[Wall] = &[
 /// State machines and values: no clock, socket, task or randomness, held to it by the lints of `clippy.toml`.
 const PURE: &[&str] = &[
     "dataplane/src/proto",
+    "dataplane/src/transport/shm/address.rs",
+    "dataplane/src/transport/shm/datagram.rs",
+    "dataplane/src/transport/shm/layout.rs",
+    "dataplane/src/transport/shm/leases.rs",
+    "dataplane/src/transport/shm/pages.rs",
+    "dataplane/src/transport/shm/returns.rs",
+    "dataplane/src/transport/shm/ring.rs",
+    "dataplane/src/transport/shm/wait.rs",
+    "dataplane/src/transport/shm/words.rs",
+    "dataplane/src/worker/auto",
     "dataplane/src/worker/window.rs",
     "control/src/dispatcher",
     "control/src/agent/books.rs",
@@ -121,10 +140,15 @@ const PURE: &[&str] = &[
 
 /// The files in which `unsafe` may stand, each because it cannot be written without.
 const UNSAFE: &[&str] = &[
-    "element/src/slot/append.rs", // a committed prefix is read while the rest is written
-    "element/src/slot/region.rs", // aligned allocation
-    "element/src/slot/shared.rs", // shared views of a region
-    "src/bin/bench-transfer/gauge.rs", // counters that processes share
+    "dataplane/src/transport/shm/arena.rs",            // slots in a mapping
+    "dataplane/src/transport/shm/map.rs",              // memory mapped from a descriptor
+    "dataplane/src/transport/shm/view.rs",             // slots in another process's memory
+    "element/src/slot/append.rs",                      // a committed prefix is read while the rest is written
+    "element/src/slot/region.rs",                      // aligned allocation
+    "element/src/slot/shared.rs",                      // shared views of a region
+    "src/bin/bench-transfer/gauge.rs",                 // counters that processes share
+    "src/bin/bench-transfer/yardstick/iceoryx2.rs",    // slots that another library lends
+    "src/bin/bench-transfer/yardstick/shared/area.rs", // a futex in shared words
 ];
 
 /// Pages that a reader is sent to.

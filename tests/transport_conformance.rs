@@ -12,13 +12,17 @@ use millstream::dataplane::transport::{Body, Downstream, InPack, LinkLost, OutPa
 use millstream::element::{HeapAlloc, Pack};
 
 use crate::support::elements::pack;
-use crate::support::links::{Ends, Mechanism, UpTo};
+use crate::support::links::{Ends, Mechanism, TASK, UpTo};
 use crate::support::run;
 
 macro_rules! for_each_mechanism {
     ($($case:ident),+ $(,)?) => {
         mod memory {
             $(#[test] fn $case() { super::run(super::$case(super::Mechanism::Memory)); })+
+        }
+        #[cfg(target_os = "linux")]
+        mod shm {
+            $(#[test] fn $case() { super::run(super::$case(super::Mechanism::Shm)); })+
         }
         mod quic {
             $(#[test] fn $case() { super::run(super::$case(super::Mechanism::Quic)); })+
@@ -36,8 +40,6 @@ for_each_mechanism!(
     a_dropped_client_ends_the_workers_link,
     a_reader_that_stops_stops_the_worker_and_loses_nothing,
 );
-
-const TASK: TaskId = TaskId(9);
 
 /// D1.1, D2.1.
 async fn messages_arrive_in_order_both_ways(mechanism: Mechanism) {

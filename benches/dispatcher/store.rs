@@ -159,6 +159,7 @@ impl Deployment {
             ticket_key: TicketKey::from_bytes([1; 32]),
             version: String::new(),
             whereabouts: millstream::control::Whereabouts::default(),
+            local_socket: None,
         };
         deployment.ask(Role::Worker, Request::RegisterWorker(registration))?;
         Ok(deployment)

@@ -14,7 +14,8 @@ pub const CREDIT_BYTES_UNKNOWN: u64 = 4096;
 /// How many elements may be outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaxOutstanding {
-    /// As many as keep the network busy, by the rate and the round-trip time; two for each task at least.
+    /// As many as keep the network busy, by the rate and the round-trip time; for each task at least two, or
+    /// [`AUTO_ELEMENTS_LOCAL`] where nothing is copied.
     #[default]
     Auto,
     /// Exactly so many.
@@ -23,6 +24,10 @@ pub enum MaxOutstanding {
 
 /// Elements that `Auto` keeps outstanding at most.
 pub const AUTO_ELEMENTS_MAX: u64 = 1 << 17;
+
+/// Elements that `Auto` keeps outstanding for each task at least whose elements come without a copy. One costs neither a copy nor a
+/// place in a cache, whatever its size, while every wake-up of either side costs what it takes to hand over many.
+pub const AUTO_ELEMENTS_LOCAL: u64 = 32;
 
 /// Where one task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +40,8 @@ pub struct Standing {
     pub waiting: u64,
     /// What a credit is worth, in bytes.
     pub element_bytes: u64,
+    /// Whether its elements come without a copy, from this host.
+    pub is_local: bool,
     /// Whether a credit is of use: subscribed, not ended, not parked.
     pub is_eligible: bool,
     /// When it was granted something last, by count of grants; smaller is longer ago.
@@ -52,6 +59,11 @@ pub struct Bounds {
     pub max_outstanding_bytes: u64,
 }
 
+/// What `Auto` keeps outstanding of a task whatever its size.
+fn least(task: &Standing) -> u64 {
+    if task.is_local { AUTO_ELEMENTS_LOCAL } else { 2 }
+}
+
 impl Bounds {
     /// The number of elements that may be outstanding now.
     pub fn elements(&self, tasks: &[Standing]) -> u64 {
@@ -61,7 +73,7 @@ impl Bounds {
                 let largest = tasks.iter().map(worth).max().unwrap_or(CREDIT_BYTES_UNKNOWN);
                 (self.auto_bytes / largest)
                     .min(AUTO_ELEMENTS_MAX)
-                    .max(2 * tasks.len() as u64)
+                    .max(tasks.iter().map(least).sum())
             }
         }
     }
@@ -172,6 +184,7 @@ mod tests {
             task: TaskId(task),
             outstanding,
             waiting,
+            is_local: false,
             element_bytes: 1024,
             is_eligible,
             granted_at,
@@ -184,6 +197,34 @@ mod tests {
             auto_bytes: 0,
             max_outstanding_bytes: u64::MAX,
         }
+    }
+
+    #[test]
+    fn what_comes_without_a_copy_is_kept_outstanding_whatever_its_size() {
+        let mut tasks = [standing(0, 0, 0, true, 0), standing(1, 0, 0, true, 0)];
+        for task in &mut tasks {
+            task.element_bytes = 64 << 20;
+        }
+        let auto = Bounds {
+            max_outstanding: MaxOutstanding::Auto,
+            auto_bytes: 2 << 20,
+            max_outstanding_bytes: u64::MAX,
+        };
+        assert_eq!(auto.elements(&tasks), 4);
+        tasks[1].is_local = true;
+        assert_eq!(auto.elements(&tasks), 2 + AUTO_ELEMENTS_LOCAL);
+        // The reader's bytes are its bytes all the same.
+        let bounded = Bounds {
+            max_outstanding_bytes: 640 << 20,
+            ..auto
+        };
+        assert_eq!(
+            distribute(&bounded, &tasks)
+                .iter()
+                .map(|grant| grant.1)
+                .sum::<u64>(),
+            10
+        );
     }
 
     #[test]

@@ -83,7 +83,8 @@ impl Cursor {
             at_hand.unsettled = 0;
             self.intake.settle();
         }
-        let element = match Element::open(slot, &at_hand.layout, Origin::Ours) {
+        let origin = Origin::of(&slot);
+        let element = match Element::open(slot, &at_hand.layout, origin) {
             Ok(element) => element,
             Err(error) => {
                 let (worker, reason) = (at_hand.worker.to_string(), error.to_string());
@@ -175,6 +176,7 @@ impl Cursor {
             layout,
             body,
         } = delivery;
+        let copied_bytes = body.copies_when_opened();
         let pack = match body.open(&**self.intake.alloc()) {
             Ok(pack) => pack,
             Err(error) => {
@@ -182,6 +184,9 @@ impl Cursor {
                 return Err(self.fail(ReadError::Element { worker, reason }));
             }
         };
+        if copied_bytes > 0 {
+            self.intake.copies().add(&worker, copied_bytes);
+        }
         self.settle_every = self.intake.settle_every();
         self.intake.note_at_hand(task, &pack, &mut self.leases);
         self.pack = Some(AtHand {

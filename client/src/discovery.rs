@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use crate::follow::{Feed, LostSplits, Report, TaskEvent};
 use crate::intake::TaskSource;
 use crate::pace::{PaceGauge, PaceMeter};
+use crate::place::WorkerPlace;
 
 /// Events that wait for the reader's lane, which never waits for a consumer.
 const EVENTS_MAX: usize = 1024;
@@ -126,7 +127,11 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
     match push {
         ClientPush::TaskAdded(info) => Some(TaskEvent::Added(TaskSource {
             task: TaskId(info.task.0),
-            worker: info.worker_address,
+            worker: WorkerPlace {
+                address: info.worker_address,
+                whereabouts: info.whereabouts,
+                local_socket: info.local_socket,
+            },
             ticket: info.ticket,
             start_round: info.start_round,
         })),

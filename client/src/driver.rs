@@ -10,11 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use millstream_dataplane::proto::message::ToClient;
-use millstream_dataplane::transport::{Admission, ClientLink, Downstream, InPack, LinkLost};
+use millstream_dataplane::transport::{Admission, ClientLink, Downstream, InPack, LinkLost, LinkReport};
 use tokio::time::Instant;
 
 use crate::error::ReadError;
 use crate::intake::Intake;
+use crate::place::WorkerPlace;
 
 /// First wait after a failure; doubled each time.
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
@@ -25,13 +26,35 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// Steps of a link between two reports on it.
 const STEPS_PER_REPORT: u64 = 64;
 
+/// A link, and what kept it from being a better one.
+#[derive(Debug)]
+pub struct Connected {
+    /// The reader's end.
+    pub link: Box<ClientLink>,
+    /// Why it is not by a better transport, if there is one; becomes [`LinkReport::not_better`].
+    pub not_better: Option<Arc<str>>,
+}
+
+impl From<Box<ClientLink>> for Connected {
+    /// There is nothing better.
+    fn from(link: Box<ClientLink>) -> Self {
+        Self {
+            link,
+            not_better: None,
+        }
+    }
+}
+
 /// A link in the making.
-pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Box<ClientLink>, String>> + Send + 'a>>;
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Connected, String>> + Send + 'a>>;
 
 /// Makes links to workers; chooses how by where they are.
 pub trait Connector: Send + Sync + Debug {
-    /// Connects to the worker that is advertised as `worker`, within a bounded time. Errors say what was tried.
-    fn connect<'a>(&'a self, worker: &'a str, admission: Arc<dyn Admission>) -> Connecting<'a>;
+    /// Connects to this worker, within a bounded time. Errors say what was tried.
+    fn connect<'a>(&'a self, worker: &'a WorkerPlace, admission: Arc<dyn Admission>) -> Connecting<'a>;
+
+    /// Hears that a link of this transport was lost, so that another may be chosen for the next.
+    fn note_lost(&self, _worker: &WorkerPlace, _transport: &'static str, _why: &LinkLost) {}
 }
 
 /// Keeps the link to `worker` until nothing of it is wanted or it was out of reach for `give_up`.
@@ -43,21 +66,27 @@ pub(crate) async fn drive(
 ) {
     let mut backoff = BACKOFF_MIN;
     let mut failing_since: Option<Instant> = None;
-    while intake.is_wanted(&worker) {
-        let reason = match connector.connect(&worker, intake.clone()).await {
-            Ok(mut link) => {
-                intake.handle_link_up(&worker);
+    while let Some(place) = intake.place_if_wanted(&worker) {
+        let reason = match connector.connect(&place, intake.clone()).await {
+            Ok(Connected { mut link, not_better }) => {
+                intake.handle_link_up(&worker, &place, !link.is_network());
                 let connected_at = Instant::now();
                 let (mut steps, mut is_greeted) = (0, false);
+                let mut copies = intake.copies().of_link(&worker);
                 let lost = poll_fn(|cx| {
                     if u64::is_multiple_of(steps, STEPS_PER_REPORT) {
-                        intake.note_link(&worker, link.report());
+                        let not_better = not_better.clone();
+                        let report = link.report();
+                        intake.note_link(&worker, LinkReport { not_better, ..report });
                     }
                     steps += 1;
-                    carry(&intake, &worker, &mut *link, &mut is_greeted, cx)
+                    let lost = carry(&intake, &worker, &mut *link, &mut is_greeted, cx);
+                    copies.note(link.bytes_copied());
+                    lost
                 })
                 .await;
                 link.close(&lost);
+                connector.note_lost(&place, link.report().transport, &lost);
                 drop(link);
                 intake.handle_link_lost(&worker);
                 match lost {
@@ -114,8 +143,13 @@ fn carry(
         if let Err(lost) = ready {
             return Poll::Ready(lost);
         }
-        let Poll::Ready(message) = intake.poll_outbox(worker, cx) else {
-            break;
+        let message = match intake.poll_outbox(worker, cx) {
+            Poll::Ready(Some(message)) => message,
+            Poll::Ready(None) => {
+                let reason = "its worker was started again, and is reached another way".to_owned();
+                return Poll::Ready(LinkLost::Closed(reason));
+            }
+            Poll::Pending => break,
         };
         if let Err(lost) = link.try_send(message) {
             return Poll::Ready(lost);

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
@@ -17,10 +16,7 @@ use tokio::time::Instant;
 use crate::credit::{CREDIT_BYTES_UNKNOWN, Standing};
 use crate::error::ReadError;
 use crate::intake::{Delivery, TaskSource};
-
-/// How long the worker of a coordinated read may take to say itself that its task failed, behind what is released (D7.5): consumers
-/// that read at all hand that over sooner.
-const LAST_WORD: Duration = Duration::from_secs(5);
+use crate::place::WorkerPlace;
 
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -35,14 +31,14 @@ pub(crate) struct Entry {
     /// Those of them that were not handed over.
     pub(crate) polled: u64,
     pub(crate) is_subscribed: bool,
+    /// Nothing is copied on the link to its worker.
+    pub(crate) is_local: bool,
     pub(crate) is_removed: bool,
     /// Credits of a removed task whose elements may still be on their way.
     pub(crate) written_off: u64,
     pub(crate) is_finished: bool,
     /// What the dispatcher says that it failed of, until the worker says it behind the elements before.
     pub(crate) failure: Option<String>,
-    /// Since when that is known.
-    pub(crate) failure_told_at: Option<Instant>,
     /// The worker does not know the task: since when, and what it said last.
     pub(crate) unknown: Option<Unknown>,
     pub(crate) granted_at: u64,
@@ -82,6 +78,11 @@ pub(crate) struct Outbox {
     pub(crate) messages: VecDeque<ToWorker>,
     pub(crate) bell: Arc<AtomicWaker>,
     pub(crate) is_up: bool,
+    pub(crate) is_local: bool,
+    /// Where the worker is by now.
+    pub(crate) place: WorkerPlace,
+    /// The link was made to where the worker was before.
+    pub(crate) has_moved: bool,
 }
 
 impl Entry {
@@ -105,11 +106,11 @@ impl Entry {
             delivered: 0,
             polled: 0,
             is_subscribed: false,
+            is_local: false,
             is_removed: false,
             written_off: 0,
             is_finished: false,
             failure: None,
-            failure_told_at: None,
             unknown: None,
             granted_at: 0,
             has_yielded: false,
@@ -144,7 +145,7 @@ impl Entry {
     }
 
     /// The message that opens or resumes the subscription; it says what is here, too.
-    pub(crate) fn subscribe(&self) -> Subscribe {
+    pub(crate) fn subscribe(&mut self) -> Subscribe {
         Subscribe {
             trainer_id: self.trainer_id.as_deref().map(str::to_owned),
             ..self.half.subscribe(self.source.ticket.clone())
@@ -158,9 +159,10 @@ impl Entry {
         is_due.then(|| self.half.acknowledge())
     }
 
-    /// Whether the worker may still say itself that the task failed, behind what it sent before.
-    pub(crate) fn may_hear_of_failure(&self) -> bool {
-        self.layout.is_some() && self.unknown.is_none()
+    /// Whether the worker may still say itself that the task failed, behind what it sent before. In a coordinated read it does so to
+    /// everybody, however late (C9.7).
+    pub(crate) fn may_hear_of_failure(&self, is_coordinated: bool) -> bool {
+        (self.layout.is_some() || is_coordinated) && self.unknown.is_none()
     }
 
     /// The error that the task failed with, if the dispatcher said so.
@@ -168,14 +170,6 @@ impl Entry {
         self.failure
             .as_deref()
             .map(|message| ReadError::task(&self.worker, message))
-    }
-
-    /// The worker of a coordinated read has not said in time what the dispatcher knows: a consumer came too late for the task,
-    /// so that its last groups are never released.
-    pub(crate) fn take_word_for_failure(&mut self) {
-        if self.is_wanted() && self.failure_told_at.is_some_and(|at| at.elapsed() > LAST_WORD) {
-            self.in_turn.failed = self.told_failure();
-        }
     }
 
     /// The link to the worker broke.
@@ -226,6 +220,7 @@ impl Entry {
             outstanding: self.half.outstanding(),
             waiting: self.half.held() + self.polled,
             element_bytes: self.credit_bytes(),
+            is_local: self.is_local,
             is_eligible: self.is_subscribed
                 && self.is_wanted()
                 && !self.half.is_ended()
@@ -250,6 +245,15 @@ impl Entry {
 }
 
 impl Outbox {
+    /// Notes where the worker is; a link that is up may lead elsewhere from now on.
+    pub(crate) fn move_to(&mut self, place: WorkerPlace) {
+        if self.is_up && place.has_moved_from(&self.place) {
+            self.has_moved = true;
+            self.bell.wake();
+        }
+        self.place = place;
+    }
+
     pub(crate) fn push(&mut self, message: ToWorker) {
         self.messages.push_back(message);
         self.bell.wake();

@@ -235,7 +235,7 @@ pub(crate) enum Obeyed {
 pub(crate) fn obey(intake: &Intake, event: TaskEvent) -> Obeyed {
     match event {
         TaskEvent::Added(source) => {
-            let worker = source.worker.clone();
+            let worker = source.worker.address.clone();
             if intake.add_task(source) {
                 return Obeyed::Drive(worker);
             }

@@ -19,12 +19,14 @@ use millstream_element::{Layout, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 
 use crate::auto::Auto;
+use crate::copies::Copies;
 use crate::credit::Bounds;
 #[cfg(test)]
 use crate::credit::Standing;
 use crate::entry::Entry;
 use crate::error::ReadError;
 use crate::follow::{LostSplits, Report};
+use crate::place::WorkerPlace;
 use crate::remains::Remains;
 use crate::schedule::Schedule;
 use crate::state::State;
@@ -35,8 +37,8 @@ use crate::unreported::Unreported;
 pub struct TaskSource {
     /// The task.
     pub task: TaskId,
-    /// Where its worker listens.
-    pub worker: String,
+    /// Where its worker is.
+    pub worker: WorkerPlace,
     /// The dispatcher's ticket for it.
     pub ticket: Vec<u8>,
     /// The first round of a coordinated read that it takes part in; `None`: that is settled later. Else without a meaning.
@@ -97,6 +99,7 @@ pub(crate) struct Intake {
     arrived: Condvar,
     consumer: AtomicWaker,
     alloc: Arc<dyn SlotAlloc>,
+    copies: Copies,
     /// As which trainer the iteration is read.
     trainer_id: Option<Arc<str>>,
 }
@@ -136,6 +139,7 @@ impl Intake {
             arrived,
             consumer: AtomicWaker::new(),
             alloc,
+            copies: Copies::default(),
             trainer_id,
         }
     }
@@ -150,11 +154,13 @@ impl Intake {
             return false;
         }
         let is_coordinated = state.schedule.is_some();
-        let worker: Arc<str> = source.worker.as_str().into();
+        let worker: Arc<str> = source.worker.address.as_str().into();
         let is_new = !state.links.contains_key(&worker);
         let outbox = state.links.entry(worker.clone()).or_default();
-        let entry = Entry::new(source, worker, is_coordinated, self.trainer_id.clone());
+        outbox.move_to(source.worker.clone());
+        let mut entry = Entry::new(source, worker, is_coordinated, self.trainer_id.clone());
         if outbox.is_up {
+            entry.is_local = outbox.is_local;
             outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
         state.tasks.insert(entry.source.task, entry);
@@ -222,9 +228,18 @@ impl Intake {
         state.reports.insert(worker.to_owned(), report);
     }
 
-    /// What the links were last like, by worker.
+    /// What the links were last like, by worker, and what was copied by now.
     pub(crate) fn links(&self) -> BTreeMap<String, LinkReport> {
-        self.state.lock().reports.clone()
+        let mut reports = self.state.lock().reports.clone();
+        for (worker, report) in &mut reports {
+            report.bytes_copied = self.copies.bytes(worker);
+        }
+        reports
+    }
+
+    /// What was copied of each worker's elements.
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.copies
     }
 
     /// Notes splits of which elements were lost with their worker.
@@ -240,15 +255,16 @@ impl Intake {
     /// The dispatcher said that a task failed. Its worker says so too, behind the elements before, unless it cannot.
     pub(crate) fn note_failure(&self, task: TaskId, worker: &str, message: &str) {
         let mut state = self.state.lock();
+        let is_coordinated = state.schedule.is_some();
         match state.tasks.get_mut(&task) {
             Some(entry) if !entry.is_wanted() => {}
-            Some(entry) if entry.may_hear_of_failure() => {
+            Some(entry) => {
                 entry.failure = Some(message.to_owned());
-                entry
-                    .failure_told_at
-                    .get_or_insert_with(tokio::time::Instant::now);
+                if !entry.may_hear_of_failure(is_coordinated) {
+                    state.take_word_for_failure(task);
+                }
             }
-            Some(_) | None => {
+            None => {
                 state.failure.get_or_insert(ReadError::task(worker, message));
             }
         }
@@ -302,6 +318,7 @@ impl Intake {
         for task in state.tasks.keys().copied().collect::<Vec<_>>() {
             state.judge_unknown(task);
         }
+        state.judge_unreachable();
         self.wake(&state);
     }
 
@@ -322,17 +339,19 @@ impl Intake {
     }
 
     /// A link to a worker stands: says hello and subscribes to its tasks.
-    pub(crate) fn handle_link_up(&self, worker: &str) {
+    pub(crate) fn handle_link_up(&self, worker: &str, place: &WorkerPlace, is_local: bool) {
         let mut state = self.state.lock();
         let State { tasks, links, .. } = &mut *state;
         let Some(outbox) = links.get_mut(worker) else {
             return;
         };
-        outbox.is_up = true;
+        (outbox.is_up, outbox.is_local) = (true, is_local);
+        outbox.has_moved = outbox.place.has_moved_from(place);
         outbox.messages.clear();
         outbox.push(ToWorker::Hello(Hello::current()));
-        let of_worker = |entry: &&Entry| &*entry.worker == worker && entry.is_wanted();
-        for entry in tasks.values().filter(of_worker) {
+        let of_worker = |entry: &&mut Entry| &*entry.worker == worker && entry.is_wanted();
+        for entry in tasks.values_mut().filter(of_worker) {
+            entry.is_local = is_local;
             outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
     }
@@ -348,6 +367,7 @@ impl Intake {
         for entry in state.tasks.values_mut().filter(|entry| &*entry.worker == worker) {
             entry.handle_link_lost();
         }
+        state.judge_unreachable();
         state.distribute();
         self.wake(&state);
     }
@@ -364,15 +384,15 @@ impl Intake {
         self.wake(&state);
     }
 
-    /// Whether any task of the worker is still to be read. If not, a later task of it needs a new driver.
-    pub(crate) fn is_wanted(&self, worker: &str) -> bool {
+    /// Where the worker is, if any task of it is still to be read. If not, a later task of it needs a new driver.
+    pub(crate) fn place_if_wanted(&self, worker: &str) -> Option<WorkerPlace> {
         let mut state = self.state.lock();
         let of_worker = |entry: &Entry| &*entry.worker == worker && entry.is_wanted();
         let is_wanted = state.failure.is_none() && state.tasks.values().any(of_worker);
         if !is_wanted {
             state.links.remove(worker);
         }
-        is_wanted
+        state.links.get(worker).map(|outbox| outbox.place.clone())
     }
 
     /// Takes a frame from a worker.
@@ -398,14 +418,19 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes the messages that wait for a worker, or arranges to be woken for them.
-    pub(crate) fn poll_outbox(&self, worker: &str, cx: &mut Context<'_>) -> Poll<ToWorker> {
+    /// Takes the messages that wait for a worker, or arranges to be woken for them. `None`: the worker is no longer where the
+    /// link leads.
+    pub(crate) fn poll_outbox(&self, worker: &str, cx: &mut Context<'_>) -> Poll<Option<ToWorker>> {
         let mut state = self.state.lock();
         let Some(outbox) = state.links.get_mut(worker) else {
             return Poll::Pending;
         };
         outbox.bell.register(cx.waker());
-        outbox.messages.pop_front().map_or(Poll::Pending, Poll::Ready)
+        if outbox.has_moved {
+            return Poll::Ready(None);
+        }
+        let message = outbox.messages.pop_front();
+        message.map_or(Poll::Pending, |message| Poll::Ready(Some(message)))
     }
 
     /// Asks again for tasks that their workers did not know; one that stays unknown for `give_up` ends reading (D3.1).
@@ -415,13 +440,9 @@ impl Intake {
             tasks,
             links,
             failure,
-            schedule,
             ..
         } = &mut *state;
         for entry in tasks.values_mut().filter(|entry| entry.is_wanted()) {
-            if schedule.is_some() {
-                entry.take_word_for_failure();
-            }
             let Some(unknown) = entry.unknown.as_mut().filter(|unknown| !unknown.is_asked) else {
                 continue;
             };

@@ -9,11 +9,13 @@
 //! - `schedule`, `turns`: the order in which the consumers of a coordinated read hand over
 //! - `cursor`: the consumer's place in what arrived
 //! - `driver`, `follow`: the links to workers, and the iteration's events; `guard`: what becomes of their panics
+//! - [`WorkerPlace`]: where a worker is
 //! - `discovery`: those events from the dispatcher, and reports to it
-//! - [`ReaderStats`]: what was measured; `pace`: what of it the dispatcher is told
+//! - [`ReaderStats`]: what was measured; `copies`: what was copied; `pace`: what of it the dispatcher is told
 
 mod alloc;
 mod auto;
+mod copies;
 pub mod credit;
 mod cursor;
 mod discovery;
@@ -24,6 +26,7 @@ mod follow;
 mod guard;
 mod intake;
 mod pace;
+mod place;
 mod ranges;
 mod reader;
 mod remains;
@@ -40,10 +43,11 @@ pub use auto::AUTO_BYTES_MIN;
 pub use credit::MaxOutstanding;
 pub use cursor::OnHanded;
 pub use discovery::discover;
-pub use driver::{Connecting, Connector};
+pub use driver::{Connected, Connecting, Connector};
 pub use error::ReadError;
 pub use follow::{Feed, LostSplits, Report, TaskEvent};
 pub use intake::{SeenSplits, TaskSource};
 pub use pace::PaceMeter;
+pub use place::WorkerPlace;
 pub use reader::{Canceller, Reader, ReaderConfig};
 pub use stats::{Bottleneck, ReaderStats};

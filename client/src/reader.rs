@@ -168,7 +168,9 @@ impl Reader {
     /// What happened so far.
     pub fn stats(&self) -> ReaderStats {
         let (lost_splits, workers_starve) = self.intake.lost_splits();
-        self.stopwatch.stats(Instant::now(), workers_starve, lost_splits)
+        let links = self.intake.links();
+        self.stopwatch
+            .stats(Instant::now(), workers_starve, lost_splits, links)
     }
 
     /// What the links to the workers are like, by address, a moment ago.

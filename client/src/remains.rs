@@ -65,7 +65,8 @@ impl Remains {
 /// False if an element cannot be read.
 fn note_leases(pack: &Pack, layout: &Arc<Layout>, seen: &mut BTreeSet<u64>) -> bool {
     pack.slots().all(|slot| {
-        let Ok(element) = Element::open(slot, layout, Origin::Ours) else {
+        let origin = Origin::of(&slot);
+        let Ok(element) = Element::open(slot, layout, origin) else {
             return false;
         };
         seen.extend(element.provenance().iter().map(|provenance| provenance.lease));

@@ -226,6 +226,8 @@ impl State {
                     let failure = ReadError::Task { worker, failure };
                     if self.schedule.is_some() {
                         entry.in_turn.failed = Some(failure);
+                        // C9.7
+                        self.unreported.note_drained(task);
                     } else {
                         self.failure.get_or_insert(failure);
                     }
@@ -263,10 +265,12 @@ impl State {
         }
     }
 
-    pub(crate) fn tell(&mut self, task: TaskId, grant: Grant) {
+    pub(crate) fn tell(&mut self, task: TaskId, mut grant: Grant) {
         let Some(entry) = self.tasks.get(&task) else {
             return;
         };
+        // D4.6
+        grant.waiting = Some(entry.standing().waiting);
         if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
             // The latest grant says all that earlier ones did.
             match outbox.messages.back_mut() {
@@ -290,26 +294,63 @@ impl State {
 
     /// The worker does not know the task: says whether it never will, going by what the dispatcher said.
     pub(crate) fn judge_unknown(&mut self, task: TaskId) {
-        let Some(entry) = self.tasks.get_mut(&task).filter(|entry| entry.unknown.is_some()) else {
+        if self.tasks.get(&task).is_none_or(|entry| entry.unknown.is_none())
+            || self.take_word_for_failure(task)
+        {
             return;
-        };
-        if let Some(failure) = entry.told_failure() {
-            self.failure.get_or_insert(failure);
-        } else if self.is_iteration_over {
+        }
+        if let Some(entry) = self.tasks.get_mut(&task).filter(|_| self.is_iteration_over) {
             // Everything was delivered or named as lost before the dispatcher said so (C3.3, C3.4).
             entry.finish();
         }
     }
 
-    /// The dispatcher says that nothing more comes of a task.
-    pub(crate) fn end_task(&mut self, task: TaskId) {
-        let Some(entry) = self.tasks.get_mut(&task).filter(|entry| entry.is_wanted()) else {
-            return;
-        };
-        if let Some(failure) = entry.told_failure() {
-            self.failure.get_or_insert(failure);
+    /// Once the iteration is over nobody says any more whether a worker out of reach will come back (C6.6).
+    pub(crate) fn judge_unreachable(&mut self) {
+        if !self.is_iteration_over {
             return;
         }
+        let is_up = |entry: &Entry| self.links.get(&entry.worker).is_some_and(|outbox| outbox.is_up);
+        let unreachable = self.tasks.iter();
+        let unreachable: Vec<TaskId> = unreachable
+            .filter(|(_, entry)| entry.is_wanted() && !is_up(entry))
+            .map(|(task, _)| *task)
+            .collect();
+        for task in unreachable {
+            self.take_word_for_failure(task);
+        }
+    }
+
+    /// Takes the dispatcher's word that a task failed, where it has said so: its worker will not any more. In a coordinated read that
+    /// ends reading when it is the task's turn (D7.5).
+    pub(crate) fn take_word_for_failure(&mut self, task: TaskId) -> bool {
+        let Some(entry) = self.tasks.get_mut(&task) else {
+            return false;
+        };
+        let Some(failure) = entry.told_failure() else {
+            return false;
+        };
+        if self
+            .schedule
+            .as_ref()
+            .is_some_and(|schedule| schedule.is_taking(task))
+        {
+            entry.in_turn.failed.get_or_insert(failure);
+            entry.finish();
+        } else {
+            self.failure.get_or_insert(failure);
+        }
+        true
+    }
+
+    /// The dispatcher says that nothing more comes of a task.
+    pub(crate) fn end_task(&mut self, task: TaskId) {
+        if self.tasks.get(&task).is_none_or(|entry| !entry.is_wanted()) || self.take_word_for_failure(task) {
+            return;
+        }
+        let Some(entry) = self.tasks.get_mut(&task) else {
+            return;
+        };
         entry.remove();
         let worker = entry.worker.clone();
         self.end_in_turn(task);

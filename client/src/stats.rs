@@ -1,9 +1,11 @@
 //! What a reader measured about itself: how much it got, how long it waited, and for whom.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use millstream_dataplane::transport::LinkReport;
 
 use crate::follow::LostSplits;
 use crate::pace::PaceMeter;
@@ -53,6 +55,8 @@ pub struct ReaderStats {
     pub bottleneck: Bottleneck,
     /// Splits of which elements were lost with their worker.
     pub lost_splits: Vec<LostSplits>,
+    /// What the links to the workers are like, by address, a moment ago: by which transport, and why not by a better one.
+    pub links: BTreeMap<String, LinkReport>,
 }
 
 impl ReaderStats {
@@ -106,12 +110,13 @@ impl Stopwatch {
         self.waits_us.saturating_record((time.as_micros() as u64).max(1));
     }
 
-    /// The figures, given whether workers said that they had nothing ready, and which splits were lost.
+    /// The figures, given whether workers said that they had nothing ready, which splits were lost, and the links.
     pub(crate) fn stats(
         &self,
         now: Instant,
         workers_starve: bool,
         lost_splits: Vec<LostSplits>,
+        links: BTreeMap<String, LinkReport>,
     ) -> ReaderStats {
         let elapsed = self
             .started
@@ -130,6 +135,7 @@ impl Stopwatch {
             waits_us: self.waits_us.clone(),
             bottleneck,
             lost_splits,
+            links,
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `id`, `error`, `job`, `split`, `pace`, `planner`, `whereabouts` | the words of the control plane |
+//! | `id`, `error`, `job`, `links`, `split`, `pace`, `planner`, `whereabouts` | the words of the control plane |
 //! | `dispatcher` | the state machine: no clock, no socket |
 //! | `store` | where its records are kept |
 //! | [`rpc`] | the protocol: the dispatcher's server, the trainers' client |
@@ -17,6 +17,7 @@ mod dispatcher;
 mod error;
 mod id;
 mod job;
+mod links;
 mod pace;
 mod planner;
 pub mod rpc;
@@ -28,11 +29,11 @@ mod whereabouts;
 pub use dispatcher::{
     Action, Answer, Batch, Change, ClientPush, ClientRecord, ClientStatus, Counts, DatasetRecord,
     DatasetStatus, Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, HiddenKey, Holding, Incoming,
-    IterationRecord, IterationStatus, JobRecord, JobStatus, Key, Ledger, MetaRecord, Moment, NAME_BYTES_MAX,
-    Phase, Record, RecordError, RemovalReason, RemovalRecord, Reply, ReplyToken, Request, Run, SessionRecord,
-    Snapshot, SourceStatus, Status, StopReason, TAGS_MAX, TaskConcluded, TaskDef, TaskFailure, TaskInfo,
-    TaskPhase, TaskRecord, TaskRemoved, TaskStatus, WorkerAddressError, WorkerAddresses, WorkerPush,
-    WorkerRecord, WorkerRegistration, WorkerStatus,
+    IterationRecord, IterationStatus, JobRecord, JobStatus, Key, LOCAL_SOCKET_BYTES_MAX, Ledger, MetaRecord,
+    Moment, NAME_BYTES_MAX, Phase, Record, RecordError, RemovalReason, RemovalRecord, Reply, ReplyToken,
+    Request, Run, SessionRecord, Snapshot, SourceStatus, Status, StopReason, TAGS_MAX, TaskConcluded,
+    TaskDef, TaskFailure, TaskInfo, TaskPhase, TaskRecord, TaskRemoved, TaskStatus, WorkerAddressError,
+    WorkerAddresses, WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};
 pub use id::{
@@ -43,6 +44,7 @@ pub use job::{
     DeploymentMode, JobParameters, Policy, TargetWorkers, UnknownDeploymentMode, UnknownPolicy,
     UnknownTargetWorkers,
 };
+pub use links::LinkCounts;
 pub use pace::Pace;
 pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 pub use split::{LeaseRange, Seen, Split, SplitRange};

@@ -1,4 +1,4 @@
-//! Which tasks a worker takes, and what it makes of elements that nobody could send.
+//! Which tasks a worker takes, what it makes of elements that nobody could send, and what it keeps for them.
 
 use std::sync::Arc;
 
@@ -66,4 +66,24 @@ fn an_element_too_large_to_be_sent_is_an_error_of_its_producer() {
         matches!(written, Err(ProduceError::TooLarge { element_bytes }) if element_bytes == needed_bytes),
         "{written:?}"
     );
+}
+
+/// A worker that looks after its clients every few seconds looks after its memory too.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_a_task_no_longer_needs_goes_back_with_the_next_looks() {
+    let server = server(ServerConfig::default());
+    let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[8])).expect("a spec");
+    let producer = server.add_task(TASK, TaskMode::FirstCome, &spec, Arc::new(HeapAlloc));
+    let _producer = producer.expect("a new task");
+    let arena = server.arena(TASK).expect("the system has memory");
+    drop(arena.alloc(1 << 20).expect("room"));
+    server.forget_absent();
+    assert_eq!(
+        server.arenas().held_bytes,
+        1 << 20,
+        "it was needed since the last look"
+    );
+    server.forget_absent();
+    assert_eq!(server.arenas().held_bytes, 0);
 }

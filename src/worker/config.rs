@@ -1,11 +1,13 @@
 //! What a worker is told, with defaults and their reasons.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_control::rpc::SessionConfig;
-use millstream_dataplane::worker::{CacheLimits, ServerConfig};
+use millstream_dataplane::worker::{ArenaConfig, CacheLimits, ServerConfig};
+use millstream_element::Pool;
 use millstream_link::EndpointConfig;
 use millstream_pipeline::exec::Functions;
 
@@ -47,6 +49,16 @@ pub struct WorkerConfig {
     /// quarter. All such tasks share that half: with three of them each has a sixth. More keeps slow trainers longer
     /// from missing elements. Takes the place of [`ServerConfig::cache`].
     pub cross_trainer_cache_bytes: Option<u64>,
+    /// Bytes of `pool_bytes` that tasks may share with readers of this host, which then need no copy; default three quarters. 0:
+    /// nothing, and those readers are served as all others. Takes the place of [`ServerConfig::arenas`], with the two below.
+    pub shm_bytes: Option<usize>,
+    /// Bytes of these that one task may share; default half of `pool_bytes`, or all of `shm_bytes` if that is less.
+    pub shm_bytes_per_task: Option<usize>,
+    /// Whether that memory is of huge pages where the system has some set aside, taken by each task as a whole; default no.
+    pub huge_pages: bool,
+    /// Where the socket is that readers of this host come in by, for readers in containers that share this directory but no network
+    /// namespace; by default it has a name without a file. A directory of mode 0700 of this user, made if it is missing.
+    pub shm_dir: Option<PathBuf>,
     /// Where readers in this process look for workers: those with the same one are in one process with it.
     pub local: LocalWorkers,
 }
@@ -69,6 +81,10 @@ impl WorkerConfig {
             shutdown_quiet_period: Duration::from_secs(1),
             pool_bytes: 1 << 30,
             cross_trainer_cache_bytes: None,
+            shm_bytes: None,
+            shm_bytes_per_task: None,
+            huge_pages: false,
+            shm_dir: None,
             local: LocalWorkers::default(),
         }
     }
@@ -91,5 +107,66 @@ impl WorkerConfig {
             task_bytes,
             all_bytes,
         })
+    }
+
+    /// What tasks may share with readers of the host; `pool` is the worker's own memory, of whose budget it is a part.
+    ///
+    /// # Errors
+    /// More than the worker can give, in words for the caller.
+    pub(super) fn arenas(&self, pool: &Pool) -> Result<ArenaConfig, String> {
+        let pool_bytes = self.pool_bytes;
+        let all_bytes = self.shm_bytes.unwrap_or(pool_bytes / 4 * 3);
+        if all_bytes > pool_bytes {
+            return Err(format!(
+                "shm_bytes is {all_bytes}, more than the {pool_bytes} bytes that the worker has for elements (pool_bytes), which \
+                 can be raised"
+            ));
+        }
+        let task_bytes = self
+            .shm_bytes_per_task
+            .unwrap_or_else(|| all_bytes.min(pool_bytes / 2));
+        if task_bytes > all_bytes || task_bytes == 0 && all_bytes > 0 {
+            return Err(format!(
+                "shm_bytes_per_task is {task_bytes}; it can be 1 to {all_bytes}, which all tasks have together (shm_bytes)"
+            ));
+        }
+        Ok(ArenaConfig {
+            task_bytes,
+            all_bytes,
+            huge_pages: self.huge_pages,
+            pool: Some(pool.clone()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arenas(shm_bytes: Option<usize>, per_task: Option<usize>) -> Result<(usize, usize), String> {
+        let config = WorkerConfig {
+            pool_bytes: 1000,
+            shm_bytes,
+            shm_bytes_per_task: per_task,
+            ..WorkerConfig::new("127.0.0.1:1")
+        };
+        let arenas = config.arenas(&Pool::new(config.pool_bytes))?;
+        Ok((arenas.all_bytes, arenas.task_bytes))
+    }
+
+    #[test]
+    fn what_is_shared_is_a_part_of_the_workers_memory() {
+        assert_eq!(arenas(None, None), Ok((750, 500)));
+        assert_eq!(arenas(Some(300), None), Ok((300, 300)));
+        assert_eq!(arenas(Some(1000), Some(700)), Ok((1000, 700)));
+        assert_eq!(arenas(Some(0), None), Ok((0, 0)));
+        for (shm_bytes, per_task, said) in [
+            (Some(1001), None, "shm_bytes is 1001, more than the 1000"),
+            (None, Some(751), "shm_bytes_per_task is 751; it can be 1 to 750"),
+            (None, Some(0), "shm_bytes_per_task is 0"),
+        ] {
+            let error = arenas(shm_bytes, per_task).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
     }
 }

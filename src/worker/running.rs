@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents};
-use millstream_control::{Error, Policy, TaskDef, TaskId};
+use millstream_control::{Error, LinkCounts, Policy, TaskDef, TaskId};
+use millstream_dataplane::transport::LinkReport;
 use millstream_dataplane::transport::quic::CLIENT_LIMITS;
 use millstream_dataplane::worker::{Server, ServerConfig};
 use millstream_element::SlotAlloc;
@@ -35,6 +36,7 @@ use super::threads::Threads;
 use crate::connect::alpn;
 use crate::local::LocalEntry;
 use crate::serve::serve;
+use crate::serve_shared;
 
 /// How long the end of the tasks, and then of the lane, is waited for; a user's function may be stuck for ever.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -140,15 +142,12 @@ impl Worker {
         let dispatcher = HostPort::from_str(&config.dispatcher)
             .map_err(|error| WorkerError::Address(error.to_string()))?;
         let ticket_key = TicketKey::generate().map_err(|error| WorkerError::Resource(error.to_string()))?;
-        let alloc: Arc<dyn SlotAlloc> = Arc::new(millstream_element::Pool::new(config.pool_bytes));
-        let server = serving(&config, &ticket_key, &alloc)?;
+        let memory = millstream_element::Pool::new(config.pool_bytes);
+        let server = serving(&config, &ticket_key, &memory)?;
+        let alloc: Arc<dyn SlotAlloc> = Arc::new(memory);
         let lane = Lane::start("worker")?;
-        let endpoint_config = EndpointConfig {
-            bind: config.bind,
-            of_accepted: CLIENT_LIMITS,
-            ..config.endpoint
-        };
-        let endpoint = bind(&lane, credentials, endpoint_config, server.clone(), alloc.clone())?;
+        let endpoint = bind(&lane, credentials, (config.bind, config.endpoint), server.clone())?;
+        let local_socket = serve_shared::listen(&lane, config.shm_dir, config.shm_bytes, server.clone())?;
         let local_addr = endpoint.local_addr();
         let address = config.advertise.unwrap_or_else(|| local_addr.to_string());
         // Taken back on every way out: a worker that did not start serves nobody.
@@ -156,6 +155,7 @@ impl Worker {
         let mut agent_config = AgentConfig::new(&address, ticket_key);
         let registration = &mut agent_config.registration;
         (registration.tags, registration.whereabouts) = (config.tags, config.local.whereabouts());
+        registration.local_socket = local_socket;
         (agent_config.session, agent_config.lease) = (config.session, config.lease);
         let pool = pool(config.threads)?;
         let (functions, follow_server) = (config.functions, server.clone());
@@ -298,6 +298,20 @@ async fn register(
     Ok((registered.0, registered.1, wishes))
 }
 
+/// How many links are by which way.
+fn link_counts(links: &[LinkReport]) -> LinkCounts {
+    let mut counts = LinkCounts::default();
+    for link in links {
+        let of_way = match link.transport {
+            "memory" => &mut counts.memory,
+            "shm" => &mut counts.shared_memory,
+            _ => &mut counts.network,
+        };
+        *of_way += 1;
+    }
+    counts
+}
+
 async fn until_unread(server: &Server) {
     while !server.links().is_empty() {
         tokio::time::sleep(QUIET_LOOK).await;
@@ -308,28 +322,34 @@ async fn until_unread(server: &Server) {
 fn serving(
     config: &WorkerConfig,
     ticket_key: &TicketKey,
-    alloc: &Arc<dyn SlotAlloc>,
+    memory: &millstream_element::Pool,
 ) -> Result<Server, WorkerError> {
     let server = ServerConfig {
         cache: config.cache().map_err(WorkerError::Settings)?,
+        arenas: config.arenas(memory).map_err(WorkerError::Settings)?,
         ..config.server.clone()
     };
-    Server::new(server, ticket_key.clone(), alloc).map_err(|error| WorkerError::Resource(error.to_string()))
+    let alloc: Arc<dyn SlotAlloc> = Arc::new(memory.clone());
+    Server::new(server, ticket_key.clone(), &alloc).map_err(|error| WorkerError::Resource(error.to_string()))
 }
 
 /// Binds, and serves on the lane from then on.
 fn bind(
     lane: &Lane,
     credentials: Credentials,
-    config: EndpointConfig,
+    (address, config): (Option<SocketAddr>, EndpointConfig),
     server: Server,
-    alloc: Arc<dyn SlotAlloc>,
 ) -> Result<Endpoint, WorkerError> {
+    let config = EndpointConfig {
+        bind: address,
+        of_accepted: CLIENT_LIMITS,
+        ..config
+    };
     let binding = lane.spawn(async move {
         let accepted = [Role::Read, Role::Submit];
         let endpoint = Endpoint::bind_server(credentials, &[alpn()], &accepted, config)
             .map_err(|error| WorkerError::Bind(error.to_string()))?;
-        tokio::task::spawn_local(serve(endpoint.clone(), server, alloc));
+        tokio::task::spawn_local(serve(endpoint.clone(), server));
         Ok(endpoint)
     });
     binding.wait()?
@@ -370,6 +390,7 @@ impl Follower {
                     for (task, pace) in self.tasks.paces() {
                         self.agent.note_pace(task, pace);
                     }
+                    self.agent.note_links(link_counts(&self.server.links()));
                     ControlFlow::Continue(())
                 }
             };

@@ -120,6 +120,7 @@ fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
         let compression = match travel {
             Travel::Plain => Compression::None,
             Travel::Lz4 => Compression::Lz4,
+            Travel::Auto => Compression::Auto,
         };
         task.server
             .compress_task(served_as(&task.definition), compression);

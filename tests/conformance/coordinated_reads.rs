@@ -10,7 +10,7 @@ use millstream::{ReadRequest, service_reader};
 
 use super::harness::refusal;
 use crate::support::cluster::{Cluster, number};
-use crate::support::consumers::{Party, first_error, groups, job, open, read_apart};
+use crate::support::consumers::{Party, groups, job, open, read_apart, until_error};
 use crate::support::links::Mechanism;
 use crate::support::process::Process;
 use crate::support::{eventually, watched};
@@ -121,15 +121,26 @@ fn coordinated_read_test__finite_v1() {
         let mut readers: Vec<Reader> = (0..2)
             .map(|consumer| open(cluster.service(), job, consumer, MaxOutstanding::Auto).expect("a reader"))
             .collect();
-        std::thread::scope(|scope| {
-            for reader in &mut readers {
-                scope.spawn(move || {
-                    let error = first_error(reader).to_string();
-                    let parts = ["failed_precondition", "end of data in a coordinated read"];
-                    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
-                });
-            }
+        let steps: Vec<usize> = std::thread::scope(|scope| {
+            let reading: Vec<_> = readers
+                .iter_mut()
+                .map(|reader| {
+                    scope.spawn(move || {
+                        let (steps, error) = until_error(reader);
+                        let error = error.to_string();
+                        let parts = ["failed_precondition", "end of data in a coordinated read"];
+                        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+                        steps
+                    })
+                })
+                .collect();
+            reading
+                .into_iter()
+                .map(|reader| reader.join().expect("no panic"))
+                .collect()
         });
+        assert!(steps[0] > 0);
+        assert_eq!(steps[0], steps[1], "they fail in the same step");
     });
 }
 

@@ -71,7 +71,7 @@ fn data_service_ops_test__distribute_invalid_compression() {
 #[test]
 fn data_service_ops_test__distribute_compression() {
     watched("compression", || {
-        for compression in [Compression::None, Compression::Lz4] {
+        for compression in [Compression::None, Compression::Lz4, Compression::Auto] {
             let functions = vec![Functions::new()];
             let cluster =
                 Cluster::start_with(Mechanism::Quic, functions, &EndpointConfig::default(), |config| {

@@ -123,10 +123,11 @@ fn capitals() -> Vec<String> {
 }
 
 /// What datasets say of how they travel, and how it is found again; nothing: as each worker is set.
-const COMPRESSIONS: [(Option<Travel>, Option<Compression>); 3] = [
+const COMPRESSIONS: [(Option<Travel>, Option<Compression>); 4] = [
     (None, None),
     (Some(Travel::Plain), Some(Compression::None)),
     (Some(Travel::Lz4), Some(Compression::Lz4)),
+    (Some(Travel::Auto), Some(Compression::Auto)),
 ];
 
 #[test]

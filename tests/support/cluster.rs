@@ -58,6 +58,8 @@ impl Cluster {
         let workers = functions.into_iter().map(|functions| {
             let local = match mechanism {
                 Mechanism::Memory => readers_local.clone(),
+                #[cfg(target_os = "linux")]
+                Mechanism::Shm => LocalWorkers::default(),
                 Mechanism::Quic => LocalWorkers::default(),
             };
             let functions = Arc::new(functions);
@@ -75,6 +77,7 @@ impl Cluster {
         let config = ServiceConfig {
             local: readers_local,
             endpoint: endpoint.clone(),
+            no_shared_memory: matches!(mechanism, Mechanism::Quic),
             ..ServiceConfig::default()
         };
         let service = Service::connect(&key, &address, config).expect("a trainer's side");

@@ -102,9 +102,17 @@ pub(crate) fn open(
 }
 
 pub(crate) fn first_error(reader: &mut Reader) -> ReadError {
+    until_error(reader).1
+}
+
+/// How many steps a consumer takes before an error, and which.
+pub(crate) fn until_error(reader: &mut Reader) -> (usize, ReadError) {
+    let mut steps = 0;
     loop {
-        if let Err(error) = reader.next_element() {
-            return error;
+        match reader.next_element() {
+            Ok(element) => assert!(element.is_some(), "a coordinated read has no end"),
+            Err(error) => return (steps, error),
         }
+        steps += 1;
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Ends {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mechanism {
     Memory,
+    #[cfg(target_os = "linux")]
+    Shm,
     Quic,
 }
 
@@ -51,15 +53,66 @@ impl Mechanism {
     pub(crate) async fn connect(self, admission: Arc<dyn Admission>) -> Ends {
         match self {
             Self::Memory => {
-                let (worker, client) = memory::pair(admission, Arc::new(HeapAlloc), Knobs::default());
+                let (worker, client) = memory::pair(admission, Knobs::default());
                 Ends {
                     worker,
                     client,
                     _keeps: Vec::new(),
                 }
             }
+            #[cfg(target_os = "linux")]
+            Self::Shm => connect_shm(admission).await,
             Self::Quic => connect_quic(admission).await,
         }
+    }
+}
+
+/// The task that the tests of links send packs of.
+pub(crate) const TASK: TaskId = TaskId(9);
+
+#[cfg(target_os = "linux")]
+async fn connect_shm(admission: Arc<dyn Admission>) -> Ends {
+    use millstream::dataplane::transport::shm::{self, Listener, ListenerConfig};
+
+    let mut listener = Listener::bind(&ListenerConfig::default()).expect("a socket");
+    let address = listener.address().clone();
+    let accepted = async {
+        let incoming = listener.accept().await;
+        shm::accept(incoming).await
+    };
+    let (worker, client) = tokio::join!(accepted, shm::connect(&address, admission));
+    let (mut worker, client) = (worker.expect("a link"), client.expect("a link"));
+    worker.attach(TASK, &OneArena::new()).expect("an arena");
+    Ends {
+        worker,
+        client,
+        _keeps: vec![Box::new(listener)],
+    }
+}
+
+/// A task's memory: an arena of 64 MiB.
+#[cfg(target_os = "linux")]
+struct OneArena(Arc<millstream::dataplane::transport::Arena>);
+
+#[cfg(target_os = "linux")]
+impl OneArena {
+    fn new() -> Self {
+        use millstream::dataplane::transport::{Arena, ArenaBudget};
+
+        let bytes = 64 << 20;
+        let arena = Arena::new(bytes, false, &ArenaBudget::new(bytes, None)).expect("memory");
+        Self(Arc::new(arena))
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl millstream::dataplane::transport::TaskMemory for OneArena {
+    fn arena(&self) -> Option<Arc<millstream::dataplane::transport::Arena>> {
+        Some(self.0.clone())
+    }
+
+    fn is_shared(&self) -> bool {
+        false
     }
 }
 
@@ -87,9 +140,7 @@ async fn connect_quic(admission: Arc<dyn Admission>) -> Ends {
     // A stream exists for the peer once something was written to it.
     super::links::say_hello(&mut client);
     let path = PathReporter::new(server.clone(), accepted.connection);
-    let worker = quic::accept(path, Arc::new(HeapAlloc), deadline)
-        .await
-        .expect("a link");
+    let worker = quic::accept(path, deadline).await.expect("a link");
     Ends {
         worker,
         client,

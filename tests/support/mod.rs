@@ -9,6 +9,7 @@
 //! - `process`: the real binary
 //! - `proxy`: a network that can be cut
 //! - `watchdog`: fails a test that hangs
+//! - `witness`: a reader in a process of its own that looks at every element
 
 pub(crate) mod cluster;
 pub(crate) mod consumers;
@@ -19,5 +20,7 @@ pub(crate) mod mortal;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod watchdog;
+#[cfg(target_os = "linux")]
+pub(crate) mod witness;
 
 pub(crate) use watchdog::{eventually, run, watched, watched_for};

@@ -139,6 +139,10 @@ impl Process {
         Self::start(&cluster.key_text, &["worker", "--dispatcher", &cluster.address])
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal, by the name that `kill` knows.
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
@@ -181,7 +185,8 @@ impl Drop for Process {
     }
 }
 
-fn signal(child: &Child, name: &str) {
+/// Sends a signal, by the name that `kill` knows.
+pub(crate) fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill")
         .args(["-s", name, &child.id().to_string()])
         .status();

@@ -327,6 +327,67 @@ fn a_failure_meets_all_consumers_in_the_same_step() {
     }
 }
 
+/// D7.5, C9.7: that the dispatcher has told of it already makes nobody fail before the others.
+#[test]
+fn who_comes_when_a_task_has_failed_meets_the_failure_where_the_others_do() {
+    watched(|| {
+        let mut party = Party::new(2, 8);
+        party.start_with("a", 0, Some(0), 7, Ending::Exhausted);
+        party.tell(&failed());
+        party.tell(&TaskEvent::CaughtUp);
+        party.read(3);
+        assert_eq!(party.of_task(0), [0, 1, 2]);
+        for read in &mut party.reads {
+            let error = read
+                .reader
+                .next_element()
+                .expect_err("the data is over")
+                .to_string();
+            assert!(error.contains("end of data in a coordinated read"), "{error}");
+        }
+        let task = TaskId(0);
+        assert_eq!(
+            party.reports(),
+            [Report::Drained { task }, Report::Drained { task }]
+        );
+    });
+}
+
+/// D7.5: behind what all have, and not before it is the task's turn.
+#[test]
+fn a_failure_that_the_worker_does_not_tell_any_more_is_met_in_the_turn_of_its_task() {
+    watched(|| {
+        // With one credit nothing is here before it is its turn.
+        let mut party = Party::new(1, 1);
+        party.start("a", 0, Some(0));
+        party.start("b", 1, Some(0));
+        party.tell(&TaskEvent::CaughtUp);
+        party.read(5);
+        party.tell(&failed());
+        party.workers.stop("a");
+        party.tell(&TaskEvent::Ended { task: TaskId(0) });
+        // Its answer shows that the end was heard.
+        party.start("c", 2, None);
+        assert_eq!(party.settle_start(2), 3);
+        party.read(1);
+        assert_eq!(party.handed[5..], [(1, 2)]);
+        let error = party.reads[0]
+            .reader
+            .next_element()
+            .expect_err("its turn")
+            .to_string();
+        assert!(error.contains("torn"), "{error}");
+    });
+}
+
+fn failed() -> TaskEvent {
+    TaskEvent::TaskFailed {
+        task: TaskId(0),
+        worker: "a".into(),
+        message: "torn".into(),
+    }
+}
+
 /// C9.
 #[test]
 fn missing_consumers_are_named_behind_what_is_released() {

@@ -227,7 +227,8 @@ fn automatic_credit_grows_with_the_round_trip() {
     });
 }
 
-/// D6.5: what a worker sent it keeps until it hears of it, and the ends of splits it keeps from others.
+/// D6.5: what a worker sent it keeps until it hears of it, and the ends of splits it keeps from others. D4.6: nor does it take a
+/// consumer that pauses for a slow link.
 #[test]
 fn what_arrived_is_acknowledged_although_the_consumer_pauses() {
     watched(|| {
@@ -240,7 +241,8 @@ fn what_arrived_is_acknowledged_although_the_consumer_pauses() {
         }
         expect(&mut read, 0, 0..1);
         // The ninth came for the credit of the first, and nothing is granted behind it.
-        workers.log("a").wait(|traffic| traffic.acknowledged == 9);
+        let log = workers.log("a");
+        log.wait(|traffic| traffic.acknowledged == 9 && traffic.waiting == Some(8));
         drop(producer);
     });
 }

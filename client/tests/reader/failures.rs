@@ -182,6 +182,26 @@ fn a_failure_outlives_the_worker_that_was_to_tell_it() {
     });
 }
 
+/// C6.6: however long a worker may stay away.
+#[test]
+fn a_failure_outlives_its_worker_where_nobody_will_tell_it_any_more() {
+    for is_gone_before in [false, true] {
+        watched(move || {
+            let workers = Workers::new(&["a"]);
+            let (mut read, _producer) = begun(&workers, Duration::from_secs(3600));
+            read.tell(told_failure(0));
+            if is_gone_before {
+                workers.stop("a");
+            }
+            read.tell(TaskEvent::IterationFinished);
+            if !is_gone_before {
+                workers.stop("a");
+            }
+            assert_told(&read.reader.next_element().expect_err("the task failed"));
+        });
+    }
+}
+
 #[test]
 fn a_failure_is_told_by_the_dispatcher_where_the_worker_forgot_the_task() {
     for is_told_before in [false, true] {

@@ -4,5 +4,6 @@ mod coordinated;
 mod delivery;
 mod failures;
 mod leaving;
+mod places;
 mod support;
 mod waking;

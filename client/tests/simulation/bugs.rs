@@ -36,6 +36,10 @@ pub(super) enum Bug {
     SnapshotSkipped,
     /// A reader that comes back says that it has nothing.
     ResumeForgotten,
+    /// A worker tells of the end of a split when it begins it.
+    SplitDoneTooEarly,
+    /// A worker still counts on the credits of a link that broke.
+    CreditsKept,
 }
 
 /// A row of the table: the defect, and in its words the promise that finds it.
@@ -87,6 +91,9 @@ pub(super) const TABLE: &[Row] = &[
     // A reader waits for what it was told while it was away.
     row(Bug::SnapshotSkipped, &["never ends"]),
     row(Bug::ResumeForgotten, &["cannot resume"]),
+    // What was reported as whole is gone with the worker.
+    row(Bug::SplitDoneTooEarly, &["are missing"]),
+    row(Bug::CreditsKept, &["although credits reach to"]),
 ];
 
 const fn row(bug: Bug, found_by: &'static [&'static str]) -> Row {

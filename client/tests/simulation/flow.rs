@@ -313,6 +313,13 @@ impl Flow {
         self.ahead[split.source as usize].extend(read);
     }
 
+    /// With a defect, splits end when they have begun.
+    pub(super) fn end_begun(&mut self) {
+        let begun = std::mem::take(&mut self.unfinished).into_iter();
+        self.finished
+            .extend(begun.map(|(lease, (_, attempt))| (lease, attempt)));
+    }
+
     fn row(&mut self, read: Vec<(Item, u64, u32)>) -> Step {
         let mut row = Row::default();
         for (item, lease, attempt) in read {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::ToWorker;
 use millstream_dataplane::transport::{
     Admission, Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, OutPack, Transport, WorkerLink,
 };
 use millstream_dataplane::worker::Server;
-use millstream_element::{HeapAlloc, SlotAlloc};
 use parking_lot::Mutex;
 
 use super::bugs::Bug;
@@ -18,9 +18,12 @@ use super::chance::Chance;
 use super::clock::Alarms;
 use super::world::Pid;
 use crate::driver::{Connecting, Connector};
+use crate::place::WorkerPlace;
 
 /// Frames on their way in one direction.
 const FRAMES_MAX: usize = 16;
+
+type Granted = Arc<Mutex<BTreeMap<Vec<u8>, u64>>>;
 
 /// Everybody's way to the workers.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ struct RoadsState {
     slowest: u64,
     servers: BTreeMap<String, (Pid, Server)>,
     wires: Vec<Arc<Mutex<Wire>>>,
+    /// What subscriptions were granted last, by their tickets: what a defect remembers.
+    granted: Granted,
     /// Worker's ends that nobody serves yet.
     fresh: Vec<(Pid, Server, Box<WorkerLink>)>,
 }
@@ -185,6 +190,7 @@ impl Roads {
                 slowest,
                 servers: BTreeMap::new(),
                 wires: Vec::new(),
+                granted: Granted::default(),
                 fresh: Vec::new(),
             }),
         }
@@ -251,22 +257,25 @@ impl Roads {
             alarms: alarms.clone(),
         };
         let bug = self.bug;
+        let granted = state.granted.clone();
         state.fresh.push((pid, server, Box::new(worker_end)));
         Ok(Box::new(ClientEnd {
             wire,
             alarms,
             admission,
             bug,
+            granted,
+            kept: BTreeMap::new(),
         }))
     }
 }
 
 impl Connector for Roads {
-    fn connect<'a>(&'a self, worker: &'a str, admission: Arc<dyn Admission>) -> Connecting<'a> {
+    fn connect<'a>(&'a self, worker: &'a WorkerPlace, admission: Arc<dyn Admission>) -> Connecting<'a> {
         let delay = self.state.lock().chance.millis(1..30);
         Box::pin(async move {
             tokio::time::sleep(delay).await;
-            self.link(worker, admission)
+            self.link(&worker.address, admission).map(Into::into)
         })
     }
 }
@@ -283,6 +292,30 @@ struct ClientEnd {
     alarms: Alarms,
     admission: Arc<dyn Admission>,
     bug: Option<Bug>,
+    granted: Granted,
+    /// By task, its ticket and the credits of earlier links.
+    kept: BTreeMap<TaskId, (Vec<u8>, u64)>,
+}
+
+impl ClientEnd {
+    /// With a defect, the worker has credits that the reader has written off (D6.3).
+    fn keep_credits(&mut self, frame: &mut ToWorker) {
+        match frame {
+            ToWorker::Subscribe(subscribe) => {
+                let limit = self.granted.lock().get(&subscribe.ticket).copied();
+                let unspent = limit.unwrap_or(0).saturating_sub(subscribe.resume_from);
+                self.kept
+                    .insert(subscribe.task, (subscribe.ticket.clone(), unspent));
+            }
+            ToWorker::Grant(grant) => {
+                if let Some((ticket, unspent)) = self.kept.get(&grant.task) {
+                    self.granted.lock().insert(ticket.clone(), grant.limit);
+                    grant.limit += unspent;
+                }
+            }
+            ToWorker::Hello(_) | ToWorker::Cancel(_) => {}
+        }
+    }
 }
 
 /// What the other end hears when one closes.
@@ -320,16 +353,16 @@ impl Transport for WorkerEnd {
         wire.cut(self.alarms.now(), &heard(why));
     }
 
-    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
-        Arc::new(HeapAlloc)
-    }
-
     fn is_network(&self) -> bool {
         true
     }
 
     fn report(&self) -> LinkReport {
         LinkReport::default()
+    }
+
+    fn bytes_copied(&self) -> u64 {
+        0
     }
 }
 
@@ -346,6 +379,9 @@ impl Transport for ClientEnd {
             && self.bug == Some(Bug::ResumeForgotten)
         {
             subscribe.resume_from = 0;
+        }
+        if self.bug == Some(Bug::CreditsKept) {
+            self.keep_credits(&mut frame);
         }
         let mut wire = self.wire.lock();
         let due = wire.due(self.alarms.now());
@@ -377,16 +413,16 @@ impl Transport for ClientEnd {
         wire.cut(self.alarms.now(), &heard(why));
     }
 
-    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
-        Arc::new(HeapAlloc)
-    }
-
     fn is_network(&self) -> bool {
         true
     }
 
     fn report(&self) -> LinkReport {
         LinkReport::default()
+    }
+
+    fn bytes_copied(&self) -> u64 {
+        0
     }
 }
 

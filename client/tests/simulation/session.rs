@@ -108,6 +108,8 @@ pub(super) struct Session {
     role: Role,
     numbers: Numbers,
     standing: Standing,
+    /// The life of the dispatcher's state that it is with.
+    pub(super) boot: Option<BootId>,
     calls: BTreeMap<u64, (Envelope, Purpose)>,
     next_call: u64,
     /// When anything was heard last.
@@ -127,6 +129,7 @@ impl Session {
             role,
             numbers: Numbers::default(),
             standing: Standing::Down,
+            boot: None,
             calls: BTreeMap::new(),
             next_call: 0,
             spoken_at: Duration::ZERO,
@@ -464,6 +467,11 @@ impl World {
         if session.standing != Standing::Connecting(conn) {
             return;
         }
+        if session.boot.is_some_and(|known| known != boot) {
+            // C1.8: what waits is not asked of it.
+            return self.forgotten(pid);
+        }
+        session.boot = Some(boot);
         session.standing = Standing::Up(conn);
         session.heard = Some(now);
         session.backoff = BACKOFF_MIN;
@@ -474,9 +482,18 @@ impl World {
         }
         self.at(now + every, Event::Beat(conn));
         if self.workers.contains_key(&pid) {
-            self.worker_is_up(pid, boot);
+            self.worker_is_up(pid);
         } else {
-            self.trainer_is_up(pid, boot);
+            self.trainer_is_up(pid);
+        }
+    }
+
+    fn forgotten(&mut self, pid: Pid) {
+        let why = "the dispatcher has forgotten everything";
+        if self.workers.contains_key(&pid) {
+            self.end_incarnation(pid, why);
+        } else {
+            self.fail_trainer(pid, why);
         }
     }
 

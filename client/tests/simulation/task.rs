@@ -65,7 +65,8 @@ impl World {
         let Some(worker) = self.workers.get_mut(&pid) else {
             return;
         };
-        let boot = worker.boot.map_or(boot, |boot| boot.0);
+        let own = worker.session.as_ref().and_then(|session| session.boot);
+        let boot = own.map_or(boot, |boot| boot.0);
         let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[WORDS])).expect("a spec");
         let producer = worker.server.add_task(
             served(def.task),
@@ -176,6 +177,7 @@ impl World {
 
     /// Makes the next elements of a task, as far as there are splits, room and somebody who wants them.
     pub(super) fn work(&mut self, pid: Pid, id: TaskId) {
+        let ends_early = self.bug == Some(Bug::SplitDoneTooEarly);
         for _ in 0..RUN_MAX {
             let worker = self.workers.get_mut(&pid);
             let Some(task) = worker.and_then(|worker| worker.tasks.get_mut(&id)) else {
@@ -189,6 +191,10 @@ impl World {
             }
             match task.flow.step() {
                 Step::Row(row) => {
+                    if ends_early {
+                        task.flow.end_begun();
+                        tell_finished(producer, &mut task.flow);
+                    }
                     write(producer, task.iteration, id, &row);
                     tell_finished(producer, &mut task.flow);
                 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use millstream_control::rpc::Told;
 use millstream_control::{
-    BootId, Cardinality, ClientId, ClientPush, Code, DatasetFacts, DatasetId, Error, JobId, JobParameters,
-    Reply, Request, Seen, Whereabouts,
+    Cardinality, ClientId, ClientPush, Code, DatasetFacts, DatasetId, Error, JobId, JobParameters, Reply,
+    Request, Seen, Whereabouts,
 };
 use millstream_dataplane::TaskId;
 use millstream_element::{Element, HeapAlloc};
@@ -35,7 +35,6 @@ pub(super) struct Trainer {
     pub(super) job: usize,
     repetition: u64,
     pub(super) session: Option<Session>,
-    boot: Option<BootId>,
     job_id: Option<JobId>,
     pub(super) client: Option<ClientId>,
     reading: Option<Reading>,
@@ -54,6 +53,14 @@ pub(super) enum Stage {
     Leaving(Duration),
     Releasing,
     Done,
+}
+
+impl Trainer {
+    /// The life of the dispatcher's state that it reads in.
+    fn boot(&self) -> u64 {
+        let boot = self.session.as_ref().and_then(|session| session.boot);
+        boot.map_or(0, |boot| boot.0)
+    }
 }
 
 struct Reading {
@@ -106,7 +113,6 @@ impl World {
             job,
             repetition: 0,
             session: Some(session),
-            boot: None,
             job_id: None,
             client: None,
             reading: None,
@@ -133,7 +139,7 @@ impl World {
 
     /// What was on its way to a reader is nobody's.
     fn trainer_gave_up(&mut self, trainer: &Trainer) {
-        let boot = trainer.boot.map_or(0, |boot| boot.0);
+        let boot = trainer.boot();
         let most = trainer
             .reading
             .as_ref()
@@ -160,16 +166,8 @@ impl World {
         self.call(pid, Purpose::Dataset, request);
     }
 
-    pub(super) fn trainer_is_up(&mut self, pid: Pid, boot: BootId) {
-        let skips = self.bug == Some(Bug::SnapshotSkipped);
-        let Some(trainer) = self.trainers.get_mut(&pid) else {
-            return;
-        };
-        if trainer.boot.replace(boot).is_some_and(|known| known != boot) {
-            // C1.8
-            return self.fail_trainer(pid, "the dispatcher has forgotten everything");
-        }
-        if trainer.client.is_some() && !skips {
+    pub(super) fn trainer_is_up(&mut self, pid: Pid) {
+        if self.bug != Some(Bug::SnapshotSkipped) {
             self.attach(pid);
         }
     }
@@ -181,7 +179,7 @@ impl World {
     }
 
     /// The dispatcher does not know it: it begins anew, as another process.
-    fn fail_trainer(&mut self, pid: Pid, why: &str) {
+    pub(super) fn fail_trainer(&mut self, pid: Pid, why: &str) {
         self.note(format_args!("trainer {pid} fails: {why}"));
         let Some(trainer) = self.trainers.get_mut(&pid) else {
             return;
@@ -476,7 +474,7 @@ impl World {
             let owing = standings.iter().find(|task| task.outstanding + task.waiting > 0);
             assert!(owing.is_none(), "credits do not return to zero: {owing:?}");
             let (lost, _) = reading.intake.lost_splits();
-            let boot = trainer.boot.map_or(0, |boot| boot.0);
+            let boot = trainer.boot();
             let (job, repetition) = (trainer.job, trainer.repetition);
             self.oracle.reader_done(boot, job, repetition, &lost);
         }

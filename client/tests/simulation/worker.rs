@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use millstream_control::{
-    BootId, Code, Error, Reply, Request, StopReason, TaskId, Whereabouts, WorkerPush, WorkerRegistration,
+    Code, Error, Reply, Request, StopReason, TaskId, Whereabouts, WorkerPush, WorkerRegistration,
 };
+use millstream_dataplane::transport::Compression;
 use millstream_dataplane::worker::{BufferLimits, Server, ServerConfig};
 use millstream_element::{HeapAlloc, SlotAlloc};
 use millstream_link::{Role, TicketKey};
@@ -31,7 +32,6 @@ pub(super) struct Worker {
     key: [u8; 32],
     pub(super) server: Server,
     pub(super) session: Option<Session>,
-    pub(super) boot: Option<BootId>,
     /// Its incarnation was registered.
     begun: bool,
     /// It waits for an answer before the next order.
@@ -42,6 +42,8 @@ pub(super) struct Worker {
     /// When the next incarnation begins.
     begins_at: Option<Duration>,
     pub(super) is_leaving: bool,
+    /// It has said goodbye.
+    is_gone: bool,
     /// The dispatcher knows that it leaves once its tasks are over.
     pub(super) is_draining: bool,
 }
@@ -61,6 +63,8 @@ impl Worker {
                 elements: 6,
                 bytes: 1 << 20,
             },
+            // Threads compress, and no seed decides their order.
+            compression: Compression::None,
             ..ServerConfig::default()
         };
         let alloc: std::sync::Arc<dyn SlotAlloc> = std::sync::Arc::new(HeapAlloc);
@@ -71,7 +75,6 @@ impl Worker {
             key,
             server,
             session: Some(session),
-            boot: None,
             begun: false,
             is_busy: false,
             orders: VecDeque::new(),
@@ -79,6 +82,7 @@ impl Worker {
             pause: PAUSE_MIN,
             begins_at: None,
             is_leaving: false,
+            is_gone: false,
             is_draining: false,
         }
     }
@@ -118,7 +122,7 @@ impl World {
     /// A worker says goodbye, and ends when it was heard, or soon in any case.
     pub(super) fn stop_worker(&mut self, pid: Pid) {
         if let Some(worker) = self.workers.get_mut(&pid) {
-            worker.is_leaving = true;
+            (worker.is_leaving, worker.is_gone) = (true, true);
             self.call(pid, Purpose::LeaveWorker, Request::LeaveWorker);
             let latest = self.now + FAREWELL;
             self.at(latest, Event::Ended(pid));
@@ -137,15 +141,10 @@ impl World {
         }
     }
 
-    pub(super) fn worker_is_up(&mut self, pid: Pid, boot: BootId) {
-        let Some(worker) = self.workers.get_mut(&pid) else {
-            return;
-        };
-        if worker.boot.replace(boot).is_some_and(|known| known != boot) {
-            // C1.8
-            return self.end_incarnation(pid, "the dispatcher has forgotten everything");
+    pub(super) fn worker_is_up(&mut self, pid: Pid) {
+        if let Some(worker) = self.workers.get_mut(&pid) {
+            worker.orders.push_back(Order::Register);
         }
-        worker.orders.push_back(Order::Register);
         self.next_order(pid);
     }
 
@@ -163,7 +162,7 @@ impl World {
             && let Some(order) = worker.orders.pop_front()
         {
             match order {
-                Order::Register if worker.is_leaving => {}
+                Order::Register if worker.is_gone => {}
                 Order::Register => {
                     worker.is_busy = true;
                     let registration = WorkerRegistration {
@@ -172,6 +171,7 @@ impl World {
                         ticket_key: TicketKey::from_bytes(worker.key),
                         version: "simulated".to_owned(),
                         whereabouts: Whereabouts::default(),
+                        local_socket: None,
                     };
                     self.call(pid, Purpose::Register, Request::RegisterWorker(registration));
                 }
@@ -224,8 +224,12 @@ impl World {
     }
 
     /// The lease has lapsed, or the dispatcher says that it has.
-    fn end_incarnation(&mut self, pid: Pid, why: &str) {
+    pub(super) fn end_incarnation(&mut self, pid: Pid, why: &str) {
         self.note(format_args!("worker {pid} starts over: {why}"));
+        if self.workers.get(&pid).is_some_and(|worker| worker.is_leaving) {
+            // It has nothing to come back for.
+            return self.kill_worker(pid);
+        }
         self.forget_conns(pid);
         let keeps_tasks = self.bug == Some(Bug::LapsedTasksKept);
         let Some(worker) = self.workers.get_mut(&pid) else {
@@ -242,7 +246,7 @@ impl World {
             }
         }
         worker.session = None;
-        (worker.boot, worker.begun, worker.is_busy) = (None, false, false);
+        (worker.begun, worker.is_busy) = (false, false);
         worker.orders.clear();
         worker.begins_at = Some(self.now + worker.pause);
         worker.pause = (worker.pause * 2).min(PAUSE_MAX);

@@ -38,6 +38,7 @@ impl AgentConfig {
                 ticket_key,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 whereabouts: Whereabouts::default(),
+                local_socket: None,
             },
             session: SessionConfig::default(),
             lease: Duration::from_secs(10),

@@ -12,7 +12,7 @@ use super::running::{AgentEvent, AgentShared};
 use crate::dispatcher::WorkerPush;
 use crate::dispatcher::{StopReason, TaskDef};
 use crate::error::{Code, Error};
-use crate::id::{BootId, TaskId, WorkerId};
+use crate::id::{TaskId, WorkerId};
 use crate::rpc::session::{Session, SessionEvent};
 use crate::rpc::wire::{WirePush, WireRegistration, WireReply, WireRequest, unexpected};
 
@@ -106,7 +106,6 @@ struct Incarnation<'a> {
     registered: &'a Registered,
     session: Arc<Session>,
     heard: mpsc::Receiver<SessionEvent>,
-    boot: Option<BootId>,
     /// The lease runs from the first registration.
     begun: Option<Instant>,
 }
@@ -132,7 +131,6 @@ impl<'a> Incarnation<'a> {
             registered,
             session,
             heard,
-            boot: None,
             begun: None,
         }
     }
@@ -152,7 +150,9 @@ impl<'a> Incarnation<'a> {
                 () = self.events.closed() => return End::Unwanted,
             };
             let ended = match event {
-                Some(SessionEvent::Up(boot)) => self.register(boot).await,
+                Some(SessionEvent::Up) => self.register().await,
+                // C1.8
+                Some(SessionEvent::Restarted) => Err(End::Restarted),
                 Some(SessionEvent::Push(WirePush::Worker(push))) => self.obey(push.into()).await,
                 Some(SessionEvent::Push(WirePush::Beat(_) | WirePush::Client(..))) => Ok(()),
                 Some(SessionEvent::Down(reason)) => {
@@ -178,10 +178,7 @@ impl<'a> Incarnation<'a> {
         Some(heard + lease(self.shared, &self.session))
     }
 
-    async fn register(&mut self, boot: BootId) -> Result<(), End> {
-        if self.boot.replace(boot).is_some_and(|known| known != boot) {
-            return Err(End::Restarted);
-        }
+    async fn register(&mut self) -> Result<(), End> {
         if self.shared.leaving.load(Ordering::Relaxed) {
             return Ok(());
         }

@@ -19,6 +19,7 @@ use crate::dispatcher::{StopReason, TaskDef};
 use crate::error::Error;
 use crate::id::{TaskId, WorkerId};
 use crate::job::Policy;
+use crate::links::LinkCounts;
 use crate::pace::Pace;
 use crate::rpc::session::Session;
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
@@ -201,6 +202,13 @@ impl Agent {
         // Without one, or with another one since, the task is gone.
         if let Some(session) = session.filter(|_| self.shared.tasks.lock().controls.contains_key(&task)) {
             session.paces().lock().note_task(task, pace);
+        }
+    }
+
+    /// Says with the next sign of life how readers are linked with this worker.
+    pub fn note_links(&self, links: LinkCounts) {
+        if let Some(session) = &*self.shared.session.lock() {
+            session.paces().lock().note_links(links);
         }
     }
 

@@ -15,6 +15,7 @@ use crate::id::{ClientId, DatasetId, IterationId, JobId, SessionId, TaskId, Work
 use crate::job::Policy;
 use crate::planner::SplitPlan;
 use crate::split::SplitRange;
+use crate::whereabouts::Whereabouts;
 
 /// An output of the machine.
 #[derive(Debug)]
@@ -136,6 +137,10 @@ pub struct TaskInfo {
     /// From which round of a coordinated read on it takes part; `None`: not settled yet, so the consumer says from when on it
     /// can. 0 outside of coordinated reads.
     pub start_round: Option<u64>,
+    /// Where the worker is.
+    pub whereabouts: Whereabouts,
+    /// How the client reaches it without a network, if both are on one host and the worker can be reached so.
+    pub local_socket: Option<String>,
 }
 
 /// What a client is told unasked.

@@ -20,7 +20,7 @@ impl Dispatcher {
         let mut snapshot = Snapshot::default();
         for task in self.tables.tasks_of(iteration) {
             if let Some(task) = self.tables.tasks.get(&task)
-                && task.phase != TaskPhase::Settled
+                && self.is_served(task)
                 && self.reads(row, task.id, task.worker)
             {
                 snapshot.tasks.extend(self.task_info(client, task));
@@ -207,7 +207,9 @@ impl Dispatcher {
     /// What a client is told of a task, with its permission to read it.
     pub(super) fn task_info(&self, client: ClientId, task: &TaskRecord) -> Option<TaskInfo> {
         let worker = self.tables.workers.get(&task.worker)?;
-        let consumer = self.tables.clients.get(&client)?.consumer;
+        let reader = self.tables.clients.get(&client)?;
+        let consumer = reader.consumer;
+        let is_near = reader.whereabouts.is_same_host(&worker.whereabouts);
         let key = TicketKey::from_bytes(*worker.ticket_key.0);
         let ticket = key.mint(&Claims {
             client: client.0,
@@ -221,6 +223,9 @@ impl Dispatcher {
             worker_tags: worker.tags.clone(),
             ticket: ticket.as_bytes().to_vec(),
             start_round: task.start_round,
+            whereabouts: worker.whereabouts,
+            // C14.6
+            local_socket: worker.local_socket.clone().filter(|_| is_near),
         })
     }
 

@@ -122,6 +122,8 @@ impl Default for DispatcherConfig {
 pub(crate) const REQUESTS_OPEN_MAX: u64 = 256;
 /// Most bytes of a name: of a job, a worker's address, a tag.
 pub const NAME_BYTES_MAX: usize = 1024;
+/// Most bytes of a worker's local socket: twice what the longest address of a socket takes.
+pub const LOCAL_SOCKET_BYTES_MAX: usize = 256;
 /// Most tags of a worker.
 pub const TAGS_MAX: usize = 64;
 /// Most bytes of an error text that a worker reports.

@@ -109,6 +109,21 @@ impl Dispatcher {
         (!self.is_coordinated(iteration)).then_some(0)
     }
 
+    /// C9.7: whether nobody is to hear of a task's failure from its worker any more. All consumers of a coordinated read do, also those
+    /// to come, so that it meets them in the same step.
+    pub(super) fn is_failure_heard(&self, task: &TaskRecord) -> bool {
+        let Some(count) = self.consumers_of(task.iteration).filter(|_| self.is_served(task)) else {
+            return true;
+        };
+        let row = self.tables.iterations.get(&task.iteration);
+        let have_come = row.is_some_and(|row| row.consumers.len() as u64 == u64::from(count));
+        have_come
+            && self
+                .readers(task)
+                .iter()
+                .all(|client| task.drained.contains(client))
+    }
+
     /// C9.4: a consumer can take a late task in from round `earliest` on.
     pub(super) fn round_ready(
         &mut self,

@@ -175,7 +175,11 @@ fn same_dataset(existing: &DatasetRecord, facts: &DatasetFacts) -> Result<(), Er
         differences.push("only one of the two keeps positions aligned".to_owned());
     }
     if existing.facts.compression != facts.compression {
-        let name = |compression: &Option<String>| compression.clone().unwrap_or_else(|| "auto".to_owned());
+        let name = |compression: &Option<String>| {
+            compression
+                .clone()
+                .unwrap_or_else(|| "as workers are set".to_owned())
+        };
         let (before, now) = (name(&existing.facts.compression), name(&facts.compression));
         differences.push(format!("the compression is {before}, not {now}"));
     }

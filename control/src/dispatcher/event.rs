@@ -5,6 +5,7 @@ use millstream_link::Role;
 
 use crate::id::{ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId};
 use crate::job::JobParameters;
+use crate::links::LinkCounts;
 use crate::pace::Pace;
 use crate::planner::{DatasetFacts, PlanError, SplitPlan};
 use crate::split::{LeaseRange, Seen};
@@ -32,6 +33,8 @@ pub enum Event {
         tasks: Vec<(TaskId, Pace)>,
         /// Clients of a trainer.
         clients: Vec<(ClientId, Pace)>,
+        /// How readers are linked with it, if it is a worker and says so.
+        links: Option<LinkCounts>,
     },
     /// The answer to [`Action::PlanSplits`](super::Action::PlanSplits).
     SplitsPlanned {
@@ -227,6 +230,9 @@ pub struct WorkerRegistration {
     pub version: String,
     /// Where it is, for readers that choose.
     pub whereabouts: Whereabouts,
+    /// How readers on its host reach it without a network, in words that the two understand; at most
+    /// [`LOCAL_SOCKET_BYTES_MAX`](super::LOCAL_SOCKET_BYTES_MAX).
+    pub local_socket: Option<String>,
 }
 
 impl Request {

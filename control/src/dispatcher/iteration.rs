@@ -143,7 +143,11 @@ impl Dispatcher {
         if free > 0 && !self.is_coordinated(id) && !self.is_round_in_vain(id, &tasks) {
             return self.begin_round(id, free);
         }
-        let is_over = |task: &TaskRecord| matches!(task.phase, TaskPhase::Settled | TaskPhase::Failed(_));
+        let is_over = |task: &TaskRecord| match task.phase {
+            TaskPhase::Running | TaskPhase::Finished => false,
+            TaskPhase::Settled => true,
+            TaskPhase::Failed(_) => self.is_failure_heard(task),
+        };
         // C14.3: the idle ones would find nothing where another has read to the end.
         let read_to_the_end = |task: &TaskRecord| task.phase == TaskPhase::Settled && !task.stopped_early;
         let over = busy.iter().all(|task| is_over(task));

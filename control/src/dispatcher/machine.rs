@@ -126,7 +126,8 @@ impl Dispatcher {
                 session,
                 tasks,
                 clients,
-            } => self.handle_paces(session, &tasks, &clients),
+                links,
+            } => self.handle_paces(session, &tasks, &clients, links),
             Event::SplitsPlanned { iteration, result } => self.handle_plan(iteration, result),
             Event::Woken => {}
         }

@@ -63,7 +63,7 @@ pub use action::{
 };
 pub use addresses::{WorkerAddressError, WorkerAddresses};
 pub(crate) use config::REQUESTS_OPEN_MAX;
-pub use config::{DispatcherConfig, ERROR_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
+pub use config::{DispatcherConfig, ERROR_BYTES_MAX, LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
 pub use event::{Event, Incoming, ReplyToken, Request, WorkerRegistration};
 pub use machine::{Batch, Dispatcher, Moment};
 pub use record::{

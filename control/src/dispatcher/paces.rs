@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::autoscale;
 use super::machine::{Dispatcher, Moment};
 use super::record::TaskPhase;
-use crate::id::{ClientId, IterationId, SessionId, TaskId};
+use crate::id::{ClientId, IterationId, SessionId, TaskId, WorkerId};
+use crate::links::LinkCounts;
 use crate::pace::Pace;
 
 /// The latest words of everybody.
@@ -17,6 +18,7 @@ use crate::pace::Pace;
 pub(super) struct Paces {
     tasks: BTreeMap<TaskId, Told>,
     clients: BTreeMap<ClientId, Told>,
+    links: BTreeMap<WorkerId, LinkCounts>,
 }
 
 /// What one of them said.
@@ -49,6 +51,11 @@ impl Paces {
         self.tasks.get(&task).map(|told| (told.pace, told.rate))
     }
 
+    /// C11.3: how readers are linked with a worker, as it said.
+    pub(super) fn links_of(&self, worker: WorkerId) -> Option<LinkCounts> {
+        self.links.get(&worker).copied()
+    }
+
     /// What a client said, and the elements per second that its user takes.
     pub(super) fn of_client(&self, client: ClientId) -> Option<(Pace, f64)> {
         self.clients.get(&client).map(|told| (told.pace, told.rate))
@@ -59,7 +66,7 @@ impl Paces {
 impl Paces {
     /// How many are remembered.
     pub(super) fn len(&self) -> usize {
-        self.tasks.len() + self.clients.len()
+        self.tasks.len() + self.clients.len() + self.links.len()
     }
 }
 
@@ -70,9 +77,13 @@ impl Dispatcher {
         session: SessionId,
         tasks: &[(TaskId, Pace)],
         clients: &[(ClientId, Pace)],
+        links: Option<LinkCounts>,
     ) {
         let now = self.now;
         let worker = self.tables.index.worker_of_session.get(&session).copied();
+        if let (Some(worker), Some(links)) = (worker, links) {
+            self.paces.links.insert(worker, links);
+        }
         for (task, pace) in tasks {
             let row = self.tables.tasks.get(task);
             if row.is_some_and(|row| Some(row.worker) == worker) {
@@ -95,6 +106,8 @@ impl Dispatcher {
         self.paces
             .clients
             .retain(|client, _| tables.clients.contains(client));
+        let lives = |worker: &WorkerId| tables.workers.get(worker).is_some_and(|row| row.dead.is_none());
+        self.paces.links.retain(|worker, _| lives(worker));
     }
 
     /// C11.2: how many workers an iteration wants, without limits.

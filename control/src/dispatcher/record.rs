@@ -254,6 +254,9 @@ pub struct WorkerRecord {
     /// Where it is.
     #[cbor(n(9), default)]
     pub whereabouts: Whereabouts,
+    /// How readers on its host reach it without a network.
+    #[n(10)]
+    pub local_socket: Option<String>,
 }
 
 /// A ticket key at rest. `Debug` hides it.

@@ -86,6 +86,7 @@ impl Dispatcher {
                         .get(&row.id)
                         .map_or(0, |tasks| tasks.len() as u64),
                     draining: row.draining,
+                    links: self.paces.links_of(row.id).filter(|_| row.dead.is_none()),
                 }
             })
             .collect()

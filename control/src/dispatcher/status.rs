@@ -6,6 +6,7 @@ use minicbor::{Decode, Encode};
 use super::record::Phase;
 use crate::id::{BootId, ClientId, DatasetId, IterationId, JobId, TaskId, WorkerId};
 use crate::job::JobParameters;
+use crate::links::LinkCounts;
 use crate::split::SplitRange;
 
 /// The dispatcher at one instant. Lists are in the order of ids, cut at 1000 entries each; the counts are complete.
@@ -84,6 +85,9 @@ pub struct WorkerStatus {
     /// Whether it is about to leave, and takes no more tasks.
     #[cbor(n(7), default)]
     pub draining: bool,
+    /// How readers are linked with it, as it last said.
+    #[n(8)]
+    pub links: Option<LinkCounts>,
 }
 
 /// A dataset.

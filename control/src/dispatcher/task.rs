@@ -269,6 +269,30 @@ impl Dispatcher {
         Ok(())
     }
 
+    /// C6.6: the worker of a failed task is gone, and will not tell its readers any more.
+    pub(super) fn end_failed_task(&mut self, id: TaskId) {
+        let Some(task) = self.tables.tasks.get(&id) else {
+            return;
+        };
+        let iteration = task.iteration;
+        for client in self.readers(task) {
+            self.push_client(client, ClientPush::TaskEnded { task: id });
+        }
+        self.review_iteration(iteration);
+    }
+
+    /// Whether readers may still be told something of a task by its worker.
+    pub(super) fn is_served(&self, task: &TaskRecord) -> bool {
+        match task.phase {
+            TaskPhase::Running | TaskPhase::Finished => true,
+            TaskPhase::Settled => false,
+            TaskPhase::Failed(_) => {
+                let worker = self.tables.workers.get(&task.worker);
+                worker.is_some_and(|worker| worker.dead.is_none())
+            }
+        }
+    }
+
     /// Looks whether every reader has everything of a finished task (C3.3).
     pub(super) fn review_task(&mut self, id: TaskId) {
         let Some(task) = self.tables.tasks.get(&id) else {

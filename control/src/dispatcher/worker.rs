@@ -2,7 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{Action, ClientPush, RemovalReason, Reply, WorkerPush};
-use super::config::{NAME_BYTES_MAX, TAGS_MAX};
+use super::config::{LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
 use super::event::WorkerRegistration;
 use super::machine::Dispatcher;
 use super::record::{HiddenKey, TaskPhase, WorkerRecord};
@@ -53,6 +53,7 @@ impl Dispatcher {
             index,
             draining: false,
             whereabouts: registration.whereabouts,
+            local_socket: registration.local_socket,
         };
         self.tables.workers.insert(id, record);
         self.tables
@@ -123,14 +124,10 @@ impl Dispatcher {
         self.clocks.worker_seen.remove(&id);
         self.clocks.worker_died.insert(id, self.now);
         for task in self.tables.tasks_on(id) {
-            let over = |phase: &TaskPhase| matches!(phase, TaskPhase::Settled | TaskPhase::Failed(_));
-            if self
-                .tables
-                .tasks
-                .get(&task)
-                .is_some_and(|task| !over(&task.phase))
-            {
-                self.remove_task(task, reason);
+            match self.tables.tasks.get(&task).map(|task| &task.phase) {
+                Some(TaskPhase::Running | TaskPhase::Finished) => self.remove_task(task, reason),
+                Some(TaskPhase::Failed(_)) => self.end_failed_task(task),
+                Some(TaskPhase::Settled) | None => {}
             }
         }
         match reason {
@@ -251,6 +248,12 @@ impl WorkerRegistration {
         if self.tags.len() > TAGS_MAX || !self.tags.iter().all(|tag| bounded(tag)) {
             return Err(Error::precondition(format!(
                 "a worker has at most {TAGS_MAX} tags of 1 to {NAME_BYTES_MAX} bytes each: an empty tag means nothing"
+            )));
+        }
+        let socket = self.local_socket.as_deref().unwrap_or_default();
+        if socket.len() > LOCAL_SOCKET_BYTES_MAX {
+            return Err(Error::invalid(format!(
+                "a worker's local socket has at most {LOCAL_SOCKET_BYTES_MAX} bytes"
             )));
         }
         if self.version.len() > NAME_BYTES_MAX {

@@ -127,6 +127,10 @@ pub struct Subscribe {
     /// As which trainer, where the task is read through the cross-trainer cache, and only there (D8.1).
     #[n(4)]
     pub trainer_id: Option<String>,
+    /// How often this client had asked for this task before: what it asked for earlier may arrive later (D3.4).
+    #[n(5)]
+    #[cbor(default)]
+    pub asked_before: u64,
 }
 
 /// Raises the cumulative limit of a subscription (D4.1).
@@ -147,6 +151,9 @@ pub struct Grant {
     /// `SplitDone` messages received; the worker forgets them (D6.2).
     #[n(4)]
     pub splits: u64,
+    /// Elements of those received that wait to be handed over, if the client says so (D4.6).
+    #[n(5)]
+    pub waiting: Option<u64>,
 }
 
 /// Ends a subscription.
@@ -452,10 +459,10 @@ mod tests {
         }
 
         #[test]
-        fn messages_survive_the_wire(task: u64, limit: u64, element_bytes: u64, received: u64, splits: u64, ticket: Vec<u8>, trainer: Option<String>) {
+        fn messages_survive_the_wire(task: u64, limit: u64, element_bytes: u64, received: u64, splits: u64, waiting: Option<u64>, ticket: Vec<u8>, trainer: Option<String>) {
             for message in [
-                ToWorker::Grant(Grant { task: TaskId(task), limit, element_bytes, received, splits }),
-                ToWorker::Subscribe(Subscribe { task: TaskId(task), ticket, resume_from: limit, splits_from: splits, trainer_id: trainer }),
+                ToWorker::Grant(Grant { task: TaskId(task), limit, element_bytes, received, splits, waiting }),
+                ToWorker::Subscribe(Subscribe { task: TaskId(task), ticket, resume_from: limit, splits_from: splits, trainer_id: trainer, asked_before: received }),
             ] {
                 prop_assert_eq!(decode::<ToWorker>(&encode(&message).unwrap()).unwrap(), message);
             }

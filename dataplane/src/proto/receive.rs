@@ -99,6 +99,8 @@ pub enum ReceiveError {
 #[derive(Debug)]
 pub struct ReceiveHalf<B> {
     task: TaskId,
+    /// How often the subscription was asked for.
+    asked: u64,
     credit: Issuer,
     /// What a credit would have to be worth, as far as the worker said.
     wanted_bytes: u64,
@@ -128,6 +130,7 @@ impl<B> ReceiveHalf<B> {
     pub fn new(task: TaskId) -> Self {
         Self {
             task,
+            asked: 0,
             credit: Issuer::default(),
             wanted_bytes: 0,
             granted_bytes: 0,
@@ -154,13 +157,16 @@ impl<B> ReceiveHalf<B> {
     }
 
     /// The message that opens the subscription on a link, at its beginning or behind what is already here (D6.1).
-    pub fn subscribe(&self, ticket: Vec<u8>) -> Subscribe {
+    pub fn subscribe(&mut self, ticket: Vec<u8>) -> Subscribe {
+        let asked_before = self.asked;
+        self.asked += 1;
         Subscribe {
             task: self.task,
             ticket,
             resume_from: self.contiguous,
             splits_from: self.splits,
             trainer_id: None,
+            asked_before,
         }
     }
 
@@ -172,7 +178,8 @@ impl<B> ReceiveHalf<B> {
         self.acknowledge()
     }
 
-    /// The present limit and acknowledgement, for when nothing is granted.
+    /// The present limit and acknowledgement, for when nothing is granted. Whoever hands elements over adds how many
+    /// wait for that (D4.6).
     pub fn acknowledge(&mut self) -> Grant {
         (self.acknowledged, self.splits_acknowledged) = (self.contiguous, self.splits);
         Grant {
@@ -181,6 +188,7 @@ impl<B> ReceiveHalf<B> {
             element_bytes: self.granted_bytes,
             received: self.contiguous,
             splits: self.splits,
+            waiting: None,
         }
     }
 

@@ -346,6 +346,11 @@ impl SendHalf {
         self.acknowledged
     }
 
+    /// Credits that are not spent.
+    pub fn unspent(&self) -> u64 {
+        self.credit.available()
+    }
+
     fn next_resend(&mut self, elements: u64) -> Next {
         let Some(waiting) = self.kept.get_mut(self.resent) else {
             return Next::Nothing;
@@ -469,6 +474,7 @@ mod tests {
             element_bytes: 64,
             received: 0,
             splits: 0,
+            waiting: None,
         })
         .unwrap();
         assert!(half.starve(Shortage::Empty, start).is_none());

@@ -15,6 +15,8 @@ pub enum Compression {
     None,
     /// LZ4 blocks, one a pack, unless a pack grows by it.
     Lz4,
+    /// LZ4 blocks for a task on a link while that is measured to be faster, nothing otherwise.
+    Auto,
 }
 
 impl Compression {
@@ -23,6 +25,7 @@ impl Compression {
         match self {
             Self::None => "none",
             Self::Lz4 => "lz4",
+            Self::Auto => "auto",
         }
     }
 }
@@ -34,12 +37,19 @@ impl std::str::FromStr for Compression {
         match text {
             "none" => Ok(Self::None),
             "lz4" => Ok(Self::Lz4),
+            "auto" => Ok(Self::Auto),
             other => Err(format!(
-                "unknown compression `{other}`; known are `none` and `lz4`"
+                "unknown compression `{other}`; known are `none`, `lz4` and `auto`"
             )),
         }
     }
 }
+
+/// Pieces of a pack that a sample is taken of, evenly spread: a pack may begin with what is unlike the rest.
+const SAMPLE_PIECES: usize = 4;
+
+/// Bytes of each: LZ4 looks back no farther.
+const SAMPLE_PIECE_BYTES: usize = 64 << 10;
 
 /// A pack's region as one LZ4 block.
 #[derive(Debug, Clone)]
@@ -87,6 +97,14 @@ impl Body {
         }
     }
 
+    /// Bytes that [`Body::open`] writes once more, as [`LinkReport::bytes_copied`](super::LinkReport::bytes_copied) counts them.
+    pub fn copies_when_opened(&self) -> u64 {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Lz4 { region_bytes, .. } => *region_bytes as u64,
+        }
+    }
+
     /// The elements, decompressed into a slot of `alloc` if need be.
     pub fn open(self, alloc: &dyn SlotAlloc) -> Result<Pack, BodyError> {
         match self {
@@ -121,6 +139,32 @@ pub fn compress(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<Option<Compressed>
         // Larger than before, or larger than the bound it cannot exceed: it travels as it is.
         Ok(_) | Err(_) => Ok(None),
     }
+}
+
+/// Compresses pieces of a pack, 256 KiB at most in all, to see what that comes to: their bytes before and after.
+pub fn sample(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<(usize, usize), AllocError> {
+    let region = pack.region();
+    let mut block = alloc.alloc(get_maximum_output_size(SAMPLE_PIECE_BYTES))?;
+    let (mut before, mut after) = (0, 0);
+    for piece in pieces(region) {
+        let bytes = compress_into(piece, &mut block).unwrap_or(piece.len());
+        (before, after) = (before + piece.len(), after + bytes.min(piece.len()));
+    }
+    Ok((before, after))
+}
+
+/// All of a short region; of a long one pieces that are spread from its beginning to its end.
+fn pieces(region: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let whole = region.len() <= SAMPLE_PIECES * SAMPLE_PIECE_BYTES;
+    let step = if whole {
+        SAMPLE_PIECE_BYTES
+    } else {
+        (region.len() - SAMPLE_PIECE_BYTES) / (SAMPLE_PIECES - 1)
+    };
+    let from = (0..SAMPLE_PIECES).map(move |piece| piece * step);
+    from.map_while(move |from| region.get(from..))
+        .map(|rest| &rest[..rest.len().min(SAMPLE_PIECE_BYTES)])
+        .filter(|piece| !piece.is_empty())
 }
 
 #[cfg(test)]
@@ -165,6 +209,29 @@ mod tests {
     #[test]
     fn what_does_not_shrink_travels_as_it_is() {
         assert!(compress(&noise(4096), &HeapAlloc).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_sample_shows_what_all_of_a_pack_comes_to() {
+        for bytes in [64, 4096, 70_000, 262_144, 3_000_000] {
+            let (before, after) = sample(&noise(bytes), &HeapAlloc).unwrap();
+            assert!(
+                before == after && before <= 262_144,
+                "{bytes}: {before} to {after}"
+            );
+            assert!(bytes > 262_144 || before == bytes);
+            let (before, after) = sample(&pack(&[bytes as u64], 16), &HeapAlloc).unwrap();
+            assert!(bytes == 64 || after < before / 4, "{bytes}: {before} to {after}");
+        }
+        // Half of it noise, in one stretch.
+        let mut mixed = vec![0; 1 << 20];
+        mixed[..1 << 19].copy_from_slice(noise(1 << 19).region());
+        let mixed = Pack::from_parts(slot(&mixed), &[1 << 20]).unwrap();
+        let (before, after) = sample(&mixed, &HeapAlloc).unwrap();
+        assert!(
+            after > before / 3 && after < before * 2 / 3,
+            "{before} to {after}"
+        );
     }
 
     #[test]

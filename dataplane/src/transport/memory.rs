@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use millstream_element::{HeapAlloc, SlotAlloc};
 use tokio::sync::mpsc;
 use tokio_util::sync::PollSender;
 
@@ -32,18 +31,13 @@ pub struct Knobs {
 type LastWord = Arc<OnceLock<LinkLost>>;
 
 /// A link; the worker's end and the client's.
-pub fn pair(
-    admission: Arc<dyn Admission>,
-    alloc: Arc<dyn SlotAlloc>,
-    knobs: Knobs,
-) -> (Box<WorkerLink>, Box<ClientLink>) {
+pub fn pair(admission: Arc<dyn Admission>, knobs: Knobs) -> (Box<WorkerLink>, Box<ClientLink>) {
     let (down_sender, down) = mpsc::channel(FRAMES_MAX);
     let (up_sender, up) = mpsc::channel(FRAMES_MAX);
     let last_word = LastWord::default();
     let worker = WorkerEnd {
         down: PollSender::new(down_sender),
         up,
-        alloc,
         packs: 0,
         last_word: last_word.clone(),
     };
@@ -65,7 +59,6 @@ pub fn pair(
 struct WorkerEnd {
     down: PollSender<Downstream<OutPack>>,
     up: mpsc::Receiver<ToWorker>,
-    alloc: Arc<dyn SlotAlloc>,
     packs: u64,
     last_word: LastWord,
 }
@@ -95,10 +88,6 @@ impl Transport for WorkerEnd {
         self.up.close();
     }
 
-    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
-        self.alloc.clone()
-    }
-
     fn is_network(&self) -> bool {
         false
     }
@@ -109,6 +98,10 @@ impl Transport for WorkerEnd {
             packs: self.packs,
             ..LinkReport::default()
         }
+    }
+
+    fn bytes_copied(&self) -> u64 {
+        0
     }
 }
 
@@ -196,10 +189,6 @@ impl Transport for ClientEnd {
         self.down.close();
     }
 
-    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
-        Arc::new(HeapAlloc)
-    }
-
     fn is_network(&self) -> bool {
         false
     }
@@ -210,6 +199,10 @@ impl Transport for ClientEnd {
             packs: self.packs,
             ..LinkReport::default()
         }
+    }
+
+    fn bytes_copied(&self) -> u64 {
+        0
     }
 }
 

@@ -1,12 +1,15 @@
 //! What a link looks like from outside.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is in force on a link, for people and for `bench-transfer`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkReport {
-    /// `memory` or `quic`.
+    /// `memory`, `shm` or `quic`.
     pub transport: &'static str,
+    /// Why not by a better one, for people; known to whoever chose, which is the reader.
+    pub not_better: Option<Arc<str>>,
     /// Bytes of a packet's payload, where there are packets.
     pub mtu: Option<u16>,
     /// Whether the kernel splits what is sent.
@@ -21,7 +24,8 @@ pub struct LinkReport {
     pub round_trip: Option<Duration>,
     /// Packets lost so far.
     pub lost_packets: u64,
-    /// Payload bytes copied by this end's own code so far.
+    /// Payload bytes that this end's own code wrote once more so far: copied to another place, compressed or decompressed.
+    /// Between what a pipeline writes and what a reader views, on both ends together, this is all that is copied.
     pub bytes_copied: u64,
     /// Packs that crossed so far.
     pub packs: u64,

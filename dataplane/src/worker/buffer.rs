@@ -23,6 +23,13 @@ use crate::proto::send::Ending;
 /// Splits that ended and were not yet told to a client; a producer that ends one more waits.
 const MARKS_MAX: usize = 4096;
 
+/// Elements that may wait beyond [`BufferLimits::bytes`] once a client takes them without a copy: a wake-up on either side costs
+/// what it takes to hand over many, and their size costs nothing but memory.
+const LOCAL_ELEMENTS: u64 = 32;
+
+/// Bytes of those at most.
+const LOCAL_BYTES: u64 = 64 << 20;
+
 /// How much a task may hold ready.
 #[derive(Debug, Clone, Copy)]
 pub struct BufferLimits {
@@ -84,6 +91,8 @@ pub struct TaskBuffer {
     taken_bytes: AtomicU64,
     released: AtomicU64,
     is_producer_waiting: AtomicBool,
+    /// Some client takes elements without a copy.
+    is_local: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -122,6 +131,7 @@ impl TaskBuffer {
             taken_bytes: AtomicU64::new(0),
             released: AtomicU64::new(0),
             is_producer_waiting: AtomicBool::new(false),
+            is_local: AtomicBool::new(false),
         }
     }
 
@@ -321,8 +331,23 @@ impl TaskBuffer {
     /// completed whatever room it takes: consumers hand over nothing of one that is not.
     pub(super) fn has_room(&self, written_elements: u64, written_bytes: u64) -> bool {
         !written_elements.is_multiple_of(self.lanes)
-            || written_elements - self.taken_elements.load(Ordering::Acquire) < self.limits.elements
-                && written_bytes - self.taken_bytes.load(Ordering::Acquire) < self.limits.bytes
+            || self.has_room_for(
+                written_elements - self.taken_elements.load(Ordering::Acquire),
+                written_bytes - self.taken_bytes.load(Ordering::Acquire),
+            )
+    }
+
+    /// Whether one more may wait behind these.
+    fn has_room_for(&self, elements: u64, bytes: u64) -> bool {
+        let limits = self.limits;
+        let is_local =
+            elements < LOCAL_ELEMENTS && bytes < LOCAL_BYTES && self.is_local.load(Ordering::Relaxed);
+        elements < limits.elements && (bytes < limits.bytes || is_local)
+    }
+
+    /// A client takes elements without a copy: more of them may wait, whatever their size.
+    pub(super) fn note_local(&self) {
+        self.is_local.store(true, Ordering::Relaxed);
     }
 
     /// The producer's side: waits until there is room. False once the task was stopped.

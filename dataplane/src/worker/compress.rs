@@ -4,12 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use millstream_element::SlotAlloc;
 use tokio::sync::mpsc;
 
+use super::auto::Sample;
 use super::session::Bell;
+use crate::proto::message::TaskId;
 use crate::proto::send::TaskPack;
 use crate::transport::{OutPack, body};
 
@@ -19,8 +22,27 @@ const JOBS_MAX: usize = 1024;
 /// One pack to compress, and where it goes.
 pub(super) struct Job {
     pub(super) elements: TaskPack,
-    pub(super) done: mpsc::UnboundedSender<OutPack>,
+    pub(super) purpose: Purpose,
+    pub(super) done: mpsc::UnboundedSender<Done>,
     pub(super) bell: Arc<Bell>,
+}
+
+/// What a pack is compressed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To travel.
+    Send,
+    /// To see what it comes to; it has left already.
+    Sample,
+}
+
+/// What became of a job. A sample is missing where there was no memory for it.
+#[derive(Debug)]
+pub(super) enum Done {
+    /// The pack as it travels.
+    Compressed { out: OutPack, sample: Option<Sample> },
+    /// What compressing it would come to.
+    Sampled { task: TaskId, sample: Option<Sample> },
 }
 
 /// Threads that compress; they end with the pool, which waits for no more than the packs they are at.
@@ -72,18 +94,51 @@ impl Drop for CompressPool {
 }
 
 fn run(queue: &Receiver<Job>, alloc: &dyn SlotAlloc, is_closed: &AtomicBool) {
-    while let Ok(Job { elements, done, bell }) = queue.recv() {
+    while let Ok(job) = queue.recv() {
         if is_closed.load(Ordering::Relaxed) {
             // The sessions that wanted it ended before the pool.
             continue;
         }
-        // Without memory for the compressed form the plain one travels, and whatever happens the session gets its pack
-        // back: it counts those under way. The panic hook has reported a panic.
-        let compressed = catch_unwind(AssertUnwindSafe(|| body::compress(&elements.pack, alloc)));
-        let compressed = compressed.ok().and_then(Result::ok).flatten();
+        let (done, bell) = (job.done.clone(), job.bell.clone());
         // The session may have ended meanwhile.
-        let _ = done.send(OutPack { elements, compressed });
+        let _ = done.send(work(job, alloc));
         bell.ring();
+    }
+}
+
+/// Without memory for the compressed form the plain one travels, and whatever happens the session gets its pack back: it counts
+/// those under way. The panic hook has reported a panic.
+fn work(job: Job, alloc: &dyn SlotAlloc) -> Done {
+    let (begun, pack) = (Instant::now(), &job.elements.pack);
+    let sample = |(plain_bytes, compressed_bytes): (usize, usize)| Sample {
+        plain_bytes: plain_bytes as u64,
+        compressed_bytes: compressed_bytes as u64,
+        took: begun.elapsed(),
+    };
+    match job.purpose {
+        Purpose::Send => {
+            let compressed = catch_unwind(AssertUnwindSafe(|| body::compress(pack, alloc)));
+            let compressed = compressed.ok().and_then(Result::ok);
+            let plain_bytes = pack.region().len();
+            let sample = compressed.as_ref().map(|compressed| {
+                let block_bytes = compressed.as_ref().map(|compressed| compressed.block.len());
+                sample((plain_bytes, block_bytes.unwrap_or(plain_bytes)))
+            });
+            Done::Compressed {
+                out: OutPack {
+                    elements: job.elements,
+                    compressed: compressed.flatten(),
+                },
+                sample,
+            }
+        }
+        Purpose::Sample => {
+            let sizes = catch_unwind(AssertUnwindSafe(|| body::sample(pack, alloc)));
+            Done::Sampled {
+                task: job.elements.task,
+                sample: sizes.ok().and_then(Result::ok).map(sample),
+            }
+        }
     }
 }
 
@@ -95,7 +150,6 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::proto::message::TaskId;
 
     /// Does what it is told at each allocation, and says when it is asked.
     #[derive(Debug)]
@@ -126,8 +180,8 @@ mod tests {
         pool: CompressPool,
         asked: std_mpsc::Receiver<()>,
         orders: std_mpsc::Sender<Order>,
-        done: mpsc::UnboundedSender<OutPack>,
-        results: mpsc::UnboundedReceiver<OutPack>,
+        done: mpsc::UnboundedSender<Done>,
+        results: mpsc::UnboundedReceiver<Done>,
     }
 
     fn bench() -> Bench {
@@ -149,7 +203,7 @@ mod tests {
     }
 
     impl Bench {
-        fn submit(&self, first: u64) {
+        fn submit(&self, first: u64, purpose: Purpose) {
             let mut slot = HeapAlloc.alloc(4096).unwrap();
             slot.fill(7);
             let job = Job {
@@ -158,6 +212,7 @@ mod tests {
                     first,
                     pack: Pack::from_parts(slot.freeze(), &[4096]).unwrap(),
                 },
+                purpose,
                 done: self.done.clone(),
                 bell: Arc::default(),
             };
@@ -171,10 +226,29 @@ mod tests {
         for (first, order) in [Order::Fail, Order::Panic, Order::Alloc].into_iter().enumerate() {
             let is_compressed = matches!(order, Order::Alloc);
             bench.orders.send(order).unwrap();
-            bench.submit(first as u64);
-            let out = bench.results.blocking_recv().unwrap();
+            bench.submit(first as u64, Purpose::Send);
+            let Some(Done::Compressed { out, sample }) = bench.results.blocking_recv() else {
+                panic!("something else than the pack");
+            };
             assert_eq!(out.elements.first, first as u64);
             assert_eq!(out.compressed.is_some(), is_compressed);
+            assert_eq!(sample.is_some(), is_compressed);
+        }
+    }
+
+    #[test]
+    fn every_sample_is_answered_whatever_happens_to_it() {
+        let mut bench = bench();
+        for (first, order) in [Order::Fail, Order::Panic, Order::Alloc].into_iter().enumerate() {
+            let is_sampled = matches!(order, Order::Alloc);
+            bench.orders.send(order).unwrap();
+            bench.submit(first as u64, Purpose::Sample);
+            let Some(Done::Sampled { task, sample }) = bench.results.blocking_recv() else {
+                panic!("something else than the sample");
+            };
+            assert_eq!(task, TaskId(1));
+            let sizes = sample.map(|sample| (sample.plain_bytes, sample.compressed_bytes < 4096));
+            assert_eq!(sizes, is_sampled.then_some((4096, true)));
         }
     }
 
@@ -182,7 +256,7 @@ mod tests {
     fn a_pool_that_ends_does_not_work_off_its_queue() {
         let bench = bench();
         for first in 0..100 {
-            bench.submit(first);
+            bench.submit(first, Purpose::Send);
         }
         bench.asked.recv().unwrap();
         let is_closed = bench.pool.is_closed.clone();

@@ -3,16 +3,22 @@
 //! - [`buffer`]: the elements of one task that wait for a credit
 //! - [`producer`]: the end of it that a pipeline writes to
 //! - `division`: which client gets which of them; `groups`: in coordinated reads
+//! - [`ArenaConfig`]: what they may share with readers of the host; `alloc`: where a task's elements are written
 //! - `window`: in a cross-trainer cache; `cache`: what all of those may keep
 //! - `owed`: who took which elements and has not acknowledged them
 //! - `task`: a task and its subscriptions
 //! - [`server`]: all tasks of a worker, and who may read them
 //! - `session`: one link, served
 //! - `clock`: what time it is for them
+//! - `travel`: how its packs travel; `auto`: whether compressed, where that is not said
 //! - `compress`: the pool that compresses packs
 //!
 //! Written against the transport trait: nothing here names a mechanism.
 
+#[cfg(target_os = "linux")]
+mod alloc;
+mod arena_config;
+mod auto;
 pub mod buffer;
 mod cache;
 mod clock;
@@ -26,8 +32,10 @@ mod session;
 mod task;
 #[cfg(test)]
 mod tests;
+mod travel;
 mod window;
 
+pub use arena_config::{ArenaConfig, ArenaStats};
 pub use buffer::{BufferLimits, Mark, Take};
 pub use cache::{CacheLimits, CacheStats};
 pub use division::TaskMode;

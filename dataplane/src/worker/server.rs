@@ -13,6 +13,9 @@ use millstream_link::ticket::{Ticket, TicketKey};
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
+#[cfg(target_os = "linux")]
+use super::alloc::{Arenas, TaskAlloc};
+use super::arena_config::{ArenaConfig, ArenaStats};
 use super::buffer::{BufferLimits, TaskBuffer};
 use super::cache::{Cache, CacheLimits, CacheStats};
 use super::clock;
@@ -23,6 +26,8 @@ use super::session;
 use super::task::{Attach, Attached, Denied, SubscriptionLimits, Task};
 use crate::proto::message::{RefusalCode, Subscribe, TaskId};
 use crate::proto::send::SendLimits;
+#[cfg(target_os = "linux")]
+use crate::transport::Arena;
 use crate::transport::{Compression, ELEMENT_BYTES_MAX, LinkReport, WorkerLink};
 
 pub use super::session::SessionEnd;
@@ -45,11 +50,13 @@ pub struct ServerConfig {
     pub buffer: BufferLimits,
     /// What tasks may keep for the trainers of a cross-trainer cache.
     pub cache: CacheLimits,
+    /// What tasks may share with readers of the same host.
+    pub arenas: ArenaConfig,
     /// Tasks served at a time; default 4096.
     pub tasks_max: usize,
     /// Subscriptions on one link; default 1024.
     pub subscriptions_per_link_max: usize,
-    /// Compression on networks, of tasks that do not say otherwise.
+    /// Compression on networks, of tasks that do not say otherwise; default AUTO.
     pub compression: Compression,
     /// Threads that compress; default 1.
     pub compress_threads: usize,
@@ -65,9 +72,10 @@ impl Default for ServerConfig {
             unacknowledged_bytes: 64 << 20,
             buffer: BufferLimits::default(),
             cache: CacheLimits::default(),
+            arenas: ArenaConfig::default(),
             tasks_max: 4096,
             subscriptions_per_link_max: 1024,
-            compression: Compression::None,
+            compression: Compression::Auto,
             compress_threads: 1,
             on_taken: None,
         }
@@ -80,6 +88,7 @@ impl fmt::Debug for ServerConfig {
             .field("patience", &self.patience)
             .field("buffer", &self.buffer)
             .field("cache", &self.cache)
+            .field("arenas", &self.arenas)
             .field("compression", &self.compression)
             .finish_non_exhaustive()
     }
@@ -132,6 +141,8 @@ pub struct ServerCounters {
     pub bytes: AtomicU64,
     /// Packs they travelled in.
     pub packs: AtomicU64,
+    /// Payload bytes that this end copied for all links, as [`LinkReport::bytes_copied`] counts them.
+    pub bytes_copied: AtomicU64,
     /// Sessions served in all.
     pub sessions: AtomicU64,
 }
@@ -149,6 +160,8 @@ pub(super) struct Inner {
     tasks: RwLock<BTreeMap<TaskId, Arc<Task>>>,
     pub(super) counters: ServerCounters,
     cache: Arc<Cache>,
+    #[cfg(target_os = "linux")]
+    arenas: Arc<Arenas>,
     /// What each live session last said of its link.
     pub(super) links: Mutex<BTreeMap<u64, LinkReport>>,
     pub(super) compress: CompressPool,
@@ -162,6 +175,8 @@ impl Server {
         let cache = Arc::new(Cache::new(config.cache));
         Ok(Self {
             inner: Arc::new(Inner {
+                #[cfg(target_os = "linux")]
+                arenas: Arc::new(Arenas::new(&config.arenas)),
                 config,
                 key,
                 tasks,
@@ -174,7 +189,7 @@ impl Server {
     }
 
     /// Adds a task whose elements are as `spec` says, are divided among its clients as `mode` says, and are produced into
-    /// slots of `alloc`.
+    /// slots of `alloc`, or of the task's arena once it has one ([`Server::arena`]).
     ///
     /// # Errors
     /// [`AddTaskError`]: the task is there already, there are too many, or an element of it is larger than any can be.
@@ -202,7 +217,16 @@ impl Server {
             return Err(AddTaskError::TooMany { task: id, tasks_max });
         }
         let buffer = Arc::new(TaskBuffer::new(self.inner.config.buffer, mode, &self.inner.cache));
-        let task = Task::new(id, spec.to_bytes(), element_bytes as u64, buffer.clone());
+        #[cfg(target_os = "linux")]
+        let alloc = Arc::new(TaskAlloc::new(id, alloc, &self.inner.arenas));
+        let task = Task::new(
+            id,
+            spec.to_bytes(),
+            element_bytes as u64,
+            buffer.clone(),
+            #[cfg(target_os = "linux")]
+            alloc.clone(),
+        );
         tasks.insert(id, Arc::new(task));
         Ok(Producer::new(buffer, alloc, layout))
     }
@@ -214,6 +238,14 @@ impl Server {
             // A second word on it would come too late.
             let _ = task.compression.set(compression);
         }
+    }
+
+    /// The arena of a task, made now if it had none; its elements are written there from now on, for readers of the host to see
+    /// without a copy. `None` for an unknown task, and where nothing can be shared, which was logged.
+    #[cfg(target_os = "linux")]
+    pub fn arena(&self, id: TaskId) -> Option<Arc<Arena>> {
+        let task = self.inner.tasks.read().get(&id).cloned()?;
+        task.alloc.arena()
     }
 
     /// Removes a task and stops its producer. Its clients hear nothing of that here, since it is no end of the data
@@ -243,13 +275,15 @@ impl Server {
         })
     }
 
-    /// Forgets clients that lost their link longer than `resume_within` ago, and frees what was kept for them. Whoever
-    /// runs the server calls it every few seconds.
+    /// Forgets clients that lost their link longer than `resume_within` ago, and frees what was kept for them; gives back to the
+    /// system what arenas have not needed since the last time. Whoever runs the server calls it every few seconds.
     pub fn forget_absent(&self) {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
         let now = clock::now();
         for task in tasks {
             task.forget_absent(self.inner.config.resume_within, now);
+            #[cfg(target_os = "linux")]
+            task.alloc.give_back_if_idle();
         }
     }
 
@@ -261,6 +295,14 @@ impl Server {
     /// What the cross-trainer caches of all tasks did so far, and hold now.
     pub fn cache(&self) -> CacheStats {
         self.inner.cache.stats()
+    }
+
+    /// What the arenas of all tasks hold now, and how often they were not enough; nothing where the system has none.
+    pub fn arenas(&self) -> ArenaStats {
+        #[cfg(target_os = "linux")]
+        return self.inner.arenas.stats();
+        #[cfg(not(target_os = "linux"))]
+        ArenaStats::default()
     }
 
     /// What is in force on the links being served, a moment ago.
@@ -313,6 +355,7 @@ impl Inner {
             session,
             resume_from,
             splits_from,
+            asked_before: subscribe.asked_before,
         };
         let limits = SubscriptionLimits {
             send: SendLimits {

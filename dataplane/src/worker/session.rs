@@ -12,20 +12,16 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
-use tokio::sync::mpsc;
 use tokio::time::Sleep;
 
 use super::buffer::Take;
 use super::clock;
-use super::compress::Job;
 use super::server::Inner;
 use super::task::{Attached, Subscription, Task};
+use super::travel::Travel;
 use crate::proto::message::{Accepted, Grant, Hello, Refused, Subscribe, TaskId, ToClient, ToWorker};
 use crate::proto::send::{Next, Shortage, TaskPack};
-use crate::transport::{Compression, Downstream, LinkLost, OutPack, WorkerLink};
-
-/// Packs of one session that are being compressed.
-const COMPRESSING_MAX: usize = 8;
+use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
 
 /// Steps of a session between two reports on its link.
 const STEPS_PER_REPORT: u64 = 64;
@@ -63,16 +59,16 @@ struct Session {
     turn: usize,
     outbox: VecDeque<Downstream<OutPack>>,
     bell: Arc<Bell>,
-    compressed: mpsc::UnboundedReceiver<OutPack>,
-    compress_done: mpsc::UnboundedSender<OutPack>,
-    compressing: usize,
+    travel: Travel,
+    /// Of what the link and the pool copied, what was added to the server's count.
+    copied_bytes: u64,
     steps: u64,
     timer: Pin<Box<Sleep>>,
 }
 
 pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64) -> SessionEnd {
-    // Bounded by COMPRESSING_MAX: a session stops taking while so many are under way.
-    let (compress_done, compressed) = mpsc::unbounded_channel();
+    let bell = Arc::<Bell>::default();
+    let travel = Travel::new(server.clone(), bell.clone(), link.is_network());
     let mut session = Session {
         number,
         server,
@@ -81,10 +77,9 @@ pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64
         subscribed: BTreeMap::new(),
         turn: 0,
         outbox: VecDeque::from([Downstream::Message(ToClient::Hello(Hello::current()))]),
-        bell: Arc::default(),
-        compressed,
-        compress_done,
-        compressing: 0,
+        bell,
+        travel,
+        copied_bytes: 0,
         steps: 0,
         timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
     };
@@ -99,11 +94,16 @@ impl Session {
         // Before anything is looked at, so that a ring in between is not missed.
         self.bell.waker.register(cx.waker());
         if self.steps.is_multiple_of(STEPS_PER_REPORT) {
-            self.server.links.lock().insert(self.number, self.link.report());
+            let mut report = self.link.report();
+            self.travel.note_round_trip(report.round_trip);
+            report.bytes_copied += self.travel.compressed_bytes();
+            self.server.links.lock().insert(self.number, report);
         }
         self.steps += 1;
         loop {
-            if let Err(lost) = self.exchange(cx) {
+            let exchanged = self.exchange(cx);
+            self.count_copies();
+            if let Err(lost) = exchanged {
                 return Poll::Ready(lost);
             }
             let Some(due) = self.poll_timeout() else {
@@ -112,6 +112,16 @@ impl Session {
             self.timer.as_mut().reset(due.into());
             std::task::ready!(self.timer.as_mut().poll(cx));
             self.handle_timeout(clock::now());
+        }
+    }
+
+    /// Adds what was copied since the last time to the server's count.
+    fn count_copies(&mut self) {
+        let copied_bytes = self.link.bytes_copied() + self.travel.compressed_bytes();
+        let fresh = copied_bytes.saturating_sub(std::mem::replace(&mut self.copied_bytes, copied_bytes));
+        if fresh > 0 {
+            let count = &self.server.counters.bytes_copied;
+            count.fetch_add(fresh, Ordering::Relaxed);
         }
     }
 
@@ -138,8 +148,7 @@ impl Session {
         {
             self.handle(message?, clock::now())?;
         }
-        while let Ok(out) = self.compressed.try_recv() {
-            self.compressing -= 1;
+        while let Some(out) = self.travel.next_compressed() {
             self.outbox.push_back(Downstream::Pack(out));
         }
         Ok(())
@@ -168,11 +177,13 @@ impl Session {
                 self.is_greeted = true;
             }
             ToWorker::Subscribe(subscribe) => self.subscribe(&subscribe, now)?,
-            ToWorker::Grant(grant) => self.grant(&grant)?,
+            ToWorker::Grant(grant) => self.grant(&grant, now)?,
             ToWorker::Cancel(cancel) => {
                 if let Some(subscribed) = self.subscribed.remove(&cancel.task) {
                     subscribed.task.buffer.remove_bell(&self.bell);
                     subscribed.task.forget(subscribed.client, self.number);
+                    self.travel.forget(cancel.task);
+                    self.link.detach(cancel.task)?;
                 }
             }
         }
@@ -181,7 +192,7 @@ impl Session {
 
     /// Books a grant. It may cross the end of its subscription; on a link that was superseded it counts from a beginning
     /// that is past, and has no effect (D3.4).
-    fn grant(&self, grant: &Grant) -> Result<(), LinkLost> {
+    fn grant(&mut self, grant: &Grant, now: Instant) -> Result<(), LinkLost> {
         let Some(subscribed) = self.subscribed.get(&grant.task) else {
             return Ok(());
         };
@@ -198,6 +209,7 @@ impl Session {
             let buffer = &subscribed.task.buffer;
             buffer.acknowledge(subscribed.client, grant.received);
         }
+        self.travel.note_grant(grant, &state.half, now);
         Ok(())
     }
 
@@ -210,9 +222,14 @@ impl Session {
         let reply = match self.server.attach(subscribe, self.number, now) {
             Ok(attached) => {
                 let task = &attached.task;
+                self.link.attach(task.id, &**task)?;
+                if !self.link.is_network() {
+                    task.buffer.note_local();
+                }
                 task.buffer.remove_bell(&self.bell);
                 task.buffer.add_bell(self.bell.clone());
                 let (spec, element_bytes) = (task.spec.clone(), task.element_bytes);
+                self.travel.subscribe(task, now);
                 self.subscribed.insert(subscribe.task, attached);
                 ToClient::Accepted(Accepted {
                     task: subscribe.task,
@@ -243,7 +260,7 @@ impl Session {
             .copied()
             .collect();
         for task in tasks {
-            if self.compressing < COMPRESSING_MAX {
+            if self.travel.has_room() {
                 self.step(task);
             }
         }
@@ -266,6 +283,7 @@ impl Session {
             drop(state);
             task.buffer.remove_bell(&self.bell);
             self.subscribed.remove(&task.id);
+            self.travel.forget(task.id);
             return;
         }
         state.half.handle_released(task.buffer.released());
@@ -289,11 +307,15 @@ impl Session {
                     }
                     shortage @ (Take::Empty | Take::NoCredit { .. }) => {
                         if !book_marks(&task, client, &mut state) {
+                            let now = clock::now();
+                            if elements > 0 && matches!(shortage, Take::Empty) {
+                                self.travel.note_starved(task.id, now);
+                            }
                             let shortage = match shortage {
                                 Take::NoCredit { bytes } => Shortage::NoCredit { bytes },
                                 Take::Empty | Take::Elements(_) | Take::Ended(_) => Shortage::Empty,
                             };
-                            let told = state.half.starve(shortage, clock::now());
+                            let told = state.half.starve(shortage, now);
                             return self.outbox.extend(told.map(Downstream::Message));
                         }
                     }
@@ -324,29 +346,8 @@ impl Session {
     }
 
     fn dispatch(&mut self, elements: TaskPack) {
-        let plain = |elements| {
-            Downstream::Pack(OutPack {
-                elements,
-                compressed: None,
-            })
-        };
-        if !self.link.is_network() || self.compression(elements.task) == Compression::None {
-            return self.outbox.push_back(plain(elements));
-        }
-        match self.server.compress.submit(Job {
-            elements,
-            done: self.compress_done.clone(),
-            bell: self.bell.clone(),
-        }) {
-            Ok(()) => self.compressing += 1,
-            Err(elements) => self.outbox.push_back(plain(elements)),
-        }
-    }
-
-    fn compression(&self, task: TaskId) -> Compression {
-        let subscribed = self.subscribed.get(&task);
-        let of_task = subscribed.and_then(|subscribed| subscribed.task.compression.get());
-        of_task.copied().unwrap_or(self.server.config.compression)
+        let out = self.travel.dispatch(elements, clock::now());
+        self.outbox.extend(out.map(Downstream::Pack));
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

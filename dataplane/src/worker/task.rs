@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+#[cfg(target_os = "linux")]
+use super::alloc::TaskAlloc;
 use super::buffer::TaskBuffer;
-use super::division::Role;
+use super::division::{Role, TaskMode};
 use crate::proto::message::{RefusalCode, TaskId};
 use crate::proto::send::{SendHalf, SendLimits};
-use crate::transport::Compression;
+#[cfg(target_os = "linux")]
+use crate::transport::Arena;
+use crate::transport::{Compression, TaskMemory};
 
 /// Clients of one task at most, those that lost their link included: as many as a coordinated read may have consumers.
 const SUBSCRIPTIONS_MAX: usize = 4096;
@@ -28,6 +32,9 @@ pub(super) struct Task {
     pub(super) buffer: Arc<TaskBuffer>,
     /// How its packs travel over networks; empty: as the server's do.
     pub(super) compression: OnceLock<Compression>,
+    /// Where its elements are written.
+    #[cfg(target_os = "linux")]
+    pub(super) alloc: Arc<TaskAlloc>,
     subscriptions: Mutex<BTreeMap<u64, Arc<Mutex<Subscription>>>>,
     /// A client was forgotten before it acknowledged all that it was sent. Read and written under the lock above.
     has_given_up: AtomicBool,
@@ -39,6 +46,8 @@ pub(super) struct Subscription {
     pub(super) half: SendHalf,
     /// The session that serves it; a later link of the same client takes it over.
     pub(super) session: Option<u64>,
+    /// How often the client had asked for it before it did so last.
+    asked_before: u64,
     detached_at: Option<Instant>,
 }
 
@@ -73,16 +82,25 @@ pub(super) struct Attach<'a> {
     pub(super) session: u64,
     pub(super) resume_from: u64,
     pub(super) splits_from: u64,
+    pub(super) asked_before: u64,
 }
 
 impl Task {
-    pub(super) fn new(id: TaskId, spec: Vec<u8>, element_bytes: u64, buffer: Arc<TaskBuffer>) -> Self {
+    pub(super) fn new(
+        id: TaskId,
+        spec: Vec<u8>,
+        element_bytes: u64,
+        buffer: Arc<TaskBuffer>,
+        #[cfg(target_os = "linux")] alloc: Arc<TaskAlloc>,
+    ) -> Self {
         Self {
             id,
             spec,
             element_bytes,
             buffer,
             compression: OnceLock::new(),
+            #[cfg(target_os = "linux")]
+            alloc,
             subscriptions: Mutex::default(),
             has_given_up: AtomicBool::new(false),
         }
@@ -111,10 +129,18 @@ impl Task {
             Arc::new(Mutex::new(Subscription {
                 half: SendHalf::new(self.id, limits.send),
                 session: None,
+                asked_before: 0,
                 detached_at: None,
             }))
         });
         let mut state = subscription.lock();
+        // Links are not ordered among each other: the client no longer listens on the one that this came on.
+        if attach.asked_before < state.asked_before {
+            return Err(Denied {
+                code: RefusalCode::CannotResume,
+                message: format!("task {}: the client has asked for it again since", self.id),
+            });
+        }
         let resumed = state.half.resume(attach.resume_from, attach.splits_from);
         resumed.map_err(|error| {
             let mut message = format!("task {}: {error}", self.id);
@@ -128,6 +154,7 @@ impl Task {
             }
         })?;
         state.session = Some(attach.session);
+        state.asked_before = attach.asked_before;
         state.detached_at = None;
         self.buffer.take_place(attach.client, attach.role);
         self.buffer.acknowledge(attach.client, attach.resume_from);
@@ -177,6 +204,20 @@ impl Subscription {
         if self.session == Some(session) {
             self.session = None;
             self.detached_at = Some(now);
+        }
+    }
+}
+
+impl TaskMemory for Task {
+    #[cfg(target_os = "linux")]
+    fn arena(&self) -> Option<Arc<Arena>> {
+        self.alloc.arena()
+    }
+
+    fn is_shared(&self) -> bool {
+        match self.buffer.mode() {
+            TaskMode::FirstCome | TaskMode::Coordinated { .. } => false,
+            TaskMode::Cached => true,
         }
     }
 }

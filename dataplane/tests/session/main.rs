@@ -91,6 +91,7 @@ async fn a_forged_ticket_and_an_unknown_task_are_refused_and_the_link_goes_on() 
                 resume_from: 0,
                 splits_from: 0,
                 trainer_id: None,
+                asked_before: 0,
             }))
             .await;
         let ToClient::Refused(refused) = client.message().await else {
@@ -247,6 +248,28 @@ async fn what_comes_on_a_link_that_was_superseded_has_no_effect() {
     let mut fourth = Client::accepted(&server, 1, 2).await;
     fourth.grant(4, 2).await;
     assert_eq!(fourth.elements(2).await, [2, 3]);
+}
+
+/// D3.4: an earlier link may be heard later, for links are not ordered among each other.
+#[tokio::test]
+async fn what_was_asked_for_earlier_and_arrives_later_takes_nothing_over() {
+    let server = server(WATCHDOG);
+    let mut producer = add_task(&server);
+    write(&mut producer, 0..10);
+    let mut first = Client::greeted(&server).await;
+    let mut second = Client::greeted(&server).await;
+    second.asked_before = 1;
+    second.subscribe(1, 0).await;
+    assert!(matches!(second.message().await, ToClient::Accepted(_)));
+    second.grant(2, 0).await;
+    assert_eq!(second.elements(2).await, [0, 1]);
+    first.subscribe(1, 0).await;
+    let ToClient::Refused(refused) = first.message().await else {
+        panic!("an earlier request takes over")
+    };
+    assert_eq!(refused.code, RefusalCode::CannotResume);
+    second.grant(4, 2).await;
+    assert_eq!(second.elements(2).await, [2, 3]);
 }
 
 /// D6.2, D6.4: nothing stays of a client that is refused, or that stayed away too long.

@@ -81,16 +81,19 @@ pub(crate) struct Client {
     link: Box<ClientLink>,
     session: JoinHandle<SessionEnd>,
     trainer_id: Option<&'static str>,
+    /// As it says itself.
+    pub(crate) asked_before: u64,
 }
 
 impl Client {
     pub(crate) fn silent(server: &Server, knobs: Knobs) -> Self {
-        let (far, link) = memory::pair(Arc::new(All), Arc::new(HeapAlloc), knobs);
+        let (far, link) = memory::pair(Arc::new(All), knobs);
         let server = server.clone();
         Self {
             link,
             session: tokio::spawn(async move { server.serve(far).await }),
             trainer_id: None,
+            asked_before: 0,
         }
     }
 
@@ -130,6 +133,7 @@ impl Client {
             trainer_id: self.trainer_id.map(str::to_owned),
             task: TASK,
             splits_from: 0,
+            asked_before: self.asked_before,
         };
         self.say(ToWorker::Subscribe(subscribe)).await;
     }
@@ -160,6 +164,7 @@ impl Client {
             element_bytes: 4096,
             received,
             splits: 0,
+            waiting: None,
         };
         self.say(ToWorker::Grant(grant)).await;
     }
@@ -201,6 +206,7 @@ impl Client {
                 resume_from: 0,
                 splits_from: 0,
                 trainer_id: None,
+                asked_before: 0,
             };
             self.say(ToWorker::Subscribe(unknown)).await;
             assert!(matches!(self.message().await, ToClient::Refused(_)));

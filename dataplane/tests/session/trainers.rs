@@ -98,3 +98,29 @@ async fn a_task_that_is_removed_gives_its_memory_back() {
     assert_eq!(server.cache().tasks, 0);
     assert_eq!(alloc.stats().in_use_bytes, 0);
 }
+
+/// What the window keeps lies in memory that readers of the host share, and goes back with the task.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_task_with_an_arena_keeps_its_elements_there_and_gives_it_back() {
+    let alloc = millstream_element::Pool::new(1 << 20);
+    let server = keeping(100);
+    let (task, spec) = (crate::support::TASK, crate::support::spec());
+    assert!(server.arena(task).is_none(), "no such task");
+    let producer = server.add_task(task, TaskMode::Cached, &spec, Arc::new(alloc.clone()));
+    let mut producer = producer.expect("a new task");
+    let arena = server.arena(task).expect("the system has memory");
+    write(&mut producer, 0..20);
+    let mut client = Client::trainer(&server, 1, "one", 0).await;
+    client.grant(20, 0).await;
+    client.elements(20).await;
+    assert!(arena.in_use_bytes() > 0);
+    assert_eq!(server.arenas().held_bytes, arena.held_bytes() as u64);
+    assert_eq!(alloc.stats().held_bytes, 0);
+    server.remove_task(task);
+    drop(producer);
+    client.leave().await;
+    assert_eq!(arena.in_use_bytes(), 0);
+    drop(arena);
+    assert_eq!(server.arenas().held_bytes, 0);
+}

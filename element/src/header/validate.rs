@@ -14,7 +14,7 @@ use super::archive::{
     MAX_HEADER_BYTES, MAX_PROVENANCE, Provenance, ROOT_BYTES,
 };
 use super::layout::{HEADER_ALIGN, Layout};
-use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN};
+use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN, Slot};
 use crate::spec::{MAX_RANK, TensorSpec, items_in};
 
 /// Who else can write the memory an element lies in.
@@ -24,6 +24,18 @@ pub enum Origin {
     Ours,
     /// Another process, at any moment. The header is copied out first, and only the copy is checked and used.
     Foreign,
+}
+
+impl Origin {
+    /// Of a slot, by whose memory it is in.
+    #[must_use]
+    pub fn of(slot: &Slot) -> Origin {
+        if slot.is_foreign() {
+            Origin::Foreign
+        } else {
+            Origin::Ours
+        }
+    }
 }
 
 /// What a validated header says.

@@ -29,7 +29,7 @@ pub struct PoolStats {
     pub in_use_bytes: usize,
     /// The highest `in_use_bytes` so far.
     pub peak_bytes: usize,
-    /// Allocated from the system, live or cached.
+    /// Allocated from the system, live or cached, and what others reserved.
     pub held_bytes: usize,
 }
 
@@ -66,6 +66,19 @@ impl Pool {
             peak_bytes: self.shared.peak_bytes.load(Ordering::Relaxed),
             held_bytes: self.shared.held_bytes.load(Ordering::Relaxed),
         }
+    }
+
+    /// Takes so much of the budget for memory that is not from here, such as a mapping, at the cost of cached memory where
+    /// needed. False when live slots leave too little. Whoever took it gives it back with [`Pool::release`].
+    #[must_use]
+    pub fn reserve(&self, size_bytes: usize) -> bool {
+        self.shared.make_room(size_bytes)
+    }
+
+    /// Gives back what [`Pool::reserve`] took, at once or in parts; never more.
+    pub fn release(&self, size_bytes: usize) {
+        let before = self.shared.held_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
+        debug_assert!(before >= size_bytes, "{size_bytes} bytes released of {before}");
     }
 }
 
@@ -107,21 +120,29 @@ impl SlotAlloc for Pool {
 impl Shared {
     /// Fresh memory within the budget, at the cost of cached memory of other classes where needed.
     fn grow(&self, size_bytes: usize, charge_bytes: usize) -> Result<Memory, AllocError> {
-        while !self.reserve(charge_bytes) {
-            if !self.evict_one() {
-                let in_use_bytes = self.in_use_bytes.load(Ordering::Relaxed);
-                let budget_bytes = self.budget_bytes;
-                return Err(AllocError::Exhausted {
-                    size_bytes,
-                    in_use_bytes,
-                    budget_bytes,
-                });
-            }
+        if !self.make_room(charge_bytes) {
+            let in_use_bytes = self.in_use_bytes.load(Ordering::Relaxed);
+            let budget_bytes = self.budget_bytes;
+            return Err(AllocError::Exhausted {
+                size_bytes,
+                in_use_bytes,
+                budget_bytes,
+            });
         }
         Memory::heap(charge_bytes).ok_or_else(|| {
             self.held_bytes.fetch_sub(charge_bytes, Ordering::Relaxed);
             AllocError::OutOfMemory { size_bytes }
         })
+    }
+
+    /// Reserves, at the cost of cached memory where needed.
+    fn make_room(&self, charge_bytes: usize) -> bool {
+        while !self.reserve(charge_bytes) {
+            if !self.evict_one() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Relaxed throughout: the counters only bound each other; memory itself is handed over by the queues.
@@ -300,6 +321,21 @@ mod tests {
         let stats = pool.stats();
         assert_eq!(stats.in_use_bytes, 0);
         assert!(stats.held_bytes <= stats.budget_bytes);
+    }
+
+    #[test]
+    fn what_others_reserve_counts_and_takes_the_place_of_cached_memory() {
+        let pool = Pool::new(64 << 10);
+        drop(pool.alloc(40 << 10).unwrap());
+        assert!(pool.reserve(48 << 10));
+        assert_eq!(pool.stats().held_bytes, 48 << 10);
+        assert!(!pool.reserve(20 << 10));
+        assert!(matches!(pool.alloc(20 << 10), Err(AllocError::Exhausted { .. })));
+        let live = pool.alloc(16 << 10).unwrap();
+        pool.release(48 << 10);
+        assert!(!pool.reserve(64 << 10));
+        drop(live);
+        assert!(pool.reserve(64 << 10));
     }
 
     proptest! {

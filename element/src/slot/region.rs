@@ -117,6 +117,18 @@ pub trait Reclaim: Send + Sync {
 pub(crate) struct Region {
     memory: ManuallyDrop<Memory>,
     owner: Option<Arc<dyn Reclaim>>,
+    access: Access,
+}
+
+/// Who may touch the memory besides its one owner in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nobody.
+    Ours,
+    /// Another process, which promised not to.
+    Lent,
+    /// Others read the same bytes under other addresses or in other slots, so nobody ever writes here.
+    Shared,
 }
 
 impl Region {
@@ -124,7 +136,20 @@ impl Region {
         Region {
             memory: ManuallyDrop::new(memory),
             owner,
+            access: Access::Ours,
         }
+    }
+
+    pub(crate) fn of_mapping(memory: Memory, owner: Arc<dyn Reclaim>, access: Access) -> Region {
+        Region {
+            memory: ManuallyDrop::new(memory),
+            owner: Some(owner),
+            access,
+        }
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        self.access
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {

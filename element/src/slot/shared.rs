@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::append::{SlotHead, SlotTail};
-use super::region::{Memory, Reclaim, Region};
+use super::region::{Access, Memory, Reclaim, Region};
 
 /// Exclusive use of a slot: 64-byte aligned, initialised, not necessarily zeroed (a pool reuses memory).
 pub struct SlotMut {
@@ -94,6 +94,44 @@ unsafe impl Send for Slot {}
 unsafe impl Sync for Slot {}
 
 impl Slot {
+    /// Bytes of a mapping that another process wrote. A slot that `is_shared` with other readers never becomes exclusive again;
+    /// any other can, as a slot of this process's own memory does ([`Slot::try_into_mut`]). `owner` gets the memory back with the
+    /// last view of it.
+    ///
+    /// # Safety
+    /// `start` is 64-byte aligned and begins `len` (at most `isize::MAX`) bytes of initialised memory, readable and, unless
+    /// `is_shared`, writable, that nobody else in this process touches (unless `is_shared`: writes) before `owner` has it back; the
+    /// mapping outlives the slot, all parts of it, and what `owner` does with the memory.
+    #[must_use]
+    pub unsafe fn from_mapping(
+        start: NonNull<u8>,
+        len: usize,
+        is_shared: bool,
+        owner: Arc<dyn Reclaim>,
+    ) -> Slot {
+        // SAFETY: as the caller promises, but for writing what is shared: such a region gives nobody the means.
+        let memory = unsafe { Memory::from_raw(start, len) };
+        let access = if is_shared { Access::Shared } else { Access::Lent };
+        let region = Arc::new(Region::of_mapping(memory, owner, access));
+        Slot { region, start, len }
+    }
+
+    /// Whether another process can write these bytes, whatever it promised: what must not change between being checked and being
+    /// used is copied first.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        match self.region.access() {
+            Access::Ours => false,
+            Access::Lent | Access::Shared => true,
+        }
+    }
+
+    /// Whether others read the same bytes, so that nobody may ever write them.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.region.access() == Access::Shared
+    }
+
     /// # Safety
     /// `range` lies in the region, and nobody writes those bytes while the slot or a clone of it lives.
     pub(super) unsafe fn of_region(region: Arc<Region>, range: Range<usize>) -> Slot {
@@ -146,9 +184,9 @@ impl Slot {
     /// The exclusive slot again, when this is the only view left and it starts where the region does; else itself.
     ///
     /// # Errors
-    /// The slot unchanged, when others share the region.
+    /// The slot unchanged, when others share the region, or may ([`Slot::from_mapping`]).
     pub fn try_into_mut(mut self) -> Result<SlotMut, Slot> {
-        let whole = self.start == self.region.start();
+        let whole = self.start == self.region.start() && !self.is_shared();
         if whole && Arc::get_mut(&mut self.region).is_some() {
             return Ok(SlotMut {
                 region: self.region,
@@ -247,6 +285,21 @@ mod tests {
         slot[0] = 7;
         let part = slot.freeze().slice(1..2);
         assert!(part.try_into_mut().is_err());
+    }
+
+    #[test]
+    fn a_slot_of_a_mapping_stays_read_only_and_goes_back_once() {
+        let backing = HeapAlloc.alloc(128).unwrap().freeze();
+        let owner = Arc::new(Counting::default());
+        let start = NonNull::from(&backing[0]);
+        // SAFETY: the backing slot is read only and outlives the one made of it.
+        let slot = unsafe { Slot::from_mapping(start, 128, true, Arc::clone(&owner) as Arc<dyn Reclaim>) };
+        let slot = slot.try_into_mut().unwrap_err();
+        let part = slot.slice(0..64);
+        drop(slot);
+        assert_eq!((part.len(), owner.0.load(Ordering::Relaxed)), (64, 0));
+        drop(part);
+        assert_eq!(owner.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -11,13 +11,13 @@ pub struct Options {
     /// they do by default.
     #[n(0)]
     pub deterministic: Option<bool>,
-    /// How elements travel from workers over a network; by default as each worker is set. Of a whole dataset only: what is
+    /// How elements travel from workers over a network; by default as each worker is set, which is `Auto` unless it was told otherwise. Of a whole dataset only: what is
     /// part of another dataset travels nowhere.
     #[n(1)]
     pub compression: Option<Travel>,
 }
 
-/// How elements travel over a network.
+/// How elements travel over a network. What the tf.data service calls `AUTO`, `None` and `SNAPPY` is `Auto`, `Plain` and `Lz4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Travel {
@@ -27,14 +27,18 @@ pub enum Travel {
     /// As LZ4 blocks, where that is shorter.
     #[n(1)]
     Lz4,
+    /// As LZ4 blocks to readers that get them sooner so, by measurement; to others as they are.
+    #[n(2)]
+    Auto,
 }
 
 impl Travel {
-    /// The word for it: `none` or `lz4`.
+    /// The word for it: `none`, `lz4` or `auto`.
     pub fn name(self) -> &'static str {
         match self {
             Travel::Plain => "none",
             Travel::Lz4 => "lz4",
+            Travel::Auto => "auto",
         }
     }
 }

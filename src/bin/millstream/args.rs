@@ -155,6 +155,8 @@ pub(crate) enum CompressionFlag {
     None,
     /// LZ4, where it makes a pack smaller.
     Lz4,
+    /// LZ4 for readers that get their elements sooner so, by measurement; nothing for others.
+    Auto,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -180,12 +182,26 @@ pub(crate) struct WorkerArgs {
     /// Bytes of these that each task with the cross-trainer cache keeps, half of --memory-bytes at most; by default a quarter.
     #[arg(long, value_name = "BYTES")]
     pub(crate) cross_trainer_cache_bytes: Option<u64>,
+    /// Bytes of --memory-bytes that may be shared with readers of this host, who then need no copy; by default three quarters. 0:
+    /// they are served over the network too.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) shm_bytes: Option<usize>,
+    /// Bytes of these that one task may share; by default half of --memory-bytes.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) shm_bytes_per_task: Option<usize>,
+    /// Makes shared memory of huge pages where the system has some set aside. Each task then takes its share as a whole.
+    #[arg(long)]
+    pub(crate) huge_pages: bool,
+    /// A directory for the socket that readers of this host come in by, where they are in containers that share it but no network
+    /// namespace. Made with mode 0700 if it is missing. By default there is no file.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) shm_dir: Option<PathBuf>,
     /// A label; repeat for more. Shown in `status`. Readers elsewhere leave a worker that is tagged COLOCATED, in any case, to
     /// those of its process, unless they ask for all workers.
     #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]
     pub(crate) tags: Vec<String>,
-    /// Compression on the network.
-    #[arg(long, value_enum, default_value_t = CompressionFlag::None)]
+    /// Compression on the network, of datasets that do not say otherwise.
+    #[arg(long, value_enum, default_value_t = CompressionFlag::Auto)]
     pub(crate) compression: CompressionFlag,
     /// Seconds that a worker told to leave (SIGTERM) waits for readers to take what it has begun.
     #[arg(long, default_value_t = 25.0, value_name = "SECONDS")]
@@ -274,6 +290,9 @@ pub(crate) struct ReadArgs {
     /// which are computed once. The dataset is repeated without end; each trainer stops after so many steps.
     #[arg(long, value_name = "ID", requires_all = ["steps", "job_name"])]
     pub(crate) trainer_id: Option<String>,
+    /// Reads workers of this machine over the network too, instead of sharing memory with them.
+    #[arg(long)]
+    pub(crate) no_shm: bool,
     /// Seconds to wait for a dispatcher that is not there yet.
     #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,

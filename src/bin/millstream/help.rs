@@ -44,7 +44,8 @@ Examples:
 pub(crate) const READ: &str = "\
 Prints a line for each epoch: elements, bytes and rates, the share of the time that was spent waiting, what is the \
 bottleneck (trainer, network or workers), and a digest. The digest depends on the rows alone, not on their order, the \
-batches or who computed them. Splits that were lost with a worker are named on standard error, and the command fails.
+batches or who computed them. Standard error says by which transport the workers were read, and why not by a better one; it also \
+names splits that were lost with a worker, with which the command fails.
 
 Under the sharding policies `file`, `data`, `file_or_data` and `hint` each worker of the dispatcher's fixed list has its share \
 from the start. The reading waits for those that have not come, and fails if one goes and does not come back.

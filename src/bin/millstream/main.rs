@@ -7,7 +7,7 @@
 //! - [`status`]: what a service is doing
 //! - [`key`]: cluster keys and role keys
 //! - [`demo`]: real pictures, from a tar to a consumer, with processes of its own
-//! - [`console`], [`table`]: what commands print
+//! - [`console`], [`table`], [`transports`]: what commands print
 //! - [`ending`]: when they end
 //! - [`pictures`], [`digest`]: the pipeline of the examples, and a digest of what was read
 
@@ -24,6 +24,7 @@ mod read;
 mod shutdown;
 mod status;
 mod table;
+mod transports;
 mod worker;
 
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ use crate::console::{bytes_text, note, say};
 use crate::digest::Digest;
 use crate::ending::{Brake, Ending, NotDone};
 use crate::pictures::{self, pictures};
+use crate::transports::transports;
 use crate::{key, worker};
 
 /// Runs the command.
@@ -18,6 +19,7 @@ pub(crate) fn run(args: &ReadArgs) -> Result<(), String> {
     let dataset = Source::of(args)?;
     let config = ServiceConfig {
         session: worker::patience(args.wait_s)?,
+        no_shared_memory: args.no_shm,
         ..ServiceConfig::default()
     };
     let key = key::load(&args.key)?;
@@ -177,6 +179,9 @@ fn read_epoch(
         100.0 * stats.wait_share(),
         stats.bottleneck.name(),
     ));
+    for line in transports(stats.links.values()) {
+        note(&line);
+    }
     for lost in &stats.lost_splits {
         note(&format!("lost: {}", pictures::lost_text(lost)));
     }

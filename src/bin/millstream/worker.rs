@@ -49,6 +49,9 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
     config.tags = args.tags.clone();
     config.pool_bytes = args.memory_bytes;
     config.cross_trainer_cache_bytes = args.cross_trainer_cache_bytes;
+    (config.shm_bytes, config.shm_bytes_per_task) = (args.shm_bytes, args.shm_bytes_per_task);
+    config.huge_pages = args.huge_pages;
+    config.shm_dir = args.shm_dir.clone();
     config.threads = match args.threads {
         Some(0) => return Err("--threads 0: must be at least 1".to_owned()),
         threads => threads,
@@ -56,6 +59,7 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
     config.server.compression = match args.compression {
         CompressionFlag::None => Compression::None,
         CompressionFlag::Lz4 => Compression::Lz4,
+        CompressionFlag::Auto => Compression::Auto,
     };
     config.endpoint.mtu = args.mtu;
     config.endpoint.validate().map_err(|error| error.to_string())?;

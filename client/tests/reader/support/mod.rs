@@ -12,7 +12,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use millstream_client::{
-    Connecting, Connector, Feed, MaxOutstanding, Reader, ReaderConfig, Report, TaskEvent, TaskSource,
+    Connected, Connecting, Connector, Feed, MaxOutstanding, Reader, ReaderConfig, Report, TaskEvent,
+    TaskSource, WorkerPlace,
 };
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::{Hello, PROTOCOL_VERSION, ToClient};
@@ -71,6 +72,8 @@ pub(crate) struct Workers {
     links: Mutex<BTreeMap<String, Vec<tokio::task::AbortHandle>>>,
     logs: Mutex<BTreeMap<String, Arc<Log>>>,
     strangers: Mutex<BTreeMap<String, std_mpsc::Sender<LinkLost>>>,
+    /// Where links were made to, one after the other.
+    pub(crate) dialled: Mutex<Vec<WorkerPlace>>,
 }
 
 impl Workers {
@@ -98,6 +101,7 @@ impl Workers {
             links: Mutex::default(),
             logs: Mutex::default(),
             strangers: Mutex::default(),
+            dialled: Mutex::default(),
         });
         for name in names {
             workers.start(name);
@@ -205,7 +209,7 @@ impl Workers {
         });
         TaskSource {
             task: TaskId(task),
-            worker: name.to_owned(),
+            worker: WorkerPlace::at(name),
             ticket: ticket.as_bytes().to_vec(),
             start_round: Some(0),
         }
@@ -213,12 +217,14 @@ impl Workers {
 }
 
 impl Connector for Workers {
-    fn connect<'a>(&'a self, worker: &'a str, admission: Arc<dyn Admission>) -> Connecting<'a> {
+    fn connect<'a>(&'a self, worker: &'a WorkerPlace, admission: Arc<dyn Admission>) -> Connecting<'a> {
+        self.dialled.lock().push(worker.clone());
+        let worker = worker.address.as_str();
         assert_ne!(worker, TRAP, "somebody stepped into the trap");
         if let Some(ends) = self.strangers.lock().get(worker).cloned() {
-            let (far, near) = memory::pair(admission, Arc::new(HeapAlloc), Knobs::default());
+            let (far, near) = memory::pair(admission, Knobs::default());
             self.runtime.spawn(greet_in_next_version(far, ends));
-            return Box::pin(async { Ok(near) });
+            return Box::pin(async { Ok(Connected::from(near as Box<ClientLink>)) });
         }
         let Some(server) = self.servers.lock().get(worker).cloned() else {
             return Box::pin(async { Err("nobody lives there".to_owned()) });
@@ -229,7 +235,7 @@ impl Connector for Workers {
             .get_mut(worker)
             .and_then(VecDeque::pop_front)
             .unwrap_or_default();
-        let (far, near) = memory::pair(admission, Arc::new(HeapAlloc), knobs);
+        let (far, near) = memory::pair(admission, knobs);
         let serving = self.runtime.spawn(async move { server.serve(far).await });
         self.links
             .lock()
@@ -237,7 +243,7 @@ impl Connector for Workers {
             .or_default()
             .push(serving.abort_handle());
         let near: Box<ClientLink> = Box::new(Tap::new(near, self.log(worker)));
-        Box::pin(async { Ok(near) })
+        Box::pin(async { Ok(near.into()) })
     }
 }
 

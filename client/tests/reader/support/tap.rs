@@ -19,6 +19,8 @@ pub(crate) struct Traffic {
     pub(crate) grants: u64,
     /// Elements that the latest grant said to have arrived.
     pub(crate) acknowledged: u64,
+    /// Elements of those that it said to wait for the consumer.
+    pub(crate) waiting: Option<u64>,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
     pub(crate) packs: u64,
@@ -134,7 +136,7 @@ impl Transport for Tap {
             ToWorker::Subscribe(_) => traffic.subscribes += 1,
             ToWorker::Grant(grant) => {
                 traffic.grants += 1;
-                traffic.acknowledged = grant.received;
+                (traffic.acknowledged, traffic.waiting) = (grant.received, grant.waiting);
             }
             ToWorker::Hello(_) | ToWorker::Cancel(_) => {}
         });
@@ -156,10 +158,6 @@ impl Transport for Tap {
         self.link.close(why);
     }
 
-    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
-        self.link.slot_alloc()
-    }
-
     fn is_network(&self) -> bool {
         self.link.is_network()
     }
@@ -169,6 +167,10 @@ impl Transport for Tap {
             round_trip: self.log.traffic.lock().round_trip,
             ..self.link.report()
         }
+    }
+
+    fn bytes_copied(&self) -> u64 {
+        self.link.bytes_copied()
     }
 }
 

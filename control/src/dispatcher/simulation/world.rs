@@ -205,6 +205,7 @@ impl World {
             ticket_key: TicketKey::from_bytes([7; 32]),
             version: String::new(),
             whereabouts: Whereabouts::default(),
+            local_socket: None,
         };
         self.ask(session, Role::Worker, Request::RegisterWorker(registration))
             .unwrap();

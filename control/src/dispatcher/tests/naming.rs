@@ -43,7 +43,12 @@ fn one_id_means_one_structure() {
     other.compression = Some("lz4".to_owned());
     let error = rig.register(Some("pets"), other).unwrap_err();
     assert_eq!(error.code, Code::InvalidArgument);
-    assert!(error.message.contains("compression is auto, not lz4"), "{error}");
+    assert!(
+        error
+            .message
+            .contains("compression is as workers are set, not lz4"),
+        "{error}"
+    );
     assert!(!error.message.contains("cardinality"), "{error}");
 }
 

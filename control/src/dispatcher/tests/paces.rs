@@ -6,6 +6,7 @@ use super::rig::{READER, Rig};
 use crate::dispatcher::{ClientStatus, Event, IterationStatus, Request, TaskStatus};
 use crate::id::{ClientId, SessionId, TaskId};
 use crate::job::Policy;
+use crate::links::LinkCounts;
 use crate::pace::Pace;
 
 fn pace(elements: u64, element_ns: u64) -> Pace {
@@ -22,6 +23,16 @@ impl Rig {
             session,
             tasks,
             clients,
+            links: None,
+        });
+    }
+
+    fn linked(&mut self, session: SessionId, links: LinkCounts) {
+        self.event(Event::Paced {
+            session,
+            tasks: Vec::new(),
+            clients: Vec::new(),
+            links: Some(links),
         });
     }
 
@@ -129,4 +140,28 @@ fn the_latest_paces_count_and_the_service_wants_what_one_of_its_iterations_does(
         rig.finish(worker, task);
     }
     assert_eq!(wanted(&rig), (vec![Some(8), Some(6), None], Some(8)));
+}
+
+/// C11.3
+#[test]
+fn the_status_says_how_readers_are_linked_with_each_living_worker() {
+    let mut rig = Rig::new();
+    let (lives, dies) = (rig.worker(1, "lives:1"), rig.worker(2, "dies:2"));
+    let counts = |network| LinkCounts {
+        network,
+        ..LinkCounts::default()
+    };
+    let told = |rig: &Rig| -> Vec<_> {
+        let workers = rig.machine.status().workers;
+        workers.iter().map(|worker| worker.links).collect()
+    };
+    assert_eq!(told(&rig), [None, None]);
+    for (session, links) in [(lives, 1), (dies, 2), (lives, 3), (READER, 9)] {
+        rig.linked(session, counts(links));
+    }
+    assert_eq!(told(&rig), [Some(counts(3)), Some(counts(2))]);
+    rig.ask(dies, Role::Worker, Request::LeaveWorker).unwrap();
+    assert_eq!(told(&rig), [Some(counts(3)), None]);
+    rig.restart();
+    assert_eq!(told(&rig), [None, None], "it is said again, and not stored");
 }

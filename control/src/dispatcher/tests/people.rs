@@ -149,6 +149,29 @@ fn a_task_that_fails_is_told_and_its_splits_are_not_tried_again() {
     assert_eq!((iteration.phase, iteration.splits_lost), (Phase::Finished, 1));
 }
 
+/// C6.6, C4.1: nobody else tells readers that wait for the worker to say it behind the elements before.
+#[test]
+fn a_task_that_failed_ends_when_its_worker_is_gone() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let (failing, other) = (rig.worker(1, "one:1"), rig.worker(2, "two:1"));
+    let client = rig.client(job);
+    let (task, good) = (rig.tasks(failing)[0], rig.tasks(other)[0]);
+    let message = "corrupt JPEG cat.jpg".to_owned();
+    rig.ask(failing, Role::Worker, Request::FailTask { task, message })
+        .unwrap();
+    let listed = |rig: &mut Rig| {
+        let snapshot = snapshot(rig, client);
+        assert_eq!(snapshot.failed.len(), 1);
+        snapshot.tasks.iter().map(|info| info.task).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&mut rig), [task, good], "its worker has more to say");
+    assert_eq!(rig.told(&ClientPush::TaskEnded { task }), 0);
+    rig.ask(failing, Role::Worker, Request::LeaveWorker).unwrap();
+    assert_eq!(rig.told(&ClientPush::TaskEnded { task }), 1);
+    assert_eq!(listed(&mut rig), [good]);
+}
+
 /// C6.6, C3.5
 #[test]
 fn who_joins_after_a_failure_is_told_of_it() {

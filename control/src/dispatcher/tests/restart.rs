@@ -39,6 +39,7 @@ fn after_a_restart_workers_have_one_silence_to_notice_and_one_to_come_back() {
         index: 0,
         draining: false,
         whereabouts: Whereabouts::default(),
+        local_socket: None,
     };
     let mut machine = Dispatcher::load(config, [Record::Worker(record)], BootId(1), Duration::ZERO);
     let is_dead = |machine: &Dispatcher| machine.tables.workers.get(&worker).unwrap().dead.is_some();

@@ -207,6 +207,7 @@ impl Rig {
             ticket_key: TicketKey::from_bytes([1; 32]),
             version: "1".to_owned(),
             whereabouts: Whereabouts::default(),
+            local_socket: None,
         };
         self.ask(session, Role::Worker, Request::RegisterWorker(registration))
     }

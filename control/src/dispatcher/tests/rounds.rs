@@ -458,9 +458,44 @@ fn a_task_whose_data_ends_fails_for_all_consumers_also_those_to_come() {
             .count()
     };
     assert_eq!(failures(&rig), 1);
-    assert_eq!(rig.machine.status().iterations[0].phase, Phase::Finished);
+    let phase = |rig: &Rig| rig.machine.status().iterations[0].phase;
+    rig.ask(READER, Role::Read, Request::TaskDrained { client: first, task })
+        .unwrap();
+    assert_eq!(
+        phase(&rig),
+        Phase::Running,
+        "the other is to hear it from the worker too"
+    );
     let second = try_consumer(&mut rig, job, 1).unwrap();
-    assert_eq!(snapshot(&mut rig, second).failed.len(), 1);
+    let shown = snapshot(&mut rig, second);
+    assert_eq!((shown.failed.len(), shown.tasks.len()), (1, 1));
+    assert_eq!(phase(&rig), Phase::Running);
+    rig.ask(READER, Role::Read, Request::TaskDrained { client: second, task })
+        .unwrap();
+    assert_eq!(phase(&rig), Phase::Finished);
+}
+
+/// C9.7, C6.6
+#[test]
+fn a_failure_that_nobody_can_hear_any_more_keeps_no_iteration_going() {
+    for is_worker_gone in [false, true] {
+        let mut rig = Rig::new();
+        let job = job(&mut rig, Policy::Off, 2);
+        let worker = rig.worker(1, "one:1");
+        let clients = consumers(&mut rig, job, 2);
+        let task = rig.tasks(worker)[0];
+        rig.finish(worker, task);
+        assert_eq!(rig.machine.status().iterations[0].phase, Phase::Running);
+        if is_worker_gone {
+            leave(&mut rig, worker);
+            assert_eq!(rig.told(&ClientPush::TaskEnded { task }), 2);
+        } else {
+            for client in clients {
+                rig.ask(READER, Role::Read, Request::Release { client }).unwrap();
+            }
+        }
+        assert_eq!(rig.machine.status().iterations[0].phase, Phase::Finished);
+    }
 }
 
 /// C9.8

@@ -4,8 +4,8 @@ use millstream_link::{Role, TicketKey};
 
 use super::rig::{READER, Rig, facts};
 use crate::dispatcher::{
-    ClientPush, DispatcherConfig, Phase, Reply, Request, Snapshot, StopReason, WorkerAddresses, WorkerPush,
-    WorkerRegistration,
+    ClientPush, DispatcherConfig, LOCAL_SOCKET_BYTES_MAX, Phase, Reply, Request, Snapshot, StopReason,
+    WorkerAddresses, WorkerPush, WorkerRegistration,
 };
 use crate::error::{Code, Error};
 use crate::id::{ClientId, JobId, SessionId, TaskId};
@@ -366,6 +366,35 @@ fn under_any_and_host_nothing_is_deleted() {
     }
 }
 
+/// C14.6
+#[test]
+fn readers_on_its_host_are_told_a_workers_socket_and_the_new_one_when_it_starts_again() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Off, TargetWorkers::Any);
+    let with_socket = |socket: &str| WorkerRegistration {
+        local_socket: Some(socket.to_owned()),
+        ..registration("one:1", 11, &[])
+    };
+    let near = open(&mut rig, job, 12).unwrap();
+    let far = open(&mut rig, job, 22).unwrap();
+    for (session, socket) in [(1, "@first"), (2, "@second")] {
+        let request = Request::RegisterWorker(with_socket(socket));
+        rig.ask(SessionId(session), Role::Worker, request).unwrap();
+        for (reader, expected) in [(near, Some(socket)), (far, None)] {
+            let told = snapshot(&mut rig, reader).tasks;
+            let [task] = &told[..] else { panic!("{told:?}") };
+            assert_eq!(task.local_socket.as_deref(), expected);
+            assert_eq!(task.whereabouts, at(11));
+            assert_eq!(rig.told(&ClientPush::TaskAdded(task.clone())), 1);
+            rig.restart();
+            assert_eq!(snapshot(&mut rig, reader).tasks, told, "it was stored");
+        }
+    }
+    let long = with_socket(&"s".repeat(LOCAL_SOCKET_BYTES_MAX + 1));
+    let refused = rig.ask(SessionId(3), Role::Worker, Request::RegisterWorker(long));
+    assert_eq!(refused.unwrap_err().code, Code::InvalidArgument);
+}
+
 /// Ten processes to a host.
 fn at(process: u64) -> Whereabouts {
     Whereabouts {
@@ -388,17 +417,22 @@ fn worker(rig: &mut Rig, session: u64, process: u64, tags: &[&str]) -> SessionId
 }
 
 fn worker_at(rig: &mut Rig, session: u64, address: &str, process: u64, tags: &[&str]) -> SessionId {
+    let registration = registration(address, process, tags);
     let session = SessionId(session);
-    let registration = WorkerRegistration {
+    rig.ask(session, Role::Worker, Request::RegisterWorker(registration))
+        .unwrap();
+    session
+}
+
+fn registration(address: &str, process: u64, tags: &[&str]) -> WorkerRegistration {
+    WorkerRegistration {
         address: address.to_owned(),
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         ticket_key: TicketKey::from_bytes([1; 32]),
         version: String::new(),
         whereabouts: at(process),
-    };
-    rig.ask(session, Role::Worker, Request::RegisterWorker(registration))
-        .unwrap();
-    session
+        local_socket: None,
+    }
 }
 
 fn open(rig: &mut Rig, job: JobId, process: u64) -> Result<ClientId, Error> {
@@ -421,20 +455,23 @@ fn open_at(rig: &mut Rig, job: JobId, whereabouts: Whereabouts) -> Result<Client
 
 /// The tasks that a client is shown, and whether it is told that there are no more.
 fn shown(rig: &mut Rig, client: ClientId) -> (Vec<TaskId>, bool) {
-    rig.ask(READER, Role::Read, Request::Attach { client }).unwrap();
-    let mut pushes = rig.client_pushes.iter();
-    let Some((to, ClientPush::Snapshot(snapshot))) = pushes.next_back() else {
-        panic!("no snapshot")
-    };
-    assert_eq!(*to, client);
     let Snapshot {
         tasks,
         finished,
         failed,
         ..
-    } = snapshot;
+    } = snapshot(rig, client);
     assert!(failed.is_empty(), "{failed:?}");
-    (tasks.iter().map(|task| task.task).collect(), *finished)
+    (tasks.iter().map(|task| task.task).collect(), finished)
+}
+
+fn snapshot(rig: &mut Rig, client: ClientId) -> Snapshot {
+    rig.ask(READER, Role::Read, Request::Attach { client }).unwrap();
+    let Some((to, ClientPush::Snapshot(snapshot))) = rig.client_pushes.last() else {
+        panic!("no snapshot")
+    };
+    assert_eq!(*to, client);
+    snapshot.clone()
 }
 
 fn drained(rig: &mut Rig, client: ClientId, task: TaskId) {

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::dispatcher::ClientPush;
-use crate::error::{Code, Error};
-use crate::id::{BootId, ClientId};
+use crate::error::Code;
+use crate::id::ClientId;
 use crate::rpc::session::{Session, SessionEvent};
 use crate::rpc::wire::{WirePush, WireReply, WireRequest};
 
@@ -62,19 +62,11 @@ pub(super) async fn sort(
     inbox: Arc<Inbox>,
     mut events: mpsc::Receiver<SessionEvent>,
 ) {
-    let mut known: Option<BootId> = None;
     while let Some(event) = events.recv().await {
         match event {
-            SessionEvent::Up(boot) => {
+            SessionEvent::Restarted => break,
+            SessionEvent::Up => {
                 let Some(session) = session.upgrade() else { break };
-                if known.replace(boot).is_some_and(|known| known != boot) {
-                    // C1.8
-                    session.fail(Error::aborted(
-                        "the dispatcher restarted without its memory: the jobs of this process are gone, start over (one \
-                         that is given a work directory, --work-dir, remembers)",
-                    ));
-                    break;
-                }
                 for client in inbox.clients() {
                     tokio::spawn(attach(Arc::clone(&session), Arc::clone(&inbox), client));
                 }

@@ -131,6 +131,7 @@ mod tests {
     use super::*;
     use crate::dispatcher::{RemovalReason, TaskConcluded, TaskFailure};
     use crate::id::WorkerId;
+    use crate::whereabouts::Whereabouts;
 
     /// C4.1
     #[test]
@@ -263,6 +264,8 @@ mod tests {
             worker_tags: vec![],
             ticket: vec![],
             start_round: Some(0),
+            whereabouts: Whereabouts::default(),
+            local_socket: None,
         }
     }
 

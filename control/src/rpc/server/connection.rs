@@ -150,6 +150,7 @@ async fn hear(
             clients: beat.clients,
             task_paces: beat.task_paces,
             client_paces: beat.client_paces,
+            links: beat.links,
             sequence: beat.sequence,
             answers: pushes.clone(),
             taken,

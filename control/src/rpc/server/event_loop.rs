@@ -12,6 +12,7 @@ use super::listings::Listings;
 use crate::dispatcher::{Action, Dispatcher, Event, Incoming, Moment, Reply, ReplyToken, Request};
 use crate::error::Error;
 use crate::id::{ClientId, RequestNumber, SessionId, TaskId};
+use crate::links::LinkCounts;
 use crate::pace::Pace;
 use crate::planner::Planner;
 use crate::rpc::wire::{CLOSE_SHUT_DOWN, WirePush};
@@ -42,6 +43,7 @@ pub(super) enum Input {
         clients: Vec<ClientId>,
         task_paces: Vec<(TaskId, Pace)>,
         client_paces: Vec<(ClientId, Pace)>,
+        links: Option<LinkCounts>,
         sequence: u64,
         /// Where the answer goes: it says that this loop goes round, so it comes from here (C1.9).
         answers: mpsc::Sender<WirePush>,
@@ -191,12 +193,13 @@ impl EventLoop {
                 clients,
                 task_paces,
                 client_paces,
+                links,
                 sequence,
                 answers,
                 taken,
             } => {
                 self.beats.push((answers, sequence, taken));
-                self.pace(session, task_paces, client_paces);
+                self.pace(session, task_paces, client_paces, links);
                 Event::Heartbeat {
                     session,
                     worker,
@@ -230,13 +233,20 @@ impl EventLoop {
         self.dispatcher.handle(event, now);
     }
 
-    fn pace(&mut self, session: SessionId, tasks: Vec<(TaskId, Pace)>, clients: Vec<(ClientId, Pace)>) {
-        if !tasks.is_empty() || !clients.is_empty() {
+    fn pace(
+        &mut self,
+        session: SessionId,
+        tasks: Vec<(TaskId, Pace)>,
+        clients: Vec<(ClientId, Pace)>,
+        links: Option<LinkCounts>,
+    ) {
+        if !tasks.is_empty() || !clients.is_empty() || links.is_some() {
             let now = self.now();
             let paced = Event::Paced {
                 session,
                 tasks,
                 clients,
+                links,
             };
             self.dispatcher.handle(paced, now);
         }

@@ -38,7 +38,9 @@ pub(crate) enum LinkState {
 #[derive(Debug)]
 pub(crate) enum SessionEvent {
     /// It is connected, for the first time or again.
-    Up(BootId),
+    Up,
+    /// The dispatcher has forgotten everything (C1.8). The session has failed: nothing was asked of the new one.
+    Restarted,
     /// The dispatcher says something.
     Push(WirePush),
     /// The connection is lost; another is sought. With the dispatcher's reason if it closed it.
@@ -56,9 +58,16 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
     let mut pause = shared.config.backoff_min;
     let mut noticed: Option<Instant> = None;
     let mut lost: Option<Instant> = None;
+    let mut known: Option<BootId> = None;
     loop {
         let ended = match attempt(&shared).await {
             Ok((connection, welcome, streams)) => {
+                if known
+                    .replace(welcome.boot)
+                    .is_some_and(|known| known != welcome.boot)
+                {
+                    return fail_restarted(&shared, &events, &connection).await;
+                }
                 pause = shared.config.backoff_min;
                 (noticed, lost) = (None, None);
                 *shared.heard.lock() = Some(Instant::now());
@@ -67,7 +76,7 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
                 shared
                     .state
                     .send_modify(|state| up(state, &connection, welcome.boot));
-                if events.send(SessionEvent::Up(welcome.boot)).await.is_err() {
+                if events.send(SessionEvent::Up).await.is_err() {
                     return;
                 }
                 let reason = stay(&shared, &events, &connection, &welcome, streams).await;
@@ -119,6 +128,23 @@ fn shut_down(shared: &SessionShared) -> Option<Error> {
     Some(Error::aborted(format!(
         "the service at {address} was shut down by {by}"
     )))
+}
+
+/// Another life of the dispatcher's state is there (C1.8). Nobody is given the connection: what waits was meant for the other, where
+/// ids had other meanings.
+async fn fail_restarted(
+    shared: &SessionShared,
+    events: &mpsc::Sender<SessionEvent>,
+    connection: &Connection,
+) {
+    connection.close(0_u32.into(), b"another dispatcher is known here");
+    let error = Error::aborted(
+        "the dispatcher restarted without its memory: what this process had there is gone, start over (one that is given a work \
+         directory, --work-dir, remembers)",
+    );
+    shared.state.send_replace(LinkState::Failed(error));
+    // Fails when the owner is gone.
+    events.send(SessionEvent::Restarted).await.ok();
 }
 
 fn given_up(shared: &SessionShared, reason: &str) -> Error {
@@ -277,12 +303,17 @@ async fn speak(
                 sent.pop_front();
             }
         }
-        let (task_paces, client_paces) = shared.paces.lock().take(PACES_MAX);
+        let (task_paces, client_paces, links) = {
+            let mut paces = shared.paces.lock();
+            let (tasks, clients) = paces.take(PACES_MAX);
+            (tasks, clients, paces.take_links())
+        };
         let beat = Beat {
             sequence,
             clients,
             task_paces,
             client_paces,
+            links,
         };
         frame::write(&mut send, &beat).await?;
     }

@@ -13,6 +13,8 @@ mod config;
 mod driver;
 mod numbers;
 mod paces;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use calls::Session;
 pub use config::SessionConfig;

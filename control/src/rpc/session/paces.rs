@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::id::{ClientId, TaskId};
+use crate::links::LinkCounts;
 use crate::pace::Pace;
 
 /// What is passed on at once: of tasks, and of clients.
@@ -14,6 +15,7 @@ type Taken = (Vec<(TaskId, Pace)>, Vec<(ClientId, Pace)>);
 pub(crate) struct Paces {
     tasks: Waiting<TaskId>,
     clients: Waiting<ClientId>,
+    links: Option<LinkCounts>,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,16 @@ impl Paces {
     /// A task's, instead of what it said before.
     pub(crate) fn note_task(&mut self, task: TaskId, pace: Pace) {
         self.tasks.paces.insert(task, pace);
+    }
+
+    /// The worker's links, instead of what it said before.
+    pub(crate) fn note_links(&mut self, links: LinkCounts) {
+        self.links = Some(links);
+    }
+
+    /// What is to be said of the links, once.
+    pub(crate) fn take_links(&mut self) -> Option<LinkCounts> {
+        self.links.take()
     }
 
     /// A client's.

@@ -5,6 +5,7 @@ use minicbor::{Decode, Encode};
 
 use crate::id::{BootId, ClientId, SessionId, TaskId};
 use crate::job::DeploymentMode;
+use crate::links::LinkCounts;
 use crate::pace::Pace;
 
 /// The protocol's name and version in the handshake (C1.1).
@@ -56,6 +57,9 @@ pub(crate) struct Beat {
     /// How fast some of its clients go.
     #[cbor(n(3), default)]
     pub(crate) client_paces: Vec<(ClientId, Pace)>,
+    /// How readers are linked with it, if it is a worker.
+    #[n(4)]
+    pub(crate) links: Option<LinkCounts>,
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::dispatcher::{
 };
 use crate::id::{ClientId, TaskId, WorkerId};
 use crate::split::SplitRange;
+use crate::whereabouts::Whereabouts;
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) enum WirePush {
@@ -109,6 +110,10 @@ pub(crate) struct WireTaskInfo {
     ticket: ByteVec,
     #[n(5)]
     start_round: Option<u64>,
+    #[cbor(n(6), default)]
+    whereabouts: Whereabouts,
+    #[n(7)]
+    local_socket: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -240,6 +245,8 @@ impl From<TaskInfo> for WireTaskInfo {
             worker_tags: task.worker_tags,
             ticket: task.ticket.into(),
             start_round: task.start_round,
+            whereabouts: task.whereabouts,
+            local_socket: task.local_socket,
         }
     }
 }
@@ -253,6 +260,8 @@ impl From<WireTaskInfo> for TaskInfo {
             worker_tags: task.worker_tags,
             ticket: task.ticket.into(),
             start_round: task.start_round,
+            whereabouts: task.whereabouts,
+            local_socket: task.local_socket,
         }
     }
 }
@@ -298,5 +307,51 @@ impl From<WireWorkerPush> for WorkerPush {
             WireWorkerPush::Stop(task, reason) => WorkerPush::Stop { task, reason },
             WireWorkerPush::ShutDown(by) => WorkerPush::ShutDown { by },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task as it was told before readers were told where its worker is.
+    #[derive(Encode, Decode)]
+    struct Earlier {
+        #[n(0)]
+        task: TaskId,
+        #[n(1)]
+        worker_address: String,
+        #[n(2)]
+        worker: WorkerId,
+        #[n(3)]
+        worker_tags: Vec<String>,
+        #[n(4)]
+        ticket: ByteVec,
+        #[n(5)]
+        start_round: Option<u64>,
+    }
+
+    /// C1.2, C14.6
+    #[test]
+    fn dispatchers_that_do_not_say_where_workers_are_and_readers_that_do_not_ask_are_understood() {
+        let earlier = Earlier {
+            task: TaskId(1),
+            worker_address: "one:1".to_owned(),
+            worker: WorkerId(2),
+            worker_tags: vec![],
+            ticket: vec![7].into(),
+            start_round: Some(3),
+        };
+        let bytes = minicbor::to_vec(&earlier).unwrap();
+        let mut told: WireTaskInfo = minicbor::decode(&bytes).unwrap();
+        assert_eq!(
+            (told.whereabouts, &told.local_socket),
+            (Whereabouts::default(), &None)
+        );
+        (told.whereabouts.host, told.local_socket) = (Some(4), Some("@here".to_owned()));
+        let bytes = minicbor::to_vec(&told).unwrap();
+        let read: Earlier = minicbor::decode(&bytes).unwrap();
+        assert_eq!((read.task, read.start_round), (TaskId(1), Some(3)));
+        assert_eq!(minicbor::decode::<WireTaskInfo>(&bytes).unwrap(), told);
     }
 }

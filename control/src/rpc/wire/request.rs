@@ -191,6 +191,8 @@ pub(crate) struct WireRegistration {
     pub(crate) version: String,
     #[cbor(n(4), default)]
     pub(crate) whereabouts: Whereabouts,
+    #[n(5)]
+    pub(crate) local_socket: Option<String>,
 }
 
 impl std::fmt::Debug for WireRegistration {
@@ -207,6 +209,7 @@ impl From<&WorkerRegistration> for WireRegistration {
             ticket_key: worker.ticket_key.to_bytes().into(),
             version: worker.version.clone(),
             whereabouts: worker.whereabouts,
+            local_socket: worker.local_socket.clone(),
         }
     }
 }
@@ -312,6 +315,7 @@ impl WireRequest {
                 ticket_key: TicketKey::from_bytes(*worker.ticket_key),
                 version: worker.version,
                 whereabouts: worker.whereabouts,
+                local_socket: worker.local_socket,
             }),
             WireRequest::LeaveWorker => Request::LeaveWorker,
             WireRequest::DrainWorker => Request::DrainWorker,

@@ -256,6 +256,7 @@ fn worker(id: u64, seed: u64) -> WorkerRecord {
         index: seed / 5,
         draining: seed % 3 == 2,
         whereabouts: whereabouts(seed / 2),
+        local_socket: (seed % 5 == 3).then(|| text(seed)),
     }
 }
 

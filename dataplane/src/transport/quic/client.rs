@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use millstream_element::{HeapAlloc, SlotAlloc};
 use quinn::{Connection, RecvStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -152,18 +151,17 @@ impl Transport for QuicClientLink {
         close::close(self.path.connection(), why);
     }
 
-    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
-        Arc::new(HeapAlloc)
-    }
-
     fn is_network(&self) -> bool {
         true
     }
 
     fn report(&self) -> LinkReport {
-        let (packs, copied) = (&self.counters.packs, &self.counters.bytes_copied);
-        self.path
-            .report(packs.load(Ordering::Relaxed), copied.load(Ordering::Relaxed))
+        let packs = self.counters.packs.load(Ordering::Relaxed);
+        self.path.report(packs, self.bytes_copied())
+    }
+
+    fn bytes_copied(&self) -> u64 {
+        self.counters.bytes_copied.load(Ordering::Relaxed)
     }
 }
 

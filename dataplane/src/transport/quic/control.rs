@@ -116,6 +116,7 @@ mod tests {
             resume_from: 0,
             splits_from: 0,
             trainer_id: None,
+            asked_before: 0,
         };
         let lost = append(&mut out, &ToWorker::Subscribe(subscribe)).unwrap_err();
         assert!(

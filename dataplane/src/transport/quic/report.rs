@@ -28,6 +28,7 @@ impl PathReporter {
         let path = self.endpoint.path_report(&self.connection);
         LinkReport {
             transport: "quic",
+            not_better: None,
             mtu: Some(path.mtu),
             gso: path.gso,
             gro: path.gro,

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use millstream_element::SlotAlloc;
 use quinn::{Connection, SendStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -25,11 +24,7 @@ const MESSAGES_MAX: usize = 32;
 
 /// Takes a client's link on an authenticated connection. Waits for the client's stream of messages, `deadline` at most; a
 /// client whose first message does not follow within `deadline` loses the link.
-pub async fn accept(
-    path: PathReporter,
-    alloc: Arc<dyn SlotAlloc>,
-    deadline: Duration,
-) -> Result<Box<WorkerLink>, LinkLost> {
+pub async fn accept(path: PathReporter, deadline: Duration) -> Result<Box<WorkerLink>, LinkLost> {
     let connection = path.connection().clone();
     let (send, recv) = tokio::time::timeout(deadline, connection.accept_bi())
         .await
@@ -60,7 +55,6 @@ pub async fn accept(
         path,
         down: PollSender::new(down),
         up,
-        alloc,
         packs,
         _tasks: tasks,
     }))
@@ -112,7 +106,6 @@ struct QuicWorkerLink {
     path: PathReporter,
     down: PollSender<Downstream<OutPack>>,
     up: mpsc::Receiver<Result<ToWorker, LinkLost>>,
-    alloc: Arc<dyn SlotAlloc>,
     packs: Arc<AtomicU64>,
     _tasks: JoinSet<()>,
 }
@@ -139,16 +132,18 @@ impl Transport for QuicWorkerLink {
         close::close(self.path.connection(), why);
     }
 
-    fn slot_alloc(&self) -> Arc<dyn SlotAlloc> {
-        self.alloc.clone()
-    }
-
     fn is_network(&self) -> bool {
         true
     }
 
     fn report(&self) -> LinkReport {
-        self.path.report(self.packs.load(Ordering::Relaxed), 0)
+        self.path
+            .report(self.packs.load(Ordering::Relaxed), self.bytes_copied())
+    }
+
+    /// What it sends is not copied here: QUIC is handed the slots themselves.
+    fn bytes_copied(&self) -> u64 {
+        0
     }
 }
 

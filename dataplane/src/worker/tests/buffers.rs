@@ -256,6 +256,32 @@ fn several_takers_get_each_element_once_and_the_bound_holds() {
     assert_eq!((all.len() as u64, marks as u64), (COUNT, COUNT / 100));
 }
 
+#[test]
+fn more_of_what_is_taken_without_a_copy_may_wait_but_no_more_than_is_asked_for() {
+    let fill = |limits, is_local: bool| {
+        let (buffer, mut producer) = pair(limits);
+        if is_local {
+            buffer.note_local();
+        }
+        let mut written = 0;
+        while producer.has_room() {
+            write(&mut producer, written, 1);
+            written += 1;
+        }
+        written
+    };
+    let narrow = BufferLimits {
+        elements: 1000,
+        bytes: 1,
+    };
+    assert_eq!((fill(narrow, false), fill(narrow, true)), (1, 32));
+    let few = BufferLimits {
+        elements: 3,
+        ..narrow
+    };
+    assert_eq!((fill(few, false), fill(few, true)), (1, 3));
+}
+
 /// D5.5: what waits can still be taken, and then it never ends, whatever its producer does.
 #[test]
 fn stopping_wakes_a_producer_that_waits_and_is_no_end() {

@@ -16,6 +16,7 @@ use crate::args::DemoArgs;
 use crate::console::{bytes_text, say};
 use crate::ending::{Brake, Ending, NotDone};
 use crate::pictures::{self, pictures};
+use crate::transports::transports;
 
 /// Runs the command.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
@@ -192,8 +193,9 @@ impl Viewer {
             }
         };
         let (elapsed_s, bytes) = (stats.elapsed.as_secs_f64(), bytes_text(stats.bytes));
+        let by = transports(stats.links.values()).join(", ");
         let line = format!(
-            "epoch {epoch}: {} pictures, {bytes} in {elapsed_s:.2} s, {verdict}",
+            "epoch {epoch}: {} pictures, {bytes} in {elapsed_s:.2} s from {by}, {verdict}",
             census.total()
         );
         progress.suspend(|| say(&line));

@@ -39,6 +39,11 @@ fn worker(worker: &WorkerStatus) -> Value {
         "draining": worker.draining,
         "silent_ms": worker.silent_ms,
         "tasks": worker.tasks,
+        "links": worker.links.map(|links| json!({
+            "memory": links.memory,
+            "shm": links.shared_memory,
+            "quic": links.network,
+        })),
     })
 }
 

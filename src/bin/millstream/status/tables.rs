@@ -1,7 +1,8 @@
 //! A service's status as tables for people.
 
 use millstream::control::{
-    ClientStatus, DatasetStatus, IterationStatus, JobStatus, Phase, Policy, Status, TaskStatus, WorkerStatus,
+    ClientStatus, DatasetStatus, IterationStatus, JobStatus, LinkCounts, Phase, Policy, Status, TaskStatus,
+    WorkerStatus,
 };
 
 use crate::console::bytes_text;
@@ -42,7 +43,9 @@ fn tables(status: &Status) -> [Vec<String>; 7] {
     let lost: Vec<_> = all.iter().flat_map(lost).collect();
     [
         table::lines(
-            ["WORKER", "ADDRESS", "STATE", "TASKS", "VERSION", "TAGS"],
+            [
+                "WORKER", "ADDRESS", "STATE", "TASKS", "READ BY", "VERSION", "TAGS",
+            ],
             &workers,
         ),
         table::lines(["DATASET", "ELEMENTS", "DEFINITION"], &datasets),
@@ -84,7 +87,23 @@ fn job(job: &JobStatus) -> [String; 4] {
     [job.id.to_string(), job.name.clone(), dataset, policy]
 }
 
-fn worker(worker: &WorkerStatus) -> [String; 6] {
+/// How many readers are linked with a worker, by transport.
+fn links(links: LinkCounts) -> String {
+    let ways = [
+        (links.memory, "memory"),
+        (links.shared_memory, "shm"),
+        (links.network, "quic"),
+    ];
+    let used = ways.into_iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> = used.map(|(count, way)| format!("{count} {way}")).collect();
+    if words.is_empty() {
+        "-".to_owned()
+    } else {
+        words.join(", ")
+    }
+}
+
+fn worker(worker: &WorkerStatus) -> [String; 7] {
     let state = match &worker.dead {
         Some(reason) => format!("dead: {reason}"),
         None => {
@@ -102,6 +121,7 @@ fn worker(worker: &WorkerStatus) -> [String; 6] {
         worker.address.clone(),
         state,
         tasks,
+        worker.links.map_or_else(|| "-".to_owned(), links),
         worker.version.clone(),
         tags,
     ]

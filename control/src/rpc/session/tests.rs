@@ -1,0 +1,87 @@
+//! A session and two lives of a dispatcher, one after the other at one address.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_link::{ClusterKey, Endpoint, EndpointConfig, HostPort, Role};
+use tokio::sync::mpsc;
+
+use super::{Session, SessionConfig, SessionEvent};
+use crate::error::Code;
+use crate::id::JobId;
+use crate::planner::{DatasetFacts, PlanError, Planner, SplitPlan};
+use crate::rpc::server::{Server, ServerConfig};
+use crate::rpc::wire::WireRequest;
+use crate::store::MemoryStore;
+use crate::whereabouts::Whereabouts;
+
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// C1.8: ids mean something else there. Nobody takes the session's events here, so that nobody else could end it in time.
+#[tokio::test]
+async fn what_waits_for_a_dispatcher_is_not_asked_of_one_that_has_forgotten_everything() {
+    let key = ClusterKey::generate().unwrap();
+    let first = dispatcher(&key, None);
+    let address = first.local_addr();
+    let endpoint = Endpoint::client(key.credentials(Role::Read), EndpointConfig::default()).unwrap();
+    let (events, mut heard) = mpsc::channel(16);
+    let named: HostPort = address.to_string().parse().unwrap();
+    let session = Session::start(endpoint, named, SessionConfig::default(), events);
+    assert!(matches!(heard.recv().await, Some(SessionEvent::Up)));
+    stop(first).await;
+    let request = WireRequest::OpenIteration {
+        job: JobId(5000),
+        repetition: 0,
+        consumer: None,
+        whereabouts: Whereabouts::default(),
+    };
+    // The new one would say that it has no such job.
+    let (answer, _second) = tokio::join!(session.call(request, WATCHDOG), async {
+        dispatcher(&key, Some(address))
+    });
+    let error = answer.unwrap_err();
+    assert_eq!(error.code, Code::Aborted, "{error}");
+    assert!(matches!(heard.recv().await, Some(SessionEvent::Down(_))));
+    assert!(matches!(heard.recv().await, Some(SessionEvent::Restarted)));
+    assert!(heard.recv().await.is_none());
+}
+
+/// Until the port is free: whoever was told of the end still holds it a moment longer.
+async fn stop(server: Server) {
+    let address = server.local_addr();
+    server.shutdown().await.unwrap();
+    while UdpSocket::bind(address).is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn dispatcher(key: &ClusterKey, bind: Option<SocketAddr>) -> Server {
+    let config = ServerConfig {
+        endpoint: EndpointConfig {
+            bind,
+            ..EndpointConfig::default()
+        },
+        ..ServerConfig::default()
+    };
+    let credentials = key.credentials(Role::Dispatcher);
+    Server::start(
+        credentials,
+        config,
+        Arc::new(NoPlanner),
+        Box::new(MemoryStore::new()),
+    )
+    .unwrap()
+}
+
+struct NoPlanner;
+
+impl Planner for NoPlanner {
+    fn facts(&self, _definition: &[u8]) -> Result<DatasetFacts, PlanError> {
+        Err(PlanError::Definition("nothing is planned here".to_owned()))
+    }
+
+    fn plan_splits(&self, _definition: &[u8], _repetition: u64) -> Result<SplitPlan, PlanError> {
+        Err(PlanError::Definition("nothing is planned here".to_owned()))
+    }
+}

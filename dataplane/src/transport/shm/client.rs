@@ -1,0 +1,310 @@
+//! The reader's end of a same-host link: elements where the worker wrote them, without a copy.
+//!
+//! Owns the arenas that the worker told of, and returns leases when their last view is dropped. Refuses to know credits, but
+//! for asking whether what is announced was granted. Copies only for a reader that keeps more than its share (D10.6).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use millstream_element::{Pack, Slot};
+
+use super::address::ShmAddress;
+use super::channel::Channel;
+use super::control::Control;
+use super::datagram::ArenaAnnouncement;
+use super::frame::{self, Frame, PackFrame};
+use super::greeting::{self, ConnectError, GREETING_DEADLINE};
+use super::layout::{ControlLayout, FRAME_WORDS_MAX, LEASES_MAX};
+use super::leases::LeaseNumber;
+use super::line::{Heard, Line};
+use super::map::Mapping;
+use super::returns::ReturnSender;
+use super::ring::{RingReceiver, RingSender};
+use super::view::ArenaView;
+use crate::proto::message::{ToClient, ToWorker};
+use crate::transport::{Admission, Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, Transport};
+
+/// Leases that a reader keeps before it copies: half of what there are, so that the worker never runs out.
+const LEASES_KEPT_MAX: usize = LEASES_MAX / 2;
+
+/// Arenas of one link at most, as many as a worker takes subscriptions.
+const ARENAS_MAX: usize = 1024;
+
+/// Datagrams looked at for the arena of a pack at most: many times what a socket holds, so that a worker that rings without
+/// end holds nobody up.
+const LOOKED_AT_MAX: usize = 16 << 10;
+
+/// Connects to a worker of this host, within a tokio runtime with I/O and time. Cancel-safe.
+///
+/// # Errors
+/// [`ConnectError`] says why not; the worker can still be read over a network.
+pub async fn connect(
+    address: &ShmAddress,
+    admission: Arc<dyn Admission>,
+) -> Result<Box<ClientLink>, ConnectError> {
+    let (channel, offer) = greeting::connect(address, GREETING_DEADLINE).await?;
+    let misbehaved = |reason: String| ConnectError::Lost(LinkLost::Misbehaved(reason));
+    if offer.sizes != ControlLayout::STANDARD.sizes() {
+        return Err(misbehaved(format!(
+            "it shares {:?}, not {:?}",
+            offer.sizes,
+            ControlLayout::STANDARD.sizes()
+        )));
+    }
+    let mapping = Mapping::open(&offer.control, offer.sizes.control_bytes)
+        .map_err(|error| ConnectError::Lost(error.into()))?;
+    let control = Control::new(mapping).ok_or_else(|| misbehaved("too little memory".into()))?;
+    let layout = ControlLayout::STANDARD;
+    let line = Line::new(channel);
+    let borrowed = Arc::new(Borrowed {
+        returns: ReturnSender::new(control.clone(), layout.returns),
+        leases: AtomicUsize::new(0),
+        has_copied: AtomicBool::new(false),
+        _channel: line.channel().clone(),
+    });
+    Ok(Box::new(ClientEnd {
+        line,
+        down: RingReceiver::new(control.clone(), layout.down),
+        up: RingSender::new(control, layout.up),
+        admission,
+        arenas: BTreeMap::new(),
+        borrowed,
+        words: Vec::new(),
+        packs: 0,
+        bytes_copied: 0,
+    }))
+}
+
+#[derive(Debug)]
+struct ClientEnd {
+    line: Line,
+    down: RingReceiver<Control>,
+    up: RingSender<Control>,
+    admission: Arc<dyn Admission>,
+    arenas: BTreeMap<u64, Known>,
+    borrowed: Arc<Borrowed>,
+    words: Vec<u64>,
+    packs: u64,
+    bytes_copied: u64,
+}
+
+/// What views of a link share. The socket stays open as long as one lives: its end tells the worker that none does.
+#[derive(Debug)]
+struct Borrowed {
+    returns: ReturnSender<Control>,
+    leases: AtomicUsize,
+    has_copied: AtomicBool,
+    _channel: Arc<Channel>,
+}
+
+/// An arena that the worker told of.
+#[derive(Debug)]
+struct Known {
+    view: ArenaView,
+    /// What may be kept of it before it is copied.
+    hold_bytes: u64,
+    kept_bytes: Arc<AtomicU64>,
+}
+
+/// One pack's memory, which returns with its last view.
+struct Lease {
+    borrowed: Arc<Borrowed>,
+    number: LeaseNumber,
+    bytes: u64,
+    kept_bytes: Arc<AtomicU64>,
+}
+
+impl Lease {
+    fn give_back(&self) {
+        self.kept_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.borrowed.leases.fetch_sub(1, Ordering::Relaxed);
+        self.borrowed.returns.send(self.number);
+    }
+}
+
+impl ClientEnd {
+    fn take_in(&mut self, frame: &PackFrame) -> Result<InPack, LinkLost> {
+        let elements = frame.lens.len() as u64;
+        self.admission
+            .admit(frame.task, frame.first, elements, frame.region_bytes)?;
+        let known = self.find_arena(frame.arena)?;
+        let Some(number) = LeaseNumber::from_word(frame.lease) else {
+            return Err(LinkLost::Misbehaved("a pack under no lease".into()));
+        };
+        let (kept_bytes, view, hold_bytes) = (known.kept_bytes.clone(), known.view.clone(), known.hold_bytes);
+        let lease = Lease {
+            borrowed: self.borrowed.clone(),
+            number,
+            bytes: frame.region_bytes,
+            kept_bytes: kept_bytes.clone(),
+        };
+        let slot = view
+            .slot(frame.offset, frame.region_bytes, frame.is_shared, move || {
+                lease.give_back()
+            })
+            .map_err(|error| LinkLost::Misbehaved(error.to_string()))?;
+        // Counted only now that it is known to lie in the arena: the worker can announce any number.
+        let kept_bytes = kept_bytes.fetch_add(frame.region_bytes, Ordering::Relaxed) + frame.region_bytes;
+        let leases = self.borrowed.leases.fetch_add(1, Ordering::Relaxed) + 1;
+        let hoards = kept_bytes > hold_bytes || leases > LEASES_KEPT_MAX;
+        let slot = if hoards { self.copy_out(slot) } else { slot };
+        let pack = Pack::from_parts(slot, &frame.lens);
+        self.packs += 1;
+        Ok(InPack {
+            task: frame.task,
+            first: frame.first,
+            elements,
+            body: Body::Plain(pack.map_err(|error| LinkLost::Misbehaved(error.to_string()))?),
+        })
+    }
+
+    /// The same in this process's own memory, where there is any; what it was copied from returns to the worker.
+    fn copy_out(&mut self, slot: Slot) -> Slot {
+        let Ok(mut copy) = self.admission.slot_alloc().alloc(slot.len()) else {
+            return slot;
+        };
+        copy.copy_from_slice(&slot);
+        self.bytes_copied += slot.len() as u64;
+        if !self.borrowed.has_copied.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                "this reader keeps more elements than its share of the worker's shared memory: further ones are copied"
+            );
+        }
+        copy.freeze()
+    }
+
+    fn note_arena(
+        &mut self,
+        announcement: ArenaAnnouncement,
+        fd: &std::os::fd::OwnedFd,
+    ) -> Result<(), LinkLost> {
+        let misbehaved = |reason: String| LinkLost::Misbehaved(reason);
+        if self.arenas.len() >= ARENAS_MAX {
+            return Err(misbehaved(format!("more than {ARENAS_MAX} arenas on a link")));
+        }
+        let mapping = Mapping::open(fd, announcement.bytes)?;
+        let view = ArenaView::new(mapping);
+        let known = Known {
+            // Until the worker says what the readers there are may keep.
+            hold_bytes: view.size_bytes() / 4,
+            view,
+            kept_bytes: Arc::default(),
+        };
+        match self.arenas.insert(announcement.arena, known) {
+            None => Ok(()),
+            Some(_) => Err(misbehaved(format!("arena {} twice", announcement.arena))),
+        }
+    }
+
+    /// What the worker says over the socket. True when there may be something new on the rings.
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Result<bool, LinkLost> {
+        match self.line.poll(cx) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok(Heard::Ring)) => Ok(true),
+            Poll::Ready(Ok(Heard::Arena(announcement, fd))) => {
+                self.note_arena(announcement, &fd)?;
+                Ok(true)
+            }
+            Poll::Ready(Err(lost)) => Err(lost),
+        }
+    }
+
+    /// An arena by its number. Its announcement went over the socket before anything of it went over the ring, so that it is
+    /// there, also where the runtime has not noticed it yet.
+    fn find_arena(&mut self, arena: u64) -> Result<&mut Known, LinkLost> {
+        for _ in 0..LOOKED_AT_MAX {
+            if self.arenas.contains_key(&arena) {
+                break;
+            }
+            match self.line.look() {
+                Poll::Pending => break,
+                // Everything is looked at anyway.
+                Poll::Ready(Ok(Heard::Ring)) => {}
+                Poll::Ready(Ok(Heard::Arena(announcement, fd))) => self.note_arena(announcement, &fd)?,
+                Poll::Ready(Err(lost)) => return Err(lost),
+            }
+        }
+        let known = self.arenas.get_mut(&arena);
+        known.ok_or_else(|| LinkLost::Misbehaved(format!("arena {arena}, which it told nothing of")))
+    }
+}
+
+impl Transport for ClientEnd {
+    type Out = ToWorker;
+    type In = Downstream<InPack>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
+        if self.poll_line(cx)? {
+            // It may have been about something to receive.
+            cx.waker().wake_by_ref();
+        }
+        while !self.up.has_room(FRAME_WORDS_MAX)? {
+            if self.up.prepare_wait(FRAME_WORDS_MAX)? {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn try_send(&mut self, message: ToWorker) -> Result<(), LinkLost> {
+        let written = frame::write_message(&message, &mut self.words);
+        written.map_err(|error| LinkLost::Resource(format!("its own {error}")))?;
+        if !self.up.try_push(&self.words)? {
+            return Err(LinkLost::Resource(
+                "a message was sent without room for it".into(),
+            ));
+        }
+        if self.up.needs_wake() {
+            self.line.ring();
+        }
+        Ok(())
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
+        loop {
+            if self.down.pop(&mut self.words)? {
+                if self.down.needs_wake() {
+                    self.line.ring();
+                }
+                match frame::read::<ToClient>(&self.words)? {
+                    Frame::Message(message) => return Poll::Ready(Ok(Downstream::Message(message))),
+                    Frame::Pack(pack) => return Poll::Ready(self.take_in(&pack).map(Downstream::Pack)),
+                    Frame::Share { arena, hold_bytes } => {
+                        self.find_arena(arena)?.hold_bytes = hold_bytes;
+                        continue;
+                    }
+                    Frame::Forget { arena } => {
+                        self.find_arena(arena)?;
+                        self.arenas.remove(&arena);
+                        continue;
+                    }
+                }
+            }
+            if self.poll_line(cx)? {
+                continue;
+            }
+            if self.down.prepare_wait()? {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn close(&mut self, why: &LinkLost) {
+        self.line.close(why);
+    }
+
+    fn is_network(&self) -> bool {
+        false
+    }
+
+    fn report(&self) -> LinkReport {
+        LinkReport {
+            transport: "shm",
+            packs: self.packs,
+            bytes_copied: self.bytes_copied,
+            ..LinkReport::default()
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Which pages of an arena are in use, and which of them hold memory of the system.
+//!
+//! Owns the numbers only: nothing is kept in the pages themselves, which other processes can write. Runs that were freed last
+//! are handed out first, and runs that were used before those that never were, since a page that holds memory is warm and a
+//! fresh one is dear.
+//!
+//! Invariant: no two runs in use overlap, and pages that are resident and not in use are idle.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use offset_allocator::{Allocation, Allocator};
+
+/// Runs that an arena can have in use at a time; bounds its tables at about 1 MiB, which takes half a millisecond to set up.
+/// Small elements share packs of 256 KiB, so that so many runs are some GiB.
+const RUNS_MAX: u32 = 1 << 14;
+
+/// Steps in which sizes grow, for each power of two.
+const STEP_BITS: u32 = 3;
+
+/// The pages of one arena.
+pub(super) struct Pages {
+    space: Allocator<u32>,
+    /// By first page.
+    live: HashMap<u32, Allocation<u32>>,
+    in_use: Bits,
+    resident: Bits,
+    in_use_pages: u32,
+    resident_pages: u32,
+    /// The most in use since [`Pages::restart_peak`].
+    peak_pages: u32,
+}
+
+impl Pages {
+    /// `pages` pages, none in use and none resident.
+    pub(super) fn new(pages: u32) -> Self {
+        Self {
+            // A node for each run and for each gap between two.
+            space: Allocator::with_max_allocs(pages, 2 * RUNS_MAX.min(pages) + 2),
+            live: HashMap::new(),
+            in_use: Bits::new(pages),
+            resident: Bits::new(pages),
+            in_use_pages: 0,
+            resident_pages: 0,
+            peak_pages: 0,
+        }
+    }
+
+    /// The longest run that `pages` pages have room for.
+    pub(super) fn longest(pages: u32) -> u32 {
+        match pages.checked_ilog2() {
+            Some(octave) if octave > STEP_BITS => pages >> (octave - STEP_BITS) << (octave - STEP_BITS),
+            _ => pages,
+        }
+    }
+
+    /// Takes a run of `pages`, at least one; `None` while there is no room.
+    pub(super) fn alloc(&mut self, pages: u32) -> Option<Range<u32>> {
+        if self.live.len() >= RUNS_MAX as usize {
+            return None;
+        }
+        let allocation = self.space.allocate(class_pages(pages))?;
+        let run = allocation.offset..allocation.offset + pages;
+        self.live.insert(run.start, allocation);
+        self.in_use.set(run.clone(), true);
+        self.in_use_pages += pages;
+        self.peak_pages = self.peak_pages.max(self.in_use_pages);
+        Some(run)
+    }
+
+    /// Gives back a run that [`Pages::alloc`] returned. What it holds stays resident.
+    pub(super) fn free(&mut self, run: Range<u32>) {
+        let allocation = self.live.remove(&run.start);
+        debug_assert!(allocation.is_some(), "{run:?} is not in use");
+        if let Some(allocation) = allocation {
+            self.space.free(allocation);
+            self.in_use_pages -= run.len() as u32;
+            self.in_use.set(run, false);
+        }
+    }
+
+    /// Pages of a run that hold no memory yet.
+    pub(super) fn absent(&self, run: Range<u32>) -> u32 {
+        run.len() as u32 - self.resident.count(run)
+    }
+
+    /// All pages of a run in use hold memory from now on.
+    pub(super) fn note_resident(&mut self, run: Range<u32>) {
+        self.resident_pages += self.absent(run.clone());
+        self.resident.set(run, true);
+    }
+
+    /// The first run of at most `most` idle pages at or behind `from`.
+    pub(super) fn idle(&self, from: u32, most: u32) -> Option<Range<u32>> {
+        let is_idle = |page: &u32| self.resident.has(*page) && !self.in_use.has(*page);
+        let first = self
+            .resident
+            .next_set(from, |word, at| word & !self.in_use.word(at))?;
+        let upto = (first..self.resident.len().min(first + most))
+            .take_while(is_idle)
+            .last();
+        Some(first..upto.unwrap_or(first) + 1)
+    }
+
+    /// An idle run's memory went back to the system.
+    pub(super) fn note_absent(&mut self, run: Range<u32>) {
+        self.resident_pages -= self.resident.count(run.clone());
+        self.resident.set(run, false);
+    }
+
+    /// Pages in use.
+    pub(super) fn in_use_pages(&self) -> u32 {
+        self.in_use_pages
+    }
+
+    /// Pages that hold memory.
+    pub(super) fn resident_pages(&self) -> u32 {
+        self.resident_pages
+    }
+
+    /// The most pages in use since this was last called.
+    pub(super) fn restart_peak(&mut self) -> u32 {
+        std::mem::replace(&mut self.peak_pages, self.in_use_pages)
+    }
+}
+
+/// The room that a run takes. Freed room is found again by its size only where that is one of the sizes in which the allocator
+/// keeps its free lists, eight for each power of two. The rest is never touched, and costs addresses only.
+fn class_pages(pages: u32) -> u32 {
+    match pages.checked_ilog2() {
+        Some(octave) if octave > STEP_BITS => pages.next_multiple_of(1 << (octave - STEP_BITS)),
+        _ => pages,
+    }
+}
+
+/// One bit a page.
+struct Bits {
+    words: Box<[u64]>,
+    len: u32,
+}
+
+impl Bits {
+    fn new(len: u32) -> Self {
+        Self {
+            words: vec![0; len.div_ceil(64) as usize].into(),
+            len,
+        }
+    }
+
+    fn len(&self) -> u32 {
+        self.len
+    }
+
+    fn has(&self, at: u32) -> bool {
+        self.word(at / 64) >> (at % 64) & 1 == 1
+    }
+
+    fn word(&self, index: u32) -> u64 {
+        self.words[index as usize]
+    }
+
+    fn set(&mut self, range: Range<u32>, value: bool) {
+        for (index, mask) in masks(range) {
+            let word = &mut self.words[index as usize];
+            *word = if value { *word | mask } else { *word & !mask };
+        }
+    }
+
+    fn count(&self, range: Range<u32>) -> u32 {
+        masks(range)
+            .map(|(index, mask)| (self.word(index) & mask).count_ones())
+            .sum()
+    }
+
+    /// The first bit at or behind `from` that is set once `filter` has seen its word.
+    fn next_set(&self, from: u32, filter: impl Fn(u64, u32) -> u64) -> Option<u32> {
+        masks(from.min(self.len)..self.len).find_map(|(index, mask)| {
+            let word = filter(self.word(index), index) & mask;
+            (word != 0).then(|| 64 * index + word.trailing_zeros())
+        })
+    }
+}
+
+/// The words that a range of bits touches, and which bits of each.
+fn masks(range: Range<u32>) -> impl Iterator<Item = (u32, u64)> {
+    let words = if range.is_empty() {
+        0..0
+    } else {
+        range.start / 64..range.end.div_ceil(64)
+    };
+    words.map(move |index| {
+        let first = range.start.max(64 * index) - 64 * index;
+        let count = range.end.min(64 * index + 64) - 64 * index - first;
+        (index, (u64::MAX >> (64 - count)) << first)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Pages as a naive model: what each is, one by one.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    struct Page {
+        in_use: bool,
+        resident: bool,
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Alloc { pages: u32, resides: bool },
+        Free { which: usize },
+        GiveBack { from: u32, most: u32 },
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            3 => (1u32..90, any::<bool>()).prop_map(|(pages, resides)| Op::Alloc { pages, resides }),
+            2 => any::<usize>().prop_map(|which| Op::Free { which }),
+            1 => (0u32..300, 1u32..70).prop_map(|(from, most)| Op::GiveBack { from, most }),
+        ]
+    }
+
+    fn check(pages: &Pages, model: &[Page]) {
+        for (at, page) in model.iter().enumerate() {
+            let found = Page {
+                in_use: pages.in_use.has(at as u32),
+                resident: pages.resident.has(at as u32),
+            };
+            assert_eq!(found, *page, "page {at}");
+        }
+        let count = |is: fn(&Page) -> bool| model.iter().filter(|page| is(page)).count() as u32;
+        assert_eq!(pages.in_use_pages(), count(|page| page.in_use));
+        assert_eq!(pages.resident_pages(), count(|page| page.resident));
+    }
+
+    fn apply(op: Op, pages: &mut Pages, model: &mut [Page], live: &mut Vec<Range<u32>>) {
+        match op {
+            Op::Alloc {
+                pages: wanted,
+                resides,
+            } => {
+                let Some(run) = pages.alloc(wanted) else { return };
+                assert_eq!(run.len() as u32, wanted);
+                for page in &mut model[run.start as usize..run.end as usize] {
+                    assert!(!page.in_use, "{run:?} overlaps one in use");
+                    page.in_use = true;
+                    page.resident |= resides;
+                }
+                if resides {
+                    pages.note_resident(run.clone());
+                }
+                live.push(run);
+            }
+            Op::Free { which } if !live.is_empty() => {
+                let run = live.swap_remove(which % live.len());
+                for page in &mut model[run.start as usize..run.end as usize] {
+                    page.in_use = false;
+                }
+                pages.free(run);
+            }
+            Op::Free { .. } => {}
+            Op::GiveBack { from, most } => {
+                let idle = |at: usize| model.get(at).is_some_and(|page| page.resident && !page.in_use);
+                let first = (from as usize..model.len()).find(|at| idle(*at));
+                let found = pages.idle(from, most);
+                assert_eq!(
+                    found.as_ref().map(|run| run.start as usize),
+                    first,
+                    "behind {from}"
+                );
+                let Some(run) = found else { return };
+                let (upto, longest) = (run.end as usize, run.len() as u32 == most);
+                assert!((run.start as usize..upto).all(idle) && (longest || !idle(upto)));
+                for page in &mut model[run.start as usize..upto] {
+                    page.resident = false;
+                }
+                pages.note_absent(run);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pages_follow_a_naive_model(size in 1u32..300, ops in prop::collection::vec(op(), 1..120)) {
+            let mut pages = Pages::new(size);
+            let mut model = vec![Page::default(); size as usize];
+            let mut live = Vec::new();
+            for op in ops {
+                apply(op, &mut pages, &mut model, &mut live);
+                check(&pages, &model);
+            }
+            for run in live.drain(..) {
+                pages.free(run);
+            }
+            let whole = Pages::longest(size);
+            prop_assert_eq!(pages.alloc(whole).map(|run| run.len() as u32), Some(whole));
+        }
+    }
+
+    #[test]
+    fn what_was_freed_last_is_handed_out_first_and_before_what_never_was() {
+        let mut pages = Pages::new(1 << 18);
+        // A page more than a power of two, as an element with its header has.
+        let runs: Vec<_> = (0..8).map(|_| pages.alloc(257).unwrap()).collect();
+        pages.free(runs[1].clone());
+        pages.free(runs[5].clone());
+        pages.free(runs[3].clone());
+        let again: Vec<_> = (0..3).map(|_| pages.alloc(257).unwrap()).collect();
+        assert_eq!(again, [runs[3].clone(), runs[5].clone(), runs[1].clone()]);
+        assert!(pages.alloc(257).unwrap().start > runs[7].start);
+    }
+
+    #[test]
+    fn as_many_runs_as_there_may_be_and_not_one_more() {
+        let mut pages = Pages::new(4 * RUNS_MAX);
+        let runs: Vec<_> = (0..RUNS_MAX).map(|_| pages.alloc(1).unwrap()).collect();
+        assert_eq!(pages.alloc(1), None);
+        for run in runs.into_iter().step_by(2) {
+            pages.free(run);
+        }
+        assert!(pages.alloc(1).is_some());
+    }
+}

@@ -1,0 +1,110 @@
+//! Whether the other process still runs: each end beats once a second, and a peer that is not heard for long is stopped or
+//! stuck, though its socket stands (D10.8).
+//!
+//! Pure: told what time it is. Refuses to know how a beat travels.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::time::{Duration, Instant};
+
+/// How often an end beats, so that a host with many links spends nothing on it.
+pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a peer may be silent: ten of its beats, as long as a silent connection over QUIC may last.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Pulse {
+    beat_at: Instant,
+    heard_at: Instant,
+    asked_at: Instant,
+}
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Nothing before this time.
+    At(Instant),
+    /// A beat.
+    Beat,
+    /// The peer is silent for too long.
+    Silence,
+}
+
+impl Pulse {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            beat_at: now + BEAT_EVERY,
+            heard_at: now,
+            asked_at: now,
+        }
+    }
+
+    /// Something came from the peer.
+    pub(super) fn handle_heard(&mut self, now: Instant) {
+        self.heard_at = now;
+    }
+
+    /// What to do now. Each beat is due once.
+    pub(super) fn poll(&mut self, now: Instant) -> Due {
+        // A process that slept itself cannot know how long the peer was silent: it listens anew.
+        if now.saturating_duration_since(self.asked_at) > SILENCE_MAX / 2 {
+            self.heard_at = now;
+        }
+        self.asked_at = now;
+        if now.saturating_duration_since(self.heard_at) > SILENCE_MAX {
+            return Due::Silence;
+        }
+        if now < self.beat_at {
+            return Due::At(self.beat_at);
+        }
+        self.beat_at = now + BEAT_EVERY;
+        Due::Beat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "some instant, from which the tests count"
+    )]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    /// D10.8.
+    #[test]
+    fn it_beats_once_a_second_and_a_peer_that_beats_is_never_silent() {
+        let (start, mut beats) = (start(), 0);
+        let mut pulse = Pulse::new(start);
+        for tenth in 0..1000 {
+            let now = start + BEAT_EVERY * tenth / 10;
+            if tenth % 10 == 3 {
+                pulse.handle_heard(now);
+            }
+            match pulse.poll(now) {
+                Due::Beat => beats += 1,
+                Due::At(due) => assert!(due > now && due <= now + BEAT_EVERY),
+                Due::Silence => panic!("it was heard"),
+            }
+        }
+        assert_eq!(beats, 99);
+    }
+
+    /// D10.8.
+    #[test]
+    fn a_silent_peer_is_noticed_but_not_by_a_process_that_slept_itself() {
+        let start = start();
+        let mut pulse = Pulse::new(start);
+        let mut now = start;
+        while pulse.poll(now) != Due::Silence {
+            now += BEAT_EVERY / 2;
+            assert!(now < start + SILENCE_MAX * 2, "nothing is noticed");
+        }
+        assert!(now > start + SILENCE_MAX);
+        let mut pulse = Pulse::new(start);
+        assert_eq!(pulse.poll(start + SILENCE_MAX * 100), Due::Beat);
+    }
+}

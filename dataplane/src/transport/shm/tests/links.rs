@@ -1,0 +1,274 @@
+//! What the two ends of a link promise beyond what every transport does: no copy, memory that stays while it is looked at and comes
+//! back when it is not, readers that keep too much.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_element::{HeapAlloc, Pack, Slot, SlotAlloc};
+
+use crate::proto::message::TaskId;
+use crate::proto::receive::ReceiveError;
+use crate::proto::send::TaskPack;
+use crate::transport::shm::{Arena, ArenaBudget, Listener, ListenerConfig, accept, connect};
+use crate::transport::{Admission, Body, ClientLink, Downstream, LinkLost, OutPack, TaskMemory, WorkerLink};
+
+pub(super) const TASK: TaskId = TaskId(3);
+/// Far beyond what anything here takes.
+pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
+const KIB: usize = 1 << 10;
+
+#[derive(Debug)]
+pub(super) struct All;
+
+impl Admission for All {
+    fn admit(&self, _: TaskId, _: u64, _: u64, _: u64) -> Result<(), ReceiveError> {
+        Ok(())
+    }
+
+    fn slot_alloc(&self) -> &dyn SlotAlloc {
+        &HeapAlloc
+    }
+}
+
+pub(super) struct Memory {
+    pub(super) arena: Arc<Arena>,
+    pub(super) is_shared: bool,
+}
+
+impl TaskMemory for Memory {
+    fn arena(&self) -> Option<Arc<Arena>> {
+        Some(self.arena.clone())
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+}
+
+struct Ends {
+    worker: Box<WorkerLink>,
+    client: Box<ClientLink>,
+    arena: Arc<Arena>,
+    sent: u64,
+}
+
+impl Ends {
+    async fn new(arena_bytes: usize, is_shared: bool) -> Ends {
+        let budget = ArenaBudget::new(arena_bytes, None);
+        let arena = Arc::new(Arena::new(arena_bytes, false, &budget).unwrap());
+        let mut listener = Listener::bind(&ListenerConfig::default()).unwrap();
+        let address = listener.address().clone();
+        let accepted = async { accept(listener.accept().await).await.unwrap() };
+        let connected = async { connect(&address, Arc::new(All)).await.unwrap() };
+        let (mut worker, client) = tokio::join!(accepted, connected);
+        let memory = Memory {
+            arena: arena.clone(),
+            is_shared,
+        };
+        worker.attach(TASK, &memory).unwrap();
+        Ends {
+            worker,
+            client,
+            arena,
+            sent: 0,
+        }
+    }
+
+    async fn send(&mut self, pack: Pack) {
+        let (task, first) = (TASK, self.sent);
+        self.sent += pack.len() as u64;
+        poll_fn(|cx| self.worker.poll_ready(cx)).await.unwrap();
+        let out = OutPack {
+            elements: TaskPack { task, first, pack },
+            compressed: None,
+        };
+        self.worker.try_send(Downstream::Pack(out)).unwrap();
+    }
+
+    async fn receive(&mut self) -> Pack {
+        let received = poll_fn(|cx| self.client.poll_recv(cx)).await.unwrap();
+        let Downstream::Pack(pack) = received else {
+            panic!("{received:?} instead of a pack")
+        };
+        match pack.body {
+            Body::Plain(pack) => pack,
+            compressed @ Body::Lz4 { .. } => panic!("{compressed:?} on one host"),
+        }
+    }
+}
+
+/// An element of so many bytes, all of them `mark`.
+pub(super) fn pack_in(alloc: &dyn SlotAlloc, bytes: usize, mark: u8) -> Pack {
+    let mut slot = alloc.alloc(bytes).unwrap();
+    slot.fill(mark);
+    Pack::from_parts(slot.freeze(), &[bytes as u64]).unwrap()
+}
+
+/// Waits until nobody uses any of the arena.
+pub(super) async fn until_unused(arena: &Arena) {
+    let unused = async {
+        while arena.in_use_bytes() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(WATCHDOG, unused)
+        .await
+        .expect("it comes back");
+}
+
+/// D10.5.
+#[tokio::test]
+async fn what_was_produced_in_the_arena_is_seen_there_and_nothing_is_copied() {
+    let mut ends = Ends::new(64 * KIB, false).await;
+    let sent = pack_in(&*ends.arena, 10 * KIB, 7);
+    ends.send(sent.clone()).await;
+    let received = ends.receive().await;
+    assert_eq!(received.region()[..], sent.region()[..]);
+    assert_ne!(
+        received.region().as_ptr(),
+        sent.region().as_ptr(),
+        "each end has a mapping of its own"
+    );
+    assert_eq!(
+        (
+            ends.worker.report().bytes_copied,
+            ends.client.report().bytes_copied
+        ),
+        (0, 0)
+    );
+    // From elsewhere it is copied, which is counted.
+    ends.send(pack_in(&HeapAlloc, 4 * KIB, 9)).await;
+    assert_eq!(ends.receive().await.region()[..], [9; 4 * KIB]);
+    assert_eq!(ends.worker.report().bytes_copied, 4 * KIB as u64);
+    assert_eq!(ends.client.report().bytes_copied, 0);
+}
+
+/// D10.6.
+#[tokio::test]
+async fn what_others_do_not_read_can_be_written_and_what_they_do_cannot() {
+    for is_shared in [false, true] {
+        let mut ends = Ends::new(64 * KIB, is_shared).await;
+        let sent = pack_in(&*ends.arena, KIB, 7);
+        ends.send(sent).await;
+        let received = ends.receive().await;
+        assert_eq!(received.region().is_shared(), is_shared);
+        let slot: Slot = received.region().clone();
+        drop(received);
+        match slot.try_into_mut() {
+            Ok(mut slot) => {
+                assert!(!is_shared, "others would see it");
+                slot.fill(8);
+            }
+            Err(slot) => assert!(is_shared && slot.len() == KIB),
+        }
+        until_unused_after_a_step(&mut ends).await;
+    }
+}
+
+/// Lets the worker take back what was returned.
+async fn until_unused_after_a_step(ends: &mut Ends) {
+    let unused = poll_fn(|cx| {
+        let ready = ends.worker.poll_ready(cx);
+        assert!(!matches!(ready, std::task::Poll::Ready(Err(_))), "{ready:?}");
+        if ends.arena.in_use_bytes() == 0 {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    });
+    tokio::time::timeout(WATCHDOG, unused)
+        .await
+        .expect("it comes back");
+}
+
+/// D10.4, D10.6.
+#[tokio::test]
+async fn a_reader_that_keeps_much_copies_it_and_the_worker_never_waits_for_it() {
+    let mut ends = Ends::new(64 * KIB, false).await;
+    let mut kept = Vec::new();
+    for mark in 0..100 {
+        let pack = pack_in(&*ends.arena, 4 * KIB, mark);
+        ends.send(pack).await;
+        kept.push(ends.receive().await);
+    }
+    // Half of the arena it keeps; the rest is its own.
+    let foreign = kept.iter().filter(|pack| pack.region().is_foreign()).count();
+    assert_eq!(foreign, 8);
+    assert_eq!(ends.client.report().bytes_copied, 92 * 4 * KIB as u64);
+    for (mark, pack) in kept.iter().enumerate() {
+        assert!(
+            pack.region().iter().all(|byte| *byte == mark as u8),
+            "pack {mark}"
+        );
+    }
+    // In whatever order they are dropped.
+    kept.rotate_left(3);
+    drop(kept);
+    until_unused_after_a_step(&mut ends).await;
+}
+
+/// D10.7.
+#[tokio::test(start_paused = true)]
+async fn what_is_looked_at_stays_beyond_the_link_and_comes_back_with_the_last_view() {
+    let mut ends = Ends::new(64 * KIB, false).await;
+    for mark in [1, 2] {
+        let pack = pack_in(&*ends.arena, 8 * KIB, mark);
+        ends.send(pack).await;
+    }
+    let first = ends.receive().await;
+    // The second is on its way; with its end, the reader gives up what it has not looked at.
+    let Ends {
+        worker,
+        client,
+        arena,
+        ..
+    } = ends;
+    drop(client);
+    drop(worker);
+    assert_eq!(arena.in_use_bytes(), 16 * KIB);
+    // Rounds of whoever looks for what came back change nothing.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(arena.in_use_bytes(), 16 * KIB);
+    assert!(first.region().iter().all(|byte| *byte == 1));
+    let view = first.element_slot(0).unwrap();
+    drop(first);
+    assert!(view.iter().all(|byte| *byte == 1));
+    drop(view);
+    until_unused(&arena).await;
+}
+
+#[tokio::test]
+async fn a_task_without_memory_or_larger_than_it_is_refused_with_the_reason() {
+    struct Nothing;
+    impl TaskMemory for Nothing {
+        fn arena(&self) -> Option<Arc<Arena>> {
+            None
+        }
+
+        fn is_shared(&self) -> bool {
+            false
+        }
+    }
+    let mut ends = Ends::new(64 * KIB, false).await;
+    let lost = ends.worker.attach(TaskId(4), &Nothing).unwrap_err();
+    assert!(
+        matches!(&lost, LinkLost::Resource(reason) if reason.contains("task 4")),
+        "{lost}"
+    );
+    poll_fn(|cx| ends.worker.poll_ready(cx)).await.unwrap();
+    let elements = TaskPack {
+        task: TASK,
+        first: 0,
+        pack: pack_in(&HeapAlloc, 65 * KIB, 1),
+    };
+    let out = OutPack {
+        elements,
+        compressed: None,
+    };
+    let lost = ends.worker.try_send(Downstream::Pack(out)).unwrap_err();
+    assert!(
+        matches!(&lost, LinkLost::Resource(reason) if reason.contains("--shm-bytes-per-task")),
+        "{lost}"
+    );
+}

@@ -1,0 +1,159 @@
+//! A second process that is handed a descriptor: this test binary once more, which finds it at its standard input.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
+
+use millstream_element::SlotAlloc;
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::transport::shm::{Arena, ArenaBudget, ArenaView, Mapping};
+
+/// What the second process is told: bytes announced, then offset and length of a slot or what an error must say.
+const TOLD: &str = "MILLSTREAM_TEST_ARENA";
+
+const SIZE_BYTES: usize = 1 << 20;
+
+/// Has a second process run one of the tests beside this file that are for it alone.
+pub(super) fn second_process(test: &str, told: &str, fd: OwnedFd) {
+    // The binary knows its tests without the name of the crate.
+    let here = module_path!().split_once("::").unwrap().1;
+    let tests = here.rsplit_once("::").unwrap().0;
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .arg(format!("{tests}::{test}"))
+        .env(TOLD, told)
+        .stdin(Stdio::from(fd))
+        .output()
+        .unwrap();
+    let (said, complaint) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{test}: {said}\n{complaint}");
+    assert!(said.contains("1 passed"), "{test} did not run: {said}");
+}
+
+fn told() -> Vec<String> {
+    std::env::var(TOLD)
+        .unwrap()
+        .split('|')
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+#[ignore = "for a second process"]
+fn sees_a_slot() {
+    let told = told();
+    let number = |index: usize| told[index].parse::<u64>().unwrap();
+    let mapping = Mapping::open(std::io::stdin().as_fd(), number(0)).unwrap();
+    let view = ArenaView::new(mapping);
+    let slot = view.slot(number(1), number(2), true, || {}).unwrap();
+    assert!(
+        slot.iter()
+            .enumerate()
+            .all(|(index, byte)| *byte == (index % 251) as u8)
+    );
+}
+
+#[test]
+#[ignore = "for a second process"]
+fn is_refused() {
+    let told = told();
+    let error = Mapping::open(std::io::stdin().as_fd(), told[0].parse().unwrap()).unwrap_err();
+    assert!(error.to_string().contains(&told[1]), "{error}");
+}
+
+#[test]
+#[ignore = "for a second process"]
+fn leaves_nothing_open_or_mapped() {
+    let opened = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.matches("memfd:millstream-arena").count()
+    };
+    // The runtime's own files are opened before they are counted.
+    let budget = ArenaBudget::new(SIZE_BYTES, None);
+    let before = (opened(), mapped());
+    for _ in 0..3 {
+        let arena = Arena::new(SIZE_BYTES, false, &budget).unwrap();
+        let slot = arena.alloc(5000).unwrap().freeze();
+        let mapping = Mapping::open(arena.fd(), SIZE_BYTES as u64).unwrap();
+        let view = ArenaView::new(mapping);
+        let seen = view.slot(0, 64, true, || {}).unwrap();
+        assert_eq!((opened(), mapped()), (before.0 + 1, before.1 + 2));
+        assert!(Mapping::open(arena.fd(), 64).is_err());
+        drop((arena, view));
+        // Each side's memory stays for its slot.
+        assert_eq!((opened(), mapped()), (before.0 + 1, before.1 + 2));
+        drop(seen);
+        assert_eq!(mapped(), before.1 + 1);
+        drop(slot);
+        assert_eq!((opened(), mapped()), before);
+    }
+    assert_eq!(budget.held_bytes(), 0);
+}
+
+#[test]
+fn a_second_process_sees_the_bytes_of_a_slot() {
+    let arena = Arena::new(SIZE_BYTES, false, &ArenaBudget::new(SIZE_BYTES, None)).unwrap();
+    let _before = arena.alloc(10_000).unwrap();
+    let mut slot = arena.alloc(100_000).unwrap();
+    slot.iter_mut()
+        .enumerate()
+        .for_each(|(index, byte)| *byte = (index % 251) as u8);
+    let slot = slot.freeze();
+    let told = format!("{SIZE_BYTES}|{}|{}", arena.offset_of(&slot).unwrap(), slot.len());
+    second_process(
+        "processes::sees_a_slot",
+        &told,
+        arena.fd().try_clone_to_owned().unwrap(),
+    );
+}
+
+#[test]
+fn a_second_process_refuses_what_is_not_as_announced() {
+    let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let file = |size_bytes: usize, seals: SealFlags| {
+        let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&fd, SIZE_BYTES as u64).unwrap();
+        rustix::fs::ftruncate(&fd, size_bytes as u64).unwrap();
+        rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+        fd
+    };
+    let cases = [
+        (
+            SIZE_BYTES,
+            all,
+            2 * SIZE_BYTES,
+            "has 1048576 bytes, announced were 2097152",
+        ),
+        (SIZE_BYTES, all, SIZE_BYTES / 2, "announced were 524288"),
+        (4096, all, SIZE_BYTES, "has 4096 bytes"),
+        (0, all, SIZE_BYTES, "has 0 bytes"),
+        (SIZE_BYTES, all, 100, "whole pages"),
+        (
+            SIZE_BYTES,
+            all - SealFlags::SHRINK,
+            SIZE_BYTES,
+            "against shrinking",
+        ),
+        (
+            SIZE_BYTES,
+            all - SealFlags::SEAL,
+            SIZE_BYTES,
+            "against further seals",
+        ),
+        (SIZE_BYTES, SealFlags::empty(), SIZE_BYTES, "not sealed"),
+    ];
+    for (size_bytes, seals, announced, error) in cases {
+        let told = format!("{announced}|{error}");
+        second_process("processes::is_refused", &told, file(size_bytes, seals));
+    }
+}
+
+#[test]
+fn descriptors_and_mappings_return_to_what_they_were() {
+    let nothing = std::fs::File::open("/dev/null").unwrap();
+    second_process("processes::leaves_nothing_open_or_mapped", "", nothing.into());
+}

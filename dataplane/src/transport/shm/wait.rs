@@ -1,0 +1,55 @@
+//! Who sleeps: a flag for each thing that one side may wait for, so that the other makes a system call only then.
+//!
+//! Owns the order of steps that loses no wake-up (D10.3). Refuses to know how one sleeps: the bell of a sleeper is whatever
+//! keeps a ring until it is heard, such as an eventfd.
+//!
+//! The sleeper raises the flag, fences, and looks once more for what it wants. The waker publishes, fences, and looks at
+//! the flag. The two fences are partners: at least one of the two sees the other. The sleeper empties its bell before it
+//! raises the flag, never between that and its sleep.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::words::Word;
+
+/// The sleeper's side of a flag. The flag is a hint to the peer, which may do with it what it likes: one that lowers it
+/// keeps only itself from being heard, one that raises it pays for the wake-ups.
+#[derive(Debug)]
+pub(super) struct WaitFlag {
+    at: usize,
+    is_raised: bool,
+}
+
+impl WaitFlag {
+    pub(super) fn new(at: usize) -> Self {
+        Self { at, is_raised: false }
+    }
+
+    /// Raises the flag; then the caller fences and looks again.
+    pub(super) fn raise<W: Word>(&mut self, words: &[W]) {
+        self.is_raised = true;
+        words[self.at].store(1, Relaxed);
+        W::fence();
+    }
+
+    /// Nobody sleeps any more: the peer need not ring.
+    #[inline]
+    pub(super) fn lower<W: Word>(&mut self, words: &[W]) {
+        if std::mem::take(&mut self.is_raised) {
+            words[self.at].store(0, Relaxed);
+        }
+    }
+}
+
+/// Whether somebody sleeps behind the flag at `at`, whose bell the caller then has to ring. Call after publishing.
+#[inline]
+pub(super) fn needs_wake<W: Word>(words: &[W], at: usize) -> bool {
+    W::fence();
+    // Looked at before it is written, so that the line stays shared while nobody sleeps.
+    let sleeps = words[at].load(Relaxed) != 0;
+    if sleeps {
+        // Should this hit a flag that was raised since, its sleeper hears the bell that rings behind it.
+        words[at].store(0, Relaxed);
+    }
+    sleeps
+}

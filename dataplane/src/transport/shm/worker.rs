@@ -1,0 +1,421 @@
+//! The worker's end of a same-host link: lends packs of shared memory, and takes them back.
+//!
+//! Owns what waits for room and the arenas that the reader was told of. Refuses to know sessions and credits. Copies only
+//! what was not produced into the reader's arena.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use millstream_element::{AllocError, Pack, SlotAlloc, SlotMut};
+use tokio::time::{Instant, Sleep};
+
+use super::arena::Arena;
+use super::control::Control;
+use super::datagram::{ArenaAnnouncement, Datagram};
+use super::frame::{self, Frame, Lens, PACK_ELEMENTS_MAX, PackFrame};
+use super::greeting::{GREETING_DEADLINE, GreetError, Offer};
+use super::layout::{ControlLayout, FRAME_WORDS_MAX};
+use super::lent::Lent;
+use super::line::{Heard, Line};
+use super::listen::Incoming;
+use super::map::Mapping;
+use super::ring::{RingReceiver, RingSender};
+use super::share::Share;
+use crate::proto::message::{TaskId, ToWorker};
+use crate::proto::send::TaskPack;
+use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, TaskMemory, Transport, WorkerLink};
+
+/// How often a pack that finds no memory or lease tries again: readers return them without a word.
+const TRY_AGAIN: Duration = Duration::from_millis(2);
+
+/// How long a pack waits for memory before the link is given up, and the reader goes on over the network. A reader that
+/// copies what it hoards returns its leases at once.
+const MEMORY_WAIT: Duration = Duration::from_secs(5);
+
+/// Frames that wait for room on the ring at most: a word on each arena that a link can have, and what one step of a session
+/// sends. Elements wait elsewhere.
+const OUT_MAX: usize = 2048;
+
+/// Greets a client that came, and serves it from then on.
+///
+/// # Errors
+/// [`GreetError`], who is to blame.
+pub async fn accept(incoming: Incoming) -> Result<Box<WorkerLink>, GreetError> {
+    let layout = ControlLayout::STANDARD;
+    let unavailable = |error: io::Error| LinkLost::Resource(format!("no memory for a link: {error}"));
+    let (fd, mapping) = Mapping::create("millstream-link", layout.bytes()).map_err(unavailable)?;
+    let control = Control::new(mapping).ok_or_else(|| LinkLost::Resource("a link of no size".into()))?;
+    let offer = Offer {
+        sizes: ControlLayout::STANDARD.sizes(),
+        control: fd,
+    };
+    let channel = incoming.greet(&offer, GREETING_DEADLINE).await?;
+    Ok(Box::new(WorkerEnd {
+        line: Line::new(channel),
+        down: RingSender::new(control.clone(), layout.down),
+        up: RingReceiver::new(control.clone(), layout.up),
+        lent: Lent::new(&control),
+        arenas: BTreeMap::new(),
+        announced: 0,
+        out: VecDeque::new(),
+        waiting: VecDeque::new(),
+        waiting_since: None,
+        try_again: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        last_copied: None,
+        spare: None,
+        words: Vec::new(),
+        packs: 0,
+        bytes_copied: 0,
+    }))
+}
+
+#[derive(Debug)]
+struct WorkerEnd {
+    line: Line,
+    down: RingSender<Control>,
+    up: RingReceiver<Control>,
+    lent: Lent,
+    /// By task.
+    arenas: BTreeMap<TaskId, Announced>,
+    /// Arenas announced on this link.
+    announced: u64,
+    /// Frames that found no room; nothing overtakes them.
+    out: VecDeque<Vec<u64>>,
+    /// Packs that found no memory or lease, behind those frames.
+    waiting: VecDeque<TaskPack>,
+    waiting_since: Option<Instant>,
+    try_again: Pin<Box<Sleep>>,
+    /// The task and the bytes of the pack that was copied last: the next may have to be, too.
+    last_copied: Option<(TaskId, usize)>,
+    /// Memory for that.
+    spare: Option<SlotMut>,
+    /// The frame in the making.
+    words: Vec<u64>,
+    packs: u64,
+    bytes_copied: u64,
+}
+
+/// An arena that the reader has mapped.
+#[derive(Debug)]
+struct Announced {
+    number: u64,
+    share: Share,
+    /// Every pack in it goes to others too.
+    is_shared: bool,
+    /// The share that the reader was told last, in bytes.
+    told_bytes: u64,
+}
+
+impl WorkerEnd {
+    /// Sends what waits, as far as there is room and memory. True when nothing waits any more.
+    fn flush(&mut self) -> Result<bool, LinkLost> {
+        loop {
+            while let Some(words) = self.out.front() {
+                if self.down.try_push(words)? {
+                    self.out.pop_front();
+                    self.wake_reader();
+                } else if self.down.prepare_wait(words.len())? {
+                    return Ok(false);
+                }
+            }
+            let Some(pack) = self.waiting.pop_front() else {
+                return Ok(true);
+            };
+            if let Some(pack) = self.lend(pack)? {
+                self.waiting.push_front(pack);
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Whether the next frame will find room, a lease, and memory if it has to be copied as the last one had.
+    fn has_room(&mut self) -> Result<bool, LinkLost> {
+        while !self.down.has_room(FRAME_WORDS_MAX)? {
+            if self.down.prepare_wait(FRAME_WORDS_MAX)? {
+                return Ok(false);
+            }
+        }
+        if let (Some((task, bytes)), None) = (self.last_copied, &self.spare)
+            && let Some(announced) = self.arenas.get(&task)
+        {
+            self.spare = announced.share.arena().alloc(bytes).ok();
+            return Ok(self.spare.is_some() && !self.lent.is_full());
+        }
+        Ok(!self.lent.is_full())
+    }
+
+    fn wake_reader(&self) {
+        if self.down.needs_wake() {
+            self.line.ring();
+        }
+    }
+
+    /// Looks again soon: what the reader returns it returns without a word.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
+        if self.waiting.is_empty() && !self.lent.is_full() && self.last_copied.is_none() {
+            // It rings when there is room on the ring.
+            return Ok(());
+        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        if since.elapsed() > MEMORY_WAIT && !self.waiting.is_empty() {
+            return Err(LinkLost::Resource(format!(
+                "the reader has {} packs and returns none, so that there is no shared memory for the next",
+                self.lent.out()
+            )));
+        }
+        self.try_again.as_mut().reset(Instant::now() + TRY_AGAIN);
+        if self.try_again.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+        Ok(())
+    }
+
+    /// Puts a frame on the ring, or behind those that wait for room there.
+    fn push(&mut self) -> Result<(), LinkLost> {
+        if !self.out.is_empty() || !self.down.try_push(&self.words)? {
+            if self.out.len() >= OUT_MAX {
+                let reason = format!("{OUT_MAX} messages wait for a reader that takes none");
+                return Err(LinkLost::Resource(reason));
+            }
+            self.out.push_back(std::mem::take(&mut self.words));
+        } else {
+            self.wake_reader();
+        }
+        Ok(())
+    }
+
+    /// Announces a pack, or gives it back when there is no memory or lease for it now.
+    fn lend(&mut self, pack: TaskPack) -> Result<Option<TaskPack>, LinkLost> {
+        let TaskPack { task, first, pack } = pack;
+        let again = |pack| Ok(Some(TaskPack { task, first, pack }));
+        let Some(announced) = self.arenas.get(&task) else {
+            let reason = format!("task {task} has no shared memory on this host");
+            return Err(LinkLost::Resource(reason));
+        };
+        let (number, is_shared, arena) = (
+            announced.number,
+            announced.is_shared,
+            announced.share.arena().clone(),
+        );
+        let pack = match arena.offset_of(pack.region()) {
+            Some(_) => pack,
+            None => match self.copy(task, &pack, &arena)? {
+                Some(copied) => copied,
+                None => return again(pack),
+            },
+        };
+        let offset = arena.offset_of(pack.region()).unwrap_or_default();
+        let (region_bytes, lens) = (pack.region().len() as u64, pack.lens().collect::<Lens>());
+        let lease = match self.lent.lend(pack) {
+            Ok(lease) => lease.word(),
+            Err(pack) => return again(pack),
+        };
+        let frame = PackFrame {
+            task,
+            first,
+            arena: number,
+            offset,
+            region_bytes,
+            lease,
+            is_shared,
+            lens,
+        };
+        frame::write_pack(&frame, &mut self.words);
+        self.push()?;
+        self.packs += 1;
+        Ok(None)
+    }
+
+    /// A copy of a pack in the task's arena; `None` when there is no memory for it now.
+    fn copy(&mut self, task: TaskId, pack: &Pack, arena: &Arena) -> Result<Option<Pack>, LinkLost> {
+        let bytes = pack.region().len();
+        let of_task = self.last_copied.is_some_and(|(last, _)| last == task);
+        self.last_copied = Some((task, bytes));
+        let spare = self.spare.take().filter(|spare| of_task && spare.len() >= bytes);
+        let mut slot = match spare.map_or_else(|| arena.alloc(bytes), Ok) {
+            Ok(slot) => slot,
+            Err(AllocError::Exhausted { .. }) => return Ok(None),
+            Err(error @ (AllocError::TooLarge { .. } | AllocError::OutOfMemory { .. })) => {
+                let reason = format!(
+                    "elements of task {task} find no shared memory: {error}; raise --shm-bytes-per-task"
+                );
+                return Err(LinkLost::Resource(reason));
+            }
+        };
+        slot.truncate(bytes);
+        slot.copy_from_slice(pack.region());
+        self.bytes_copied += bytes as u64;
+        let lens: Vec<u64> = pack.lens().collect();
+        let copied = Pack::from_parts(slot.freeze(), &lens);
+        copied
+            .map(Some)
+            .map_err(|error| LinkLost::Resource(format!("its own pack is none: {error}")))
+    }
+
+    /// Tells the reader what it may keep of each arena, where that has changed with the readers there are.
+    fn tell_shares(&mut self) -> Result<(), LinkLost> {
+        let mut changed: smallvec::SmallVec<[(u64, u64); 4]> = smallvec::SmallVec::new();
+        for announced in self.arenas.values_mut() {
+            let bytes = announced.share.bytes();
+            if announced.told_bytes != bytes {
+                announced.told_bytes = bytes;
+                changed.push((announced.number, bytes));
+            }
+        }
+        for (number, bytes) in changed {
+            frame::write_share(number, bytes, &mut self.words);
+            self.push()?;
+        }
+        Ok(())
+    }
+}
+
+impl Transport for WorkerEnd {
+    type Out = Downstream<OutPack>;
+    type In = ToWorker;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
+        if let Poll::Ready(heard) = self.line.poll(cx) {
+            only_rings(heard?)?;
+            // It may have been about something to receive.
+            cx.waker().wake_by_ref();
+        }
+        self.lent.collect()?;
+        if self.out.is_empty() {
+            self.tell_shares()?;
+        }
+        if self.flush()? && self.has_room()? {
+            self.waiting_since = None;
+            return Poll::Ready(Ok(()));
+        }
+        self.wait(cx)?;
+        Poll::Pending
+    }
+
+    fn try_send(&mut self, frame: Self::Out) -> Result<(), LinkLost> {
+        match frame {
+            Downstream::Message(message) => {
+                let written = frame::write_message(&message, &mut self.words);
+                written.map_err(|error| LinkLost::Resource(format!("its own {error}")))?;
+                self.push()
+            }
+            Downstream::Pack(OutPack { mut elements, .. }) => {
+                while !elements.pack.is_empty() {
+                    let count = elements.pack.len().min(PACK_ELEMENTS_MAX);
+                    let (task, first) = (elements.task, elements.first);
+                    let pack = elements.pack.split_to(count);
+                    elements.first += count as u64;
+                    let part = TaskPack { task, first, pack };
+                    let left = if self.waiting.is_empty() {
+                        self.lend(part)?
+                    } else {
+                        Some(part)
+                    };
+                    self.waiting.extend(left);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<ToWorker, LinkLost>> {
+        loop {
+            if self.up.pop(&mut self.words)? {
+                if self.up.needs_wake() {
+                    self.line.ring();
+                }
+                let message = frame::read::<ToWorker>(&self.words);
+                return Poll::Ready(match message {
+                    Ok(Frame::Message(message)) => Ok(message),
+                    Ok(Frame::Pack(_) | Frame::Share { .. } | Frame::Forget { .. }) => {
+                        Err(LinkLost::Misbehaved("a reader that announces memory".into()))
+                    }
+                    Err(error) => Err(error.into()),
+                });
+            }
+            if let Poll::Ready(heard) = self.line.poll(cx) {
+                only_rings(heard?)?;
+                continue;
+            }
+            if self.up.prepare_wait()? {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn close(&mut self, why: &LinkLost) {
+        self.line.close(why);
+    }
+
+    fn attach(&mut self, task: TaskId, memory: &dyn TaskMemory) -> Result<(), LinkLost> {
+        if self.arenas.contains_key(&task) {
+            return Ok(());
+        }
+        let Some(arena) = memory.arena() else {
+            return Err(LinkLost::Resource(format!(
+                "there is no shared memory for task {task}"
+            )));
+        };
+        let announcement = ArenaAnnouncement {
+            arena: self.announced,
+            bytes: arena.size_bytes() as u64,
+        };
+        let said = self
+            .line
+            .channel()
+            .try_send(&Datagram::Arena(announcement), &[arena.fd()])?;
+        if !said {
+            return Err(LinkLost::Resource(
+                "the reader does not hear of shared memory".into(),
+            ));
+        }
+        self.announced += 1;
+        let announced = Announced {
+            number: announcement.arena,
+            share: Share::new(arena),
+            is_shared: memory.is_shared(),
+            told_bytes: 0,
+        };
+        self.arenas.insert(task, announced);
+        Ok(())
+    }
+
+    fn detach(&mut self, task: TaskId) -> Result<(), LinkLost> {
+        if let Some(announced) = self.arenas.remove(&task) {
+            frame::write_forget(announced.number, &mut self.words);
+            self.push()?;
+        }
+        Ok(())
+    }
+
+    fn is_network(&self) -> bool {
+        false
+    }
+
+    fn report(&self) -> LinkReport {
+        LinkReport {
+            transport: "shm",
+            packs: self.packs,
+            bytes_copied: self.bytes_copied,
+            ..LinkReport::default()
+        }
+    }
+}
+
+/// A reader has nothing to say but that there is something to look at.
+fn only_rings(heard: Heard) -> Result<(), LinkLost> {
+    match heard {
+        Heard::Ring => Ok(()),
+        Heard::Arena(..) => Err(LinkLost::Misbehaved("a reader that announces an arena".into())),
+    }
+}
+
+impl Drop for WorkerEnd {
+    fn drop(&mut self) {
+        self.line.close(&LinkLost::Closed("the worker ends".into()));
+        self.lent.clone().keep(self.line.channel().clone());
+    }
+}

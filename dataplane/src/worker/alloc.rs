@@ -1,0 +1,139 @@
+//! Where a task's elements are written: to the worker's own memory until a reader of its host wants them, from then on to an
+//! arena that the reader has mapped too.
+//!
+//! Owns the switch, and what all arenas of a worker may take. Refuses to know readers: a session says that there is one.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use millstream_element::{AllocError, SlotAlloc, SlotMut};
+
+use super::arena_config::{ArenaConfig, ArenaStats};
+use crate::TaskId;
+use crate::transport::{Arena, ArenaBudget, PageKind};
+
+/// What the arenas of a worker have in common.
+#[derive(Debug)]
+pub(super) struct Arenas {
+    config: ArenaConfig,
+    budget: ArenaBudget,
+    fallbacks: AtomicU64,
+}
+
+impl Arenas {
+    pub(super) fn new(config: &ArenaConfig) -> Self {
+        Self {
+            budget: ArenaBudget::new(config.all_bytes, config.pool.clone()),
+            config: config.clone(),
+            fallbacks: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn stats(&self) -> ArenaStats {
+        ArenaStats {
+            held_bytes: self.budget.held_bytes() as u64,
+            limit_bytes: self.budget.limit_bytes() as u64,
+            fallbacks: self.fallbacks.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Gives one task its slots.
+pub(super) struct TaskAlloc {
+    task: TaskId,
+    heap: Arc<dyn SlotAlloc>,
+    arenas: Arc<Arenas>,
+    /// Empty until a reader of the host is there; `None` where no arena could be made.
+    arena: OnceLock<Option<Arc<Arena>>>,
+    has_told_of_fallback: AtomicBool,
+}
+
+impl TaskAlloc {
+    pub(super) fn new(task: TaskId, heap: Arc<dyn SlotAlloc>, arenas: &Arc<Arenas>) -> Self {
+        Self {
+            task,
+            heap,
+            arenas: arenas.clone(),
+            arena: OnceLock::new(),
+            has_told_of_fallback: AtomicBool::new(false),
+        }
+    }
+
+    /// The task's arena, from which its slots are taken from now on; it is made when it is first asked for. `None` where the
+    /// worker shares nothing, or it could not be made: then it is not tried again.
+    pub(super) fn arena(&self) -> Option<Arc<Arena>> {
+        self.arena.get_or_init(|| self.make()).clone()
+    }
+
+    /// Gives memory that the arena has not needed since this was last called back to the system.
+    pub(super) fn give_back_if_idle(&self) {
+        if let Some(arena) = self.made() {
+            arena.give_back_if_idle();
+        }
+    }
+
+    fn made(&self) -> Option<&Arc<Arena>> {
+        self.arena.get().and_then(Option::as_ref)
+    }
+
+    fn make(&self) -> Option<Arc<Arena>> {
+        let (config, task) = (&self.arenas.config, self.task);
+        if config.all_bytes == 0 {
+            return None;
+        }
+        match Arena::new(config.task_bytes, config.huge_pages, &self.arenas.budget) {
+            Ok(arena) => {
+                if let PageKind::SmallInstead { why } = arena.kind() {
+                    tracing::warn!(%task, why, "the task's shared memory is not of huge pages");
+                }
+                Some(Arc::new(arena))
+            }
+            Err(error) => {
+                tracing::warn!(%task, %error, bytes = config.task_bytes, "the task has no shared memory");
+                None
+            }
+        }
+    }
+
+    fn note_fallback(&self, why: AllocError) {
+        self.arenas.fallbacks.fetch_add(1, Ordering::Relaxed);
+        if !self.has_told_of_fallback.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                task = %self.task,
+                %why,
+                "elements are copied for readers of this host, since the task's shared memory is used up: raise \
+                 --shm-bytes-per-task or --shm-bytes, or have readers keep fewer elements"
+            );
+        }
+    }
+}
+
+impl SlotAlloc for TaskAlloc {
+    fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
+        let why = match self.made().map(|arena| arena.alloc(size_bytes)) {
+            Some(Ok(slot)) => return Ok(slot),
+            Some(Err(why)) => Some(why),
+            None => None,
+        };
+        let mut slot = self.heap.alloc(size_bytes);
+        if matches!(slot, Err(AllocError::Exhausted { .. })) && self.arenas.budget.held_bytes() > 0 {
+            // What arenas keep to use it again is taken from the same budget.
+            self.arenas.budget.give_back();
+            slot = self.heap.alloc(size_bytes);
+        }
+        if let (Ok(_), Some(why)) = (&slot, why) {
+            self.note_fallback(why);
+        }
+        slot
+    }
+}
+
+impl fmt::Debug for TaskAlloc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskAlloc")
+            .field("task", &self.task)
+            .field("arena", &self.arena.get())
+            .finish_non_exhaustive()
+    }
+}

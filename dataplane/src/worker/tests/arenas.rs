@@ -1,0 +1,146 @@
+//! Where a task's elements are written: which memory, when, and what happens when there is too little of it.
+
+use std::sync::Arc;
+
+use millstream_element::{Pack, Pool, SlotAlloc};
+
+use crate::TaskId;
+use crate::worker::alloc::{Arenas, TaskAlloc};
+use crate::worker::arena_config::ArenaConfig;
+use crate::worker::buffer::{BufferLimits, Take, TaskBuffer};
+use crate::worker::division::{Role, TaskMode};
+use crate::worker::producer::Producer;
+use crate::worker::tests::buffers::{layout, write};
+
+const MIB: usize = 1 << 20;
+
+/// A task that shares at most `task_bytes`, with a worker that has 4 MiB for elements in all.
+struct Bench {
+    pool: Pool,
+    arenas: Arc<Arenas>,
+    alloc: Arc<TaskAlloc>,
+}
+
+fn bench(task_bytes: usize, all_bytes: usize) -> Bench {
+    let pool = Pool::new(4 * MIB);
+    let config = ArenaConfig {
+        task_bytes,
+        all_bytes,
+        huge_pages: false,
+        pool: Some(pool.clone()),
+    };
+    let arenas = Arc::new(Arenas::new(&config));
+    let alloc = Arc::new(TaskAlloc::new(TaskId(1), Arc::new(pool.clone()), &arenas));
+    Bench { pool, arenas, alloc }
+}
+
+fn task(bench: &Bench, mode: TaskMode) -> (Arc<TaskBuffer>, Producer) {
+    let buffer = Arc::new(TaskBuffer::new(BufferLimits::default(), mode, &Arc::default()));
+    let producer = Producer::new(buffer.clone(), bench.alloc.clone(), layout());
+    (buffer, producer)
+}
+
+fn take(buffer: &TaskBuffer) -> Pack {
+    let Take::Elements(pack) = buffer.take(0, 1, u64::MAX) else {
+        panic!("no element")
+    };
+    pack
+}
+
+#[test]
+fn elements_are_written_to_the_arena_from_the_first_reader_of_the_host_on() {
+    let bench = bench(MIB, MIB);
+    let (buffer, mut producer) = task(&bench, TaskMode::FirstCome);
+    // Large ones, each of which has a slot of its own.
+    write(&mut producer, 0, 20_000);
+    let before = take(&buffer);
+    assert_eq!((bench.arenas.stats().held_bytes, before.len()), (0, 1));
+    let arena = bench.alloc.arena().unwrap();
+    assert_eq!(arena.offset_of(before.region()), None);
+    write(&mut producer, 1, 20_000);
+    let behind = take(&buffer);
+    assert_eq!(arena.offset_of(behind.region()), Some(0));
+    assert!(Arc::ptr_eq(&arena, &bench.alloc.arena().unwrap()));
+    drop((buffer, producer, before, behind, bench.alloc));
+    assert_eq!(arena.in_use_bytes(), 0);
+    drop(arena);
+    assert_eq!(bench.arenas.stats().held_bytes, 0);
+    assert!(bench.pool.reserve(4 * MIB - bench.pool.stats().held_bytes));
+}
+
+#[test]
+fn the_window_of_a_cached_task_lies_in_the_arena() {
+    let bench = bench(2 * MIB, 2 * MIB);
+    let arena = bench.alloc.arena().unwrap();
+    let (buffer, mut producer) = task(&bench, TaskMode::Cached);
+    let role = Role {
+        consumer: None,
+        trainer: Some("one"),
+    };
+    buffer.take_place(0, role);
+    for index in 0..4 {
+        write(&mut producer, index, 20_000);
+        assert!(arena.offset_of(take(&buffer).region()).is_some());
+    }
+    assert!(
+        arena.in_use_bytes() > 4 * 160_000,
+        "it keeps what its trainers may want"
+    );
+    assert_eq!(
+        (bench.pool.stats().in_use_bytes, bench.arenas.stats().fallbacks),
+        (0, 0)
+    );
+    drop((buffer, producer));
+    assert_eq!(arena.in_use_bytes(), 0);
+}
+
+#[test]
+fn an_arena_without_room_is_helped_out_by_the_workers_own_memory_and_used_again() {
+    let bench = bench(MIB, MIB);
+    let arena = bench.alloc.arena().unwrap();
+    let kept = bench.alloc.alloc(MIB).unwrap().freeze();
+    assert_eq!(arena.offset_of(&kept), Some(0));
+    for fallbacks in 1..4 {
+        let slot = bench.alloc.alloc(1000).unwrap().freeze();
+        assert_eq!(arena.offset_of(&slot), None);
+        assert_eq!(bench.arenas.stats().fallbacks, fallbacks);
+    }
+    // What no arena can take is taken too.
+    drop(kept);
+    assert!(bench.alloc.alloc(2 * MIB).is_ok());
+    assert_eq!(bench.arenas.stats().fallbacks, 4);
+    let slot = bench.alloc.alloc(1000).unwrap().freeze();
+    assert_eq!(
+        (arena.offset_of(&slot), bench.arenas.stats().fallbacks),
+        (Some(0), 4)
+    );
+}
+
+#[test]
+fn memory_that_an_arena_keeps_makes_room_for_the_workers_own() {
+    let bench = bench(3 * MIB, 3 * MIB);
+    let arena = bench.alloc.arena().unwrap();
+    drop(bench.alloc.alloc(3 * MIB).unwrap());
+    assert_eq!(bench.arenas.stats().held_bytes, 3 * MIB as u64);
+    // Larger than any slot of the arena, and than what it leaves.
+    let own = bench.alloc.alloc(4 * MIB).unwrap().freeze();
+    assert_eq!(
+        (arena.offset_of(&own), bench.arenas.stats().held_bytes),
+        (None, 0)
+    );
+    let error = bench.alloc.alloc(1000).unwrap_err();
+    assert!(error.to_string().contains("of the budget of 4194304"), "{error}");
+    drop(own);
+    let again = bench.alloc.alloc(1000).unwrap().freeze();
+    assert!(arena.offset_of(&again).is_some());
+}
+
+#[test]
+fn where_nothing_can_be_shared_elements_are_written_to_the_workers_own_memory() {
+    for (task_bytes, all_bytes) in [(MIB, 0), (0, MIB), (usize::MAX, MIB)] {
+        let bench = bench(task_bytes, all_bytes);
+        assert!(bench.alloc.arena().is_none());
+        assert!(bench.alloc.alloc(1000).is_ok());
+        assert_eq!(bench.arenas.stats().fallbacks, 0, "nobody needs a copy of it");
+    }
+}

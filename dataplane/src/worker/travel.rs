@@ -1,0 +1,193 @@
+//! How the packs of one session travel: plain, or by way of the pool that compresses; under AUTO whichever is faster.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+
+use super::auto::{Auto, Plan, Standing};
+use super::clock;
+use super::compress::{Done, Job, Purpose};
+use super::server::Inner;
+use super::session::Bell;
+use super::task::Task;
+use crate::proto::message::{Grant, TaskId};
+use crate::proto::send::{SendHalf, TaskPack};
+use crate::transport::{Compression, OutPack};
+
+/// Packs of one session that are being compressed.
+const COMPRESSING_MAX: usize = 8;
+
+/// The part of a session between its tasks and its link.
+#[derive(Debug)]
+pub(super) struct Travel {
+    server: Arc<Inner>,
+    bell: Arc<Bell>,
+    /// Elsewhere nothing is compressed (D2.6).
+    is_network: bool,
+    tasks: BTreeMap<TaskId, Habit>,
+    done: mpsc::UnboundedReceiver<Done>,
+    say_done: mpsc::UnboundedSender<Done>,
+    compressing: usize,
+    /// Bytes that packs came to when they were compressed.
+    compressed_bytes: u64,
+    round_trip: Option<Duration>,
+}
+
+/// How the packs of one task travel.
+#[derive(Debug)]
+enum Habit {
+    Compressed,
+    Auto(Box<Auto>),
+}
+
+impl Travel {
+    pub(super) fn new(server: Arc<Inner>, bell: Arc<Bell>, is_network: bool) -> Self {
+        // Bounded by COMPRESSING_MAX, since a session stops taking while so many are under way, and one sample a task.
+        let (say_done, done) = mpsc::unbounded_channel();
+        Self {
+            server,
+            bell,
+            is_network,
+            tasks: BTreeMap::new(),
+            done,
+            say_done,
+            compressing: 0,
+            compressed_bytes: 0,
+            round_trip: None,
+        }
+    }
+
+    /// Begins with a task, as it or the server says.
+    pub(super) fn subscribe(&mut self, task: &Task, now: Instant) {
+        let config = &self.server.config;
+        let habit = match task.compression.get().unwrap_or(&config.compression) {
+            _ if !self.is_network => None,
+            Compression::None => None,
+            Compression::Lz4 => Some(Habit::Compressed),
+            Compression::Auto => {
+                let auto = Auto::new(config.compress_threads, now);
+                Some(Habit::Auto(Box::new(auto)))
+            }
+        };
+        match habit {
+            Some(habit) => self.tasks.insert(task.id, habit),
+            None => self.tasks.remove(&task.id),
+        };
+    }
+
+    pub(super) fn forget(&mut self, task: TaskId) {
+        self.tasks.remove(&task);
+    }
+
+    /// Notes what a round trip on the link takes now.
+    pub(super) fn note_round_trip(&mut self, round_trip: Option<Duration>) {
+        self.round_trip = round_trip;
+    }
+
+    /// Notes that a task has nothing although there are credits for it.
+    pub(super) fn note_starved(&mut self, task: TaskId, now: Instant) {
+        if let Some(auto) = self.auto(task) {
+            auto.note_starved(now);
+        }
+    }
+
+    /// Notes a grant, which `half` has booked.
+    pub(super) fn note_grant(&mut self, grant: &Grant, half: &SendHalf, now: Instant) {
+        let round_trip = self.round_trip;
+        if let Some(auto) = self.auto(grant.task) {
+            let standing = Standing {
+                received: half.acknowledged(),
+                waiting: grant.waiting.unwrap_or_default(),
+                unspent: half.unspent(),
+                round_trip,
+            };
+            auto.note_grant(now, standing);
+        }
+    }
+
+    /// Bytes that compressing wrote for this session: a copy, as far as it goes.
+    pub(super) fn compressed_bytes(&self) -> u64 {
+        self.compressed_bytes
+    }
+
+    /// Whether another pack may be taken from a task.
+    pub(super) fn has_room(&self) -> bool {
+        self.compressing < COMPRESSING_MAX
+    }
+
+    /// Sends a pack on its way; gives it back if it is to go out now.
+    pub(super) fn dispatch(&mut self, elements: TaskPack, now: Instant) -> Option<OutPack> {
+        let plan = match self.tasks.get_mut(&elements.task) {
+            None => Plan::Plain,
+            Some(Habit::Compressed) => Plan::Compressed,
+            Some(Habit::Auto(auto)) => {
+                let (count, bytes) = (elements.pack.len() as u64, elements.pack.region().len() as u64);
+                auto.plan(now, elements.first + count, count, bytes)
+            }
+        };
+        let elements = match plan {
+            Plan::Plain => elements,
+            Plan::Sampled => {
+                if self.submit(elements.clone(), Purpose::Sample).is_err()
+                    && let Some(auto) = self.auto(elements.task)
+                {
+                    auto.note_sample(now, None);
+                }
+                elements
+            }
+            Plan::Compressed => match self.submit(elements, Purpose::Send) {
+                Ok(()) => {
+                    self.compressing += 1;
+                    return None;
+                }
+                // The queue is full; so it goes out sooner.
+                Err(elements) => elements,
+            },
+        };
+        Some(OutPack {
+            elements,
+            compressed: None,
+        })
+    }
+
+    /// The next pack that comes from the pool, if one does.
+    pub(super) fn next_compressed(&mut self) -> Option<OutPack> {
+        while let Ok(done) = self.done.try_recv() {
+            match done {
+                Done::Sampled { task, sample } => {
+                    if let Some(auto) = self.auto(task) {
+                        auto.note_sample(clock::now(), sample);
+                    }
+                }
+                Done::Compressed { out, sample } => {
+                    self.compressing -= 1;
+                    let block = out.compressed.as_ref().map(|compressed| compressed.block.len());
+                    self.compressed_bytes += block.unwrap_or_default() as u64;
+                    if let Some((auto, sample)) = self.auto(out.elements.task).zip(sample) {
+                        auto.note_compressed(sample);
+                    }
+                    return Some(out);
+                }
+            }
+        }
+        None
+    }
+
+    fn auto(&mut self, task: TaskId) -> Option<&mut Auto> {
+        match self.tasks.get_mut(&task)? {
+            Habit::Auto(auto) => Some(auto),
+            Habit::Compressed => None,
+        }
+    }
+
+    fn submit(&self, elements: TaskPack, purpose: Purpose) -> Result<(), TaskPack> {
+        self.server.compress.submit(Job {
+            elements,
+            purpose,
+            done: self.say_done.clone(),
+            bell: self.bell.clone(),
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! Processes of other users: nothing is shared with them, and they hold nobody up.
+
+use millstream_dataplane::transport::shm::{CloseCode, ConnectError, Listener, PeerError, greet as connect};
+use rustix::process::{Uid, geteuid};
+use rustix::thread::set_thread_res_uid;
+
+use crate::support::{Raw, WATCHDOG, link, listener, run};
+
+/// A user that this test is not.
+const STRANGER: u32 = 54_321;
+
+/// Does something as another user, or says that it cannot.
+#[expect(
+    clippy::print_stdout,
+    reason = "whoever reads the results sees what was not tried"
+)]
+fn as_stranger<T: Send>(deed: impl FnOnce() -> T + Send) -> Option<T> {
+    if !geteuid().is_root() {
+        println!("skipped: only root can be another user");
+        return None;
+    }
+    // The system knows users by the thread: the rest of the process stays what it is.
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let stranger = Uid::from_raw(STRANGER);
+            set_thread_res_uid(stranger, stranger, stranger).unwrap();
+            deed()
+        });
+        Some(thread.join().unwrap())
+    })
+}
+
+/// D9.1.
+#[test]
+fn another_users_process_is_refused_with_the_reason_and_the_next_is_served() {
+    run(async {
+        let mut listener: Listener = listener();
+        let address = listener.address().clone();
+        let Some(stranger) = as_stranger(|| {
+            let raw = Raw::connect(&address);
+            raw.hello(1);
+            raw
+        }) else {
+            return;
+        };
+        let _ = link(&mut listener).await;
+        let close = stranger.hear_close();
+        assert_eq!(close.code, CloseCode::OtherUser);
+        assert!(close.text.contains(&STRANGER.to_string()), "{}", close.text);
+        assert!(stranger.hear().is_empty(), "it is let go of");
+    });
+}
+
+/// D9.1.
+#[test]
+fn another_users_worker_is_not_talked_to() {
+    run(async {
+        let listener = listener();
+        let address = listener.address().clone();
+        let Some(error) = as_stranger(|| run(connect(&address, WATCHDOG)).unwrap_err()) else {
+            return;
+        };
+        let ConnectError::Peer(PeerError::OtherUser { peer, ours }) = &error else {
+            panic!("{error}");
+        };
+        assert_eq!((peer.uid, *ours), (geteuid().as_raw(), STRANGER));
+        assert!(error.to_string().starts_with("other user"), "{error}");
+    });
+}
+
+/// D9.6.
+#[test]
+fn a_socket_in_a_directory_of_another_user_is_out_of_reach() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("sockets");
+    run(async {
+        let config = millstream_dataplane::transport::shm::ListenerConfig {
+            directory: Some(directory.clone()),
+            ..Default::default()
+        };
+        let listener = Listener::bind(&config).unwrap();
+        let address = listener.address().clone();
+        let Some((reached, bound)) = as_stranger(|| {
+            let bound = run(async { Listener::bind(&config).map(|_| ()) });
+            (run(connect(&address, WATCHDOG)), bound)
+        }) else {
+            return;
+        };
+        assert_eq!(reached.unwrap_err(), ConnectError::Forbidden(address));
+        let refused = bound.unwrap_err().to_string();
+        assert!(
+            refused.contains(&STRANGER.to_string()) || refused.contains("denied"),
+            "{refused}"
+        );
+    });
+}
