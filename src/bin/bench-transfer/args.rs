@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use millstream::dataplane::transport::Compression;
 
+use crate::payload::Payload;
+
 /// Longest measurement, in seconds: an hour.
 const SECONDS_MAX: f64 = 3600.0;
 
@@ -21,9 +23,12 @@ The medians of --rounds show each transport's ratio to the first one of --transp
 Examples:
   bench-transfer local
   bench-transfer local --transport quic,raw-quic --mtu 8952 --rounds 5 --seconds 1
-  bench-transfer local --transport quic,memory --element-bytes 64,1k,1M --json
+  bench-transfer local --transport quic,shm,memory --element-bytes 64,1k,1M --json
   bench-transfer local --transport quic --workers 3 --stuck-workers 1 --max-outstanding 1
-  bench-transfer local --transport quic --element-bytes 1k --rate 10000";
+  bench-transfer local --transport quic --element-bytes 1k --rate 10000
+  bench-transfer local --transport shm,ring,unix-socket --element-bytes 64,1M --rounds 5
+  bench-transfer local --transport shm,futex --element-bytes 64 --rate 1000
+  bench-transfer local --transport shm,touch-loop --touch";
 
 /// Measures how fast elements travel, beside yardsticks taken in the same run.
 ///
@@ -52,7 +57,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Scenario {
-    /// What to measure, comma-separated: the service over quic or memory, or a yardstick.
+    /// What to measure, comma-separated: the service over quic, shm or memory, or a yardstick.
     #[arg(
         long,
         value_delimiter = ',',
@@ -82,9 +87,12 @@ pub(crate) struct Load {
     /// Elements outstanding per reader at most; 0 sizes it by element size.
     #[arg(long, value_name = "M", default_value_t = 0)]
     pub(crate) max_outstanding: u64,
-    /// Compression on the network: none or lz4.
+    /// Compression on the network: none, lz4 or auto.
     #[arg(long, value_name = "CODEC", default_value = "none")]
     pub(crate) compression: Compression,
+    /// What is between an element's stamps.
+    #[arg(long, value_enum, default_value_t = Payload::Zeros)]
+    pub(crate) payload: Payload,
     /// Workers, each a process (memory: all in this one).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) workers: u32,
@@ -149,6 +157,9 @@ pub(crate) struct Child {
     /// A file of counters shared with the reader.
     #[arg(long)]
     pub(crate) gauge: Option<std::path::PathBuf>,
+    /// Where a yardstick's two processes meet: a socket, the reader's memory, or a name.
+    #[arg(long)]
+    pub(crate) meet: Option<String>,
     #[command(flatten)]
     pub(crate) load: Load,
 }
@@ -159,6 +170,10 @@ pub(crate) enum ChildRole {
     Worker,
     RawQuic,
     RawTcp,
+    UnixSocket,
+    Ring,
+    Futex,
+    Iceoryx2,
 }
 
 /// What can be measured.
@@ -166,6 +181,8 @@ pub(crate) enum ChildRole {
 pub(crate) enum Transport {
     /// The service over QUIC: dispatcher, workers, tickets, the public client.
     Quic,
+    /// The same through memory that the processes share.
+    Shm,
     /// The service within this process.
     Memory,
     /// Bare quinn, same configuration, no elements, each chunk copied into a pooled contiguous buffer.
@@ -174,6 +191,16 @@ pub(crate) enum Transport {
     RawQuicNocopy,
     /// Plaintext TCP with large buffers and one read into memory of its own.
     RawTcp,
+    /// A copy through a Unix stream socket with large buffers.
+    UnixSocket,
+    /// Descriptors, one an element, through a bare ring in shared memory, futexes for who sleeps, stamps in the slots.
+    Ring,
+    /// Wake-ups of a sleeping process by a bare futex, 1000 a second without --rate; no bytes.
+    Futex,
+    /// The same stamped slots by iceoryx2; needs a build with --features iceoryx2.
+    Iceoryx2,
+    /// Every byte written and read in one process, two threads: the yardstick of --touch.
+    TouchLoop,
     /// A copy from memory to memory.
     Memcpy,
 }
@@ -182,10 +209,16 @@ impl Transport {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Quic => "quic",
+            Self::Shm => "shm",
             Self::Memory => "memory",
             Self::RawQuic => "raw-quic",
             Self::RawQuicNocopy => "raw-quic-nocopy",
             Self::RawTcp => "raw-tcp",
+            Self::UnixSocket => "unix-socket",
+            Self::Ring => "ring",
+            Self::Futex => "futex",
+            Self::Iceoryx2 => "iceoryx2",
+            Self::TouchLoop => "touch-loop",
             Self::Memcpy => "memcpy",
         }
     }
@@ -198,6 +231,7 @@ impl Load {
             format!("--element-bytes={element_bytes}"),
             format!("--seconds={}", self.seconds),
             format!("--compression={}", self.compression.name()),
+            format!("--payload={}", self.payload.name()),
             format!("--workers={}", self.workers),
             format!("--stuck-workers={}", self.stuck_workers),
         ];
@@ -213,6 +247,12 @@ impl Load {
             return Err(format!(
                 "--stuck-workers {} leaves none of --workers {} to measure; at least one must produce",
                 self.stuck_workers, self.workers
+            ));
+        }
+        if self.touch && self.payload != Payload::Zeros {
+            return Err(format!(
+                "--touch writes every byte of each element anew, so that --payload {} would show nothing; leave one of them out",
+                self.payload.name()
             ));
         }
         Ok(())
@@ -274,6 +314,8 @@ mod tests {
         };
         assert!(load(&["--workers=2", "--stuck-workers=1"]).check().is_ok());
         assert!(load(&["--stuck-workers=1"]).check().is_err());
+        assert!(load(&["--payload=random"]).check().is_ok());
+        assert!(load(&["--payload=random", "--touch"]).check().is_err());
     }
 
     #[test]

@@ -8,12 +8,14 @@ use std::net::TcpListener;
 use millstream_link::{EndpointConfig, KeySource, Lane, Role};
 
 use crate::args::{Child, ChildRole};
+use crate::same_host;
 use crate::yardstick::{raw_quic, raw_tcp};
 
 /// Plays the part that the flags name.
 pub(crate) fn run(child: &Child) -> Result<(), String> {
     end_with_input()?;
     let element_bytes = child.load.element_bytes.first().copied().unwrap_or(1 << 20);
+    let meet = || child.meet.as_deref().ok_or("this part needs --meet");
     match child.role {
         ChildRole::RawTcp => {
             let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
@@ -43,6 +45,11 @@ pub(crate) fn run(child: &Child) -> Result<(), String> {
             let path = sent.wait().map_err(|error| error.to_string())??;
             announce(&path.mtu.to_string())
         }
+        ChildRole::UnixSocket => same_host::send_unix_socket(meet()?.as_ref(), element_bytes),
+        ChildRole::Ring | ChildRole::Futex => {
+            same_host::send_shared(child.role, meet()?, element_bytes, child.load.rate)
+        }
+        ChildRole::Iceoryx2 => same_host::send_iceoryx2(meet()?, element_bytes, child.load.rate),
         ChildRole::Dispatcher | ChildRole::Worker => crate::service::run_child(child),
     }
 }

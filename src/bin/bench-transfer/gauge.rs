@@ -29,6 +29,8 @@ enum Counter {
     Handed = 1,
     Peak = 2,
     WorkerMtu = 3,
+    Copied = 4,
+    Notes = 5,
 }
 
 impl Gauge {
@@ -84,6 +86,27 @@ impl Gauge {
         u16::try_from(self.counter(Counter::WorkerMtu).load(Ordering::Relaxed))
             .ok()
             .filter(|mtu| *mtu > 0)
+    }
+
+    /// A worker copied so many payload bytes more since it last said so.
+    pub(crate) fn note_copied(&self, bytes: u64) {
+        self.counter(Counter::Copied).fetch_add(bytes, Ordering::Relaxed);
+        self.counter(Counter::Notes).fetch_add(1, Ordering::Release);
+    }
+
+    /// How often workers said what they copied.
+    pub(crate) fn notes(&self) -> u64 {
+        self.counter(Counter::Notes).load(Ordering::Acquire)
+    }
+
+    /// Elements that left the task buffers so far.
+    pub(crate) fn left(&self) -> u64 {
+        self.counter(Counter::Left).load(Ordering::SeqCst)
+    }
+
+    /// Payload bytes that the workers have said they copied.
+    pub(crate) fn copied(&self) -> u64 {
+        self.counter(Counter::Copied).load(Ordering::Relaxed)
     }
 
     fn counter(&self, counter: Counter) -> &AtomicU64 {

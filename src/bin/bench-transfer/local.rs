@@ -10,6 +10,7 @@ use millstream_link::{ClusterKey, Endpoint, EndpointConfig, Lane, PathReport, Ro
 
 use crate::args::{Load, Scenario, Transport};
 use crate::report::{Cpu, Printer, Record};
+use crate::same_host;
 use crate::yardstick::{Measured, Meter, memcpy, raw_quic, raw_tcp};
 
 /// How long a producing process may take to say where it listens.
@@ -60,9 +61,15 @@ fn measure(transport: Transport, load: &Load, element_bytes: u64) -> Result<Reco
         }
         Transport::RawTcp => measure_tcp(record, load, element_bytes),
         Transport::RawQuic | Transport::RawQuicNocopy => measure_quic(record, load, element_bytes, transport),
-        Transport::Quic | Transport::Memory => {
+        Transport::Quic | Transport::Shm | Transport::Memory => {
             crate::service::measure(record, load, element_bytes, transport)
         }
+        Transport::UnixSocket => same_host::measure_unix_socket(record, load, element_bytes),
+        Transport::Ring | Transport::Futex => {
+            same_host::measure_shared(record, load, element_bytes, transport)
+        }
+        Transport::Iceoryx2 => same_host::measure_iceoryx2(record, load, element_bytes),
+        Transport::TouchLoop => same_host::measure_touch_loop(record, load, element_bytes),
     }
 }
 
@@ -113,7 +120,8 @@ fn measure_quic(
     Ok(with_bytes(with_path(record, &path), measured))
 }
 
-fn with_bytes(record: Record, measured: Measured) -> Record {
+/// Adds the rate of a measurement that counted bytes.
+pub(crate) fn with_bytes(record: Record, measured: Measured) -> Record {
     let elements = measured.units / record.element_bytes;
     with_cpu(record.with_rate(elements, measured.seconds), measured)
 }

@@ -1,20 +1,24 @@
 //! `bench-transfer`: the referee of the project's speed.
 //!
 //! - [`args`] — flags
-//! - [`local`] — measurements on one host
+//! - [`local`], [`same_host`] — measurements on one host
 //! - [`child`] — the producing processes
-//! - [`service`] — the service itself under load
-//! - [`stamp`], [`gauge`] — elements that say when they were made, and how many are outstanding
+//! - [`service`], [`reading`] — the service itself under load, and the reading end of it
+//! - [`stamp`], [`payload`], [`gauge`] — elements that say when they were made, what is in them, and how many are outstanding
 //! - [`yardstick`] — what it is compared with
-//! - [`report`] — records, as table and JSON
+//! - [`tally`], [`report`] — elements counted; records, as table and JSON
 
 mod args;
 mod child;
 mod gauge;
 mod local;
+mod payload;
+mod reading;
 mod report;
+mod same_host;
 mod service;
 mod stamp;
+mod tally;
 mod yardstick;
 
 use std::process::ExitCode;

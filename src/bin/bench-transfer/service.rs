@@ -2,34 +2,21 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
-use millstream::control::{DispatcherConfig, Policy};
+use millstream::control::DispatcherConfig;
 use millstream::dataplane::worker::ServerConfig;
 use millstream::link::{ClusterKey, EndpointConfig, KeySource, LoadedKey};
-use millstream::{Dispatcher, LocalWorkers, ReadRequest, Service, ServiceConfig, Worker, WorkerConfig};
+use millstream::{Dispatcher, LocalWorkers, Worker, WorkerConfig};
 
 use crate::args::{Child, ChildRole, Load, Pull, Serve, Transport};
 use crate::child::announce;
 use crate::gauge::Gauge;
-use crate::local::{Producer, with_cpu};
-use crate::report::{Latency, Printer, Record};
-use crate::stamp::{self, Checker, Stamper};
-use crate::yardstick::{Measured, Meter};
+use crate::local::Producer;
+use crate::reading::{NOTE_EVERY, Producers, Workers, copied_by, read};
+use crate::report::{Printer, Record};
+use crate::stamp::{self, Stamper};
 
-/// How often a worker notes the MTU in force.
-const NOTE_EVERY: Duration = Duration::from_millis(50);
-
-/// How long `--pause-at` pauses: ample for every credit to be used up.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// Longest latency told apart: a minute.
-const LATENCY_MAX_NS: u64 = 60_000_000_000;
-
-/// Elements between two looks at the clock when they are small and many.
-const LOOK_EVERY: u64 = 64;
+const NO_PART: &str = "not a part of the service";
 
 /// Plays a dispatcher or a worker until the parent kills it.
 pub(crate) fn run_child(child: &Child) -> Result<(), String> {
@@ -57,7 +44,12 @@ pub(crate) fn run_child(child: &Child) -> Result<(), String> {
             let config = worker_config(&child.load, element_bytes, child.index, dispatcher, gauge.clone())?;
             let worker = Worker::start(&key, config).map_err(|error| error.to_string())?;
             announce(worker.address())?;
+            let mut copied = 0;
             loop {
+                if let Some(gauge) = &gauge {
+                    let now = copied_by(&worker);
+                    gauge.note_copied(now - std::mem::replace(&mut copied, now));
+                }
                 if let (Some(gauge), Some(mtu)) =
                     (&gauge, worker.server().links().iter().find_map(|link| link.mtu))
                 {
@@ -66,7 +58,12 @@ pub(crate) fn run_child(child: &Child) -> Result<(), String> {
                 std::thread::sleep(NOTE_EVERY);
             }
         }
-        ChildRole::RawQuic | ChildRole::RawTcp => Err("not a part of the service".to_owned()),
+        ChildRole::RawQuic
+        | ChildRole::RawTcp
+        | ChildRole::UnixSocket
+        | ChildRole::Ring
+        | ChildRole::Futex
+        | ChildRole::Iceoryx2 => Err(NO_PART.to_owned()),
     }
 }
 
@@ -97,39 +94,40 @@ pub(crate) fn measure(
                     Worker::start(&loaded, config).map_err(|error| error.to_string())
                 })
                 .collect::<Result<_, String>>()?;
-            let measured = read(
-                record,
-                load,
-                element_bytes,
-                &loaded,
-                &address,
+            let producers = Producers {
+                key: &loaded,
+                dispatcher: &address,
+                transport,
                 local,
-                &gauge,
-                Vec::new(),
-            );
+                workers: Workers::Here(&workers),
+            };
+            let measured = read(record, load, element_bytes, producers, &gauge);
             for worker in workers {
                 worker.stop().map_err(|error| error.to_string())?;
             }
             dispatcher.stop().map_err(|error| error.to_string())?;
             measured
         }
-        Transport::Quic
-        | Transport::RawQuic
+        Transport::Quic | Transport::Shm => {
+            let (_processes, address, pids) = start_processes(&key, load, element_bytes, &gauge_path)?;
+            let producers = Producers {
+                key: &loaded,
+                dispatcher: &address,
+                transport,
+                local: LocalWorkers::default(),
+                workers: Workers::Elsewhere(pids),
+            };
+            read(record, load, element_bytes, producers, &gauge)
+        }
+        Transport::RawQuic
         | Transport::RawQuicNocopy
         | Transport::RawTcp
-        | Transport::Memcpy => {
-            let (_processes, address, pids) = start_processes(&key, load, element_bytes, &gauge_path)?;
-            read(
-                record,
-                load,
-                element_bytes,
-                &loaded,
-                &address,
-                LocalWorkers::default(),
-                &gauge,
-                pids,
-            )
-        }
+        | Transport::UnixSocket
+        | Transport::Ring
+        | Transport::Futex
+        | Transport::Iceoryx2
+        | Transport::TouchLoop
+        | Transport::Memcpy => Err(NO_PART.to_owned()),
     }
 }
 
@@ -175,17 +173,14 @@ pub(crate) fn pull(pull: &Pull) -> Result<(), String> {
         max_outstanding: Some(pull.load.max_outstanding).filter(|elements| *elements > 0),
         ..Record::default()
     };
-    let local = LocalWorkers::default();
-    let record = read(
-        record,
-        &pull.load,
-        element_bytes,
-        &key,
-        &pull.dispatcher,
-        local,
-        &gauge,
-        Vec::new(),
-    )?;
+    let producers = Producers {
+        key: &key,
+        dispatcher: &pull.dispatcher,
+        transport: Transport::Quic,
+        local: LocalWorkers::default(),
+        workers: Workers::Remote,
+    };
+    let record = read(record, &pull.load, element_bytes, producers, &gauge)?;
     // What the workers counted is on the other host.
     printer
         .print(&Record {
@@ -217,6 +212,7 @@ fn worker_config(
         worker: index,
         element_bytes,
         touch: load.touch,
+        block: load.payload.block(),
         is_stuck: index < load.stuck_workers,
         rate: load.rate.map(|rate| rate / u64::from(load.workers.max(1))),
     };
@@ -258,123 +254,4 @@ fn start_processes(
         processes.push(worker);
     }
     Ok((processes, address, pids))
-}
-
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one call each for two hosts, two processes and one"
-)]
-fn read(
-    record: Record,
-    load: &Load,
-    element_bytes: u64,
-    key: &LoadedKey,
-    dispatcher: &str,
-    local: LocalWorkers,
-    gauge: &Arc<Gauge>,
-    pids: Vec<u32>,
-) -> Result<Record, String> {
-    let endpoint = EndpointConfig {
-        mtu: load.mtu,
-        ..EndpointConfig::default()
-    };
-    let config = ServiceConfig {
-        endpoint,
-        local,
-        ..ServiceConfig::default()
-    };
-    let service = Service::connect(key, dispatcher, config).map_err(|error| error.to_string())?;
-    let dataset = service
-        .register(stamp::dataset(element_bytes)?, None)
-        .map_err(|error| error.to_string())?;
-    let request = ReadRequest::new(dataset, Policy::Off);
-    let job = service.job(&request).map_err(|error| error.to_string())?;
-    let handed = gauge.clone();
-    let config = ReaderConfig {
-        max_outstanding: match load.max_outstanding {
-            0 => MaxOutstanding::Auto,
-            elements => MaxOutstanding::Elements(elements),
-        },
-        max_outstanding_bytes: ReaderConfig::default()
-            .max_outstanding_bytes
-            .max(4 * element_bytes),
-        on_handed: Some(Arc::new(move || handed.count_handed())),
-        ..ReaderConfig::default()
-    };
-    let mut reader = service.read(job, 0, &config).map_err(|error| error.to_string())?;
-    let taken = take(&mut reader, load, element_bytes, pids, gauge)?;
-    let links = reader.links();
-    let link = links.values().next().cloned().unwrap_or_default();
-    let copied: u64 = links.values().map(|link| link.bytes_copied).sum();
-    let elements_in_all = reader.stats().elements.max(1);
-    let record = Record {
-        latency_us: Latency::of(&taken.latency),
-        paused_outstanding: taken.paused_outstanding,
-        bytes_copied_per_element: copied as f64 / elements_in_all as f64,
-        peak_outstanding: Some(gauge.peak()),
-        mtu: link.mtu,
-        peer_mtu: gauge.worker_mtu(),
-        gso: link.mtu.map(|_| link.gso),
-        gro: link.mtu.map(|_| link.gro),
-        rcvbuf: link.rcvbuf_bytes,
-        cipher: link.cipher.clone(),
-        lost_packets: link.mtu.map(|_| link.lost_packets),
-        ..record
-    };
-    Ok(with_cpu(
-        record.with_rate(taken.measured.units, taken.measured.seconds),
-        taken.measured,
-    ))
-}
-
-/// What the reader saw.
-struct Taken {
-    measured: Measured,
-    latency: Histogram<u64>,
-    paused_outstanding: Option<u64>,
-}
-
-/// Takes elements until the meter is done.
-fn take(
-    reader: &mut Reader,
-    load: &Load,
-    element_bytes: u64,
-    pids: Vec<u32>,
-    gauge: &Gauge,
-) -> Result<Taken, String> {
-    let mut checker = Checker::new(load.workers, load.touch);
-    let mut latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| error.to_string())?;
-    let look_every = if element_bytes >= 4096 || load.rate.is_some() {
-        1
-    } else {
-        LOOK_EVERY
-    };
-    let mut meter = Meter::new(load.seconds, pids);
-    let mut pause_at = load
-        .pause_at
-        .map(|seconds| (Instant::now(), Duration::from_secs_f64(seconds)));
-    let mut paused_outstanding = None;
-    let mut unseen = 0;
-    loop {
-        let element = reader.next_element().map_err(|error| error.to_string())?;
-        let element = element.ok_or("the workers ended early")?;
-        let produced_ns = checker.check(&element)?;
-        unseen += 1;
-        if unseen < look_every {
-            continue;
-        }
-        latency.saturating_record(stamp::now_ns().saturating_sub(produced_ns).max(1));
-        if let Some(measured) = meter.count(std::mem::take(&mut unseen)) {
-            return Ok(Taken {
-                measured,
-                latency,
-                paused_outstanding,
-            });
-        }
-        if pause_at.is_some_and(|(since, at)| since.elapsed() >= at) {
-            pause_at = None;
-            std::thread::sleep(PAUSE);
-            paused_outstanding = Some(gauge.outstanding());
-        }
-    }
 }

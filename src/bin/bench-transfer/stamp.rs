@@ -14,11 +14,13 @@ use millstream::pipeline::graph::{
     Cardinality, Dataset, Params, SourceDeclaration, SourceSignature, SpecField,
 };
 
+use crate::payload;
+
 const NAME: &str = "bench.stamped";
 const WORKER_SHIFT: u32 = 48;
 
 /// What one worker makes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Stamper {
     /// Its number.
     pub(crate) worker: u32,
@@ -26,6 +28,8 @@ pub(crate) struct Stamper {
     pub(crate) element_bytes: u64,
     /// Whether every byte is written.
     pub(crate) touch: bool,
+    /// What payloads are cut from, if they are written.
+    pub(crate) block: Option<Arc<[u8]>>,
     /// Whether it never makes anything.
     pub(crate) is_stuck: bool,
     /// Elements a second; without it as many as go.
@@ -75,19 +79,63 @@ impl SourceFactory for Stamper {
         let layout = Layout::new(spec(self.element_bytes).map_err(failed)?)
             .map_err(|error| failed(error.to_string()))?;
         Ok(Box::new(Stamping {
-            stamper: *self,
+            stamper: self.clone(),
             layout,
             next: 0,
-            started_ns: now_ns(),
+            pace: Pace::new(self.rate),
         }))
     }
+}
+
+/// When each element is due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    rate: Option<u64>,
+    started_ns: u64,
+}
+
+impl Pace {
+    /// So many elements a second from now on; `None` for as many as go.
+    pub(crate) fn new(rate: Option<u64>) -> Self {
+        Self {
+            rate,
+            started_ns: now_ns(),
+        }
+    }
+
+    /// Sleeps until the `place`th element is due. False if elements are due at once.
+    pub(crate) fn wait(&self, place: u64) -> bool {
+        let Some(rate) = self.rate else {
+            return false;
+        };
+        let after_ns = u128::from(place) * 1_000_000_000 / u128::from(rate.max(1));
+        let due_ns = self.started_ns.saturating_add(after_ns as u64);
+        std::thread::sleep(Duration::from_nanos(due_ns.saturating_sub(now_ns())));
+        true
+    }
+}
+
+/// The last word of an element: when it was produced, mixed with its first word.
+pub(crate) fn last_word(first: u64, produced_ns: u64) -> u64 {
+    produced_ns ^ first.rotate_left(32)
+}
+
+/// Stamps the bytes of the `place`th element of a worker, and writes all others too if it is told to.
+pub(crate) fn write(bytes: &mut [u8], worker: u32, place: u64, produced_ns: u64, touch: bool) {
+    if touch {
+        bytes.fill(place as u8);
+    }
+    let first = u64::from(worker) << WORKER_SHIFT | place;
+    let last = bytes.len() - size_of::<u64>();
+    bytes[..size_of::<u64>()].copy_from_slice(&first.to_le_bytes());
+    bytes[last..].copy_from_slice(&last_word(first, produced_ns).to_le_bytes());
 }
 
 struct Stamping {
     stamper: Stamper,
     layout: Arc<Layout>,
     next: u64,
-    started_ns: u64,
+    pace: Pace,
 }
 
 impl Stamping {
@@ -98,12 +146,7 @@ impl Stamping {
                 std::thread::park();
             }
         }
-        let Some(rate) = self.stamper.rate else {
-            return limit;
-        };
-        let due_ns = self.started_ns + self.next * 1_000_000_000 / rate.max(1);
-        std::thread::sleep(Duration::from_nanos(due_ns.saturating_sub(now_ns())));
-        1
+        if self.pace.wait(self.next) { 1 } else { limit }
     }
 }
 
@@ -136,13 +179,16 @@ impl Source for Stamping {
                 Err(error) => return Some(Err(ExecError::new(ErrorKind::Internal, NAME, error.to_string()))),
             };
             let bytes = element.component_mut(0);
-            if self.stamper.touch {
-                bytes.fill(self.next as u8);
+            if let Some(block) = &self.stamper.block {
+                payload::fill(bytes, block, self.next);
             }
-            let first = u64::from(self.stamper.worker) << WORKER_SHIFT | self.next;
-            let last = bytes.len() - 8;
-            bytes[..8].copy_from_slice(&first.to_le_bytes());
-            bytes[last..].copy_from_slice(&(produced_ns ^ first.rotate_left(32)).to_le_bytes());
+            write(
+                bytes,
+                self.stamper.worker,
+                self.next,
+                produced_ns,
+                self.stamper.touch,
+            );
             if let Err(error) = element.finish(sequence + count as u64, &[]) {
                 return Some(Err(ExecError::new(ErrorKind::Internal, NAME, error.to_string())));
             }
@@ -173,9 +219,25 @@ impl Checker {
     /// Checks one element and returns when it was produced, in nanoseconds since 1970.
     pub(crate) fn check(&mut self, element: &Element) -> Result<u64, String> {
         let view = element.component(0).ok_or("an element without a component")?;
-        let bytes = view.bytes();
+        self.check_bytes(view.bytes())
+    }
+
+    /// The same of its bytes.
+    pub(crate) fn check_bytes(&mut self, bytes: &[u8]) -> Result<u64, String> {
         let word = |range: &[u8]| range.try_into().map(u64::from_le_bytes).unwrap_or_default();
         let (first, last) = (word(&bytes[..8]), word(&bytes[bytes.len() - 8..]));
+        let produced_ns = self.check_words(first, last)?;
+        let fill = first as u8;
+        // Without an early end, which would keep the processor from reading many bytes at a time.
+        let is_foreign = |bytes: &[u8]| bytes.iter().fold(0, |seen, byte| seen | (byte ^ fill)) != 0;
+        if self.touch && is_foreign(&bytes[8..bytes.len() - 8]) {
+            return Err(format!("the element of first word {first:#x} has foreign bytes"));
+        }
+        Ok(produced_ns)
+    }
+
+    /// The same of its stamps alone.
+    pub(crate) fn check_words(&mut self, first: u64, last: u64) -> Result<u64, String> {
         let (worker, place) = (
             (first >> WORKER_SHIFT) as usize,
             first & ((1 << WORKER_SHIFT) - 1),
@@ -190,9 +252,6 @@ impl Checker {
             ));
         }
         *expected += 1;
-        if self.touch && bytes[8..bytes.len() - 8].iter().any(|byte| *byte != place as u8) {
-            return Err(format!("element {place} of worker {worker} has foreign bytes"));
-        }
         Ok(last ^ first.rotate_left(32))
     }
 }

@@ -5,29 +5,39 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use super::{Measured, Meter, buffers};
 
-const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+/// Asked for; the kernel may give less.
+pub(super) const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
 /// Sends until the reader goes away.
 pub(crate) fn send(listener: &TcpListener, element_bytes: u64) -> std::io::Result<()> {
-    let (mut stream, _) = listener.accept()?;
+    let (stream, _) = listener.accept()?;
     socket2::SockRef::from(&stream).set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
-    for unit in buffers(element_bytes).iter().cycle() {
-        // An error means that the reader is done.
-        if stream.write_all(unit).is_err() {
-            break;
-        }
-    }
+    write_units(stream, element_bytes);
     Ok(())
 }
 
 /// Reads until the meter is done.
-pub(crate) fn receive(
-    address: SocketAddr,
+pub(crate) fn receive(address: SocketAddr, element_bytes: u64, meter: Meter) -> std::io::Result<Measured> {
+    let stream = TcpStream::connect(address)?;
+    socket2::SockRef::from(&stream).set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
+    read_units(stream, element_bytes, meter)
+}
+
+/// Writes the buffers in turn until an error says that the reader is done.
+pub(super) fn write_units(mut stream: impl Write, element_bytes: u64) {
+    for unit in buffers(element_bytes).iter().cycle() {
+        if stream.write_all(unit).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads into the buffers in turn until the meter is done.
+pub(super) fn read_units(
+    mut stream: impl Read,
     element_bytes: u64,
     mut meter: Meter,
 ) -> std::io::Result<Measured> {
-    let mut stream = TcpStream::connect(address)?;
-    socket2::SockRef::from(&stream).set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
     let mut buffers = buffers(element_bytes);
     loop {
         for buffer in &mut buffers {
