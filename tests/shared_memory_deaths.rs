@@ -1,0 +1,282 @@
+//! Readers and workers of one host that are killed or stopped at any instant: the others go on, nothing of what they shared is
+//! left, and no element is ever other than it was made.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use millstream::link::EndpointConfig;
+use millstream::pipeline::exec::Functions;
+
+use crate::support::cluster::{Cluster, fresh_key};
+use crate::support::links::Mechanism;
+use crate::support::process::Process;
+use crate::support::witness::{self, Witness};
+use crate::support::{eventually, watched, watched_for};
+
+/// The test that is the readers' process.
+const WITNESS: &str = "shared_memory_deaths::a_witness";
+
+#[test]
+#[ignore = "for a process of its own"]
+fn a_witness() {
+    witness::testify();
+}
+
+#[test]
+fn whoever_is_killed_leaves_nothing_behind_and_the_others_go_on() {
+    watched_for(Duration::from_secs(600), "50 kills", || rounds(50));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn whoever_is_killed_leaves_nothing_behind_a_thousand_times() {
+    watched_for(Duration::from_secs(7200), "1000 kills", || rounds(1000));
+}
+
+/// A service of processes, and a reader that lives through everything.
+struct Scene {
+    key: String,
+    dispatcher: Process,
+    workers: Vec<Process>,
+    survivor: Witness,
+    random: Random,
+}
+
+impl Scene {
+    fn start(sockets: &Path, seed: u64) -> Self {
+        let (_, key) = fresh_key();
+        // What killed readers leave at the dispatcher goes soon.
+        let lifetimes = [
+            "--client-timeout-s=5",
+            "--job-gc-timeout-s=0.2",
+            "--job-gc-check-interval-s=0.2",
+        ];
+        let mut arguments = vec!["dispatcher", "--bind=127.0.0.1:0", "--liveness-s=2"];
+        arguments.extend(lifetimes);
+        let dispatcher = Process::start(&key, &arguments);
+        let workers = (0..2).map(|index| worker(&key, &dispatcher, index, sockets));
+        let workers: Vec<Process> = workers.collect();
+        let mut survivor = Witness::start(WITNESS, &key, &dispatcher.address, false);
+        survivor.is_reading();
+        eventually("links of the survivor", &2, || shm_links(&mut survivor));
+        // It maps an arena with the first element that lies in it.
+        eventually("arenas of the survivor", &2, || {
+            Held::by(survivor.id()).mapped("millstream-arena")
+        });
+        Self {
+            key,
+            dispatcher,
+            workers,
+            survivor,
+            random: Random(seed | 1),
+        }
+    }
+
+    /// A reader is killed at any instant of its life.
+    fn kill_a_reader(&mut self, baseline: &[Held]) {
+        let victim = Witness::start(WITNESS, &self.key, &self.dispatcher.address, false);
+        if self.random.below(3) > 0 {
+            victim.is_reading();
+            std::thread::sleep(Duration::from_micros(self.random.below(20_000)));
+        } else {
+            // Anywhere between its start and its first elements.
+            std::thread::sleep(Duration::from_micros(self.random.below(150_000)));
+        }
+        victim.kill();
+        for (worker, before) in self.workers.iter().zip(baseline) {
+            eventually("what a worker holds for links", &before.of_links(), || {
+                Held::by(worker.id()).of_links()
+            });
+        }
+    }
+
+    /// A worker is killed, and another takes its place.
+    fn kill_a_worker(&mut self, sockets: &Path, before: &Held) {
+        let index = self.random.below(2) as usize;
+        self.workers.remove(index).signal("KILL");
+        let another = worker(&self.key, &self.dispatcher, index, sockets);
+        self.workers.insert(index, another);
+        eventually("links of the workers", &[1, 1], || {
+            [0, 1].map(|index| Held::by(self.workers[index].id()).mapped("millstream-link"))
+        });
+        // It lets go of what the dead one shared, and has as much of the new one.
+        eventually("what the survivor holds", before, || Held::by(self.survivor.id()));
+    }
+
+    /// The survivor reads on, from both workers through shared memory.
+    fn goes_on(&mut self, since: u64) -> u64 {
+        let account = self.survivor.account();
+        assert!(account.elements > since, "{account:?}");
+        assert!(!account.links.contains("quic"), "{account:?}");
+        account.elements
+    }
+}
+
+fn worker(key: &str, dispatcher: &Process, index: usize, sockets: &Path) -> Process {
+    let sockets = sockets.to_str().expect("a path of letters");
+    let mut arguments = vec![
+        "worker",
+        "--dispatcher",
+        &dispatcher.address,
+        "--bind=127.0.0.1:0",
+    ];
+    // One has a file as its socket, the other has none.
+    if index == 1 {
+        arguments.extend(["--shm-dir", sockets]);
+    }
+    Process::start(key, &arguments)
+}
+
+/// Workers that it reads through shared memory.
+fn shm_links(witness: &mut Witness) -> usize {
+    witness.account().links.matches("shm").count()
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "whoever sees it fail needs the seed, and the round"
+)]
+fn rounds(count: u64) {
+    let seed = std::env::var("MILLSTREAM_TEST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | u64::from(jiffy()));
+    println!("MILLSTREAM_TEST_SEED={seed}");
+    let directory = tempfile::tempdir().expect("a directory");
+    let sockets = directory.path().join("sockets");
+    let mut scene = Scene::start(&sockets, seed);
+    let survivor = Held::by(scene.survivor.id());
+    let mut read = 0;
+    let mut workers: Vec<Held> = scene.workers.iter().map(|worker| Held::by(worker.id())).collect();
+    for round in 0..count {
+        println!("round {round}");
+        if scene.random.below(10) == 0 {
+            scene.kill_a_worker(&sockets, &survivor);
+            workers = scene.workers.iter().map(|worker| Held::by(worker.id())).collect();
+        } else {
+            scene.kill_a_reader(&workers);
+        }
+        read = scene.goes_on(read);
+    }
+    // Mappings of an arena last as long as anything in it is in use. The tasks of the dead go with their leases.
+    for worker in &scene.workers {
+        eventually("arenas of a worker", &1, || {
+            Held::by(worker.id()).mapped("millstream-arena")
+        });
+    }
+    assert_eq!(named_in(Path::new("/dev/shm")), Vec::<String>::new());
+    scene.survivor.ends_well();
+    for worker in scene.workers {
+        eventually("what a worker holds", &0, || {
+            Held::by(worker.id()).mapped("millstream-link")
+        });
+        assert!(worker.ends_well());
+    }
+    assert!(scene.dispatcher.ends_well());
+    let left: Vec<_> = std::fs::read_dir(&sockets).expect("a directory").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Which entries of a directory are ours.
+fn named_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains("millstream")).collect()
+}
+
+/// What a process has open and mapped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Held {
+    /// Descriptors, by what they are for.
+    open: BTreeMap<String, usize>,
+    /// Mappings of shared memory.
+    mapped: BTreeMap<String, usize>,
+}
+
+impl Held {
+    fn by(process: u32) -> Self {
+        let (mut open, mut mapped) = (BTreeMap::new(), BTreeMap::new());
+        let listed = std::fs::read_dir(format!("/proc/{process}/fd")).expect("it lives");
+        for target in listed
+            .flatten()
+            .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        {
+            let target = target.to_string_lossy().into_owned();
+            // Sockets and the like are told apart by numbers.
+            let kind = target.split([':', ' ']).next().unwrap_or_default();
+            let kind = if kind == "/memfd" { &target } else { kind };
+            *open.entry(kind.to_owned()).or_default() += 1;
+        }
+        let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).expect("it lives");
+        for name in maps.lines().filter_map(|line| line.split_once("/memfd:")) {
+            let name = name.1.split(' ').next().unwrap_or_default();
+            *mapped.entry(name.to_owned()).or_default() += 1;
+        }
+        Self { open, mapped }
+    }
+
+    fn mapped(&self, name: &str) -> usize {
+        self.mapped.get(name).copied().unwrap_or_default()
+    }
+
+    /// What of it belongs to links: sockets, and what carries their rings, which is kept as long as anything is lent.
+    fn of_links(&self) -> (usize, usize) {
+        let sockets = self.open.get("socket").copied().unwrap_or_default();
+        (sockets, self.mapped("millstream-link"))
+    }
+}
+
+/// Numbers from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % limit
+    }
+}
+
+/// Some number that differs from run to run.
+fn jiffy() -> u32 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.subsec_nanos())
+}
+
+/// D10.8.
+#[test]
+fn a_reader_that_is_stopped_too_long_holds_nobody_up_and_reads_on_afterwards() {
+    watched("a stopped reader", || {
+        // Few elements, so that memory is soon used again.
+        let scarce = |config: &mut millstream::WorkerConfig| config.shm_bytes_per_task = Some(16 << 20);
+        let functions = vec![Functions::new()];
+        let cluster = Cluster::start_with(Mechanism::Shm, functions, &EndpointConfig::default(), scarce);
+        let start = || Witness::start(WITNESS, &cluster.key_text, &cluster.address, true);
+        let (mut stopped, mut other) = (start(), start());
+        for witness in [&mut stopped, &mut other] {
+            witness.is_reading();
+            eventually("links", &1, || shm_links(witness));
+        }
+        let links = || cluster.workers[0].server().links().len();
+        eventually("links of the worker", &2, links);
+        stopped.signal("STOP");
+        let before = other.account().elements;
+        eventually("links of the worker", &1, links);
+        assert!(other.account().elements > before);
+        stopped.signal("CONT");
+        // It looks once more at all it had, which nobody has written since, and the rest follows it.
+        eventually("that it reads over the network", &true, || {
+            let account = stopped.account();
+            account.links.contains("quic (shared memory was given up")
+        });
+        let elements = stopped.account().elements;
+        eventually("that memory was used again", &true, || {
+            stopped.account().elements > elements + 1000
+        });
+        stopped.ends_well();
+        other.ends_well();
+        eventually("links of the worker", &0, links);
+    });
+}
