@@ -157,7 +157,7 @@ impl Session {
     fn send(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
         while let Poll::Ready(ready) = self.link.poll_ready(cx) {
             ready?;
-            if self.outbox.is_empty() && !self.gather() {
+            if self.outbox.is_empty() && !self.gather()? {
                 break;
             }
             if let Some(frame) = self.outbox.pop_front() {
@@ -179,15 +179,23 @@ impl Session {
             ToWorker::Subscribe(subscribe) => self.subscribe(&subscribe, now)?,
             ToWorker::Grant(grant) => self.grant(&grant, now)?,
             ToWorker::Cancel(cancel) => {
-                if let Some(subscribed) = self.subscribed.remove(&cancel.task) {
-                    subscribed.task.buffer.remove_bell(&self.bell);
+                if let Some(subscribed) = self.leave(cancel.task)? {
                     subscribed.task.forget(subscribed.client, self.number);
-                    self.travel.forget(cancel.task);
-                    self.link.detach(cancel.task)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Has nothing to do with a task any more.
+    fn leave(&mut self, task: TaskId) -> Result<Option<Attached>, LinkLost> {
+        let Some(subscribed) = self.subscribed.remove(&task) else {
+            return Ok(None);
+        };
+        subscribed.task.buffer.remove_bell(&self.bell);
+        self.travel.forget(task);
+        self.link.detach(task)?;
+        Ok(Some(subscribed))
     }
 
     /// Books a grant. It may cross the end of its subscription; on a link that was superseded it counts from a beginning
@@ -248,7 +256,7 @@ impl Session {
     }
 
     /// Fills the outbox with one round of what the tasks have. False when they have nothing.
-    fn gather(&mut self) -> bool {
+    fn gather(&mut self) -> Result<bool, LinkLost> {
         let count = self.subscribed.len();
         let start = self.turn.checked_rem(count).unwrap_or_default();
         self.turn = self.turn.wrapping_add(1);
@@ -260,17 +268,17 @@ impl Session {
             .copied()
             .collect();
         for task in tasks {
-            if self.travel.has_room() {
-                self.step(task);
+            if self.travel.has_room() && !self.step(task) {
+                self.leave(task)?;
             }
         }
-        !self.outbox.is_empty()
+        Ok(!self.outbox.is_empty())
     }
 
-    /// Takes what one task has next.
-    fn step(&mut self, task: TaskId) {
+    /// Takes what one task has next. False when its client came back on another link.
+    fn step(&mut self, task: TaskId) -> bool {
         let Some(subscribed) = self.subscribed.get(&task) else {
-            return;
+            return true;
         };
         let (task, state, client) = (
             subscribed.task.clone(),
@@ -279,14 +287,14 @@ impl Session {
         );
         let mut state = state.lock();
         if state.session != Some(self.number) {
-            // The client came back on another link.
-            drop(state);
-            task.buffer.remove_bell(&self.bell);
-            self.subscribed.remove(&task.id);
-            self.travel.forget(task.id);
-            return;
+            return false;
         }
         state.half.handle_released(task.buffer.released());
+        self.take_next(&task, client, &mut state);
+        true
+    }
+
+    fn take_next(&mut self, task: &Arc<Task>, client: u64, state: &mut Subscription) {
         loop {
             match state.half.poll_next() {
                 Next::Tell(message) => return self.outbox.push_back(Downstream::Message(message)),
@@ -295,18 +303,18 @@ impl Session {
                 Next::Fresh {
                     elements,
                     element_bytes,
-                } => match self.take(&task, client, elements, element_bytes) {
+                } => match self.take(task, client, elements, element_bytes) {
                     Take::Elements(pack) => {
                         let out = state.half.spend(pack);
-                        book_marks(&task, client, &mut state);
+                        book_marks(task, client, state);
                         return self.dispatch(out);
                     }
                     Take::Ended(ending) => {
-                        book_marks(&task, client, &mut state);
+                        book_marks(task, client, state);
                         state.half.handle_ending(ending);
                     }
                     shortage @ (Take::Empty | Take::NoCredit { .. }) => {
-                        if !book_marks(&task, client, &mut state) {
+                        if !book_marks(task, client, state) {
                             let now = clock::now();
                             if elements > 0 && matches!(shortage, Take::Empty) {
                                 self.travel.note_starved(task.id, now);

@@ -21,7 +21,7 @@ pub(crate) const TASK: TaskId = TaskId(7);
 pub(crate) const KEY: [u8; 32] = [3; 32];
 
 #[derive(Debug)]
-struct All;
+pub(crate) struct All;
 
 impl Admission for All {
     fn admit(&self, _: TaskId, _: u64, _: u64, _: u64) -> Result<(), ReceiveError> {
@@ -89,9 +89,14 @@ impl Client {
     pub(crate) fn silent(server: &Server, knobs: Knobs) -> Self {
         let (far, link) = memory::pair(Arc::new(All), knobs);
         let server = server.clone();
+        Self::on(link, tokio::spawn(async move { server.serve(far).await }))
+    }
+
+    /// One whose link the session serves.
+    pub(crate) fn on(link: Box<ClientLink>, session: JoinHandle<SessionEnd>) -> Self {
         Self {
             link,
-            session: tokio::spawn(async move { server.serve(far).await }),
+            session,
             trainer_id: None,
             asked_before: 0,
         }

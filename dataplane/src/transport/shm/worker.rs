@@ -33,7 +33,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(2);
 
 /// How long a pack waits for memory before the link is given up, and the reader goes on over the network. A reader that
 /// copies what it hoards returns its leases at once.
-const MEMORY_WAIT: Duration = Duration::from_secs(5);
+pub(super) const MEMORY_WAIT: Duration = Duration::from_secs(5);
 
 /// Frames that wait for room on the ring at most: a word on each arena that a link can have, and what one step of a session
 /// sends. Elements wait elsewhere.
@@ -98,6 +98,16 @@ struct WorkerEnd {
     bytes_copied: u64,
 }
 
+/// What keeps the next frame waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    Nothing,
+    /// Room on the ring: the reader rings when there is some.
+    Room,
+    /// Memory or a lease: the reader returns both without a word.
+    Memory,
+}
+
 /// An arena that the reader has mapped.
 #[derive(Debug)]
 struct Announced {
@@ -110,41 +120,46 @@ struct Announced {
 }
 
 impl WorkerEnd {
-    /// Sends what waits, as far as there is room and memory. True when nothing waits any more.
-    fn flush(&mut self) -> Result<bool, LinkLost> {
+    /// Sends what waits, as far as there is room and memory: what the rest lacks.
+    fn flush(&mut self) -> Result<Lack, LinkLost> {
         loop {
             while let Some(words) = self.out.front() {
                 if self.down.try_push(words)? {
                     self.out.pop_front();
                     self.wake_reader();
                 } else if self.down.prepare_wait(words.len())? {
-                    return Ok(false);
+                    return Ok(Lack::Room);
                 }
             }
             let Some(pack) = self.waiting.pop_front() else {
-                return Ok(true);
+                return Ok(Lack::Nothing);
             };
             if let Some(pack) = self.lend(pack)? {
                 self.waiting.push_front(pack);
-                return Ok(false);
+                return Ok(Lack::Memory);
             }
         }
     }
 
-    /// Whether the next frame will find room, a lease, and memory if it has to be copied as the last one had.
-    fn has_room(&mut self) -> Result<bool, LinkLost> {
+    /// What the next frame will lack: room, a lease, or memory if it has to be copied as the last one had.
+    fn lack(&mut self) -> Result<Lack, LinkLost> {
         while !self.down.has_room(FRAME_WORDS_MAX)? {
             if self.down.prepare_wait(FRAME_WORDS_MAX)? {
-                return Ok(false);
+                return Ok(Lack::Room);
             }
+        }
+        if self.lent.is_full() {
+            return Ok(Lack::Memory);
         }
         if let (Some((task, bytes)), None) = (self.last_copied, &self.spare)
             && let Some(announced) = self.arenas.get(&task)
         {
             self.spare = announced.share.arena().alloc(bytes).ok();
-            return Ok(self.spare.is_some() && !self.lent.is_full());
+            if self.spare.is_none() {
+                return Ok(Lack::Memory);
+            }
         }
-        Ok(!self.lent.is_full())
+        Ok(Lack::Nothing)
     }
 
     fn wake_reader(&self) {
@@ -153,12 +168,9 @@ impl WorkerEnd {
         }
     }
 
-    /// Looks again soon: what the reader returns it returns without a word.
-    fn wait(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
-        if self.waiting.is_empty() && !self.lent.is_full() && self.last_copied.is_none() {
-            // It rings when there is room on the ring.
-            return Ok(());
-        }
+    /// Looks again soon for the memory that the reader returns, which it does without a word. Who lacks it too long loses the
+    /// link.
+    fn wait_for_memory(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         if since.elapsed() > MEMORY_WAIT && !self.waiting.is_empty() {
             return Err(LinkLost::Resource(format!(
@@ -287,12 +299,19 @@ impl Transport for WorkerEnd {
         if self.out.is_empty() {
             self.tell_shares()?;
         }
-        if self.flush()? && self.has_room()? {
-            self.waiting_since = None;
-            return Poll::Ready(Ok(()));
+        let lack = match self.flush()? {
+            Lack::Nothing => self.lack()?,
+            lack @ (Lack::Room | Lack::Memory) => lack,
+        };
+        if lack == Lack::Memory {
+            self.wait_for_memory(cx)?;
+            return Poll::Pending;
         }
-        self.wait(cx)?;
-        Poll::Pending
+        self.waiting_since = None;
+        match lack {
+            Lack::Nothing => Poll::Ready(Ok(())),
+            Lack::Room | Lack::Memory => Poll::Pending,
+        }
     }
 
     fn try_send(&mut self, frame: Self::Out) -> Result<(), LinkLost> {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use millstream_element::{HeapAlloc, Pack, Slot, SlotAlloc};
 
-use crate::proto::message::TaskId;
+use crate::proto::message::{RefusalCode, Refused, TaskId, ToClient};
 use crate::proto::receive::ReceiveError;
 use crate::proto::send::TaskPack;
+use crate::transport::shm::worker::MEMORY_WAIT;
 use crate::transport::shm::{Arena, ArenaBudget, Listener, ListenerConfig, accept, connect};
 use crate::transport::{Admission, Body, ClientLink, Downstream, LinkLost, OutPack, TaskMemory, WorkerLink};
 
@@ -271,4 +272,48 @@ async fn a_task_without_memory_or_larger_than_it_is_refused_with_the_reason() {
         matches!(&lost, LinkLost::Resource(reason) if reason.contains("--shm-bytes-per-task")),
         "{lost}"
     );
+}
+
+/// Lets the worker's end look once, and says what came of it.
+async fn step(ends: &mut Ends) -> std::task::Poll<Result<(), LinkLost>> {
+    poll_fn(|cx| std::task::Poll::Ready(ends.worker.poll_ready(cx))).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_want_of_memory_ends_a_link_and_only_when_it_lasts() {
+    let mut ends = Ends::new(64 * KIB, false).await;
+    // The reader takes nothing, and beyond the ring's room nothing can be sent.
+    let message = || {
+        ToClient::Refused(Refused {
+            task: TASK,
+            code: RefusalCode::CannotResume,
+            message: "x".repeat(KIB),
+        })
+    };
+    while let std::task::Poll::Ready(ready) = step(&mut ends).await {
+        ready.unwrap();
+        ends.worker.try_send(Downstream::Message(message())).unwrap();
+    }
+    tokio::time::advance(MEMORY_WAIT * 2).await;
+    assert!(
+        step(&mut ends).await.is_pending(),
+        "whoever is slow is waited for"
+    );
+    while ends
+        .client
+        .poll_recv(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+        .is_ready()
+    {}
+    // Now there is room but no memory, which is a want that begins now.
+    let all = ends.arena.alloc(64 * KIB).unwrap();
+    ends.send(pack_in(&HeapAlloc, KIB, 1)).await;
+    assert!(step(&mut ends).await.is_pending());
+    tokio::time::advance(MEMORY_WAIT / 2).await;
+    assert!(step(&mut ends).await.is_pending());
+    tokio::time::advance(MEMORY_WAIT).await;
+    let std::task::Poll::Ready(Err(LinkLost::Resource(reason))) = step(&mut ends).await else {
+        panic!("it waits on")
+    };
+    assert!(reason.contains("no shared memory for the next"), "{reason}");
+    drop(all);
 }
