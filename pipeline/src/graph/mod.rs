@@ -24,6 +24,7 @@ mod group_builder;
 mod group_spec;
 mod op;
 mod options;
+mod parameters;
 mod params;
 mod records;
 mod registry;

@@ -1,0 +1,86 @@
+//! Parameters of the operations that call a function, and how calls are spread over threads.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::graph::definition::Graph;
+use crate::graph::params::{Params, SpecField};
+
+/// How the calls of a map are spread over the pool, and the datasets of an `interleave` over threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Schedule {
+    /// How many calls run, or datasets are read, at once: 1 = in the thread that pulls, 0 = [`AUTO`](crate::graph::AUTO).
+    #[n(0)]
+    pub parallel: u32,
+    /// Whether results keep the order that they would have with `parallel` 1; absent = as the dataset's [`Options`](crate::graph::Options) say.
+    #[n(1)]
+    pub ordered: Option<bool>,
+}
+
+impl Schedule {
+    /// Whether results keep their order in a dataset whose options say `deterministic`.
+    pub fn is_ordered(&self, deterministic: bool) -> bool {
+        self.parallel == 1 || self.ordered.unwrap_or(deterministic)
+    }
+}
+
+impl Default for Schedule {
+    fn default() -> Schedule {
+        Schedule {
+            parallel: 1,
+            ordered: None,
+        }
+    }
+}
+
+/// Parameters of `filter` and `take_while`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Filter {
+    /// The registered predicate.
+    #[n(0)]
+    pub function: String,
+    /// What it receives beside the element.
+    #[n(1)]
+    pub params: Params,
+}
+
+/// How `interleave` takes turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Cycle {
+    /// How many datasets are open at once, at least 1.
+    #[n(0)]
+    pub length: u64,
+    /// How many consecutive elements each yields before it is the next one's turn, at least 1.
+    #[n(1)]
+    pub block: u64,
+    /// How many of them are read ahead at once, each by a thread of its own.
+    #[n(2)]
+    pub schedule: Schedule,
+}
+
+/// Parameters of `flat_map` and `interleave`: the dataset that each element becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FlatMap {
+    /// A sub-graph in which [`Op::Argument`](crate::graph::Op::Argument) stands for the element.
+    Graph(Box<Graph>),
+    /// A registered function that opens a source for the element.
+    Registered(RegisteredFlatMap),
+}
+
+/// Parameters of a `flat_map` or `interleave` whose function is registered.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct RegisteredFlatMap {
+    /// The registered name.
+    #[n(0)]
+    pub name: String,
+    /// What the function receives beside the element.
+    #[n(1)]
+    pub params: Params,
+    /// What its datasets yield, where declared; else the registry is asked.
+    #[n(2)]
+    pub output: Option<SpecField>,
+}
