@@ -10,6 +10,7 @@ use super::call::Chain;
 use super::context::Shared;
 use super::cursor::{Cursor, Cut};
 use super::error::{ErrorKind, ExecError};
+use super::format;
 use super::functions::FilterCall;
 use super::item::Item;
 use super::iterate::Input;
@@ -60,8 +61,8 @@ impl Program {
             return self.open_several(node, shared, argument);
         }
         let input = self.open_node(input, shared, argument)?;
-        if let Op::WebDataset(_) | Op::TextLines | Op::Records(_) = op {
-            open_reader(op, input, shared)
+        if let Op::Read(format) = op {
+            format::reading(format, input, shared)
         } else if let Op::FlatMap(_)
         | Op::Interleave(..)
         | Op::Window(..)
@@ -114,9 +115,7 @@ impl Program {
             Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
             Op::Options(_) => input,
             Op::Map(..)
-            | Op::WebDataset(_)
-            | Op::TextLines
-            | Op::Records(_)
+            | Op::Read(_)
             | Op::FlatMap(_)
             | Op::Interleave(..)
             | Op::Window(..)
@@ -351,23 +350,6 @@ impl Program {
             (_, _) => return Err(unprepared(self.graph.nodes()[node].op.name())),
         })
     }
-}
-
-/// An operation that makes elements of the files whose paths come in.
-fn open_reader(op: &Op, input: Input, shared: &Shared) -> Result<Input, ExecError> {
-    let cancel = shared.cancel.clone();
-    if let Op::TextLines = op {
-        return Ok(Box::new(ops::TextLines::new(input, cancel)));
-    }
-    #[cfg(feature = "webdataset")]
-    if let Op::WebDataset(options) = op {
-        return Ok(Box::new(ops::WebDataset::new(options.clone(), input, shared)));
-    }
-    #[cfg(feature = "records")]
-    if let Op::Records(records) = op {
-        return Ok(Box::new(ops::Records::new(*records, input, cancel)));
-    }
-    Err(unprepared(op.name()))
 }
 
 /// A source whose elements are numbers that follow from their positions.

@@ -84,10 +84,6 @@ pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Budget,
     pub(crate) cancel: Cancel,
-    #[cfg_attr(
-        not(any(feature = "images", feature = "webdataset")),
-        expect(dead_code, reason = "only shards and images can be skipped")
-    )]
     pub(crate) skipped: Skipped,
 }
 

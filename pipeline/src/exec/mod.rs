@@ -15,6 +15,7 @@ mod context;
 mod cursor;
 mod error;
 mod executor;
+mod format;
 mod functions;
 mod identity;
 mod item;
@@ -27,8 +28,6 @@ mod skipped;
 mod source;
 mod splits;
 mod state;
-#[cfg(feature = "webdataset")]
-mod tar;
 mod token;
 mod value;
 mod write;

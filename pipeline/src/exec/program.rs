@@ -15,6 +15,7 @@ use crate::plan::{self, PlanError, SourcePlan, SplitPlan};
 use super::call::{Call, Chain};
 use super::context::Shared;
 use super::error::{ErrorKind, ExecError};
+use super::format;
 use super::functions::{FilterCall, Functions, OpenService, PreparedFlatMap, PreparedMap, SourceFactory};
 use super::ops;
 use super::value::Tensor;
@@ -332,14 +333,12 @@ fn part(
         Op::GroupByWindow(grouping) => grouping_part(grouping, functions, input()?)?,
         Op::Choose(choices, _) => Part::Body(body_of(choices, functions, None)?),
         Op::Map(..)
-        | Op::WebDataset(_)
+        | Op::Read(_)
         | Op::Range(_)
         | Op::Counter(_)
         | Op::Random(_)
         | Op::Files(_)
         | Op::Argument
-        | Op::TextLines
-        | Op::Records(_)
         | Op::Batch(_)
         | Op::PaddedBatch(_)
         | Op::RaggedBatch(_)
@@ -388,15 +387,10 @@ fn check_runs(op: &Op) -> Result<(), OpenError> {
     {
         return Err(without("images"));
     }
-    if let Op::WebDataset(_) = op
-        && !cfg!(feature = "webdataset")
+    if let Op::Read(format) = op
+        && let Some(feature) = format::missing_feature(format)
     {
-        return Err(without("webdataset"));
-    }
-    if let Op::Records(_) = op
-        && !cfg!(feature = "records")
-    {
-        return Err(without("records"));
+        return Err(without(feature));
     }
     if let Op::Shard(shard) = op
         && shard.count.is_none()

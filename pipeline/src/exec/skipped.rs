@@ -27,10 +27,6 @@ impl Skipped {
     }
 
     /// Counts a record that failed with `error`.
-    #[cfg_attr(
-        not(any(feature = "images", feature = "webdataset")),
-        expect(dead_code, reason = "only shards and images can be skipped")
-    )]
     pub(crate) fn record(&self, error: &ExecError) {
         let skipped = self.count.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if skipped <= LOGGED_EACH || skipped.is_power_of_two() {

@@ -64,9 +64,7 @@ fn node_cardinality(
         | Op::GroupByWindow(_)
         | Op::Window(..)
         | Op::Bucket(..)
-        | Op::WebDataset(_)
-        | Op::TextLines
-        | Op::Records(_)
+        | Op::Read(_)
         | Op::FlatMap(FlatMap::Registered(_))
         | Op::Interleave(FlatMap::Registered(_), _) => thinned(input()?),
         Op::Batch(batch) | Op::RaggedBatch(batch) => batched(input()?, batch.size, batch.drop_remainder),

@@ -18,7 +18,6 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
         | Op::Counter(_)
         | Op::Random(_)
         | Op::Argument
-        | Op::TextLines
         | Op::Unbatch
         | Op::Repeat(_)
         | Op::Take(_)
@@ -30,7 +29,7 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
         Op::Sample(sample) => check_weights(&sample.weights, inputs),
         Op::Tensors(tensors) => tensors.constant.check(),
         Op::TensorSlices(slices) => slices.constant.slices().map(|_| ()),
-        Op::Records(records) => records.check(),
+        Op::Read(format) => format.check(),
         Op::Files(files) => check_name("pattern", &files.pattern),
         Op::Source(source) => check_name("source", &source.name),
         Op::Service(_) => Ok(()),
@@ -39,7 +38,6 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
             check_function(function)
         }
         Op::Filter(filter) | Op::TakeWhile(filter) => check_name("function", &filter.function),
-        Op::WebDataset(webdataset) => check_fields(&webdataset.fields),
         Op::Batch(batch) => check_buffer("batch size", batch.size),
         Op::RaggedBatch(batch) => check_buffer("batch size", batch.size),
         Op::PaddedBatch(batch) => check_buffer("batch size", batch.size),
@@ -73,14 +71,15 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
     }
 }
 
-fn check_fields(fields: &[String]) -> Result<(), String> {
-    if fields.is_empty() {
-        return Err("names no fields, such as \"jpg\"".to_owned());
-    }
-    for (index, field) in fields.iter().enumerate() {
-        check_name("field", field)?;
-        if fields[..index].contains(field) {
-            return Err(format!("names the field {field:?} twice"));
+/// Refuses a name that is none, or that comes twice.
+pub(super) fn check_names<'n>(
+    what: &str,
+    names: impl Iterator<Item = &'n str> + Clone,
+) -> Result<(), String> {
+    for (index, name) in names.clone().enumerate() {
+        check_name(what, name)?;
+        if names.clone().take(index).any(|earlier| earlier == name) {
+            return Err(format!("names the {what} {name:?} twice"));
         }
     }
     Ok(())
@@ -178,7 +177,7 @@ fn check_image_size(height: u32, width: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn check_name(what: &str, name: &str) -> Result<(), String> {
+pub(super) fn check_name(what: &str, name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err(format!("{what} is empty"));
     }

@@ -9,10 +9,10 @@ use minicbor::{Decode, Encode};
 
 use super::definition::{GRAPH_BYTES_MAX, Graph, NESTING_MAX, NODES_MAX, Node};
 use super::error::GraphError;
+use super::format::Format;
 use super::function::Function;
 use super::group::{Grouping, WindowSize};
 use super::op::{Cycle, FlatMap, Op, Schedule};
-use super::records::Records;
 
 /// A graph on the wire.
 #[derive(Debug, Encode, Decode)]
@@ -100,12 +100,11 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         Op::Random(params) => encoded(params)?,
         Op::Tensors(params) => encoded(params)?,
         Op::TensorSlices(params) => encoded(params)?,
-        Op::Records(Records::TfRecord(params)) => encoded(params)?,
-        Op::Records(Records::FixedLength(params)) => encoded(params)?,
+        Op::Read(format) => format.encode()?,
         Op::Files(params) => encoded(params)?,
         Op::Source(params) => encoded(params)?,
         Op::Service(params) => encoded(params)?,
-        Op::Argument | Op::TextLines | Op::Unbatch | Op::Concatenate => Vec::new(),
+        Op::Argument | Op::Unbatch | Op::Concatenate => Vec::new(),
         Op::Map(function, calls) => {
             schedule = Some(*calls);
             match function {
@@ -118,7 +117,6 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
             }
         }
         Op::Filter(params) | Op::TakeWhile(params) => encoded(params)?,
-        Op::WebDataset(params) => encoded(params)?,
         Op::Batch(params) | Op::RaggedBatch(params) => encoded(params)?,
         Op::PaddedBatch(params) => encoded(params)?,
         Op::GroupByWindow(grouping) => match &grouping.size {
@@ -197,6 +195,8 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
     };
     let op = if let Some(function) = decode_function(&params)? {
         Op::Map(function, record.schedule.unwrap_or_default())
+    } else if let Some(format) = Format::decode(&record.op, &params)? {
+        Op::Read(format)
     } else if let Some(op) = decode_plain(&params)? {
         op
     } else if let Some(op) = decode_with_graphs(&params, &record, nesting)? {
@@ -239,10 +239,6 @@ fn decode_plain(params: &Parameters<'_>) -> Result<Option<Op>, GraphError> {
         "service" => Op::Service(params.decode()?),
         "argument" => Op::Argument,
         "filter" => Op::Filter(params.decode()?),
-        "webdataset" => Op::WebDataset(params.decode()?),
-        "text_lines" => Op::TextLines,
-        "tfrecord" => Op::Records(Records::TfRecord(params.decode()?)),
-        "fixed_length" => Op::Records(Records::FixedLength(params.decode()?)),
         "batch" => Op::Batch(params.decode()?),
         "unbatch" => Op::Unbatch,
         "shuffle" => Op::Shuffle(params.decode()?),
@@ -307,14 +303,14 @@ fn decode_with_graphs(
 }
 
 /// The parameters of a node that is being read.
-struct Parameters<'b> {
+pub(super) struct Parameters<'b> {
     node: usize,
     op: &'b str,
     bytes: &'b [u8],
 }
 
 impl<'b> Parameters<'b> {
-    fn decode<T: Decode<'b, ()>>(&self) -> Result<T, GraphError> {
+    pub(super) fn decode<T: Decode<'b, ()>>(&self) -> Result<T, GraphError> {
         minicbor::decode(self.bytes).map_err(|error| self.malformed(error))
     }
 
@@ -326,7 +322,7 @@ impl<'b> Parameters<'b> {
     }
 }
 
-fn encoded<T: Encode<()>>(value: &T) -> Result<Vec<u8>, GraphError> {
+pub(super) fn encoded<T: Encode<()>>(value: &T) -> Result<Vec<u8>, GraphError> {
     // Writing to memory cannot fail, so that only a value's own refusal is left.
     minicbor::to_vec(value).map_err(|error| GraphError::Malformed(error.to_string()))
 }

@@ -12,11 +12,10 @@ use super::function::{
 use super::op::{
     Batch, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random, Range,
     RegisteredFlatMap, RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration,
-    TensorSlices, Tensors, WebDataset,
+    TensorSlices, Tensors,
 };
 use super::options::Options;
 use super::params::{Params, SpecField};
-use super::records::{Compression, FixedLength, Records, TfRecord};
 
 /// As many threads as seem right: see [`Dataset::parallel`].
 pub const AUTO: u32 = 0;
@@ -231,31 +230,6 @@ impl Dataset {
             function: name.into(),
             params,
         }))
-    }
-
-    /// The samples of the WebDataset shards whose paths this dataset yields: a dict of `fields` as bytes and
-    /// `__key__`.
-    pub fn webdataset<'a>(self, fields: impl IntoIterator<Item = &'a str>, on_error: OnError) -> Dataset {
-        let fields = fields.into_iter().map(str::to_owned).collect();
-        self.then(Op::WebDataset(WebDataset { fields, on_error }))
-    }
-
-    /// The lines of the UTF-8 text files whose paths this dataset yields, as string scalars without their `\n` or
-    /// `\r\n`.
-    pub fn text_lines(self) -> Dataset {
-        self.then(Op::TextLines)
-    }
-
-    /// The records of the TFRecord files whose paths this dataset yields, as byte strings. Their checksums are checked:
-    /// a file that is cut off or corrupt is an error which names it and the place.
-    pub fn tfrecord(self, compression: Compression) -> Dataset {
-        self.then(Op::Records(Records::TfRecord(TfRecord { compression })))
-    }
-
-    /// The records, all of one length, of the files whose paths this dataset yields, as byte strings. A file that does
-    /// not hold a whole number of them is an error.
-    pub fn fixed_length_records(self, layout: FixedLength) -> Dataset {
-        self.then(Op::Records(Records::FixedLength(layout)))
     }
 
     /// `size` consecutive elements stacked along a new leading dimension.

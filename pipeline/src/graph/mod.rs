@@ -18,6 +18,7 @@ mod dataset;
 mod definition;
 mod error;
 mod facts;
+mod format;
 mod function;
 mod group;
 mod group_builder;
@@ -26,7 +27,6 @@ mod op;
 mod options;
 mod parameters;
 mod params;
-mod records;
 mod registry;
 mod resolve;
 mod sharding;
@@ -40,6 +40,7 @@ pub use definition::{
 };
 pub use error::{AnalysisError, GraphError};
 pub use facts::{Cardinality, Facts};
+pub use format::{Compression, FixedLength, Format, KEY_COMPONENT, RECORD_BYTES_MAX, TfRecord, WebDataset};
 pub use function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
 };
@@ -47,14 +48,13 @@ pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
 pub use op::{
     Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random,
     Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
-    SourceDeclaration, TensorSlices, Tensors, WebDataset, Zip,
+    SourceDeclaration, TensorSlices, Tensors, Zip,
 };
 pub use options::{Options, Travel};
 pub use params::{Params, SpecField};
-pub use records::{Compression, FixedLength, RECORD_BYTES_MAX, Records, TfRecord};
 pub use registry::{NoFunctions, Registry, SourceSignature};
 pub use sharding::{ShardBy, ShardingError, Share};
-pub use spec::{KEY_COMPONENT, node_specs};
+pub use spec::node_specs;
 pub use split::{SPLIT_SIZE_MAX, SourceFacts, Splitting, Units};
 
 pub(crate) use group_spec::{own_shapes, padded_shapes, ragged_rank};

@@ -7,15 +7,15 @@ use std::ops::RangeInclusive;
 use smallvec::{SmallVec, smallvec};
 
 use super::definition::{Graph, NODES_MAX, Role};
+use super::format::Format;
 use super::function::Function;
 use super::group::{Buckets, Grouping, PaddedBatch, Window, WindowSize};
 use super::options::Options;
-use super::records::Records;
 
 pub use super::parameters::{
     Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Prefetch, Random,
     Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
-    SourceDeclaration, TensorSlices, Tensors, WebDataset, Zip,
+    SourceDeclaration, TensorSlices, Tensors, Zip,
 };
 
 /// One operation of a dataset graph.
@@ -43,12 +43,8 @@ pub enum Op {
     Map(Function, Schedule),
     /// Keeps the elements for which a registered predicate holds.
     Filter(Filter),
-    /// The samples of the WebDataset tar shards whose paths come in.
-    WebDataset(WebDataset),
-    /// The lines of the text files whose paths come in.
-    TextLines,
-    /// The records of the record files whose paths come in.
-    Records(Records),
+    /// What is in the files whose paths come in.
+    Read(Format),
     /// `size` consecutive elements stacked along a new leading dimension.
     Batch(Batch),
     /// `size` consecutive elements, padded to one shape and stacked.
@@ -110,9 +106,7 @@ impl Op {
             Op::Argument => "argument",
             Op::Map(function, _) => function.op_name(),
             Op::Filter(_) => "filter",
-            Op::WebDataset(_) => "webdataset",
-            Op::TextLines => "text_lines",
-            Op::Records(records) => records.op_name(),
+            Op::Read(format) => format.op_name(),
             Op::Batch(_) => "batch",
             Op::PaddedBatch(_) => "padded_batch",
             Op::RaggedBatch(_) => "ragged_batch",
@@ -193,9 +187,7 @@ impl Op {
             | Op::Argument => 0..=0,
             Op::Map(..)
             | Op::Filter(_)
-            | Op::WebDataset(_)
-            | Op::TextLines
-            | Op::Records(_)
+            | Op::Read(_)
             | Op::Batch(_)
             | Op::PaddedBatch(_)
             | Op::RaggedBatch(_)

@@ -307,7 +307,7 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         | Op::Service(_)
         | Op::Argument
         | Op::Filter(_)
-        | Op::WebDataset(_)
+        | Op::Read(_)
         | Op::Batch(_)
         | Op::PaddedBatch(_)
         | Op::RaggedBatch(_)
@@ -325,8 +325,6 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         | Op::Zip(_)
         | Op::Concatenate
         | Op::Enumerate(_)
-        | Op::TextLines
-        | Op::Records(_)
         | Op::Options(_)
         | Op::Choose(..) => {}
     }
@@ -350,7 +348,7 @@ fn reads_files(op: &Op) -> bool {
     let within = |(body, _): &(&Graph, _)| body.nodes().iter().any(|node| reads_files(&node.op));
     // What says where a `choose` reads yields no elements.
     let in_function = !matches!(op, Op::Choose(..)) && op.graphs().iter().any(within);
-    matches!(op, Op::WebDataset(_) | Op::TextLines | Op::Records(_)) || in_function
+    matches!(op, Op::Read(_)) || in_function
 }
 
 /// Whether it yields the same elements, in whatever order its input comes.
@@ -368,7 +366,7 @@ fn ignores_order(op: &Op) -> bool {
         | Op::Source(_)
         | Op::Service(_)
         | Op::Argument
-        | Op::WebDataset(_)
+        | Op::Read(_)
         | Op::Batch(_)
         | Op::PaddedBatch(_)
         | Op::RaggedBatch(_)
@@ -384,8 +382,6 @@ fn ignores_order(op: &Op) -> bool {
         | Op::Zip(_)
         | Op::Concatenate
         | Op::Enumerate(_)
-        | Op::TextLines
-        | Op::Records(_)
         | Op::Interleave(..)
         | Op::Sample(_)
         | Op::Choose(..) => false,

@@ -8,11 +8,8 @@ use super::definition::{Graph, Node};
 use super::error::AnalysisError;
 use super::function::{Function, Select};
 use super::group_spec::{bucket_spec, grouped_spec, padded_spec, ragged_spec, reduced_spec, wants_number};
-use super::op::{FlatMap, Op, WebDataset, Zip};
+use super::op::{FlatMap, Op, Zip};
 use super::registry::{Registry, SourceSignature};
-
-/// The name of the component that `webdataset` adds: the sample's key.
-pub const KEY_COMPONENT: &str = "__key__";
 
 /// The spec of every node's elements, in node order. `argument` is the spec of a function's argument.
 ///
@@ -136,7 +133,7 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
             registry.filter(&filter.function, &filter.params, input()?)?;
             input().cloned()
         }
-        Op::WebDataset(_) | Op::TextLines | Op::Records(_) => reader_spec(op, input()?),
+        Op::Read(format) => format.spec(input()?),
         Op::Batch(batch) => input()?
             .batched(batch.drop_remainder.then_some(batch.size))
             .map_err(|error| not_allowed(error.to_string())),
@@ -194,20 +191,6 @@ fn source_spec(op: &Op, registry: &dyn Registry) -> Result<ElementSpec, Analysis
         Ok(service.spec.0.clone())
     } else {
         scalar(op, Dtype::I64)
-    }
-}
-
-/// What an operation yields that reads the files whose paths come in.
-fn reader_spec(op: &Op, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
-    if let Op::WebDataset(webdataset) = op {
-        wants_path(op, "a tar shard", input)?;
-        webdataset_spec(webdataset)
-    } else if let Op::Records(_) = op {
-        wants_path(op, "a record file", input)?;
-        scalar(op, Dtype::Bytes)
-    } else {
-        wants_path(op, "a text file", input)?;
-        scalar(op, Dtype::String)
     }
 }
 
@@ -286,29 +269,6 @@ fn widened(one: &TensorSpec, other: &TensorSpec) -> TensorSpec {
         }
         (Some(_) | None, _) => TensorSpec::unknown_rank(one.dtype()),
     }
-}
-
-/// Refuses what is not the path of `what`.
-fn wants_path(op: &Op, what: &str, input: &ElementSpec) -> Result<(), AnalysisError> {
-    match input.components() {
-        [only] if only.accepts(Dtype::String, &[]) => Ok(()),
-        _ => Err(AnalysisError::Mismatch {
-            op: op.name().to_owned(),
-            reason: format!("it wants one string, the path of {what}, and is given {input}"),
-        }),
-    }
-}
-
-fn webdataset_spec(webdataset: &WebDataset) -> Result<ElementSpec, AnalysisError> {
-    let fields = webdataset
-        .fields
-        .iter()
-        .map(|field| (field.clone(), TensorSpec::fixed(Dtype::Bytes, &[])));
-    let key = (KEY_COMPONENT.to_owned(), TensorSpec::fixed(Dtype::String, &[]));
-    ElementSpec::dict(fields.chain([key])).map_err(|error| AnalysisError::Spec {
-        op: "webdataset".to_owned(),
-        reason: error.to_string(),
-    })
 }
 
 fn function_spec(

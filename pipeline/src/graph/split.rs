@@ -155,9 +155,7 @@ fn splitting(graph: &Graph, op: &Op, registry: &dyn Registry) -> Result<Splittin
         Op::Argument
         | Op::Map(..)
         | Op::Filter(_)
-        | Op::WebDataset(_)
-        | Op::TextLines
-        | Op::Records(_)
+        | Op::Read(_)
         | Op::Batch(_)
         | Op::PaddedBatch(_)
         | Op::RaggedBatch(_)
@@ -199,9 +197,7 @@ fn misaligns(op: &Op, deterministic: bool) -> Option<&'static str> {
         Op::Enumerate(_) => Some("numbers the elements of each task"),
         Op::Sample(_) | Op::Choose(..) => Some("picks by how many elements a task has had"),
         Op::Zip(_) => Some("pairs whatever splits a task was dealt"),
-        Op::WebDataset(_) | Op::TextLines | Op::Records(_) => {
-            Some("reads a file from its start and cannot be opened at a position")
-        }
+        Op::Read(_) => Some("reads a file from its start and cannot be opened at a position"),
         Op::Range(_)
         | Op::Counter(_)
         | Op::Random(_)

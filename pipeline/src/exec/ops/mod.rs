@@ -20,7 +20,6 @@ mod padding;
 mod parallel_interleave;
 mod parallel_map;
 mod parse_int;
-mod path;
 mod pick;
 mod positions;
 mod prefetch;
@@ -29,8 +28,6 @@ mod random;
 #[cfg(feature = "images")]
 mod random_resized_crop;
 mod read_ahead;
-#[cfg(feature = "records")]
-mod records;
 mod repeat;
 #[cfg(feature = "images")]
 mod resize;
@@ -44,11 +41,8 @@ mod source;
 mod take;
 mod take_while;
 mod tensor_slices;
-mod text_lines;
 mod turns;
 mod unbatch;
-#[cfg(feature = "webdataset")]
-mod webdataset;
 mod window;
 mod zip;
 
@@ -78,8 +72,6 @@ pub(crate) use ragged_batch::RaggedBatch;
 pub(crate) use random::Random;
 #[cfg(feature = "images")]
 pub(crate) use random_resized_crop::RandomResizedCropCall;
-#[cfg(feature = "records")]
-pub(crate) use records::Records;
 pub(crate) use repeat::Repeat;
 #[cfg(feature = "images")]
 pub(crate) use resize::ResizeCall;
@@ -93,9 +85,6 @@ pub(crate) use source::Registered;
 pub(crate) use take::Take;
 pub(crate) use take_while::TakeWhile;
 pub(crate) use tensor_slices::{slice, tensors};
-pub(crate) use text_lines::TextLines;
 pub(crate) use unbatch::Unbatch;
-#[cfg(feature = "webdataset")]
-pub(crate) use webdataset::WebDataset;
 pub(crate) use window::Window;
 pub(crate) use zip::Zip;

@@ -1,0 +1,129 @@
+//! The trait of all formats: a reader of one file, and what it yields or fails with.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crate::exec::error::{ErrorKind, ExecError, Origin};
+use crate::exec::value::Value;
+
+/// Read-ahead of a file: large enough that a disk or a network file system streams.
+pub(super) const BUFFER_BYTES: usize = 256 << 10;
+
+/// A reader of one file.
+pub(super) trait FileReader: Send {
+    /// The next record, `None` at the end of the file. After an error of a record the ones behind it can be read, after
+    /// any other error nothing.
+    fn record(&mut self) -> Result<Option<Record>, ReadError>;
+
+    /// Where the next record is, in a measure of the format's own: what [`Start::place`] is to be to go on there.
+    fn place(&self) -> u64;
+}
+
+/// Makes readers of one format.
+pub(super) trait OpenFile: Send {
+    /// A reader of `file`, which is its own, that begins at `start`.
+    fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError>;
+}
+
+impl<F> OpenFile for F
+where
+    F: Fn(Opened, Start) -> Result<Box<dyn FileReader>, ReadError> + Send,
+{
+    fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
+        self(file, start)
+    }
+}
+
+/// A file to be read.
+pub(super) struct Opened {
+    pub(super) path: Arc<str>,
+    pub(super) file: File,
+}
+
+impl Opened {
+    /// Opens `path`.
+    pub(super) fn new(path: &str) -> Result<Opened, ReadError> {
+        let path: Arc<str> = Arc::from(path);
+        match File::open(&*path) {
+            Ok(file) => Ok(Opened { path, file }),
+            Err(error) => Err(ReadError::unopened(format!("cannot open {path}: {error}"))),
+        }
+    }
+
+    /// How many bytes it has.
+    #[cfg(feature = "records")]
+    pub(super) fn len(&self) -> Result<u64, ReadError> {
+        match self.file.metadata() {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) => Err(ReadError::unopened(format!("cannot open {}: {error}", self.path))),
+        }
+    }
+}
+
+/// Where a file is gone on with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Start {
+    /// What [`FileReader::place`] was.
+    pub(super) place: u64,
+    /// Records that were passed, read or not.
+    pub(super) passed: u64,
+}
+
+/// One record of a file.
+pub(super) struct Record {
+    pub(super) value: Value,
+    pub(super) origin: Arc<Origin>,
+}
+
+/// What cannot be read.
+#[derive(Debug)]
+pub(super) struct ReadError {
+    /// Whether it is one record, so that the ones behind it can be read; else it is all that is left of the file.
+    pub(super) is_record: bool,
+    pub(super) kind: ErrorKind,
+    pub(super) reason: String,
+    pub(super) origin: Option<Arc<Origin>>,
+}
+
+impl ReadError {
+    /// A file that cannot be opened, as `reason` says, which names it.
+    pub(super) fn unopened(reason: String) -> ReadError {
+        ReadError {
+            is_record: false,
+            kind: ErrorKind::Data,
+            reason,
+            origin: None,
+        }
+    }
+
+    /// A file of which nothing can be read from `origin` on.
+    pub(super) fn file(origin: Arc<Origin>, reason: impl Into<String>) -> ReadError {
+        ReadError {
+            is_record: false,
+            kind: ErrorKind::Data,
+            reason: reason.into(),
+            origin: Some(origin),
+        }
+    }
+
+    /// The record at `origin`.
+    pub(super) fn record(origin: Arc<Origin>, reason: impl Into<String>) -> ReadError {
+        ReadError {
+            is_record: true,
+            ..ReadError::file(origin, reason)
+        }
+    }
+
+    pub(super) fn into_exec(self, op: &str) -> ExecError {
+        ExecError::new(self.kind, op, self.reason).at(self.origin.as_ref())
+    }
+}
+
+/// The record `key` of a file, which begins at `offset_bytes`.
+pub(super) fn origin(path: &Arc<str>, offset_bytes: u64, key: impl Into<String>) -> Arc<Origin> {
+    Arc::new(Origin {
+        file: Arc::clone(path),
+        offset_bytes,
+        key: key.into(),
+    })
+}

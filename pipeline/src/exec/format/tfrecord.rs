@@ -1,0 +1,66 @@
+//! `tfrecord`: the records of TFRecord files. How records lie in a file is `crate::record`'s.
+
+use std::sync::Arc;
+
+use crate::exec::value::{Tensor, Value};
+use crate::graph;
+use crate::record::{RecordError, Stream, TfRecordReader};
+
+use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+
+pub(super) struct TfRecord(pub(super) graph::TfRecord);
+
+struct TfRecordFile {
+    path: Arc<str>,
+    reader: TfRecordReader<Stream>,
+    passed: u64,
+}
+
+impl OpenFile for TfRecord {
+    fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
+        let Opened { path, file } = file;
+        let stream = Stream::new(file, self.0.compression, start.place);
+        let stream = stream.map_err(|error| ReadError::unopened(format!("cannot open {path}: {error}")))?;
+        Ok(Box::new(TfRecordFile {
+            path,
+            reader: TfRecordReader::new(stream, start.place),
+            passed: start.passed,
+        }))
+    }
+}
+
+impl FileReader for TfRecordFile {
+    fn record(&mut self) -> Result<Option<Record>, ReadError> {
+        let record = self.reader.record();
+        record_of(&self.path, &mut self.passed, record)
+    }
+
+    fn place(&self) -> u64 {
+        self.reader.offset_bytes()
+    }
+}
+
+/// What was read of a record file, with its place.
+pub(super) fn record_of(
+    path: &Arc<str>,
+    passed: &mut u64,
+    record: Result<Option<(u64, Vec<u8>)>, RecordError>,
+) -> Result<Option<Record>, ReadError> {
+    let key = || format!("record {}", passed.saturating_add(1));
+    let (begin, record) = match record {
+        Ok(Some(record)) => record,
+        Ok(None) => return Ok(None),
+        Err(error) => {
+            return Err(ReadError::file(
+                origin(path, error.offset_bytes, key()),
+                error.reason,
+            ));
+        }
+    };
+    let origin = origin(path, begin, key());
+    *passed = passed.saturating_add(1);
+    Ok(Some(Record {
+        value: Value::from_buf([Tensor::bytes(record)]),
+        origin,
+    }))
+}

@@ -1,0 +1,66 @@
+//! How the record files are laid out that an operation reads, as parameters of it.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+/// Bytes of one record, which is held in memory as a whole: what a tar shard's file may have.
+pub const RECORD_BYTES_MAX: u64 = 1 << 30;
+
+/// How a whole file is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Compression {
+    /// It is not.
+    #[default]
+    #[n(0)]
+    None,
+    /// gzip, of one member or several.
+    #[n(1)]
+    Gzip,
+    /// zlib.
+    #[n(2)]
+    Zlib,
+}
+
+/// Parameters of `tfrecord`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(map)]
+pub struct TfRecord {
+    /// How the files are compressed.
+    #[n(0)]
+    pub compression: Compression,
+}
+
+/// Parameters of `fixed_length`, in bytes of the uncompressed file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct FixedLength {
+    /// Of every record, at least 1.
+    #[n(0)]
+    pub record_bytes: u64,
+    /// In front of the first record.
+    #[n(1)]
+    pub header_bytes: u64,
+    /// Behind the last record.
+    #[n(2)]
+    pub footer_bytes: u64,
+    /// How the files are compressed.
+    #[n(3)]
+    pub compression: Compression,
+}
+
+impl FixedLength {
+    /// What no file can be like.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.record_bytes == 0 {
+            return Err("reads records of no bytes".to_owned());
+        }
+        let most = self.record_bytes.max(self.header_bytes).max(self.footer_bytes);
+        if most > RECORD_BYTES_MAX {
+            return Err(format!(
+                "reads {most} bytes at once, the limit is {RECORD_BYTES_MAX}"
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! WebDataset tar shards: which files of a sample become components.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
+use minicbor::{Decode, Encode};
+
+use crate::graph::check::check_names;
+use crate::graph::op::OnError;
+
+/// The name of the component that `webdataset` adds: the sample's key.
+pub const KEY_COMPONENT: &str = "__key__";
+
+/// Parameters of `webdataset`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct WebDataset {
+    /// The extensions that become components, in this order; `__key__` is added after them.
+    #[n(0)]
+    pub fields: Vec<String>,
+    /// What becomes of broken shards and incomplete samples.
+    #[n(1)]
+    pub on_error: OnError,
+}
+
+impl WebDataset {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.fields.is_empty() {
+            return Err("names no fields, such as \"jpg\"".to_owned());
+        }
+        check_names("field", self.fields.iter().map(String::as_str))
+    }
+
+    pub(super) fn spec(&self) -> Result<ElementSpec, SpecError> {
+        let fields = self.fields.iter();
+        let fields = fields.map(|field| (field.clone(), TensorSpec::scalar(Dtype::Bytes)));
+        ElementSpec::dict(fields.chain([(KEY_COMPONENT.to_owned(), TensorSpec::scalar(Dtype::String))]))
+    }
+}

@@ -1,0 +1,17 @@
+//! What becomes of what cannot be read, a parameter of several operations.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+/// What becomes of a record that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(index_only)]
+pub enum OnError {
+    /// The pipeline ends with an error that names file, offset and key.
+    #[default]
+    #[n(0)]
+    Raise,
+    /// The record is counted, logged and left out.
+    #[n(1)]
+    Skip,
+}
