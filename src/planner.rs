@@ -10,18 +10,23 @@ use millstream_element::ElementSpec;
 use millstream_pipeline::exec::Functions;
 use millstream_pipeline::graph::{AnalysisError, Params, Registry, ShardBy, Share, SourceSignature};
 use millstream_pipeline::plan::FileOrder;
+use millstream_pipeline::storage::Storage;
 use millstream_pipeline::{graph, plan};
 
 /// Analyses definitions with the functions registered in this process.
 #[derive(Debug, Clone)]
 pub struct GraphPlanner {
     functions: Arc<Functions>,
+    storage: Storage,
 }
 
 impl GraphPlanner {
     /// A planner that knows these functions. Those it does not know must be declared in the definition, except predicates.
     pub fn new(functions: Arc<Functions>) -> Self {
-        Self { functions }
+        Self {
+            functions,
+            storage: Storage::default(),
+        }
     }
 }
 
@@ -51,7 +56,7 @@ impl Planner for GraphPlanner {
 
     fn plan_splits(&self, definition: &[u8], repetition: u64) -> Result<SplitPlan, PlanError> {
         let graph = decode(definition)?;
-        let plan = plan::plan_splits(&graph, &Declared(&self.functions))
+        let plan = plan::plan_splits(&graph, &Declared(&self.functions), &self.storage)
             .map_err(|error| PlanError::Source(error.to_string()))?;
         let order = FileOrder {
             // Keyed anew for every plan, so that no two iterations deal out files without a seed alike.

@@ -3,6 +3,7 @@
 //! - [`graph`]: the pure half. A dataset is a graph of operations; here it is built, encoded and analysed.
 //! - [`plan`]: what an iteration fixes before it starts: how many splits each source has, and which files
 //!   there are.
+//! - [`storage`]: where the bytes of files come from.
 //! - `record`: how records lie in files; with the feature `records`.
 //! - [`exec`]: the graph as a tree of pull iterators, from sources to elements written into their slots.
 
@@ -11,3 +12,4 @@ pub mod graph;
 pub mod plan;
 #[cfg(feature = "records")]
 pub mod record;
+pub mod storage;

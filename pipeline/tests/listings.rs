@@ -5,6 +5,7 @@ use std::path::Path;
 use millstream_pipeline::exec::{ErrorKind, ExecContext, Executor, Split, SplitError, SplitSource};
 use millstream_pipeline::graph::{Dataset, Graph};
 use millstream_pipeline::plan::{FileOrder, SourcePlan, SplitPlan, plan_splits};
+use millstream_pipeline::storage::Storage;
 
 use crate::support::{context, functions, text};
 
@@ -19,7 +20,7 @@ fn directory(files: usize) -> (tempfile::TempDir, String) {
 }
 
 fn planned(graph: &Graph) -> SplitPlan {
-    plan_splits(graph, &functions()).unwrap()
+    plan_splits(graph, &functions(), &Storage::default()).unwrap()
 }
 
 fn listed(plan: &SplitPlan) -> Vec<String> {

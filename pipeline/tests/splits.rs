@@ -12,6 +12,7 @@ use millstream_pipeline::graph::{
     Cardinality, Dataset, Graph, Params, SourceSignature, Splitting, Units, Window,
 };
 use millstream_pipeline::plan::{SourcePlan, SplitPlan, plan_splits};
+use millstream_pipeline::storage::Storage;
 use proptest::prelude::*;
 
 use crate::support::{Allowed, Model, chain, context, functions, model_of, number, scalar};
@@ -113,7 +114,7 @@ fn fed(graph: &Graph, dealer: &Dealer, task_id: u64) -> Executor {
 }
 
 fn dealer(graph: &Graph) -> Dealer {
-    Dealer::new(plan_splits(graph, &functions()).unwrap())
+    Dealer::new(plan_splits(graph, &functions(), &Storage::default()).unwrap())
 }
 
 /// One worker's account: which elements carried which lease, and when each lease finished.
@@ -569,7 +570,7 @@ fn an_indexable_source_is_opened_at_each_split() {
     let graph = Dataset::registered_source("squares", Params::encode(&3000u64).unwrap())
         .graph()
         .unwrap();
-    let plan = plan_splits(&graph, &*functions).unwrap();
+    let plan = plan_splits(&graph, &*functions, &Storage::default()).unwrap();
     assert_eq!(plan.sources, [SourcePlan::Counted { splits: 1000 }]);
     let dealer = Dealer::new(plan);
     let mut found = BTreeSet::new();

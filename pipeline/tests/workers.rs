@@ -267,6 +267,7 @@ mod files {
 
     use millstream_pipeline::graph::OnError;
     use millstream_pipeline::plan::{FileOrder, SourcePlan, SplitPlan, plan_splits};
+    use millstream_pipeline::storage::Storage;
     use tempfile::TempDir;
 
     use super::*;
@@ -321,7 +322,7 @@ mod files {
     /// The plan of an iteration, whose dispatcher has its own order of shuffled files.
     fn planned(graph: &Graph, iteration: u64) -> SplitPlan {
         let order = FileOrder { iteration, epoch: 0 };
-        plan_splits(graph, &functions())
+        plan_splits(graph, &functions(), &Storage::default())
             .unwrap()
             .shuffled(graph, order)
             .in_order()
@@ -580,10 +581,10 @@ mod files {
             iteration: 1,
             epoch: 2,
         };
-        let found = plan_splits(&shuffled, &functions())
+        let found = plan_splits(&shuffled, &functions(), &Storage::default())
             .unwrap()
             .shuffled(&shuffled, order);
-        let listed = plan_splits(&plain, &functions()).unwrap();
+        let listed = plan_splits(&plain, &functions(), &Storage::default()).unwrap();
         assert_ne!(found, listed);
         assert_eq!(found.in_order(), listed);
         assert!(matches!(&listed.sources[0], SourcePlan::Listed { items } if items.len() == 9));

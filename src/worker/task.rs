@@ -18,6 +18,7 @@ use millstream_pipeline::exec::{
     Budget, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stop,
 };
 use millstream_pipeline::graph::{Graph, Travel};
+use millstream_pipeline::storage::Storage;
 
 use super::feed::TaskFeed;
 use super::pace::TaskMeter;
@@ -160,6 +161,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         plan: sharding::plan(&definition),
         splits: feed.map(|feed| Box::new(feed) as _),
         functions,
+        storage: Storage::default(),
         pool,
         budget: Budget::default(),
         cancel,

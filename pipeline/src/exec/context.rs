@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::plan::SplitPlan;
+use crate::storage::Storage;
 
 use super::budget::Budget;
 use super::cancel::Cancel;
@@ -29,6 +30,8 @@ pub struct ExecContext {
     pub splits: Option<Box<dyn SplitSource>>,
     /// The registered names.
     pub functions: Arc<Functions>,
+    /// Where files are.
+    pub storage: Storage,
     /// The threads of parallel maps.
     pub pool: Arc<Pool>,
     /// What the buffers may hold together.
@@ -47,6 +50,7 @@ impl ExecContext {
             plan: None,
             splits: None,
             functions,
+            storage: Storage::default(),
             pool,
             budget: Budget::default(),
             cancel: Cancel::new(),
@@ -81,6 +85,8 @@ pub(crate) struct Shared {
     pub(crate) deterministic: bool,
     pub(crate) feed: Option<Feed>,
     pub(crate) ledger: Arc<Ledger>,
+    /// Where files are; it waits for none once `cancel` is raised.
+    pub(crate) storage: Storage,
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Budget,
     pub(crate) cancel: Cancel,

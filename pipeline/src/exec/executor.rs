@@ -12,7 +12,7 @@ use super::error::ExecError;
 use super::identity::Identity;
 use super::item::Item;
 use super::iterate::{Filled, Input, Stop};
-use super::program::{FilesOf, OpenError, Program};
+use super::program::{FilesOf, Means, OpenError, Program};
 use super::skipped::Skipped;
 use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
@@ -43,7 +43,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Prepares `graph` and opens its sources. Blocks on the file system where the context has neither plan nor
+    /// Prepares `graph` and opens its sources. Blocks on storage where the context has neither plan nor
     /// splits.
     ///
     /// # Errors
@@ -58,7 +58,12 @@ impl Executor {
             (None, Some(plan)) => FilesOf::Plan(plan),
             (None, None) => FilesOf::Disk,
         };
-        let program = Program::prepare(graph, &context.functions, None, files)?;
+        let storage = context.storage.until(&context.cancel);
+        let means = Means {
+            functions: &context.functions,
+            storage: &storage,
+        };
+        let program = Program::prepare(graph, &means, None, files)?;
         let identity = context
             .splits
             .is_none()
@@ -73,6 +78,7 @@ impl Executor {
             deterministic: true,
             feed: context.splits.map(Feed::new),
             ledger: Arc::clone(&ledger),
+            storage,
             pool: context.pool,
             budget: context.budget,
             cancel: context.cancel.clone(),

@@ -1,6 +1,7 @@
 //! A graph ready to be executed: specs inferred, functions prepared, files listed, once; opened as a tree of
 //! operations as often as needed, for a function's body once per element.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use millstream_element::ElementSpec;
@@ -10,7 +11,8 @@ use crate::graph::{
     AnalysisError, Files, FlatMap, Function, Graph, Grouping, Node, Op, SourceSignature, TensorSlices,
     Tensors, WindowSize, component, node_specs, source_signature,
 };
-use crate::plan::{self, PlanError, SourcePlan, SplitPlan};
+use crate::plan::{PlanError, SourcePlan, SplitPlan};
+use crate::storage::Storage;
 
 use super::call::{Call, Chain};
 use super::context::Shared;
@@ -73,6 +75,21 @@ pub(crate) enum FilesOf<'p> {
     Disk,
 }
 
+/// What a graph is prepared with: the functions, and where files are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Means<'m> {
+    pub(crate) functions: &'m Functions,
+    pub(crate) storage: &'m Storage,
+}
+
+impl Deref for Means<'_> {
+    type Target = Functions;
+
+    fn deref(&self) -> &Functions {
+        self.functions
+    }
+}
+
 /// A graph ready to be opened.
 pub(crate) struct Program {
     pub(super) graph: Graph,
@@ -112,14 +129,14 @@ pub(super) enum Part {
 }
 
 impl Program {
-    /// Prepares `graph`. Blocks on the file system where its files are to be listed.
+    /// Prepares `graph`. Blocks on storage where its files are to be listed.
     pub(crate) fn prepare(
         graph: &Graph,
-        functions: &Functions,
+        functions: &Means<'_>,
         argument: Option<&ElementSpec>,
         files: FilesOf<'_>,
     ) -> Result<Program, OpenError> {
-        let specs = node_specs(graph, functions, argument)?;
+        let specs = node_specs(graph, &**functions, argument)?;
         let sources = graph.sources();
         if let FilesOf::Plan(plan) = files
             && plan.sources.len() != sources.len()
@@ -134,7 +151,7 @@ impl Program {
             let input = node.inputs.first().map(|input| &specs[*input as usize]);
             parts.push(if let Op::Files(wanted) = &node.op {
                 let place = sources.iter().position(|source| *source == index);
-                files_part(wanted, files, place)?
+                files_part(wanted, files, place, functions.storage)?
             } else {
                 part(&node.op, functions, input, &specs[index])?
             });
@@ -276,14 +293,20 @@ pub(super) fn unprepared(op: &str) -> ExecError {
 }
 
 /// The files of the source `wanted`, which is number `place` of its graph.
-fn files_part(wanted: &Files, files: FilesOf<'_>, place: Option<usize>) -> Result<Part, OpenError> {
+fn files_part(
+    wanted: &Files,
+    files: FilesOf<'_>,
+    place: Option<usize>,
+    storage: &Storage,
+) -> Result<Part, OpenError> {
     let plan = match files {
         FilesOf::Splits => return Ok(Part::Dealt),
         FilesOf::Disk => None,
         FilesOf::Plan(plan) => place.and_then(|place| plan.sources.get(place)),
     };
     let Some(SourcePlan::Listed { items }) = plan else {
-        return Ok(Part::Listing(plan::list(&wanted.pattern)?.into()));
+        let found = storage.list(&wanted.pattern).map_err(PlanError::from)?;
+        return Ok(Part::Listing(found.into_iter().map(|file| file.path).collect()));
     };
     let paths: Result<Vec<String>, _> = items.iter().cloned().map(String::from_utf8).collect();
     let refused = |_| {
@@ -296,7 +319,7 @@ fn files_part(wanted: &Files, files: FilesOf<'_>, place: Option<usize>) -> Resul
 /// What the operation `op` needs, which is given elements of `input` and yields `output`.
 fn part(
     op: &Op,
-    functions: &Functions,
+    functions: &Means<'_>,
     input: Option<&ElementSpec>,
     output: &ElementSpec,
 ) -> Result<Part, OpenError> {
@@ -310,7 +333,7 @@ fn part(
         }
         Op::Source(source) => {
             let factory = functions.source_factory(&source.name)?;
-            Part::Source(factory, source_signature(source, functions)?)
+            Part::Source(factory, source_signature(source, &**functions)?)
         }
         Op::Service(_) => Part::Service(functions.service().ok_or(OpenError::NoServiceReader)?),
         Op::Map(Function::Registered(registered), _) => {
@@ -360,13 +383,13 @@ fn part(
 /// A graph that an operation has as a parameter, whose files are always listed here.
 fn body_of(
     graph: &Graph,
-    functions: &Functions,
+    functions: &Means<'_>,
     argument: Option<&ElementSpec>,
 ) -> Result<Arc<Program>, OpenError> {
     Program::prepare(graph, functions, argument, FilesOf::Disk).map(Arc::new)
 }
 
-fn grouping_part(grouping: &Grouping, functions: &Functions, input: &ElementSpec) -> Result<Part, OpenError> {
+fn grouping_part(grouping: &Grouping, functions: &Means<'_>, input: &ElementSpec) -> Result<Part, OpenError> {
     let key = body_of(&grouping.key, functions, Some(input))?;
     let reduce = body_of(&grouping.reduce, functions, Some(input))?;
     let size = match &grouping.size {

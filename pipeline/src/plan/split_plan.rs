@@ -4,8 +4,7 @@ use thiserror::Error;
 
 use crate::exec::Seeds;
 use crate::graph::{AnalysisError, Graph, Op, Registry, Splitting};
-
-use super::listing::list;
+use crate::storage::{Storage, StorageError};
 
 /// How the sources of a graph are dealt out in one iteration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,6 +54,15 @@ pub struct FileOrder {
     pub epoch: u64,
 }
 
+impl From<StorageError> for PlanError {
+    fn from(error: StorageError) -> PlanError {
+        PlanError::Files {
+            pattern: error.path().to_owned(),
+            reason: error.reason().to_owned(),
+        }
+    }
+}
+
 impl SplitPlan {
     /// Puts the files that `graph`, whose plan this is, wants shuffled into the order that an iteration deals
     /// them out in.
@@ -90,11 +98,15 @@ impl SplitPlan {
     }
 }
 
-/// Plans an iteration of `graph`, listing its files, which are sorted until [`SplitPlan::shuffled`]. Blocks on the file system.
+/// Plans an iteration of `graph`, listing its files, which are sorted until [`SplitPlan::shuffled`]. Blocks on `storage`.
 ///
 /// # Errors
 /// [`PlanError`] naming the pattern that matches nothing, or the source nobody registered.
-pub fn plan_splits(graph: &Graph, registry: &dyn Registry) -> Result<SplitPlan, PlanError> {
+pub fn plan_splits(
+    graph: &Graph,
+    registry: &dyn Registry,
+    storage: &Storage,
+) -> Result<SplitPlan, PlanError> {
     let mut sources = Vec::new();
     for source in graph.facts(registry)?.sources {
         sources.push(match source.splitting {
@@ -103,8 +115,8 @@ pub fn plan_splits(graph: &Graph, registry: &dyn Registry) -> Result<SplitPlan, 
             },
             Splitting::Whole(_) => SourcePlan::Counted { splits: 0 },
             Splitting::Listed(files) => {
-                let paths = list(&files.pattern)?;
-                let items = paths.into_iter().map(String::into_bytes).collect();
+                let found = storage.list(&files.pattern)?;
+                let items = found.into_iter().map(|file| file.path.into_bytes()).collect();
                 SourcePlan::Listed { items }
             }
         });

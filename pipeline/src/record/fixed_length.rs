@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use crate::graph::FixedLength;
 
-use super::error::{RecordError, unreadable};
+use super::error::RecordError;
 use super::stream::read_more;
 
 /// The records of such a file.
@@ -45,7 +45,7 @@ impl<R: Read> FixedLengthReader<R> {
         let had = self.ahead.len() as u64;
         let wanted = length + footer - had;
         let read = read_more(&mut self.stream, &mut self.ahead, wanted);
-        let read = read.map_err(|error| self.failed(unreadable(&error)))?;
+        let read = read.map_err(|error| self.unreadable(&error))?;
         if read == wanted {
             let rest = self.ahead.split_off(length as usize);
             let begin = self.offset_bytes;
@@ -64,7 +64,7 @@ impl<R: Read> FixedLengthReader<R> {
     fn pass_header(&mut self) -> Result<(), RecordError> {
         let header = self.layout.header_bytes;
         let passed = io::copy(&mut self.stream.by_ref().take(header), &mut io::sink());
-        let passed = passed.map_err(|error| self.failed(unreadable(&error)))?;
+        let passed = passed.map_err(|error| self.unreadable(&error))?;
         if passed < header {
             return Err(self.failed(format!(
                 "the file has {passed} bytes, which is less than the {header} in front of its records"
@@ -76,10 +76,11 @@ impl<R: Read> FixedLengthReader<R> {
     }
 
     fn failed(&self, reason: String) -> RecordError {
-        RecordError {
-            offset_bytes: self.offset_bytes,
-            reason,
-        }
+        RecordError::damage(self.offset_bytes, reason)
+    }
+
+    fn unreadable(&self, error: &io::Error) -> RecordError {
+        RecordError::unreadable(self.offset_bytes, error)
     }
 }
 
@@ -90,12 +91,12 @@ pub(crate) fn check_size(layout: &FixedLength, file_bytes: u64) -> Result<(), Re
     if records.is_some_and(|records| records % layout.record_bytes == 0) {
         return Ok(());
     }
-    Err(RecordError {
-        offset_bytes: 0,
-        reason: format!(
+    Err(RecordError::damage(
+        0,
+        format!(
             "the file has {file_bytes} bytes, which is no whole number of records of {} bytes between a header of {} and a \
              footer of {}",
             layout.record_bytes, layout.header_bytes, layout.footer_bytes
         ),
-    })
+    ))
 }

@@ -1,11 +1,11 @@
 //! The uncompressed bytes of a file.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
 use crate::graph::Compression;
+use crate::storage::Object;
 
 /// Read-ahead of a file: large enough that a disk or a network file system streams.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -13,16 +13,16 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// A file whose compression is undone as it is read.
 pub(crate) enum Stream {
     /// As the file has them.
-    Plain(BufReader<File>),
+    Plain(BufReader<Object>),
     /// Boxed: a decompressor's tables are large.
-    Gzip(Box<BufReader<MultiGzDecoder<BufReader<File>>>>),
+    Gzip(Box<BufReader<MultiGzDecoder<BufReader<Object>>>>),
     /// As gzip, in the container of zlib.
-    Zlib(Box<BufReader<ZlibDecoder<BufReader<File>>>>),
+    Zlib(Box<BufReader<ZlibDecoder<BufReader<Object>>>>),
 }
 
 impl Stream {
     /// The bytes of `file` behind the first `offset_bytes`. Of a compressed file those are decompressed to be passed over.
-    pub(crate) fn new(mut file: File, compression: Compression, offset_bytes: u64) -> io::Result<Stream> {
+    pub(crate) fn new(mut file: Object, compression: Compression, offset_bytes: u64) -> io::Result<Stream> {
         let buffered = |file| BufReader::with_capacity(BUFFER_BYTES, file);
         let mut stream = match compression {
             Compression::None => {

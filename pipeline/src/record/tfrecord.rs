@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 
 use crate::graph::RECORD_BYTES_MAX;
 
-use super::error::{RecordError, unreadable};
+use super::error::RecordError;
 use super::stream::read_more;
 
 /// Bytes in front of a record: its length and the checksum of that.
@@ -47,7 +47,7 @@ impl<R: Read> TfRecordReader<R> {
         let mut record = Vec::new();
         let wanted = length + FOOTER_BYTES;
         let read = read_more(&mut self.stream, &mut record, wanted);
-        let read = read.map_err(|error| self.failed(unreadable(&error)))?;
+        let read = read.map_err(|error| self.unreadable(&error))?;
         if read < wanted {
             return Err(self.failed(format!(
                 "the file is cut off: it ends {} bytes before its record does",
@@ -67,7 +67,7 @@ impl<R: Read> TfRecordReader<R> {
     fn length(&mut self) -> Result<Option<u64>, RecordError> {
         let mut header = Vec::new();
         let read = read_more(&mut self.stream, &mut header, HEADER_BYTES);
-        let read = read.map_err(|error| self.failed(unreadable(&error)))?;
+        let read = read.map_err(|error| self.unreadable(&error))?;
         if read == 0 {
             return Ok(None);
         }
@@ -87,10 +87,11 @@ impl<R: Read> TfRecordReader<R> {
     }
 
     fn failed(&self, reason: String) -> RecordError {
-        RecordError {
-            offset_bytes: self.offset_bytes,
-            reason,
-        }
+        RecordError::damage(self.offset_bytes, reason)
+    }
+
+    fn unreadable(&self, error: &io::Error) -> RecordError {
+        RecordError::unreadable(self.offset_bytes, error)
     }
 }
 

@@ -19,12 +19,13 @@ struct FixedLengthFile {
 impl OpenFile for FixedLength {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         if self.0.compression == Compression::None {
-            check_size(&self.0, file.len()?)
+            check_size(&self.0, file.file.len())
                 .map_err(|error| ReadError::file(origin(&file.path, 0, "record 1"), error.reason))?;
         }
         let Opened { path, file } = file;
         let stream = Stream::new(file, self.0.compression, start.place);
-        let stream = stream.map_err(|error| ReadError::unopened(format!("cannot open {path}: {error}")))?;
+        let stream = stream
+            .map_err(|error| ReadError::unopened(format!("cannot open {path}: {error}")).blaming(&error))?;
         Ok(Box::new(FixedLengthFile {
             path,
             reader: FixedLengthReader::new(stream, self.0, start.place),

@@ -51,7 +51,10 @@ impl<R: BufRead> Lines<R> {
         let bytes = match limited.read_until(b'\n', &mut line) {
             Ok(0) => return Ok(None),
             Ok(bytes) => bytes as u64,
-            Err(error) => return Err(ReadError::file(origin, format!("cannot read the file: {error}"))),
+            Err(error) => {
+                let reason = format!("cannot read the file: {error}");
+                return Err(ReadError::file(origin, reason).blaming(&error));
+            }
         };
         if bytes > LINE_BYTES_MAX {
             let reason = format!("a line has more than {LINE_BYTES_MAX} bytes; is this a text file?");

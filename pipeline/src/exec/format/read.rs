@@ -3,7 +3,7 @@
 
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
-use crate::exec::error::ExecError;
+use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::random::mix;
@@ -11,6 +11,7 @@ use crate::exec::skipped::Skipped;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token;
 use crate::graph::{Format, OnError};
+use crate::storage::Storage;
 
 use super::path::path_of;
 use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start};
@@ -22,6 +23,7 @@ pub(in crate::exec) struct Read {
     input: Input,
     cancel: Cancel,
     skipped: Skipped,
+    storage: Storage,
     file: Option<OneFile>,
 }
 
@@ -43,27 +45,28 @@ impl Read {
             input,
             cancel: shared.cancel.clone(),
             skipped: shared.skipped.clone(),
+            storage: shared.storage.clone(),
             file: None,
         }
     }
 
     /// A reader of the file whose path `outer` is.
     fn reader(&self, outer: &Item, start: Start) -> Result<Box<dyn FileReader>, ExecError> {
-        let file = Opened::new(path_of(self.op, outer)?);
+        let file = Opened::new(&self.storage, path_of(self.op, outer)?);
         let reader = file.and_then(|file| self.opener.open(file, start));
         reader.map_err(|error| error.into_exec(self.op))
     }
 
-    /// Passes on a failure, or counts it if broken records are to be skipped.
+    /// Passes on a failure, or counts it if broken records are to be skipped: a store that fails has none.
     fn settle(&self, error: ExecError, outer: &Item) -> Result<(), ExecError> {
         match self.on_error {
-            OnError::Raise => {
-                token::abandon(&outer.marks);
-                Err(error)
-            }
-            OnError::Skip => {
+            OnError::Skip if error.kind() == ErrorKind::Data => {
                 self.skipped.record(&error);
                 Ok(())
+            }
+            OnError::Raise | OnError::Skip => {
+                token::abandon(&outer.marks);
+                Err(error)
             }
         }
     }

@@ -1,10 +1,11 @@
 //! The trait of all formats: a reader of one file, and what it yields or fails with.
 
-use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use crate::exec::error::{ErrorKind, ExecError, Origin};
 use crate::exec::value::Value;
+use crate::storage::{Object, Storage, StorageError, blame};
 
 /// Read-ahead of a file: large enough that a disk or a network file system streams.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
@@ -36,27 +37,17 @@ where
 
 /// A file to be read.
 pub(super) struct Opened {
+    /// As users may see it.
     pub(super) path: Arc<str>,
-    pub(super) file: File,
+    pub(super) file: Object,
 }
 
 impl Opened {
     /// Opens `path`.
-    pub(super) fn new(path: &str) -> Result<Opened, ReadError> {
-        let path: Arc<str> = Arc::from(path);
-        match File::open(&*path) {
-            Ok(file) => Ok(Opened { path, file }),
-            Err(error) => Err(ReadError::unopened(format!("cannot open {path}: {error}"))),
-        }
-    }
-
-    /// How many bytes it has.
-    #[cfg(feature = "records")]
-    pub(super) fn len(&self) -> Result<u64, ReadError> {
-        match self.file.metadata() {
-            Ok(metadata) => Ok(metadata.len()),
-            Err(error) => Err(ReadError::unopened(format!("cannot open {}: {error}", self.path))),
-        }
+    pub(super) fn new(storage: &Storage, path: &str) -> Result<Opened, ReadError> {
+        let file = storage.open(path)?;
+        let path = Arc::clone(file.path());
+        Ok(Opened { path, file })
     }
 }
 
@@ -85,7 +76,26 @@ pub(super) struct ReadError {
     pub(super) origin: Option<Arc<Origin>>,
 }
 
+impl From<StorageError> for ReadError {
+    fn from(error: StorageError) -> ReadError {
+        ReadError {
+            kind: error.kind(),
+            ..ReadError::unopened(error.to_string())
+        }
+    }
+}
+
 impl ReadError {
+    /// The same, if `cause`, which it is made of, is not the data's fault: then it is not of one record either.
+    pub(super) fn blaming(self, cause: &io::Error) -> ReadError {
+        let kind = blame(cause);
+        ReadError {
+            is_record: self.is_record && kind == ErrorKind::Data,
+            kind,
+            ..self
+        }
+    }
+
     /// A file that cannot be opened, as `reason` says, which names it.
     pub(super) fn unopened(reason: String) -> ReadError {
         ReadError {

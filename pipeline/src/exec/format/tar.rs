@@ -6,6 +6,9 @@ use std::io::{self, Read};
 use bytes::Bytes;
 use tar::Header;
 
+use crate::exec::error::ErrorKind;
+use crate::storage::blame;
+
 /// Bytes of one file in an archive.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a long name or of extended attributes.
@@ -27,8 +30,28 @@ pub(crate) struct TarEntry {
 /// Where and why an archive cannot be read on.
 #[derive(Debug)]
 pub(crate) struct TarError {
+    /// Who is to blame: the data, unless it cannot even be read.
+    pub(crate) kind: ErrorKind,
     pub(crate) offset_bytes: u64,
     pub(crate) reason: String,
+}
+
+impl TarError {
+    fn damage(offset_bytes: u64, reason: String) -> TarError {
+        TarError {
+            kind: ErrorKind::Data,
+            offset_bytes,
+            reason,
+        }
+    }
+
+    fn unreadable(offset_bytes: u64, error: &io::Error) -> TarError {
+        TarError {
+            kind: blame(error),
+            offset_bytes,
+            reason: format!("cannot be read: {error}"),
+        }
+    }
 }
 
 /// An archive being read. After [`TarReader::entry`] exactly one of [`TarReader::data`] and
@@ -55,7 +78,7 @@ impl<R: Read> TarReader<R> {
             let Some(header) = self.header()? else {
                 return Ok(None);
             };
-            let fail = |reason: String| TarError { offset_bytes, reason };
+            let fail = |reason: String| TarError::damage(offset_bytes, reason);
             let size = header
                 .entry_size()
                 .map_err(|error| fail(format!("garbled header: {error}")))?;
@@ -112,10 +135,7 @@ impl<R: Read> TarReader<R> {
     /// A header; `None` at the mark of the archive's end.
     fn header(&mut self) -> Result<Option<Header>, TarError> {
         let offset_bytes = self.offset_bytes;
-        let fail = |reason: &str| TarError {
-            offset_bytes,
-            reason: reason.to_owned(),
-        };
+        let fail = |reason: &str| TarError::damage(offset_bytes, reason.to_owned());
         let mut header = Header::new_old();
         let block: &mut [u8; BLOCK_BYTES] = header.as_mut_bytes();
         let mut filled = 0;
@@ -127,7 +147,7 @@ impl<R: Read> TarReader<R> {
                 Ok(0) => return Err(fail("is cut short within a header")),
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(fail(&format!("cannot be read: {error}"))),
+                Err(error) => return Err(TarError::unreadable(offset_bytes, &error)),
             }
         }
         self.offset_bytes += BLOCK_BYTES as u64;
@@ -155,10 +175,7 @@ impl<R: Read> TarReader<R> {
     fn small(&mut self, size_bytes: u64) -> Result<Vec<u8>, TarError> {
         if size_bytes > NAME_BYTES_MAX {
             let reason = format!("a name of {size_bytes} bytes, the limit is {NAME_BYTES_MAX}");
-            return Err(TarError {
-                offset_bytes: self.offset_bytes,
-                reason,
-            });
+            return Err(TarError::damage(self.offset_bytes, reason));
         }
         self.read(size_bytes)
     }
@@ -183,17 +200,11 @@ impl<R: Read> TarReader<R> {
 
     fn advanced(&mut self, read: io::Result<u64>, wanted: u64) -> Result<(), TarError> {
         let offset_bytes = self.offset_bytes;
-        let count = read.map_err(|error| TarError {
-            offset_bytes,
-            reason: format!("cannot be read: {error}"),
-        })?;
+        let count = read.map_err(|error| TarError::unreadable(offset_bytes, &error))?;
         self.offset_bytes += count;
         if count < wanted {
             let reason = format!("is cut short: {} bytes are missing", wanted - count);
-            return Err(TarError {
-                offset_bytes: self.offset_bytes,
-                reason,
-            });
+            return Err(TarError::damage(self.offset_bytes, reason));
         }
         Ok(())
     }

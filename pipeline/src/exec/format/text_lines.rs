@@ -1,10 +1,10 @@
 //! `text_lines`: the lines of text files. A line ends with `\n` or `\r\n`, which is not part of it; what follows the last
 //! one is a line if there is any of it.
 
-use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
 
 use crate::exec::value::{Tensor, Value};
+use crate::storage::Object;
 
 use super::lines::{Line, Lines};
 use super::reader::{BUFFER_BYTES, FileReader, OpenFile, Opened, ReadError, Record, Start};
@@ -15,7 +15,7 @@ impl OpenFile for TextLines {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let Opened { path, mut file } = file;
         if let Err(error) = file.seek(SeekFrom::Start(start.place)) {
-            return Err(ReadError::unopened(format!("cannot open {path}: {error}")));
+            return Err(ReadError::unopened(format!("cannot open {path}: {error}")).blaming(&error));
         }
         let stream = BufReader::with_capacity(BUFFER_BYTES, file);
         Ok(Box::new(TextReader {
@@ -25,7 +25,7 @@ impl OpenFile for TextLines {
 }
 
 struct TextReader {
-    lines: Lines<BufReader<File>>,
+    lines: Lines<BufReader<Object>>,
 }
 
 impl FileReader for TextReader {

@@ -20,7 +20,8 @@ impl OpenFile for TfRecord {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let Opened { path, file } = file;
         let stream = Stream::new(file, self.0.compression, start.place);
-        let stream = stream.map_err(|error| ReadError::unopened(format!("cannot open {path}: {error}")))?;
+        let stream = stream
+            .map_err(|error| ReadError::unopened(format!("cannot open {path}: {error}")).blaming(&error))?;
         Ok(Box::new(TfRecordFile {
             path,
             reader: TfRecordReader::new(stream, start.place),
@@ -51,10 +52,10 @@ pub(super) fn record_of(
         Ok(Some(record)) => record,
         Ok(None) => return Ok(None),
         Err(error) => {
-            return Err(ReadError::file(
-                origin(path, error.offset_bytes, key()),
-                error.reason,
-            ));
+            return Err(ReadError {
+                kind: error.kind,
+                ..ReadError::file(origin(path, error.offset_bytes, key()), error.reason)
+            });
         }
     };
     let origin = origin(path, begin, key());

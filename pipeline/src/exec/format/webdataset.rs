@@ -1,7 +1,6 @@
 //! `webdataset`: the samples of tar shards. Neighbouring files that share a name up to the first dot are one
 //! sample; what follows the dot says which component a file is.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use bytes::Bytes;
 
 use crate::exec::value::{Tensor, Value};
 use crate::graph;
+use crate::storage::Object;
 
 use super::reader::{BUFFER_BYTES, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
 use super::tar::{TarEntry, TarError, TarReader};
@@ -19,7 +19,7 @@ pub(super) struct WebDataset(pub(super) graph::WebDataset);
 struct Shard {
     fields: Vec<String>,
     path: Arc<str>,
-    reader: TarReader<BufReader<File>>,
+    reader: TarReader<BufReader<Object>>,
     /// The entry after the last sample, already read; its data is not.
     peeked: Option<TarEntry>,
     last_key: String,
@@ -128,7 +128,10 @@ impl Shard {
             "last key read"
         };
         let origin = origin(&self.path, error.offset_bytes, self.last_key.clone());
-        ReadError::file(origin, format!("the tar archive {} ({after})", error.reason))
+        ReadError {
+            kind: error.kind,
+            ..ReadError::file(origin, format!("the tar archive {} ({after})", error.reason))
+        }
     }
 }
 

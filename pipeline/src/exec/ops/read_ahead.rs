@@ -383,6 +383,7 @@ mod tests {
             deterministic: true,
             feed: None,
             ledger: Arc::new(Ledger::default()),
+            storage: crate::storage::Storage::default(),
             pool: Arc::new(Pool::new(1).unwrap()),
             budget: Budget::default(),
             cancel: Cancel::new(),

@@ -2,38 +2,38 @@
 
 use std::path::{Path, PathBuf};
 
-use super::split_plan::PlanError;
-
-/// Files that a pattern may match.
-const FILES_MAX: usize = 1 << 20;
+use crate::exec::ErrorKind;
+use crate::storage::error::StorageError;
+use crate::storage::handle::{FILES_MAX, Listed};
 
 /// The files that `pattern` matches, sorted. Directories are not files.
-///
-/// # Errors
-/// [`PlanError`] naming the pattern when it is no pattern, matches nothing, or its directory is missing or
-/// unreadable.
-pub fn list(pattern: &str) -> Result<Vec<String>, PlanError> {
-    let reason = |reason: String| PlanError::Files {
-        pattern: pattern.to_owned(),
-        reason,
-    };
-    let paths = glob::glob(pattern).map_err(|error| reason(format!("not a glob pattern: {error}")))?;
+pub(in crate::storage) fn list(pattern: &str) -> Result<Vec<Listed>, StorageError> {
+    let failed = |kind, reason: String| StorageError::list(kind, pattern, reason);
+    let paths = glob::glob(pattern)
+        .map_err(|error| failed(ErrorKind::Caller, format!("not a glob pattern: {error}")))?;
     let mut files = Vec::new();
     for path in paths {
-        let path = path.map_err(|error| reason(format!("cannot be listed: {error}")))?;
-        if path.is_dir() {
+        let path = path.map_err(|error| failed(ErrorKind::Data, format!("cannot be listed: {error}")))?;
+        // What has no metadata, such as a link to nothing, is for whoever opens it to complain of.
+        let metadata = path.metadata().ok();
+        if metadata.as_ref().is_some_and(std::fs::Metadata::is_dir) {
             continue;
         }
         if files.len() == FILES_MAX {
-            return Err(reason(format!("matches more than {FILES_MAX} files")));
+            let reason = format!("matches more than {FILES_MAX} files");
+            return Err(failed(ErrorKind::Resource, reason));
         }
-        let name = path.into_os_string().into_string();
-        files.push(name.map_err(|name| reason(format!("matches {name:?}, whose name is not UTF-8")))?);
+        let path = path.into_os_string().into_string().map_err(|name| {
+            let reason = format!("matches {name:?}, whose name is not UTF-8");
+            failed(ErrorKind::Data, reason)
+        })?;
+        let size_bytes = metadata.filter(std::fs::Metadata::is_file).map(|file| file.len());
+        files.push(Listed { path, size_bytes });
     }
     if files.is_empty() {
-        return Err(reason(why_nothing(pattern)));
+        return Err(failed(ErrorKind::Data, why_nothing(pattern)));
     }
-    files.sort_unstable();
+    files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     Ok(files)
 }
 
@@ -71,7 +71,7 @@ mod tests {
         let found = list(&format!("{}/*.tar", directory.path().display())).unwrap();
         let names: Vec<_> = found
             .iter()
-            .map(|path| path.rsplit('/').next().unwrap())
+            .map(|file| file.path.rsplit('/').next().unwrap())
             .collect();
         assert_eq!(names, ["a.tar", "b.tar"]);
     }
@@ -82,7 +82,7 @@ mod tests {
         let empty = format!("{}/*.tar", directory.path().display());
         assert_eq!(
             list(&empty).unwrap_err().to_string(),
-            format!("files {empty:?}: matches no file")
+            format!("cannot list {empty}: matches no file")
         );
         let missing = format!("{}/absent/*.tar", directory.path().display());
         let message = list(&missing).unwrap_err().to_string();

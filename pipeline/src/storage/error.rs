@@ -1,0 +1,87 @@
+//! Why a file cannot be opened, listed or read, and who is to blame.
+
+use std::fmt;
+use std::io;
+
+use crate::exec::ErrorKind;
+
+/// A failure of storage: what was tried on which path, and why it did not work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageError {
+    kind: ErrorKind,
+    tried: Tried,
+    path: String,
+    reason: String,
+}
+
+/// What was tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Tried {
+    Open,
+    List,
+}
+
+impl StorageError {
+    /// `path` cannot be opened.
+    pub(super) fn open(kind: ErrorKind, path: &str, reason: impl Into<String>) -> StorageError {
+        StorageError::new(kind, Tried::Open, path, reason)
+    }
+
+    /// The files that `pattern` matches cannot be told.
+    pub(super) fn list(kind: ErrorKind, pattern: &str, reason: impl Into<String>) -> StorageError {
+        StorageError::new(kind, Tried::List, pattern, reason)
+    }
+
+    fn new(kind: ErrorKind, tried: Tried, path: &str, reason: impl Into<String>) -> StorageError {
+        StorageError {
+            kind,
+            tried,
+            path: path.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
+    /// Who is to blame: the caller for a path that can be none and for missing rights, the data for a file that is not
+    /// there, a peer for a server that fails, a resource for a limit of this machine.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The path or pattern.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What was wrong, without the path.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl fmt::Display for StorageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StorageError { path, reason, .. } = self;
+        match &self.tried {
+            Tried::Open => write!(f, "cannot open {path}: {reason}"),
+            Tried::List => write!(f, "cannot list {path}: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for StorageError {}
+
+/// As what `Read` and `Seek` fail with. The kind is one that no decoder takes for damage in what it decodes.
+impl From<StorageError> for io::Error {
+    fn from(error: StorageError) -> io::Error {
+        io::Error::other(error)
+    }
+}
+
+/// Who is to blame for what reading an [`Object`](super::Object) failed with: storage says so itself, and for everything
+/// else it is the data.
+pub(crate) fn blame(error: &io::Error) -> ErrorKind {
+    let inner = error.get_ref();
+    inner
+        .and_then(|inner| inner.downcast_ref::<StorageError>())
+        .map_or(ErrorKind::Data, StorageError::kind)
+}

@@ -1,0 +1,65 @@
+//! Files of this machine.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use crate::exec::ErrorKind;
+use crate::storage::error::StorageError;
+use crate::storage::object::Object;
+
+/// An open file, or what else a path may name: a pipe, a device.
+#[derive(Debug, Clone)]
+pub(in crate::storage) struct LocalFile {
+    file: Arc<File>,
+    /// Bytes when it was opened.
+    size_bytes: u64,
+    /// Whether it is a file in the narrow sense, whose bytes are read by their position.
+    is_regular: bool,
+}
+
+/// Opens what `path` names.
+pub(in crate::storage) fn open(path: &str) -> Result<Object, StorageError> {
+    let failed = |error: io::Error| StorageError::open(ErrorKind::Data, path, error.to_string());
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    let file = LocalFile {
+        file: Arc::new(file),
+        size_bytes: metadata.len(),
+        is_regular: metadata.is_file(),
+    };
+    Ok(Object::local(path, file))
+}
+
+impl LocalFile {
+    pub(in crate::storage) fn len(&self) -> u64 {
+        self.size_bytes
+    }
+
+    pub(in crate::storage) fn mappable(&self) -> Option<&File> {
+        self.is_regular.then_some(&*self.file)
+    }
+
+    /// Whether its bytes are read by their position, and not as they come.
+    pub(in crate::storage) fn has_positions(&self) -> bool {
+        self.is_regular
+    }
+
+    pub(in crate::storage) fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(into, offset)
+    }
+
+    /// The bytes at `position`; of what has no positions, those that come next.
+    pub(in crate::storage) fn read(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        if self.is_regular {
+            self.file.read_at(into, position)
+        } else {
+            (&*self.file).read(into)
+        }
+    }
+
+    pub(in crate::storage) fn seek(&self, to: SeekFrom) -> io::Result<u64> {
+        (&*self.file).seek(to)
+    }
+}

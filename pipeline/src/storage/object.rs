@@ -1,0 +1,118 @@
+//! An open file, wherever it is.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use super::local::LocalFile;
+
+/// An open file. [`Read`] and [`Seek`] have a position, which begins at 0; [`Object::read_at`] has none. Buffer small reads.
+///
+/// A clone is the same file with a position of its own, as long as it is a file that has positions: a pipe has one, for all.
+#[derive(Clone)]
+pub struct Object {
+    path: Arc<str>,
+    source: Source,
+    position: u64,
+}
+
+/// Where the bytes are.
+#[derive(Clone)]
+enum Source {
+    Local(LocalFile),
+}
+
+impl Object {
+    pub(super) fn local(path: &str, file: LocalFile) -> Object {
+        Object {
+            path: Arc::from(path),
+            source: Source::Local(file),
+            position: 0,
+        }
+    }
+
+    /// What it was opened by.
+    pub fn path(&self) -> &Arc<str> {
+        &self.path
+    }
+
+    /// Bytes of the file when it was opened; 0 for a pipe and the like.
+    #[expect(clippy::len_without_is_empty, reason = "a pipe of 0 bytes is not empty")]
+    pub fn len(&self) -> u64 {
+        match &self.source {
+            Source::Local(file) => file.len(),
+        }
+    }
+
+    /// The file itself, if it is one of this machine's that can be mapped into memory.
+    pub fn local_file(&self) -> Option<&File> {
+        match &self.source {
+            Source::Local(file) => file.mappable(),
+        }
+    }
+
+    /// Reads bytes at `offset` into `into`: how many, 0 at the end of the file. Blocks.
+    ///
+    /// # Errors
+    /// What reading fails with. Storage's own errors are a [`StorageError`](super::StorageError) within.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        match &self.source {
+            Source::Local(file) => file.read_at(offset, into),
+        }
+    }
+
+    /// Fills `into` with the bytes at `offset`. Blocks.
+    ///
+    /// # Errors
+    /// As [`Object::read_at`], and of kind `UnexpectedEof` if the file ends before.
+    pub fn read_exact_at(&self, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
+        while !into.is_empty() {
+            match self.read_at(offset, into) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    into = &mut into[read..];
+                    offset = offset.saturating_add(read as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Read for Object {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = match &self.source {
+            Source::Local(file) => file.read(self.position, into)?,
+        };
+        self.position = self.position.saturating_add(read as u64);
+        Ok(read)
+    }
+}
+
+impl Seek for Object {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let target = match &self.source {
+            Source::Local(file) if !file.has_positions() => Some(file.seek(to)?),
+            Source::Local(_) => match to {
+                SeekFrom::Start(offset) => Some(offset),
+                SeekFrom::Current(by) => self.position.checked_add_signed(by),
+                SeekFrom::End(by) => self.len().checked_add_signed(by),
+            },
+        };
+        let before = || io::Error::new(io::ErrorKind::InvalidInput, "a seek to before the file's start");
+        self.position = target.ok_or_else(before)?;
+        Ok(self.position)
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object")
+            .field("path", &self.path)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
