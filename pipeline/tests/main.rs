@@ -11,11 +11,13 @@
 //! - `interleave`: datasets that are read ahead by turns
 //! - `listings`: which files there are and in which order
 //! - `packs`: what is written into packs is what is yielded
+//! - `promises`: every operation does what is promised of all of them
 //! - `randomness`: what is drawn anew, and what is drawn alike
 //! - `records`: record files
 //! - `sharding`: what a shard of a dataset holds, and when it is refused
 //! - `shards`: WebDataset shards and images
 //! - `sources`: tensors and numbers without files
+//! - `steps`: operations that need parameters alone
 //! - `text`: the lines of text files
 //! - `workers`: a dataset divided among workers
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
@@ -29,6 +31,8 @@ mod interleave;
 mod listings;
 mod model;
 mod packs;
+#[cfg(all(feature = "images", feature = "records", feature = "webdataset"))]
+mod promises;
 mod randomness;
 #[cfg(feature = "records")]
 mod records;
@@ -38,6 +42,7 @@ mod shards;
 mod sources;
 mod splits;
 mod states;
+mod steps;
 mod support;
 mod text;
 mod workers;

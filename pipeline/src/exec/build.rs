@@ -114,6 +114,7 @@ impl Program {
             Op::Enumerate(enumerate) => Box::new(ops::Enumerate::new(enumerate.start, input)),
             Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
             Op::Options(_) => input,
+            Op::Step(step) => super::steps::open(step, node, input, shared),
             Op::Map(..)
             | Op::Read(_)
             | Op::FlatMap(_)

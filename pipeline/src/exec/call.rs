@@ -54,7 +54,7 @@ pub(crate) fn run(chain: &[Box<dyn Call>], item: Item, pass: u64) -> Result<Opti
             Ok(None) => return Ok(None),
             Err(error) => {
                 token::abandon(&marks);
-                return Err(error.at(origin.as_ref()).at_position(position));
+                return Err(error.at(origin.as_ref()).at_position(position).of_element());
             }
         }
     }
@@ -71,7 +71,10 @@ pub(crate) fn settled(mut item: Item) -> Result<Item, ExecError> {
     let value: Result<Value, ExecError> = item.value.iter().map(Tensor::settled).collect();
     item.value = value.map_err(|error| {
         token::abandon(&item.marks);
-        error.at(item.origin.as_ref()).at_position(item.position)
+        error
+            .at(item.origin.as_ref())
+            .at_position(item.position)
+            .of_element()
     })?;
     Ok(item)
 }

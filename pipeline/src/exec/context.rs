@@ -12,6 +12,7 @@ use super::pool::Pool;
 use super::random::Seeds;
 use super::skipped::Skipped;
 use super::splits::{Feed, SplitSource};
+use super::statistics::Statistics;
 use super::token::Ledger;
 
 /// What an executor is given: who runs it and with what.
@@ -91,6 +92,7 @@ pub(crate) struct Shared {
     pub(crate) budget: Budget,
     pub(crate) cancel: Cancel,
     pub(crate) skipped: Skipped,
+    pub(crate) statistics: Statistics,
 }
 
 impl Shared {

@@ -28,6 +28,8 @@ pub struct Failure {
     pub position: Option<u64>,
     /// The user function's own account of how it got there.
     pub traceback: Option<String>,
+    /// Whether it is one element's, or the rest of one file's: the operation goes on behind it when it is asked again.
+    pub of_element: bool,
 }
 
 /// Who is to blame for a failure.
@@ -71,6 +73,7 @@ impl ExecError {
             origin: None,
             position: None,
             traceback: None,
+            of_element: false,
         }))
     }
 
@@ -97,6 +100,18 @@ impl ExecError {
     pub fn with_traceback(mut self, traceback: impl Into<String>) -> ExecError {
         self.0.traceback = Some(traceback.into());
         self
+    }
+
+    /// States that the operation goes on behind what failed.
+    #[must_use]
+    pub fn of_element(mut self) -> ExecError {
+        self.0.of_element = true;
+        self
+    }
+
+    /// Whether it can be passed over: the fault of one element, or of the function that was called with it.
+    pub fn is_passable(&self) -> bool {
+        self.0.of_element && matches!(self.0.kind, ErrorKind::Data | ErrorKind::UserFunction)
     }
 
     /// Who is to blame.

@@ -16,6 +16,7 @@ use super::program::{FilesOf, Means, OpenError, Program};
 use super::skipped::Skipped;
 use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
+use super::statistics::Statistics;
 use super::token::{self, FinishedSplit, Ledger};
 use super::write::{Written, write_element};
 
@@ -33,6 +34,7 @@ pub struct Executor {
     identity: Option<Identity>,
     ledger: Arc<Ledger>,
     skipped: Skipped,
+    statistics: Statistics,
     cancel: Cancel,
     /// Elements handed out.
     handed: u64,
@@ -70,6 +72,10 @@ impl Executor {
             .then(|| Identity::new(&program, context.task_id, context.epoch, context.seed));
         let ledger = Arc::new(Ledger::default());
         let skipped = Skipped::default();
+        let statistics = Statistics::default();
+        if graph.ignores_errors() {
+            ledger.forgive();
+        }
         let shared = Shared {
             task_id: context.task_id,
             epoch: context.epoch,
@@ -83,6 +89,7 @@ impl Executor {
             budget: context.budget,
             cancel: context.cancel.clone(),
             skipped: skipped.clone(),
+            statistics: statistics.clone(),
         };
         let root = program.open(&shared, None)?;
         let spec = program.spec().clone();
@@ -92,6 +99,7 @@ impl Executor {
             identity,
             ledger,
             skipped,
+            statistics,
             cancel: context.cancel,
             handed: 0,
             finished: Vec::new(),
@@ -114,6 +122,12 @@ impl Executor {
     /// ([`OnError::Skip`](crate::graph::OnError::Skip)). What is read ahead counts.
     pub fn skipped(&self) -> u64 {
         self.skipped.count()
+    }
+
+    /// What its `statistics` operations have measured so far. The same is seen through clones of it while the executor runs,
+    /// and by whoever holds one when it is gone; nothing of it is saved.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     /// The next element. The splits it stands for count as handed out when the caller drops it.

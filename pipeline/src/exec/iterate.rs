@@ -10,7 +10,8 @@ use super::state::{StateError, StateReader, StateWriter};
 pub trait Iterate: Send {
     /// The next element; `None` at the end of the pass, and again whenever asked until [`Iterate::restart`].
     ///
-    /// Blocks for as long as producing the element takes. After an error the tree is of no further use.
+    /// Blocks for as long as producing the element takes. After an error that
+    /// [is passable](ExecError::is_passable) it goes on behind what failed; after any other the tree is of no further use.
     ///
     /// # Errors
     /// [`ExecError`]; of kind `Cancelled` soon after the context's cancel was called.

@@ -374,6 +374,7 @@ fn part(
         | Op::Enumerate(_)
         | Op::Prefetch(_)
         | Op::Options(_)
+        | Op::Step(_)
         | Op::Zip(_)
         | Op::Concatenate
         | Op::Sample(_) => Part::None,

@@ -9,7 +9,7 @@ use minicbor::decode::Decoder;
 use minicbor::encode::Encoder;
 use thiserror::Error;
 
-use super::error::{ExecError, Origin};
+use super::error::{ErrorKind, ExecError, Origin};
 use super::item::Item;
 use super::token::Marks;
 use super::value::{Dims, Tensor, TensorData, Value, fixed_bytes};
@@ -108,18 +108,37 @@ impl StateWriter {
         self.check_size()
     }
 
+    /// Writes a failure that has come and not been told yet, if it can be passed over: any other is why nothing is saved.
+    pub(crate) fn failure(&mut self, error: &ExecError) -> Result<(), StateError> {
+        if !error.is_passable() {
+            return Err(error.clone().into());
+        }
+        let failure = error.failure();
+        self.flag(failure.kind == ErrorKind::Data)?;
+        self.bytes(failure.op.as_bytes())?;
+        self.bytes(failure.message.as_bytes())?;
+        self.origin(failure.origin.as_ref())?;
+        self.flag(failure.position.is_some())?;
+        self.number(failure.position.unwrap_or(0))
+    }
+
+    fn origin(&mut self, origin: Option<&Arc<Origin>>) -> Result<(), StateError> {
+        self.flag(origin.is_some())?;
+        if let Some(origin) = origin {
+            self.bytes(origin.file.as_bytes())?;
+            self.number(origin.offset_bytes)?;
+            self.bytes(origin.key.as_bytes())?;
+        }
+        Ok(())
+    }
+
     /// Writes a whole element, computing what it defers.
     pub(crate) fn item(&mut self, item: &Item) -> Result<(), StateError> {
         if !item.marks.is_empty() {
             return Err(StateError::SplitDriven);
         }
         self.number(item.position)?;
-        self.flag(item.origin.is_some())?;
-        if let Some(origin) = &item.origin {
-            self.bytes(origin.file.as_bytes())?;
-            self.number(origin.offset_bytes)?;
-            self.bytes(origin.key.as_bytes())?;
-        }
+        self.origin(item.origin.as_ref())?;
         self.number(item.value.len() as u64)?;
         item.value
             .iter()
@@ -199,20 +218,40 @@ impl<'b> StateReader<'b> {
         std::str::from_utf8(self.bytes()?).map_err(|error| StateError::Malformed(error.to_string()))
     }
 
+    /// Reads a failure that can be passed over.
+    pub(crate) fn failure(&mut self) -> Result<ExecError, StateError> {
+        let kind = if self.flag()? {
+            ErrorKind::Data
+        } else {
+            ErrorKind::UserFunction
+        };
+        let error = ExecError::new(kind, self.text()?, self.text()?).of_element();
+        let error = error.at(self.origin()?.as_ref());
+        let (has_position, position) = (self.flag()?, self.number()?);
+        Ok(if has_position {
+            error.at_position(position)
+        } else {
+            error
+        })
+    }
+
+    fn origin(&mut self) -> Result<Option<Arc<Origin>>, StateError> {
+        if !self.flag()? {
+            return Ok(None);
+        }
+        let file = Arc::from(self.text()?);
+        let offset_bytes = self.number()?;
+        Ok(Some(Arc::new(Origin {
+            file,
+            offset_bytes,
+            key: self.text()?.to_owned(),
+        })))
+    }
+
     /// Reads an element.
     pub(crate) fn item(&mut self) -> Result<Item, StateError> {
         let position = self.number()?;
-        let origin = if self.flag()? {
-            let file = Arc::from(self.text()?);
-            let offset_bytes = self.number()?;
-            Some(Arc::new(Origin {
-                file,
-                offset_bytes,
-                key: self.text()?.to_owned(),
-            }))
-        } else {
-            None
-        };
+        let origin = self.origin()?;
         let mut value = Value::new();
         for _ in 0..self.number()? {
             value.push(self.tensor()?);

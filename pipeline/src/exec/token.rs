@@ -51,6 +51,8 @@ pub struct Ledger {
     /// How many wait: lets the last stage look without taking the lock.
     waiting: AtomicUsize,
     finished: Mutex<Vec<(u64, u32)>>,
+    /// Whether elements that fail may be left out on purpose, so that a split is read without them.
+    forgives: AtomicBool,
 }
 
 impl SplitToken {
@@ -78,7 +80,8 @@ impl SplitToken {
     /// Keeps the split from ever counting as finished: an element of it was lost.
     pub fn abandon(&self) {
         // Relaxed: the reference count orders it before the drop that reads it.
-        self.abandoned.store(true, Ordering::Relaxed);
+        let forgives = self.ledger.forgives.load(Ordering::Relaxed);
+        self.abandoned.store(!forgives, Ordering::Relaxed);
     }
 }
 
@@ -94,6 +97,12 @@ impl Drop for SplitToken {
 }
 
 impl Ledger {
+    /// Lets splits finish although elements of them failed: for a dataset that ignores errors. Those that it does not ignore
+    /// end it as a whole.
+    pub(crate) fn forgive(&self) {
+        self.forgives.store(true, Ordering::Relaxed);
+    }
+
     /// Moves what finished since the last call to `into`, as finished with the first `upto` elements.
     pub fn drain(&self, upto: u64, into: &mut Vec<FinishedSplit>) {
         // Acquire pairs with the release in `SplitToken::drop`.

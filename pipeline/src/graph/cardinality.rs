@@ -73,11 +73,11 @@ fn node_cardinality(
             let (input, spec) = given()?;
             multiplied(input, rows(spec).map_or(Unknown, Finite))
         }
-        Op::Repeat(repeat) => match (repeat.count, input()?) {
-            (Some(0), _) | (_, Finite(0)) => Finite(0),
-            (None, Finite(_) | Infinite | Unknown) => Infinite,
-            (Some(count), input) => multiplied(input, Finite(count)),
-        },
+        Op::Step(step) => {
+            let (input, spec) = given()?;
+            step.cardinality(input, spec)
+        }
+        Op::Repeat(repeat) => repeated(repeat.count, input()?),
         Op::Take(take) => match input()? {
             _ if take.count == 0 => Finite(0),
             Finite(count) => Finite(count.min(take.count)),
@@ -107,6 +107,15 @@ fn node_cardinality(
         }
         Op::Zip(_) => inputs.iter().map(|(input, _)| *input).fold(Infinite, shorter),
     })
+}
+
+/// How many elements so many passes have; without end for `None`.
+pub(super) fn repeated(count: Option<u64>, input: Cardinality) -> Cardinality {
+    match (count, input) {
+        (Some(0), _) | (_, Cardinality::Finite(0)) => Cardinality::Finite(0),
+        (None, _) => Cardinality::Infinite,
+        (Some(count), input) => multiplied(input, Cardinality::Finite(count)),
+    }
 }
 
 /// How many batches so many elements make.
@@ -165,7 +174,7 @@ fn shorter(one: Cardinality, other: Cardinality) -> Cardinality {
 }
 
 /// What is left when any number of elements may be dropped or added.
-fn thinned(input: Cardinality) -> Cardinality {
+pub(super) fn thinned(input: Cardinality) -> Cardinality {
     match input {
         Cardinality::Finite(0) => Cardinality::Finite(0),
         Cardinality::Finite(_) | Cardinality::Infinite | Cardinality::Unknown => Cardinality::Unknown,
@@ -184,6 +193,6 @@ fn multiplied(outer: Cardinality, inner: Cardinality) -> Cardinality {
 }
 
 /// Rows of every element, when the spec fixes them.
-fn rows(spec: &ElementSpec) -> Option<u64> {
+pub(super) fn rows(spec: &ElementSpec) -> Option<u64> {
     spec.components().first()?.dims()?.first().copied().flatten()
 }

@@ -56,6 +56,7 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
             Some(_) | None => Ok(()),
         },
         Op::Prefetch(prefetch) => check_buffer("prefetch buffer", prefetch.buffer),
+        Op::Step(step) => step.check(),
         Op::FlatMap(function) => check_flat_map(function),
         Op::Interleave(function, cycle) => {
             check_cycle(*cycle)?;
@@ -190,7 +191,7 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn check_buffer(what: &str, size: u64) -> Result<(), String> {
+pub(super) fn check_buffer(what: &str, size: u64) -> Result<(), String> {
     if size == 0 || size > BUFFER_MAX {
         return Err(format!("{what} of {size} is not within 1..={BUFFER_MAX}"));
     }

@@ -13,6 +13,7 @@ use super::format::Format;
 use super::function::Function;
 use super::group::{Grouping, WindowSize};
 use super::op::{Cycle, FlatMap, Op, Schedule};
+use super::step::Step;
 
 /// A graph on the wire.
 #[derive(Debug, Encode, Decode)]
@@ -135,6 +136,7 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         Op::Zip(params) => encoded(params)?,
         Op::Sample(params) => encoded(params)?,
         Op::Choose(_, params) => encoded(params)?,
+        Op::Step(step) => step.encode()?,
         Op::FlatMap(function) => encode_flat_map(function)?,
         Op::Interleave(function, turns) => {
             cycle = Some(*turns);
@@ -199,6 +201,8 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
         Op::Read(format)
     } else if let Some(op) = decode_plain(&params)? {
         op
+    } else if let Some(step) = Step::decode(&params)? {
+        Op::Step(step)
     } else if let Some(op) = decode_with_graphs(&params, &record, nesting)? {
         op
     } else {
@@ -305,7 +309,7 @@ fn decode_with_graphs(
 /// The parameters of a node that is being read.
 pub(super) struct Parameters<'b> {
     node: usize,
-    op: &'b str,
+    pub(super) op: &'b str,
     bytes: &'b [u8],
 }
 
@@ -322,6 +326,7 @@ impl<'b> Parameters<'b> {
     }
 }
 
+/// `value` as bytes.
 pub(super) fn encoded<T: Encode<()>>(value: &T) -> Result<Vec<u8>, GraphError> {
     // Writing to memory cannot fail, so that only a value's own refusal is left.
     minicbor::to_vec(value).map_err(|error| GraphError::Malformed(error.to_string()))

@@ -4,9 +4,10 @@
 
 use super::check::check_params;
 use super::error::GraphError;
-use super::op::Op;
+use super::op::{Op, operations};
 use super::options::Travel;
 use super::split::{SPLIT_SIZE_MAX, Units};
+use super::step::Step;
 
 /// Nodes of a graph, sub-graphs included.
 pub const NODES_MAX: usize = 4096;
@@ -106,6 +107,15 @@ impl Graph {
         self.nodes.iter().rev().find_map(said)
     }
 
+    /// Whether it, or a function of it, ignores errors.
+    pub(crate) fn ignores_errors(&self) -> bool {
+        self.nodes.iter().any(|node| {
+            let mut graphs = node.op.graphs().into_iter();
+            matches!(node.op, Op::Step(Step::IgnoreErrors(_)))
+                || graphs.any(|(graph, _)| graph.ignores_errors())
+        })
+    }
+
     /// How its options have elements travel over a network: the last of them that say it.
     pub fn travel(&self) -> Option<Travel> {
         let said = |node: &Node| {
@@ -185,6 +195,11 @@ impl Graph {
                 op: node.op.name(),
                 reason,
             };
+            debug_assert!(
+                operations().any(|name| name == node.op.name()),
+                "{:?} is not among the names of operations",
+                node.op.name()
+            );
             check_arity(node).map_err(invalid)?;
             if matches!(node.op, Op::Argument) && role == Role::Dataset {
                 return Err(invalid(

@@ -23,6 +23,16 @@ pub enum Function {
 }
 
 impl Function {
+    /// The names of all of them.
+    pub(super) const NAMES: &'static [&'static str] = &[
+        "map",
+        "decode_image",
+        "resize",
+        "random_resized_crop",
+        "parse_int",
+        "select",
+    ];
+
     /// The name of the operation on the wire.
     pub fn op_name(&self) -> &'static str {
         match self {

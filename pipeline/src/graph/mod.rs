@@ -32,6 +32,8 @@ mod resolve;
 mod sharding;
 mod spec;
 mod split;
+mod step;
+mod step_builder;
 
 pub use constant::{Constant, ConstantTensor};
 pub use dataset::{AUTO, Dataset, PIXELS_MAX_DEFAULT};
@@ -48,7 +50,7 @@ pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
 pub use op::{
     Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random,
     Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
-    SourceDeclaration, TensorSlices, Tensors, Zip,
+    SourceDeclaration, TensorSlices, Tensors, Zip, operations,
 };
 pub use options::{Options, Travel};
 pub use params::{Params, SpecField};
@@ -56,6 +58,7 @@ pub use registry::{NoFunctions, Registry, SourceSignature};
 pub use sharding::{ShardBy, ShardingError, Share};
 pub use spec::node_specs;
 pub use split::{SPLIT_SIZE_MAX, SourceFacts, Splitting, Units};
+pub use step::{AssertCardinality, IgnoreErrors, Rebatch, ShuffleAndRepeat, Statistics, Step};
 
 pub(crate) use group_spec::{own_shapes, padded_shapes, ragged_rank};
 pub(crate) use spec::{component, source_signature};

@@ -11,6 +11,7 @@ use super::format::Format;
 use super::function::Function;
 use super::group::{Buckets, Grouping, PaddedBatch, Window, WindowSize};
 use super::options::Options;
+use super::step::Step;
 
 pub use super::parameters::{
     Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Prefetch, Random,
@@ -63,6 +64,8 @@ pub enum Op {
     Unbatch,
     /// A uniform draw from a buffer of elements.
     Shuffle(Shuffle),
+    /// Of the family that needs parameters alone.
+    Step(Step),
     /// The input, several times over.
     Repeat(Repeat),
     /// The first `count` elements.
@@ -91,6 +94,48 @@ pub enum Op {
     Choose(Box<Graph>, Choose),
 }
 
+/// The names of all operations, in no particular order.
+pub fn operations() -> impl Iterator<Item = &'static str> {
+    let families = [NAMES, Function::NAMES, Format::NAMES, Step::NAMES];
+    families.into_iter().flatten().copied()
+}
+
+/// The names of those that are of no family.
+const NAMES: &[&str] = &[
+    "range",
+    "counter",
+    "random",
+    "tensors",
+    "tensor_slices",
+    "files",
+    "source",
+    "service",
+    "argument",
+    "filter",
+    "batch",
+    "padded_batch",
+    "ragged_batch",
+    "group_by_window",
+    "window",
+    "bucket_by_sequence_length",
+    "take_while",
+    "unbatch",
+    "shuffle",
+    "repeat",
+    "take",
+    "skip",
+    "shard",
+    "enumerate",
+    "prefetch",
+    "options",
+    "flat_map",
+    "interleave",
+    "zip",
+    "concatenate",
+    "sample",
+    "choose",
+];
+
 impl Op {
     /// The name on the wire and in messages.
     pub fn name(&self) -> &'static str {
@@ -116,6 +161,7 @@ impl Op {
             Op::TakeWhile(_) => "take_while",
             Op::Unbatch => "unbatch",
             Op::Shuffle(_) => "shuffle",
+            Op::Step(step) => step.op_name(),
             Op::Repeat(_) => "repeat",
             Op::Take(_) => "take",
             Op::Skip(_) => "skip",
@@ -197,6 +243,7 @@ impl Op {
             | Op::TakeWhile(_)
             | Op::Unbatch
             | Op::Shuffle(_)
+            | Op::Step(_)
             | Op::Repeat(_)
             | Op::Take(_)
             | Op::Skip(_)

@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::definition::{BUFFER_MAX, Graph, Node};
 use super::error::GraphError;
 use super::op::{Files, Op, Shard, Shuffle};
+use super::step::Step;
 
 /// Where a dataset is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,6 +196,12 @@ impl<'g> Rewrite<'g> {
             return self.cut(index);
         }
         let Node { op, inputs } = &self.graph.nodes()[index];
+        if let (Op::Step(Step::AssertCardinality(_)), &[input]) = (op, &inputs[..])
+            && self.divides(input as usize)
+        {
+            // What is said of the whole says nothing of a share.
+            return self.above(input as usize);
+        }
         let is_shard = self.fills_hints && is_hint(op);
         let mut copied = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -206,6 +213,13 @@ impl<'g> Rewrite<'g> {
         }
         let op = self.filled(op, true);
         Ok(self.push(op, copied))
+    }
+
+    /// Whether a shard stands at the node or below it.
+    fn divides(&self, index: usize) -> bool {
+        let Node { op, inputs } = &self.graph.nodes()[index];
+        let is_shard = self.cuts.contains(&index) || (self.fills_hints && is_hint(op));
+        is_shard || inputs.iter().any(|input| self.divides(*input as usize))
     }
 
     /// Copies a node that is divided, and puts the shard and what was moved behind it.
@@ -299,6 +313,7 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         Op::Random(random) => {
             random.seed.get_or_insert(seed);
         }
+        Op::Step(step) => step.draw_alike(seed),
         Op::Range(_)
         | Op::Counter(_)
         | Op::Tensors(_)
@@ -355,6 +370,7 @@ fn reads_files(op: &Op) -> bool {
 fn ignores_order(op: &Op) -> bool {
     match op {
         Op::Map(..) | Op::Filter(_) | Op::Prefetch(_) | Op::Options(_) | Op::Shuffle(_) => true,
+        Op::Step(step) => step.ignores_order(),
         // A repetition does too, but ends that are shuffled across would wait for passes without end.
         Op::Repeat(_)
         | Op::Range(_)

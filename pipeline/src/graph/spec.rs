@@ -146,6 +146,7 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
             bucket_spec(buckets, input()?).map_err(mismatch)
         }
         Op::Unbatch => without_leading(input()?).map_err(mismatch),
+        Op::Step(step) => step.spec(input()?).map_err(mismatch),
         Op::Shuffle(_)
         | Op::Repeat(_)
         | Op::Take(_)

@@ -172,6 +172,7 @@ fn splitting(graph: &Graph, op: &Op, registry: &dyn Registry) -> Result<Splittin
         | Op::Enumerate(_)
         | Op::Prefetch(_)
         | Op::Options(_)
+        | Op::Step(_)
         | Op::FlatMap(_)
         | Op::Interleave(..)
         | Op::Zip(_)
@@ -187,6 +188,7 @@ fn misaligns(op: &Op, deterministic: bool) -> Option<&'static str> {
         Op::Map(_, schedule) if !schedule.is_ordered(deterministic) => {
             Some("yields results in no particular order")
         }
+        Op::Step(step) => step.misaligns(),
         Op::Shuffle(_) | Op::GroupByWindow(_) | Op::Bucket(..) => Some("mixes positions"),
         Op::TakeWhile(_) | Op::Take(_) | Op::Skip(_) | Op::Shard(_) => {
             Some("counts elements of each task, not positions of the source")

@@ -1,16 +1,19 @@
 //! The functions that the tests' chains call by name.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use millstream_element::Dtype;
-use millstream_pipeline::exec::{Functions, PreparedMap, Tensor, Value};
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use millstream_pipeline::exec::{ExecError, Functions, PreparedMap, Source, SourceFactory, Tensor, Value};
+use millstream_pipeline::graph::{Cardinality, Params, SourceSignature};
 
 use super::{model_of, scalar, sum};
 
 /// `add`: adds its parameter to every item. `modulo`: the remainder of a scalar. `total`: adds up the components. `key`: the remainder of the sum.
-/// `keep`: keeps elements whose sum has a rest. `below`: those whose sum is smaller.
+/// `up_to`: the numbers below a number. `length`: the first dimension.
+/// `fails`: passes on what is no multiple of its parameter. `keep`: keeps elements whose sum has a rest. `below`: those whose sum is smaller.
 pub(crate) fn functions() -> Functions {
-    Functions::new()
+    shaping()
         .with_map("add", |params, input| {
             let amount: i64 = params.decode()?;
             let call = move |value: Value| Ok(value.iter().map(|tensor| add(tensor, amount)).collect());
@@ -53,6 +56,18 @@ pub(crate) fn functions() -> Functions {
                 call: Arc::new(call),
             })
         })
+        .with_map("fails", |params, input| {
+            let modulus: i64 = params.decode()?;
+            let call = move |value: Value| match sum(&model_of(&value)).rem_euclid(modulus) {
+                0 => Err("a multiple".into()),
+                _ => Ok(value),
+            };
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(call),
+            })
+        })
+        .with_source("squares", Squares)
         .with_filter("below", |params, _| {
             let bound: i64 = params.decode()?;
             Ok(Arc::new(move |value: &Value| Ok(sum(&model_of(value)) < bound)))
@@ -63,6 +78,59 @@ pub(crate) fn functions() -> Functions {
                 Ok(sum(&model_of(value)).rem_euclid(modulus) == rest)
             }))
         })
+}
+
+/// Those that yield another shape than they are given.
+fn shaping() -> Functions {
+    Functions::new()
+        .with_map("up_to", |_, _| {
+            let call = |value: Value| {
+                let end = value[0].settled()?.as_i64().ok_or("no number")?;
+                let items: Vec<u8> = (0..end).flat_map(i64::to_le_bytes).collect();
+                Ok(Value::from_buf([Tensor::fixed(
+                    Dtype::I64,
+                    &[end as u64],
+                    items,
+                )?]))
+            };
+            Ok(PreparedMap {
+                output: ElementSpec::single(TensorSpec::with_dims(Dtype::I64, &[None])).unwrap(),
+                call: Arc::new(call),
+            })
+        })
+        .with_map("length", |_, _| {
+            let call = |value: Value| Ok(Value::from_buf([Tensor::i64(value[0].dims()[0] as i64)]));
+            Ok(PreparedMap {
+                output: scalar(),
+                call: Arc::new(call),
+            })
+        })
+}
+
+/// The first five squares.
+struct Squares;
+
+impl SourceFactory for Squares {
+    fn signature(&self, _: &Params) -> Result<SourceSignature, String> {
+        Ok(SourceSignature {
+            spec: scalar(),
+            cardinality: Cardinality::Finite(5),
+            indexable: true,
+        })
+    }
+
+    fn open(&self, _: &Params, positions: Range<u64>) -> Result<Box<dyn Source>, ExecError> {
+        Ok(Box::new(SquaresOf(positions)))
+    }
+}
+
+struct SquaresOf(Range<u64>);
+
+impl Source for SquaresOf {
+    fn next(&mut self) -> Result<Option<Value>, ExecError> {
+        let next = self.0.next();
+        Ok(next.map(|number| Value::from_buf([Tensor::i64((number * number) as i64)])))
+    }
 }
 
 fn add(tensor: &Tensor, amount: i64) -> Tensor {

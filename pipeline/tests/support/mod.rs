@@ -5,6 +5,9 @@ pub(crate) mod jpeg;
 
 mod functions;
 mod naive;
+mod rendered;
+#[cfg(all(feature = "images", feature = "records", feature = "webdataset"))]
+pub(crate) mod samples;
 
 use std::sync::Arc;
 
@@ -15,6 +18,7 @@ use proptest::prelude::*;
 
 pub(crate) use functions::functions;
 pub(crate) use naive::model_step;
+pub(crate) use rendered::rendered;
 
 /// An element as the model sees it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +43,26 @@ pub(crate) enum Step {
         drop_remainder: bool,
     },
     Unbatch,
+    /// Batches of one size, cut anew.
+    Rebatch {
+        batch: u64,
+        sizes: Vec<u64>,
+        drop_remainder: bool,
+    },
     Repeat(u64),
+    ShuffleAndRepeat {
+        buffer: u64,
+        count: u64,
+        seed: u64,
+    },
+    /// The first of each remainder of the sums.
+    Unique(i64),
+    /// A map that fails where the sum is a multiple, with failures ignored.
+    Ignore {
+        modulus: i64,
+        parallel: Option<u32>,
+    },
+    Measured,
     Take(u64),
     Skip(u64),
     Shard {
@@ -152,6 +175,25 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
         }
         Step::Batch { size, drop_remainder } => dataset.batch(*size, *drop_remainder),
         Step::Unbatch => dataset.unbatch(),
+        Step::Rebatch {
+            batch,
+            sizes,
+            drop_remainder,
+        } => dataset
+            .batch(*batch, false)
+            .rebatch_sizes(sizes.clone(), *drop_remainder),
+        Step::ShuffleAndRepeat { buffer, count, seed } => {
+            dataset.shuffle_and_repeat(*buffer, Some(*count), Some(*seed))
+        }
+        Step::Unique(modulus) => dataset.map("key", Params::encode(modulus).unwrap()).unique(),
+        Step::Ignore { modulus, parallel } => {
+            let failing = dataset.map("fails", Params::encode(modulus).unwrap());
+            match parallel {
+                Some(threads) => failing.parallel(*threads).prefetch(2).ignore_errors(false),
+                None => failing.ignore_errors(true),
+            }
+        }
+        Step::Measured => dataset.statistics("here"),
         Step::Repeat(count) => dataset.repeat(Some(*count)),
         Step::Take(count) => dataset.take(*count),
         Step::Skip(count) => dataset.skip(*count),
@@ -160,6 +202,24 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
         Step::Prefetch(buffer) => dataset.prefetch(*buffer),
         Step::Shuffle { buffer, seed } => dataset.shuffle(*buffer, Some(*seed)),
         Step::FlatMap(steps) => dataset.flat_map(|argument| steps.iter().fold(argument, extended)),
+        Step::Interleave { .. }
+        | Step::GroupByWindow { .. }
+        | Step::Window { .. }
+        | Step::Concatenate(_)
+        | Step::Choose { .. }
+        | Step::Sample { .. }
+        | Step::Zip(_) => combined(dataset, step),
+        Step::TakeWhileSumBelow(bound) => dataset.take_while("below", Params::encode(bound).unwrap()),
+    }
+}
+
+/// The same for steps that have other steps or chains within them.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the caller names every step that comes here"
+)]
+fn combined(dataset: Dataset, step: &Step) -> Dataset {
+    match step {
         Step::Interleave {
             length,
             block,
@@ -176,7 +236,6 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
         Step::Window { window, steps } => {
             dataset.window(*window, |window| steps.iter().fold(window, extended))
         }
-        Step::TakeWhileSumBelow(bound) => dataset.take_while("below", Params::encode(bound).unwrap()),
         Step::Concatenate(other) => dataset.concatenate(other.dataset()),
         Step::Choose {
             choices,
@@ -192,6 +251,7 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
             Dataset::sample([(1.0, dataset), (0.5, other.dataset())], Some(*seed), false)
         }
         Step::Zip(other) => Dataset::zip([dataset, other.dataset()]).map("total", Params::none()),
+        _ => panic!("{step:?} has nothing within it"),
     }
 }
 
@@ -237,6 +297,14 @@ fn counting_steps() -> Vec<BoxedStrategy<Step>> {
         (1u64..6, any::<bool>())
             .prop_map(|(size, drop_remainder)| Step::Batch { size, drop_remainder })
             .boxed(),
+        (1u64..6, prop::collection::vec(1u64..6, 1..3), any::<bool>())
+            .prop_map(|(batch, sizes, drop_remainder)| Step::Rebatch {
+                batch,
+                sizes,
+                drop_remainder,
+            })
+            .boxed(),
+        (1i64..9).prop_map(Step::Unique).boxed(),
         (0u64..40).prop_map(Step::Take).boxed(),
         (0u64..20).prop_map(Step::Skip).boxed(),
         (-5i64..5).prop_map(Step::Enumerate).boxed(),
@@ -259,6 +327,10 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
             .prop_map(|(modulus, rest)| Step::KeepIfSumModulo { modulus, rest })
             .boxed(),
         (1u64..4).prop_map(Step::Prefetch).boxed(),
+        (1i64..4, prop::option::of(0u32..4))
+            .prop_map(|(modulus, parallel)| Step::Ignore { modulus, parallel })
+            .boxed(),
+        Just(Step::Measured).boxed(),
         prop::collection::vec(inner_step(), 0..3)
             .prop_map(Step::FlatMap)
             .boxed(),
@@ -288,6 +360,13 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
                 .prop_map(|(buffer, seed)| Step::Shuffle { buffer, seed })
                 .boxed(),
         );
+        if allowed.repeat {
+            steps.push(
+                (1u64..20, 0u64..4, 0u64..1000)
+                    .prop_map(|(buffer, count, seed)| Step::ShuffleAndRepeat { buffer, count, seed })
+                    .boxed(),
+            );
+        }
     }
     prop::strategy::Union::new(steps).boxed()
 }
@@ -379,7 +458,7 @@ pub(crate) fn chain(allowed: Allowed, counts: std::ops::Range<i64>) -> BoxedStra
             let last = steps.len();
             let mut taken_apart = Vec::new();
             for (index, step) in steps.into_iter().enumerate() {
-                let is_batch = matches!(step, Step::Batch { .. });
+                let is_batch = matches!(step, Step::Batch { .. } | Step::Rebatch { .. });
                 taken_apart.push(step);
                 if is_batch && index + 1 < last {
                     taken_apart.push(Step::Unbatch);

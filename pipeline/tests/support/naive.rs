@@ -14,11 +14,7 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             .into_iter()
             .filter(|model| sum(model).rem_euclid(*modulus) == *rest)
             .collect(),
-        Step::Batch { size, drop_remainder } => {
-            let chunks = input.chunks(*size as usize);
-            let whole = chunks.filter(|chunk| !drop_remainder || chunk.len() as u64 == *size);
-            whole.map(|chunk| Model::Rows(chunk.to_vec())).collect()
-        }
+        Step::Batch { size, drop_remainder } => rebatched(&input, &[*size], *drop_remainder),
         Step::Unbatch => {
             let rows = input.into_iter().map(|model| match model {
                 Model::Rows(rows) => rows,
@@ -26,18 +22,27 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             });
             rows.flatten().collect()
         }
-        Step::Repeat(count) => (0..*count).flat_map(|_| input.clone()).collect(),
+        Step::Rebatch {
+            batch: _,
+            sizes,
+            drop_remainder,
+        } => rebatched(&input, sizes, *drop_remainder),
+        Step::Unique(modulus) => unique(&input, *modulus),
+        Step::Ignore { modulus, .. } => {
+            let passes = |model: &Model| sum(model).rem_euclid(*modulus) != 0;
+            input.into_iter().filter(passes).collect()
+        }
+        Step::Repeat(count) | Step::ShuffleAndRepeat { count, .. } => {
+            (0..*count).flat_map(|_| input.clone()).collect()
+        }
         Step::Take(count) => input.into_iter().take(*count as usize).collect(),
         Step::Skip(count) => input.into_iter().skip(*count as usize).collect(),
-        Step::Shard { count, index } => {
-            let mine = input.into_iter().skip(*index as usize);
-            mine.step_by(*count as usize).collect()
-        }
+        Step::Shard { count, index } => sharded(input, *count as usize, *index as usize),
         Step::Enumerate(start) => {
             let numbered = input.iter().zip(*start..);
             numbered.map(|(model, number)| model_add(model, number)).collect()
         }
-        Step::Prefetch(_) | Step::Shuffle { .. } => input,
+        Step::Prefetch(_) | Step::Shuffle { .. } | Step::Measured => input,
         Step::FlatMap(steps) => each_reduced(input.into_iter().map(|model| vec![model]), steps),
         Step::Interleave {
             length, block, steps, ..
@@ -51,10 +56,10 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             each_reduced(grouped(&input, *modulus, *size as usize), steps)
         }
         Step::Window { window, steps } => each_reduced(windows(&input, window), steps),
-        Step::TakeWhileSumBelow(bound) => input
-            .into_iter()
-            .take_while(|model| sum(model) < *bound)
-            .collect(),
+        Step::TakeWhileSumBelow(bound) => {
+            let below = input.into_iter().take_while(|model| sum(model) < *bound);
+            below.collect()
+        }
         Step::Concatenate(other) => input.into_iter().chain(other.model()).collect(),
         Step::Choose {
             choices,
@@ -69,6 +74,35 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             pairs.map(|(one, other)| model_add(one, sum(&other))).collect()
         }
     }
+}
+
+fn sharded(input: Vec<Model>, count: usize, index: usize) -> Vec<Model> {
+    input.into_iter().skip(index).step_by(count).collect()
+}
+
+/// The first of each remainder of the sums.
+fn unique(input: &[Model], modulus: i64) -> Vec<Model> {
+    let mut seen = Vec::new();
+    for key in input.iter().map(|model| sum(model).rem_euclid(modulus)) {
+        if !seen.contains(&key) {
+            seen.push(key);
+        }
+    }
+    seen.into_iter().map(Model::Scalar).collect()
+}
+
+/// Batches of these sizes by turns.
+fn rebatched(input: &[Model], sizes: &[u64], drop_remainder: bool) -> Vec<Model> {
+    let (mut left, mut all) = (input, Vec::new());
+    for size in sizes.iter().cycle() {
+        let taken = (*size as usize).min(left.len());
+        if taken == 0 || (drop_remainder && (taken as u64) < *size) {
+            break;
+        }
+        all.push(Model::Rows(left[..taken].to_vec()));
+        left = &left[taken..];
+    }
+    all
 }
 
 /// The windows of elements whose sums have one remainder, in the order in which they are full; at the end what is left.

@@ -66,7 +66,7 @@ impl Read {
             }
             OnError::Raise | OnError::Skip => {
                 token::abandon(&outer.marks);
-                Err(error)
+                Err(error.of_element())
             }
         }
     }
@@ -112,8 +112,8 @@ impl Iterate for Read {
                 Err(error) => {
                     let goes_on = error.is_record;
                     let outer = file.outer.clone();
-                    self.settle(error.into_exec(self.op), &outer)?;
                     self.file.take_if(|_| !goes_on);
+                    self.settle(error.into_exec(self.op), &outer)?;
                 }
             }
         }

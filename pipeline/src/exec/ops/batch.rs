@@ -110,7 +110,9 @@ fn stack(columns: Vec<Vec<Tensor>>, marks: &Marks, position: u64) -> Result<Valu
         value.push(Tensor::stack(column).map_err(|reason| {
             token::abandon(marks);
             let message = format!("cannot stack component {index}: {reason}; resize or pad it first");
-            ExecError::new(ErrorKind::Data, "batch", message).at_position(position)
+            ExecError::new(ErrorKind::Data, "batch", message)
+                .at_position(position)
+                .of_element()
         })?);
     }
     Ok(value)

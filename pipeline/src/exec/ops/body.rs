@@ -52,6 +52,8 @@ pub(super) struct Opened {
     inner: Inner,
     /// Elements read of it.
     read: u64,
+    /// Whether it failed where it cannot go on.
+    is_over: bool,
 }
 
 enum Inner {
@@ -122,20 +124,26 @@ impl Body {
     pub(super) fn open(&self, given: Given, pass: u64) -> Result<Opened, ExecError> {
         let inner = self.inner(&given, pass).map_err(|error| {
             token::abandon(&given.marks);
-            error.at(given.origin.as_ref()).at_position(given.position)
+            let error = error.at(given.origin.as_ref()).at_position(given.position);
+            error.of_element()
         })?;
         Ok(Opened {
             given,
             inner,
             read: 0,
+            is_over: false,
         })
     }
 
     /// The next element of `opened`, which stands for the splits of what it was made of.
     pub(super) fn next(&self, opened: &mut Opened) -> Result<Option<Item>, ExecError> {
+        if opened.is_over {
+            return Ok(None);
+        }
         let next = self.pull(&mut opened.inner).map_err(|error| {
             token::abandon(&opened.given.marks);
-            error.at_position(opened.given.position)
+            opened.is_over = !error.is_passable();
+            error.at_position(opened.given.position).of_element()
         });
         let Some(mut item) = next? else { return Ok(None) };
         item.marks = opened.given.marks.clone();
@@ -148,22 +156,29 @@ impl Body {
     pub(super) fn save(opened: &mut Opened, state: &mut StateWriter) -> Result<(), StateError> {
         opened.given.save(state)?;
         state.number(opened.read)?;
+        state.flag(opened.is_over)?;
         match &mut opened.inner {
-            Inner::Tree(tree) => tree.save(state),
-            Inner::Source(_) => Ok(()),
+            Inner::Tree(tree) if !opened.is_over => tree.save(state),
+            Inner::Tree(_) | Inner::Source(_) => Ok(()),
         }
     }
 
     /// What [`Body::save`] saved in pass `pass`.
     pub(super) fn restore(&self, state: &mut StateReader<'_>, pass: u64) -> Result<Opened, StateError> {
         let given = Given::restored(state)?;
-        let read = state.number()?;
+        let (read, is_over) = (state.number()?, state.flag()?);
         let mut inner = self.inner(&given, pass)?;
         match &mut inner {
+            _ if is_over => {}
             Inner::Tree(tree) => tree.restore(state)?,
             Inner::Source(source) => guarded(self.name(), || source.advance(read))?,
         }
-        Ok(Opened { given, inner, read })
+        Ok(Opened {
+            given,
+            inner,
+            read,
+            is_over,
+        })
     }
 
     fn inner(&self, given: &Given, pass: u64) -> Result<Inner, ExecError> {

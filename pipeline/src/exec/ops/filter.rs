@@ -66,6 +66,9 @@ pub(super) fn holds(name: &str, call: &FilterCall, item: &Item) -> Result<bool, 
     };
     guarded(name, call).map_err(|error| {
         token::abandon(&item.marks);
-        error.at(item.origin.as_ref()).at_position(item.position)
+        error
+            .at(item.origin.as_ref())
+            .at_position(item.position)
+            .of_element()
     })
 }

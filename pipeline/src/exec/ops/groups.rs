@@ -128,5 +128,6 @@ pub(super) fn number(op: &str, chain: &Chain, item: &Item, pass: u64) -> Result<
         ExecError::new(ErrorKind::Data, op, message)
             .at(item.origin.as_ref())
             .at_position(item.position)
+            .of_element()
     })
 }

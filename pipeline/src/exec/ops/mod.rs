@@ -1,6 +1,7 @@
 //! The operations, one per file.
 
 mod argument;
+mod assert_cardinality;
 mod batch;
 mod body;
 mod bucket;
@@ -13,6 +14,7 @@ mod filter;
 mod flat_map;
 mod group_by_window;
 mod groups;
+mod ignore_errors;
 mod interleave;
 mod map;
 mod padded_batch;
@@ -28,6 +30,7 @@ mod random;
 #[cfg(feature = "images")]
 mod random_resized_crop;
 mod read_ahead;
+mod rebatch;
 mod repeat;
 #[cfg(feature = "images")]
 mod resize;
@@ -36,17 +39,21 @@ mod select;
 mod service;
 mod shard;
 mod shuffle;
+mod shuffle_and_repeat;
 mod skip;
 mod source;
+mod statistics;
 mod take;
 mod take_while;
 mod tensor_slices;
 mod turns;
 mod unbatch;
+mod unique;
 mod window;
 mod zip;
 
 pub(crate) use argument::Argument;
+pub(crate) use assert_cardinality::AssertCardinality;
 pub(crate) use batch::Batch;
 pub(crate) use body::Body;
 pub(crate) use bucket::Bucket;
@@ -58,6 +65,7 @@ pub(crate) use files::Files;
 pub(crate) use filter::Filter;
 pub(crate) use flat_map::FlatMap;
 pub(crate) use group_by_window::{GroupByWindow, WindowSize};
+pub(crate) use ignore_errors::IgnoreErrors;
 pub(crate) use interleave::Interleave;
 pub(crate) use map::{Map, RegisteredCall};
 pub(crate) use padded_batch::PaddedBatch;
@@ -72,6 +80,7 @@ pub(crate) use ragged_batch::RaggedBatch;
 pub(crate) use random::Random;
 #[cfg(feature = "images")]
 pub(crate) use random_resized_crop::RandomResizedCropCall;
+pub(crate) use rebatch::Rebatch;
 pub(crate) use repeat::Repeat;
 #[cfg(feature = "images")]
 pub(crate) use resize::ResizeCall;
@@ -80,11 +89,14 @@ pub(crate) use select::SelectCall;
 pub(crate) use service::Service;
 pub(crate) use shard::Shard;
 pub(crate) use shuffle::Shuffle;
+pub(crate) use shuffle_and_repeat::ShuffleAndRepeat;
 pub(crate) use skip::Skip;
 pub(crate) use source::Registered;
+pub(crate) use statistics::Statistics;
 pub(crate) use take::Take;
 pub(crate) use take_while::TakeWhile;
 pub(crate) use tensor_slices::{slice, tensors};
 pub(crate) use unbatch::Unbatch;
+pub(crate) use unique::Unique;
 pub(crate) use window::Window;
 pub(crate) use zip::Zip;

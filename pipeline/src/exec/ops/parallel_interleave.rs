@@ -122,7 +122,13 @@ impl ParallelInterleave {
                         self.turns.fill(None);
                         Ok(Step::On)
                     }
-                    (None, Some(Err(error))) => Err(error.clone()),
+                    (None, Some(Err(error))) => {
+                        let error = error.clone();
+                        if error.is_passable() {
+                            self.input_end = None;
+                        }
+                        Err(error)
+                    }
                     (None, None) => Ok(Step::Pending),
                 };
             }
@@ -302,7 +308,9 @@ impl BodyOf {
 impl Iterate for BodyOf {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         if let Stage::Unopened(outer) = &self.stage {
-            self.stage = Stage::Open(self.body.open(Given::element(outer.clone()), self.pass)?);
+            let given = Given::element(outer.clone());
+            self.stage = Stage::Ended;
+            self.stage = Stage::Open(self.body.open(given, self.pass)?);
         }
         let Stage::Open(opened) = &mut self.stage else {
             return Ok(None);

@@ -104,6 +104,7 @@ impl ParallelMap {
             match self.input.poll()? {
                 Polled::Item(item) => self.submit(item)?,
                 Polled::Pending => break,
+                Polled::Ended(Err(error)) if error.is_passable() => self.pass_on(error),
                 Polled::Ended(end) => return Ok(Some(end)),
             }
         }
@@ -135,6 +136,14 @@ impl ParallelMap {
             self.places.push_back(None);
         }
         Ok(())
+    }
+
+    /// Puts what the input failed with, and goes on behind, where it comes after what was before it.
+    fn pass_on(&mut self, error: ExecError) {
+        self.places.push_back(Some(Finished {
+            outcome: Err(error),
+            charge: self.shared.budget.charge(0),
+        }));
     }
 
     /// Puts an outcome that has arrived where it is pulled from.
@@ -231,10 +240,15 @@ impl Iterate for ParallelMap {
             match &finished.outcome {
                 Ok(Some(item)) => {
                     state.flag(true)?;
+                    state.flag(true)?;
                     state.item(item)?;
                 }
                 Ok(None) => {}
-                Err(error) => return Err(error.clone().into()),
+                Err(error) => {
+                    state.flag(true)?;
+                    state.flag(false)?;
+                    state.failure(error)?;
+                }
             }
         }
         state.flag(false)?;
@@ -245,9 +259,13 @@ impl Iterate for ParallelMap {
         state.begin("parallel_map")?;
         self.pass = state.number()?;
         while state.flag()? {
-            let item = state.item()?;
-            let charge = self.shared.budget.charge(item.held_bytes());
-            let outcome = Ok(Some(item));
+            let outcome = if state.flag()? {
+                Ok(Some(state.item()?))
+            } else {
+                Err(state.failure()?)
+            };
+            let bytes = outcome.iter().flatten().map(Item::held_bytes).sum();
+            let charge = self.shared.budget.charge(bytes);
             self.places.push_back(Some(Finished { outcome, charge }));
         }
         self.input.restore(state)

@@ -52,7 +52,8 @@ pub(crate) enum Polled {
     Item(Item),
     /// Nothing yet: [`ReadAhead::arrivals`] tells when to ask again.
     Pending,
-    /// The input's end, or what it failed with. The answer is the same until a restart.
+    /// The input's end, or what it failed with. The answer is the same until a restart, unless the failure is passable: then
+    /// what follows it comes next.
     Ended(Result<(), ExecError>),
 }
 
@@ -98,8 +99,8 @@ impl ReadAhead {
             if let Some((item, _)) = self.ready.pop_front() {
                 return Ok(Polled::Item(item));
             }
-            if let Some(end) = &self.end {
-                return Ok(Polled::Ended(end.clone()));
+            if let Some(end) = self.ended() {
+                return Ok(Polled::Ended(end));
             }
             match self.running()?.items.try_recv() {
                 Ok((item, _)) => return Ok(Polled::Item(item)),
@@ -138,7 +139,7 @@ impl ReadAhead {
             };
             self.end = Some(end);
         }
-        Ok(self.end.clone().map_or(Polled::Pending, Polled::Ended))
+        Ok(self.ended().map_or(Polled::Pending, Polled::Ended))
     }
 
     /// Tells the thread to stop, without waiting for it.
@@ -193,23 +194,36 @@ impl ReadAhead {
 
     pub(crate) fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
         self.pause()?;
-        if let Some(Err(error)) = &self.end {
-            return Err(error.clone().into());
-        }
         state.flag(self.end.is_some())?;
+        if let Some(end) = &self.end {
+            state.flag(end.is_err())?;
+            end.as_ref().err().map_or(Ok(()), |error| state.failure(error))?;
+        }
         state.number(self.ready.len() as u64)?;
         self.ready.iter().try_for_each(|(item, _)| state.item(item))?;
         self.input()?.save(state)
     }
 
     pub(crate) fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
-        self.end = state.flag()?.then_some(Ok(()));
+        if state.flag()? {
+            self.end = Some(if state.flag()? {
+                Err(state.failure()?)
+            } else {
+                Ok(())
+            });
+        }
         for _ in 0..state.number()? {
             let item = state.item()?;
             let charge = self.shared.budget.charge(item.held_bytes());
             self.ready.push_back((item, charge));
         }
         self.input()?.restore(state)
+    }
+
+    /// How the input has ended. A failure that can be passed over is told once.
+    fn ended(&mut self) -> Option<Result<(), ExecError>> {
+        let is_passable = |end: &mut Result<(), ExecError>| end.as_ref().is_err_and(ExecError::is_passable);
+        self.end.take_if(is_passable).or_else(|| self.end.clone())
     }
 
     fn input(&mut self) -> Result<&mut Input, ExecError> {
@@ -342,6 +356,7 @@ mod tests {
     use crate::exec::iterate::Iterate;
     use crate::exec::pool::Pool;
     use crate::exec::skipped::Skipped;
+    use crate::exec::statistics::Statistics;
     use crate::exec::token::Ledger;
     use crate::exec::value::{Tensor, Value};
 
@@ -388,6 +403,7 @@ mod tests {
             budget: Budget::default(),
             cancel: Cancel::new(),
             skipped: Skipped::default(),
+            statistics: Statistics::default(),
         }
     }
 

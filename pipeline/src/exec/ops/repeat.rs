@@ -49,6 +49,11 @@ impl Repeat {
         }
     }
 
+    /// Which pass it is, from 0 on.
+    pub(super) fn pass(&self) -> u64 {
+        self.pass
+    }
+
     /// Moves on to the next pass; `false` when there is none.
     fn next_pass(&mut self) -> Result<bool, ExecError> {
         self.cancel.check("repeat")?;

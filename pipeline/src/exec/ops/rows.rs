@@ -77,7 +77,7 @@ pub(super) fn joined(
     }
     if let Some(error) = failed {
         token::abandon(&marks);
-        return Err(error.at_position(position));
+        return Err(error.at_position(position).of_element());
     }
     Ok(Item {
         value,

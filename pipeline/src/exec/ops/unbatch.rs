@@ -34,7 +34,7 @@ impl Iterate for Unbatch {
             let Some(item) = self.input.next()? else {
                 return Ok(None);
             };
-            self.current = Some(opened(item)?);
+            self.current = Some(opened("unbatch", item)?);
         }
     }
 
@@ -60,7 +60,7 @@ impl Iterate for Unbatch {
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         state.begin("unbatch")?;
         if state.flag()? {
-            let (item, _, rows) = opened(state.item()?)?;
+            let (item, _, rows) = opened("unbatch", state.item()?)?;
             self.current = Some((item, state.number()?, rows));
         }
         self.input.restore(state)
@@ -68,10 +68,13 @@ impl Iterate for Unbatch {
 }
 
 /// Computes what the element defers, so that it has rows, and checks that its components have equally many.
-fn opened(mut item: Item) -> Result<(Item, u64, u64), ExecError> {
+pub(super) fn opened(op: &str, mut item: Item) -> Result<(Item, u64, u64), ExecError> {
     let fail = |item: &Item, error: ExecError| {
         token::abandon(&item.marks);
-        error.at(item.origin.as_ref()).at_position(item.position)
+        error
+            .at(item.origin.as_ref())
+            .at_position(item.position)
+            .of_element()
     };
     let settled: Result<Value, ExecError> = item.value.iter().map(|tensor| tensor.settled()).collect();
     item.value = settled.map_err(|error| fail(&item, error))?;
@@ -81,7 +84,7 @@ fn opened(mut item: Item) -> Result<(Item, u64, u64), ExecError> {
         Some(rows) if leading.all(|other| other == Some(rows)) => Ok((item, 0, rows)),
         Some(_) | None => {
             let message = "the components of the element have not equally many rows";
-            Err(fail(&item, ExecError::new(ErrorKind::Data, "unbatch", message)))
+            Err(fail(&item, ExecError::new(ErrorKind::Data, op, message)))
         }
     }
 }

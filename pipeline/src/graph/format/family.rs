@@ -24,6 +24,10 @@ pub enum Format {
 }
 
 impl Format {
+    /// The names of all of them.
+    pub(in crate::graph) const NAMES: &'static [&'static str] =
+        &["text_lines", "tfrecord", "fixed_length", "webdataset"];
+
     /// The name of the operation that reads it, on the wire and in messages.
     pub fn op_name(&self) -> &'static str {
         match self {

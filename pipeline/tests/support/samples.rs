@@ -1,0 +1,376 @@
+//! A small dataset for every operation, with what it yields by a naive model: the table that `promises` goes through. A new
+//! operation needs a line here.
+
+use std::path::Path;
+
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use millstream_pipeline::graph::{Buckets, ConstantTensor, Dataset, Options, Padding, Params, Window};
+
+use super::{Chain, Model, Step, scalar};
+
+/// A dataset and what it yields.
+pub(crate) struct Sample {
+    /// What to call it in messages.
+    pub(crate) name: String,
+    pub(crate) dataset: Dataset,
+    /// Its elements, rendered; absent where other tests hold the values against a model.
+    pub(crate) yields: Option<Vec<String>>,
+}
+
+/// A small dataset for every operation. Files are written to `directory`.
+pub(crate) fn samples(directory: &Path) -> Vec<Sample> {
+    let mut all = chains();
+    all.extend(sources());
+    all.extend(groups());
+    all.extend(readers(directory));
+    all
+}
+
+fn sample<T: ToString>(name: &str, dataset: Dataset, yields: impl IntoIterator<Item = T>) -> Sample {
+    let yields = yields.into_iter().map(|element| element.to_string()).collect();
+    Sample {
+        name: name.to_owned(),
+        dataset,
+        yields: Some(yields),
+    }
+}
+
+fn unchecked(name: &str, dataset: Dataset) -> Sample {
+    Sample {
+        name: name.to_owned(),
+        dataset,
+        yields: None,
+    }
+}
+
+fn rendered_model(model: &Model) -> String {
+    match model {
+        Model::Scalar(value) => value.to_string(),
+        Model::Rows(rows) => {
+            let rows: Vec<String> = rows.iter().map(rendered_model).collect();
+            format!("[{}]", rows.join(" "))
+        }
+    }
+}
+
+/// What the naive model of chains knows.
+fn chains() -> Vec<Sample> {
+    let steps = [elementwise(), counting(), expanding(), combining()];
+    let mut samples: Vec<Sample> = steps.into_iter().flatten().map(chain_sample).collect();
+    samples.extend([batch(4, true), rebatch(4, [3], false)].map(|step| {
+        let chain = Chain {
+            count: 10,
+            steps: vec![step, Step::Unbatch],
+        };
+        sample(
+            "unbatch",
+            chain.dataset(),
+            chain.model().iter().map(rendered_model),
+        )
+    }));
+    samples.extend(drawing().into_iter().map(|step| {
+        let name = format!("{step:?}");
+        let chain = Chain {
+            count: 5,
+            steps: vec![step],
+        };
+        unchecked(&name, chain.dataset())
+    }));
+    let stated = Dataset::range(0, 4, 1).assert_cardinality(4);
+    samples.push(sample("assert_cardinality", stated, 0..4));
+    let options = Dataset::range(0, 4, 1).with_options(Options::default());
+    samples.push(sample("options", options, 0..4));
+    samples
+}
+
+fn add(amount: i64, parallel: Option<u32>) -> Step {
+    Step::Add { amount, parallel }
+}
+
+fn batch(size: u64, drop_remainder: bool) -> Step {
+    Step::Batch { size, drop_remainder }
+}
+
+fn rebatch<const N: usize>(batch: u64, sizes: [u64; N], drop_remainder: bool) -> Step {
+    Step::Rebatch {
+        batch,
+        sizes: sizes.to_vec(),
+        drop_remainder,
+    }
+}
+
+fn other() -> Chain {
+    Chain {
+        count: 3,
+        steps: vec![add(70, None)],
+    }
+}
+
+/// Steps that make something of each element.
+fn elementwise() -> Vec<Step> {
+    let ignore = |modulus, parallel| Step::Ignore { modulus, parallel };
+    vec![
+        add(1, None),
+        add(2, Some(3)),
+        Step::KeepIfSumModulo { modulus: 3, rest: 1 },
+        ignore(3, None),
+        ignore(2, Some(2)),
+        Step::Measured,
+        Step::Prefetch(3),
+    ]
+}
+
+/// Steps to which order and number matter.
+fn counting() -> Vec<Step> {
+    vec![
+        batch(4, false),
+        rebatch(4, [3, 1], false),
+        rebatch(3, [7], true),
+        Step::Repeat(3),
+        Step::Unique(4),
+        Step::Take(4),
+        Step::Skip(4),
+        Step::Shard { count: 3, index: 1 },
+        Step::Enumerate(5),
+        Step::TakeWhileSumBelow(6),
+    ]
+}
+
+/// Steps that make several elements of some.
+fn expanding() -> Vec<Step> {
+    let interleave = |length, block, parallel| Step::Interleave {
+        length,
+        block,
+        parallel,
+        steps: vec![Step::Repeat(3)],
+    };
+    let window = Window {
+        size: 3,
+        shift: 2,
+        stride: 2,
+        drop_remainder: false,
+    };
+    let groups = Step::GroupByWindow {
+        modulus: 3,
+        size: 2,
+        steps: vec![Step::Repeat(2)],
+    };
+    let steps = vec![add(1, None)];
+    vec![
+        Step::FlatMap(vec![Step::Repeat(2), add(1, None)]),
+        groups,
+        Step::Window { window, steps },
+        interleave(3, 2, 1),
+        interleave(2, 1, 2),
+    ]
+}
+
+/// Steps that read another dataset beside.
+fn combining() -> Vec<Step> {
+    let choose = Step::Choose {
+        choices: 7,
+        repeat: Some(2),
+        other: other(),
+        stop_on_empty: false,
+    };
+    vec![Step::Zip(other()), Step::Concatenate(other()), choose]
+}
+
+/// Steps that yield their elements in an order that is drawn.
+fn drawing() -> Vec<Step> {
+    let (buffer, seed) = (4, 1);
+    vec![
+        Step::Shuffle { buffer, seed },
+        Step::ShuffleAndRepeat {
+            buffer,
+            count: 3,
+            seed,
+        },
+        Step::Sample { seed, other: other() },
+    ]
+}
+
+fn chain_sample(step: Step) -> Sample {
+    let chain = Chain {
+        count: 10,
+        steps: vec![step],
+    };
+    let yields = chain.model();
+    let name = format!("{:?}", chain.steps);
+    sample(&name, chain.dataset(), yields.iter().map(rendered_model))
+}
+
+fn sources() -> Vec<Sample> {
+    let numbers = |values: &[i64]| {
+        ConstantTensor::fixed(
+            values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect::<Vec<u8>>(),
+        )
+    };
+    let pair = ElementSpec::dict([
+        ("a", TensorSpec::fixed(Dtype::I64, &[3])),
+        ("b", TensorSpec::fixed(Dtype::String, &[3])),
+    ])
+    .unwrap();
+    let tensors = || vec![numbers(&[4, 5, 6]), ConstantTensor::items(["x", "yy", ""])];
+    vec![
+        sample("range", Dataset::range(7, -8, -3), [7, 4, 1, -2, -5]),
+        sample("counter", Dataset::counter(5, -2).take(4), [5, 3, 1, -1]),
+        unchecked("random", Dataset::random(Some(1)).take(5)),
+        sample(
+            "tensors",
+            Dataset::tensors(pair.clone(), tensors()),
+            ["[4 5 6] [x yy ]"],
+        ),
+        sample(
+            "tensor_slices",
+            Dataset::tensor_slices(pair.clone(), tensors()),
+            ["4 x", "5 yy", "6 "],
+        ),
+        sample(
+            "select",
+            Dataset::tensor_slices(pair, tensors()).select([("b", "c")]),
+            ["x", "yy", ""],
+        ),
+        sample(
+            "source",
+            Dataset::registered_source("squares", Params::none()),
+            [0, 1, 4, 9, 16],
+        ),
+        sample(
+            "map",
+            Dataset::range(0, 3, 1).map_declared("add", Params::encode(&1i64).unwrap(), scalar()),
+            1..4,
+        ),
+    ]
+}
+
+fn groups() -> Vec<Sample> {
+    // The element i is the numbers below i.
+    let lengths = || {
+        let body = |number: Dataset| number.map("up_to", Params::none());
+        body(Dataset::range(0, 5, 1))
+    };
+    let buckets = Buckets {
+        boundaries: vec![2, 4],
+        batch_sizes: vec![2, 2, 1],
+        padding: Padding::Longest,
+        drop_remainder: false,
+    };
+    let length = |element: Dataset| element.map("length", Params::none());
+    vec![
+        sample(
+            "padded_batch",
+            lengths().padded_batch(2, false),
+            ["[[0] [0]]", "[[0 1 0] [0 1 2]]", "[[0 1 2 3]]"],
+        ),
+        sample(
+            "padded_batch",
+            lengths().skip(1).padded_batch(3, true),
+            ["[[0 0 0] [0 1 0] [0 1 2]]"],
+        ),
+        sample(
+            "ragged_batch",
+            lengths().ragged_batch(2, false),
+            ["[0] [0 0 1]", "[0 1 0 1 2] [0 2 5]", "[0 1 2 3] [0 4]"],
+        ),
+        sample(
+            "bucket_by_sequence_length",
+            lengths().bucket_by_sequence_length(length, buckets),
+            ["[[0] [0]]", "[[0 1 0] [0 1 2]]", "[[0 1 2 3]]"],
+        ),
+    ]
+}
+
+fn readers(directory: &Path) -> Vec<Sample> {
+    let write = |name: &str, content: &[u8]| {
+        let path = directory.join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    let lines = [write("1.txt", b"3\n1\n"), write("2.txt", b"4\r\n\n15")];
+    let pattern = || Dataset::files(format!("{}/*.txt", directory.display()));
+    let mut all = vec![
+        sample("files", pattern(), &lines),
+        sample("text_lines", pattern().text_lines(), ["3", "1", "4", "", "15"]),
+        sample("parse_int", pattern().take(1).text_lines().parse_int(""), [3, 1]),
+    ];
+    all.extend(records(directory));
+    all.extend(pictures(directory));
+    all
+}
+
+fn records(directory: &Path) -> Vec<Sample> {
+    use millstream_pipeline::graph::{Compression, FixedLength};
+    use millstream_pipeline::record::TfRecordWriter;
+
+    let mut file = Vec::new();
+    let mut writer = TfRecordWriter::new(&mut file);
+    for record in ["one", "", "three"] {
+        writer.write(record.as_bytes()).unwrap();
+    }
+    std::fs::write(directory.join("a.tfrecord"), file).unwrap();
+    std::fs::write(directory.join("a.fixed"), b"Haabbccf").unwrap();
+    let layout = FixedLength {
+        record_bytes: 2,
+        header_bytes: 1,
+        footer_bytes: 1,
+        compression: Compression::None,
+    };
+    let path = |name: &str| Dataset::files(format!("{}/{name}", directory.display()));
+    vec![
+        sample(
+            "tfrecord",
+            path("*.tfrecord").tfrecord(Compression::None),
+            ["one", "", "three"],
+        ),
+        sample(
+            "fixed_length",
+            path("*.fixed").fixed_length_records(layout),
+            ["aa", "bb", "cc"],
+        ),
+    ]
+}
+
+fn pictures(directory: &Path) -> Vec<Sample> {
+    use millstream_pipeline::graph::OnError;
+
+    use super::jpeg;
+
+    let mut builder = tar::Builder::new(Vec::new());
+    for key in 0..3u16 {
+        let mut append = |name: String, data: &[u8]| {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(data.len() as u64);
+            header.set_mode(0o644);
+            builder.append_data(&mut header, name, data).unwrap();
+        };
+        append(
+            format!("{key}.jpg"),
+            &jpeg::encode(1 + key, 2, |y, x| (y + x) as u8),
+        );
+        append(format!("{key}.cls"), key.to_string().as_bytes());
+    }
+    std::fs::write(directory.join("a.tar"), builder.into_inner().unwrap()).unwrap();
+    let fields = |names: &[&'static str]| {
+        let shards = Dataset::files(format!("{}/*.tar", directory.display()));
+        shards.webdataset(names.iter().copied(), OnError::Raise)
+    };
+    let picture = || fields(&["jpg"]).decode_image("jpg").select([("jpg", "jpg")]);
+    vec![
+        sample("webdataset", fields(&["cls"]), ["0 0", "1 1", "2 2"]),
+        sample(
+            "decode_image",
+            picture(),
+            ["u8[8, 16, 3]", "u8[16, 16, 3]", "u8[24, 16, 3]"],
+        ),
+        sample("resize", picture().resize("jpg", 4, 5), ["u8[4, 5, 3]"; 3]),
+        sample(
+            "random_resized_crop",
+            picture().random_resized_crop("jpg", 6, 7),
+            ["u8[6, 7, 3]"; 3],
+        ),
+    ]
+}
