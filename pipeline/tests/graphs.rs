@@ -321,7 +321,7 @@ fn an_unknown_function_is_named_with_the_known_ones() {
     let error = graph.facts(&functions()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown function \"absent\"; registered here: add, fails, key, length, modulo, total, up_to"
+        "unknown function \"absent\"; registered here: add, fails, key, length, modulo, running, total, up_to"
     );
     assert!(matches!(error, AnalysisError::Unknown { .. }));
     let error = graph.facts(&NoFunctions).unwrap_err();

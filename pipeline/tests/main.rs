@@ -7,6 +7,7 @@
 //! - `batches`: batches of elements of different shapes
 //! - `buffers`: what is computed ahead withholds nothing and stays within the byte budget
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
+//! - `folds`: operations that carry a state
 //! - `graphs`: encoding and analysis
 //! - `interleave`: datasets that are read ahead by turns
 //! - `listings`: which files there are and in which order
@@ -26,6 +27,7 @@ mod batches;
 mod buffers;
 mod combined;
 mod failures;
+mod folds;
 mod graphs;
 mod interleave;
 mod listings;

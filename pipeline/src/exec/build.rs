@@ -67,6 +67,7 @@ impl Program {
         | Op::Interleave(..)
         | Op::Window(..)
         | Op::GroupByWindow(_)
+        | Op::Fold(_)
         | Op::Bucket(..) = op
         {
             self.open_expansion(node, input, shared)
@@ -121,6 +122,7 @@ impl Program {
             | Op::Interleave(..)
             | Op::Window(..)
             | Op::GroupByWindow(_)
+            | Op::Fold(_)
             | Op::Bucket(..)
             | Op::Zip(_)
             | Op::Concatenate
@@ -162,6 +164,8 @@ impl Program {
                 input,
                 shared,
             ))
+        } else if let (Op::Fold(fold), Part::Body(function)) = (op, &self.parts[node]) {
+            super::folds::open(fold, function, node, input, shared)?
         } else if let (Op::Bucket(_, buckets), Part::Body(length)) = (op, &self.parts[node]) {
             let length = length.chain(shared)?;
             Box::new(ops::Bucket::new(

@@ -8,7 +8,7 @@ use crate::graph::Graph;
 
 use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
-use super::error::ExecError;
+use super::error::{ErrorKind, ExecError};
 use super::identity::Identity;
 use super::item::Item;
 use super::iterate::{Filled, Input, Stop};
@@ -144,6 +144,22 @@ impl Executor {
             self.handed = self.handed.wrapping_add(1);
         }
         Ok(item)
+    }
+
+    /// The only element of a dataset of one, such as a `reduce` yields.
+    ///
+    /// # Errors
+    /// As [`Executor::next`]; of kind `Caller` when there are none or several.
+    pub fn into_only(mut self) -> Result<Item, ExecError> {
+        let wrong = |found: &str| {
+            let message = format!("one element was asked for, and the dataset yields {found}");
+            ExecError::new(ErrorKind::Caller, "executor", message)
+        };
+        let only = self.next()?.ok_or_else(|| wrong("none"))?;
+        match self.next()? {
+            None => Ok(only),
+            Some(_) => Err(wrong("several")),
+        }
     }
 
     /// Writes up to `limit` elements into `pack`, numbered by the count of what was handed out before them.

@@ -15,6 +15,7 @@ mod context;
 mod cursor;
 mod error;
 mod executor;
+mod folds;
 mod format;
 mod functions;
 mod identity;

@@ -353,6 +353,10 @@ fn part(
             check_declared(&registered.name, output, &prepared.output)?;
             Part::FlatMap(prepared)
         }
+        Op::Fold(fold) => {
+            let argument = fold.argument(functions.functions, input()?)?;
+            Part::Body(body_of(fold.function(), functions, Some(&argument))?)
+        }
         Op::GroupByWindow(grouping) => grouping_part(grouping, functions, input()?)?,
         Op::Choose(choices, _) => Part::Body(body_of(choices, functions, None)?),
         Op::Map(..)

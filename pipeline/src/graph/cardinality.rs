@@ -39,6 +39,16 @@ pub(crate) fn declared(count: Option<u64>, infinite: bool) -> Cardinality {
     }
 }
 
+/// How many elements the body of a function makes of one element of `spec`.
+pub(super) fn of_body(
+    body: &Graph,
+    spec: &ElementSpec,
+    registry: &dyn Registry,
+) -> Result<Cardinality, AnalysisError> {
+    let specs = node_specs(body, registry, Some(spec))?;
+    cardinality(body, &specs, registry)
+}
+
 /// How many elements `op` yields, given how many come in from each input and what they are.
 fn node_cardinality(
     op: &Op,
@@ -77,6 +87,10 @@ fn node_cardinality(
             let (input, spec) = given()?;
             step.cardinality(input, spec)
         }
+        Op::Fold(fold) => {
+            let (input, spec) = given()?;
+            fold.cardinality(registry, input, spec)?
+        }
         Op::Repeat(repeat) => repeated(repeat.count, input()?),
         Op::Take(take) => match input()? {
             _ if take.count == 0 => Finite(0),
@@ -96,8 +110,7 @@ fn node_cardinality(
         },
         Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) => {
             let (input, spec) = given()?;
-            let specs = node_specs(body, registry, Some(spec))?;
-            multiplied(input, cardinality(body, &specs, registry)?)
+            multiplied(input, of_body(body, spec, registry)?)
         }
         Op::Concatenate => inputs.iter().map(|(input, _)| *input).fold(Finite(0), added),
         Op::Sample(sample) => sampled(sample.stop_on_empty, inputs),
@@ -181,7 +194,7 @@ pub(super) fn thinned(input: Cardinality) -> Cardinality {
     }
 }
 
-fn multiplied(outer: Cardinality, inner: Cardinality) -> Cardinality {
+pub(super) fn multiplied(outer: Cardinality, inner: Cardinality) -> Cardinality {
     use Cardinality::{Finite, Infinite, Unknown};
     match (outer, inner) {
         (Finite(0), _) | (Finite(_), Finite(0)) => Finite(0),

@@ -9,6 +9,7 @@ use minicbor::{Decode, Encode};
 
 use super::definition::{GRAPH_BYTES_MAX, Graph, NESTING_MAX, NODES_MAX, Node};
 use super::error::GraphError;
+use super::fold::Fold;
 use super::format::Format;
 use super::function::Function;
 use super::group::{Grouping, WindowSize};
@@ -137,6 +138,7 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         Op::Sample(params) => encoded(params)?,
         Op::Choose(_, params) => encoded(params)?,
         Op::Step(step) => step.encode()?,
+        Op::Fold(fold) => fold.encode()?,
         Op::FlatMap(function) => encode_flat_map(function)?,
         Op::Interleave(function, turns) => {
             cycle = Some(*turns);
@@ -282,6 +284,9 @@ fn decode_with_graphs(
             FlatMap::Graph(Box::new(graph(0, "function")?))
         })
     };
+    if let Some(fold) = Fold::decode(params, || graph(0, "function"))? {
+        return Ok(Some(Op::Fold(fold)));
+    }
     Ok(Some(match params.op {
         "group_by_window" => Op::GroupByWindow(Box::new(Grouping {
             key: graph(0, "key")?,

@@ -52,6 +52,12 @@ impl ConstantTensor {
 }
 
 impl Constant {
+    /// These tensors, which `spec` describes.
+    pub fn new(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Constant {
+        let spec = SpecField(spec);
+        Constant { spec, tensors }
+    }
+
     /// Holds the data against the spec.
     ///
     /// # Errors

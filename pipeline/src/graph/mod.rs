@@ -18,6 +18,8 @@ mod dataset;
 mod definition;
 mod error;
 mod facts;
+mod fold;
+mod fold_builder;
 mod format;
 mod function;
 mod group;
@@ -42,6 +44,7 @@ pub use definition::{
 };
 pub use error::{AnalysisError, GraphError};
 pub use facts::{Cardinality, Facts};
+pub use fold::{Fold, Folding, RejectionResample, Resampling};
 pub use format::{Compression, FixedLength, Format, KEY_COMPONENT, RECORD_BYTES_MAX, TfRecord, WebDataset};
 pub use function::{
     DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use smallvec::{SmallVec, smallvec};
 
 use super::definition::{Graph, NODES_MAX, Role};
+use super::fold::Fold;
 use super::format::Format;
 use super::function::Function;
 use super::group::{Buckets, Grouping, PaddedBatch, Window, WindowSize};
@@ -66,6 +67,8 @@ pub enum Op {
     Shuffle(Shuffle),
     /// Of the family that needs parameters alone.
     Step(Step),
+    /// Of the family that carries a state.
+    Fold(Fold),
     /// The input, several times over.
     Repeat(Repeat),
     /// The first `count` elements.
@@ -96,7 +99,7 @@ pub enum Op {
 
 /// The names of all operations, in no particular order.
 pub fn operations() -> impl Iterator<Item = &'static str> {
-    let families = [NAMES, Function::NAMES, Format::NAMES, Step::NAMES];
+    let families = [NAMES, Function::NAMES, Format::NAMES, Step::NAMES, Fold::NAMES];
     families.into_iter().flatten().copied()
 }
 
@@ -162,6 +165,7 @@ impl Op {
             Op::Unbatch => "unbatch",
             Op::Shuffle(_) => "shuffle",
             Op::Step(step) => step.op_name(),
+            Op::Fold(fold) => fold.op_name(),
             Op::Repeat(_) => "repeat",
             Op::Take(_) => "take",
             Op::Skip(_) => "skip",
@@ -188,6 +192,8 @@ impl Op {
             smallvec![(&**choices, Role::Dataset)]
         } else if let Op::Bucket(length, _) = self {
             smallvec![(&**length, Role::Value)]
+        } else if let Op::Fold(fold) = self {
+            smallvec![(fold.function(), Role::Value)]
         } else if let Op::GroupByWindow(grouping) = self {
             let mut graphs = smallvec![(&grouping.key, Role::Value), (&grouping.reduce, Role::Function)];
             if let WindowSize::ByKey(size) = &grouping.size {
@@ -208,6 +214,8 @@ impl Op {
         | Op::Bucket(graph, _) = self
         {
             smallvec![&mut **graph]
+        } else if let Op::Fold(fold) = self {
+            smallvec![fold.function_mut()]
         } else if let Op::GroupByWindow(grouping) = self {
             let mut graphs = smallvec![&mut grouping.key, &mut grouping.reduce];
             if let WindowSize::ByKey(size) = &mut grouping.size {
@@ -244,6 +252,7 @@ impl Op {
             | Op::Unbatch
             | Op::Shuffle(_)
             | Op::Step(_)
+            | Op::Fold(_)
             | Op::Repeat(_)
             | Op::Take(_)
             | Op::Skip(_)

@@ -59,6 +59,10 @@ fn resolved_op(
         **body = body.resolved_within(registry, input)?;
     } else if let Op::Window(graph, _) | Op::Bucket(graph, _) = &mut op {
         **graph = graph.resolved_within(registry, input)?;
+    } else if let Op::Fold(fold) = &mut op {
+        let argument = input.map(|input| fold.argument(registry, input)).transpose()?;
+        let function = fold.function().resolved_within(registry, argument.as_ref())?;
+        *fold.function_mut() = function;
     } else if let Op::GroupByWindow(grouping) = &mut op {
         grouping.key = grouping.key.resolved_within(registry, input)?;
         grouping.reduce = grouping.reduce.resolved_within(registry, input)?;

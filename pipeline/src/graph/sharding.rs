@@ -314,6 +314,7 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
             random.seed.get_or_insert(seed);
         }
         Op::Step(step) => step.draw_alike(seed),
+        Op::Fold(fold) => fold.draw_alike(seed),
         Op::Range(_)
         | Op::Counter(_)
         | Op::Tensors(_)
@@ -394,6 +395,7 @@ fn ignores_order(op: &Op) -> bool {
         | Op::Take(_)
         | Op::Skip(_)
         | Op::Shard(_)
+        | Op::Fold(_)
         | Op::FlatMap(_)
         | Op::Zip(_)
         | Op::Concatenate

@@ -146,6 +146,7 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
             bucket_spec(buckets, input()?).map_err(mismatch)
         }
         Op::Unbatch => without_leading(input()?).map_err(mismatch),
+        Op::Fold(fold) => fold.spec(registry, input()?),
         Op::Step(step) => step.spec(input()?).map_err(mismatch),
         Op::Shuffle(_)
         | Op::Repeat(_)
@@ -261,7 +262,7 @@ fn alike(given: &[&ElementSpec]) -> Result<ElementSpec, String> {
 }
 
 /// The narrowest spec that describes both tensors, whose dtypes are the same.
-fn widened(one: &TensorSpec, other: &TensorSpec) -> TensorSpec {
+pub(super) fn widened(one: &TensorSpec, other: &TensorSpec) -> TensorSpec {
     match (one.dims(), other.dims()) {
         (Some(dims), Some(others)) if dims.len() == others.len() => {
             let same = |(dim, other): (&Option<u64>, &Option<u64>)| dim.filter(|_| dim == other);

@@ -173,6 +173,7 @@ fn splitting(graph: &Graph, op: &Op, registry: &dyn Registry) -> Result<Splittin
         | Op::Prefetch(_)
         | Op::Options(_)
         | Op::Step(_)
+        | Op::Fold(_)
         | Op::FlatMap(_)
         | Op::Interleave(..)
         | Op::Zip(_)
@@ -189,6 +190,7 @@ fn misaligns(op: &Op, deterministic: bool) -> Option<&'static str> {
             Some("yields results in no particular order")
         }
         Op::Step(step) => step.misaligns(),
+        Op::Fold(fold) => Some(fold.misaligns()),
         Op::Shuffle(_) | Op::GroupByWindow(_) | Op::Bucket(..) => Some("mixes positions"),
         Op::TakeWhile(_) | Op::Take(_) | Op::Skip(_) | Op::Shard(_) => {
             Some("counts elements of each task, not positions of the source")

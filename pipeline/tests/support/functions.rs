@@ -10,7 +10,8 @@ use millstream_pipeline::graph::{Cardinality, Params, SourceSignature};
 use super::{model_of, scalar, sum};
 
 /// `add`: adds its parameter to every item. `modulo`: the remainder of a scalar. `total`: adds up the components. `key`: the remainder of the sum.
-/// `up_to`: the numbers below a number. `length`: the first dimension.
+/// `up_to`: the numbers below a number. `length`: the first dimension. `running`: the
+/// sum of two components, and the second once more.
 /// `fails`: passes on what is no multiple of its parameter. `keep`: keeps elements whose sum has a rest. `below`: those whose sum is smaller.
 pub(crate) fn functions() -> Functions {
     shaping()
@@ -95,6 +96,20 @@ fn shaping() -> Functions {
             };
             Ok(PreparedMap {
                 output: ElementSpec::single(TensorSpec::with_dims(Dtype::I64, &[None])).unwrap(),
+                call: Arc::new(call),
+            })
+        })
+        .with_map("running", |_, _| {
+            let call = |value: Value| {
+                let number = |at: usize| value[at].settled().unwrap().as_i64().ok_or("no number");
+                let (state, element) = (number(0)?, number(1)?);
+                Ok(Value::from_iter(
+                    [state + element, state + 2 * element].map(Tensor::i64),
+                ))
+            };
+            let pair = ElementSpec::tuple([TensorSpec::scalar(Dtype::I64), TensorSpec::scalar(Dtype::I64)]);
+            Ok(PreparedMap {
+                output: pair.unwrap(),
                 call: Arc::new(call),
             })
         })

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{ExecContext, Executor, Item, Pool, Tensor, Value};
-use millstream_pipeline::graph::{Dataset, Graph, Params, Window};
+use millstream_pipeline::graph::{Constant, ConstantTensor, Dataset, Graph, Params, Window};
 use proptest::prelude::*;
 
 pub(crate) use functions::functions;
@@ -63,6 +63,10 @@ pub(crate) enum Step {
         parallel: Option<u32>,
     },
     Measured,
+    /// The sum of a state and twice the element, which is added to the state.
+    Scan(i64),
+    /// The sum of all elements and this number.
+    Reduce(i64),
     Take(u64),
     Skip(u64),
     Shard {
@@ -194,6 +198,8 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
             }
         }
         Step::Measured => dataset.statistics("here"),
+        Step::Scan(initial) => dataset.scan(constant(*initial), |both| both.map("running", Params::none())),
+        Step::Reduce(initial) => dataset.reduce(constant(*initial), |both| both.map("total", Params::none())),
         Step::Repeat(count) => dataset.repeat(Some(*count)),
         Step::Take(count) => dataset.take(*count),
         Step::Skip(count) => dataset.skip(*count),
@@ -305,6 +311,8 @@ fn counting_steps() -> Vec<BoxedStrategy<Step>> {
             })
             .boxed(),
         (1i64..9).prop_map(Step::Unique).boxed(),
+        (-5i64..5).prop_map(Step::Scan).boxed(),
+        (-5i64..5).prop_map(Step::Reduce).boxed(),
         (0u64..40).prop_map(Step::Take).boxed(),
         (0u64..20).prop_map(Step::Skip).boxed(),
         (-5i64..5).prop_map(Step::Enumerate).boxed(),
@@ -475,6 +483,11 @@ pub(crate) fn chain(allowed: Allowed, counts: std::ops::Range<i64>) -> BoxedStra
 /// The spec of an `i64` scalar.
 pub(crate) fn scalar() -> ElementSpec {
     ElementSpec::single(TensorSpec::scalar(Dtype::I64)).unwrap()
+}
+
+/// An `i64` scalar embedded in a graph.
+pub(crate) fn constant(value: i64) -> Constant {
+    Constant::new(scalar(), vec![ConstantTensor::fixed(value.to_le_bytes())])
 }
 
 /// The value of an item that is one `i64` scalar.

@@ -28,6 +28,8 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             drop_remainder,
         } => rebatched(&input, sizes, *drop_remainder),
         Step::Unique(modulus) => unique(&input, *modulus),
+        Step::Scan(initial) => scanned(&input, *initial),
+        Step::Reduce(initial) => vec![Model::Scalar(initial + input.iter().map(sum).sum::<i64>())],
         Step::Ignore { modulus, .. } => {
             let passes = |model: &Model| sum(model).rem_euclid(*modulus) != 0;
             input.into_iter().filter(passes).collect()
@@ -74,6 +76,16 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             pairs.map(|(one, other)| model_add(one, sum(&other))).collect()
         }
     }
+}
+
+fn scanned(input: &[Model], initial: i64) -> Vec<Model> {
+    let mut state = initial;
+    let mut all = Vec::new();
+    for number in input.iter().map(sum) {
+        all.push(Model::Scalar(state + 2 * number));
+        state += number;
+    }
+    all
 }
 
 fn sharded(input: Vec<Model>, count: usize, index: usize) -> Vec<Model> {

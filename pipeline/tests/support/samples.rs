@@ -76,6 +76,13 @@ fn chains() -> Vec<Sample> {
         };
         unchecked(&name, chain.dataset())
     }));
+    let range = || Dataset::range(0, 9, 1);
+    let odd = |number: Dataset| number.map("modulo", Params::encode(&2i64).unwrap());
+    let kept = range().rejection_resample(odd, [2.0, 2.0], Some(vec![0.5, 0.5]), None);
+    let all = (0..9).map(|number| format!("{} {number}", number % 2));
+    samples.push(sample("rejection_resample", kept, all));
+    let drawn = range().rejection_resample(odd, [2.0, 1.0], None, Some(3));
+    samples.push(unchecked("rejection_resample by counts", drawn));
     let stated = Dataset::range(0, 4, 1).assert_cardinality(4);
     samples.push(sample("assert_cardinality", stated, 0..4));
     let options = Dataset::range(0, 4, 1).with_options(Options::default());
@@ -128,6 +135,8 @@ fn counting() -> Vec<Step> {
         rebatch(3, [7], true),
         Step::Repeat(3),
         Step::Unique(4),
+        Step::Scan(3),
+        Step::Reduce(4),
         Step::Take(4),
         Step::Skip(4),
         Step::Shard { count: 3, index: 1 },

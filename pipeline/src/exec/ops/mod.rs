@@ -31,10 +31,13 @@ mod random;
 mod random_resized_crop;
 mod read_ahead;
 mod rebatch;
+mod reduce;
+mod rejection_resample;
 mod repeat;
 #[cfg(feature = "images")]
 mod resize;
 mod rows;
+mod scan;
 mod select;
 mod service;
 mod shard;
@@ -81,10 +84,13 @@ pub(crate) use random::Random;
 #[cfg(feature = "images")]
 pub(crate) use random_resized_crop::RandomResizedCropCall;
 pub(crate) use rebatch::Rebatch;
+pub(crate) use reduce::Reduce;
+pub(crate) use rejection_resample::RejectionResample;
 pub(crate) use repeat::Repeat;
 #[cfg(feature = "images")]
 pub(crate) use resize::ResizeCall;
 pub(crate) use rows::Rows;
+pub(crate) use scan::Scan;
 pub(crate) use select::SelectCall;
 pub(crate) use service::Service;
 pub(crate) use shard::Shard;

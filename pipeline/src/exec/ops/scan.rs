@@ -1,0 +1,107 @@
+//! `scan`: what a function makes of each element and a state; and the step that it shares with `reduce`.
+
+use crate::exec::call::{self, Chain};
+use crate::exec::cancel::Cancel;
+use crate::exec::context::Shared;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::token;
+use crate::exec::value::Value;
+
+pub(crate) struct Scan {
+    initial: Value,
+    /// Settled, so that no state holds the ones before it.
+    state: Value,
+    chain: Chain,
+    input: Input,
+    cancel: Cancel,
+    pass: u64,
+}
+
+impl Scan {
+    pub(crate) fn new(initial: Value, chain: Chain, input: Input, shared: &Shared) -> Scan {
+        Scan {
+            state: initial.clone(),
+            initial,
+            chain,
+            input,
+            cancel: shared.cancel.clone(),
+            pass: 0,
+        }
+    }
+}
+
+impl Iterate for Scan {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        while let Some(item) = self.input.next()? {
+            if let Some(mut made) = step("scan", &self.chain, &self.state, item, self.pass)? {
+                let output = made.value.drain(self.state.len()..).collect();
+                self.state = std::mem::replace(&mut made.value, output);
+                return Ok(Some(made));
+            }
+            self.cancel.check("scan")?;
+        }
+        Ok(None)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.state = self.initial.clone();
+        self.pass = self.pass.wrapping_add(1);
+        self.input.restart()
+    }
+
+    fn further(&self) -> Further {
+        self.input.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("scan")?;
+        state.number(self.pass)?;
+        state.item(&Item::new(self.state.clone(), 0))?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("scan")?;
+        self.pass = state.number()?;
+        self.state = restored(state, &self.initial)?;
+        self.input.restore(state)
+    }
+}
+
+/// What `chain` makes of `state` and `item`, settled; its first components are the next state. `None` when a function left
+/// the element out.
+pub(super) fn step(
+    op: &str,
+    chain: &Chain,
+    state: &Value,
+    mut item: Item,
+    pass: u64,
+) -> Result<Option<Item>, ExecError> {
+    let element = std::mem::replace(&mut item.value, state.clone());
+    item.value.extend(element);
+    let made = call::run(chain, item, pass).and_then(|made| made.map(call::settled).transpose())?;
+    match made {
+        Some(made) if made.value.len() < state.len() => {
+            token::abandon(&made.marks);
+            let message = "its function made less than the next state";
+            Err(ExecError::new(ErrorKind::UserFunction, op, message).at_position(made.position))
+        }
+        made => Ok(made),
+    }
+}
+
+/// A state that was saved, of which `initial` is one.
+pub(super) fn restored(state: &mut StateReader<'_>, initial: &Value) -> Result<Value, StateError> {
+    let value = state.item()?.value;
+    if value.len() == initial.len() {
+        Ok(value)
+    } else {
+        let (found, expected) = (value.len(), initial.len());
+        Err(StateError::Malformed(format!(
+            "a state of {found} components, which has {expected}"
+        )))
+    }
+}
