@@ -83,10 +83,7 @@ fn node_cardinality(
             let (input, spec) = given()?;
             multiplied(input, rows(spec).map_or(Unknown, Finite))
         }
-        Op::Step(step) => {
-            let (input, spec) = given()?;
-            step.cardinality(input, spec)
-        }
+        Op::Step(step) => given().map(|(input, spec)| step.cardinality(input, spec))?,
         Op::Fold(fold) => {
             let (input, spec) = given()?;
             fold.cardinality(registry, input, spec)?
@@ -98,10 +95,7 @@ fn node_cardinality(
             Infinite => Finite(take.count),
             Unknown => Unknown,
         },
-        Op::Skip(skip) => match input()? {
-            Finite(count) => Finite(count.saturating_sub(skip.count)),
-            endless @ (Infinite | Unknown) => endless,
-        },
+        Op::Skip(skip) => skipped(skip.count, input()?),
         Op::Shard(shard) => match (input()?, shard.count) {
             (Finite(0), _) => Finite(0),
             (Finite(input), Some(count)) => Finite(input.saturating_sub(shard.index).div_ceil(count)),
@@ -128,6 +122,14 @@ pub(super) fn repeated(count: Option<u64>, input: Cardinality) -> Cardinality {
         (Some(0), _) | (_, Cardinality::Finite(0)) => Cardinality::Finite(0),
         (None, _) => Cardinality::Infinite,
         (Some(count), input) => multiplied(input, Cardinality::Finite(count)),
+    }
+}
+
+/// What is left behind so many elements.
+fn skipped(count: u64, input: Cardinality) -> Cardinality {
+    match input {
+        Cardinality::Finite(all) => Cardinality::Finite(all.saturating_sub(count)),
+        endless @ (Cardinality::Infinite | Cardinality::Unknown) => endless,
     }
 }
 
