@@ -6,6 +6,7 @@
 //! - `splits`: workers fed from one pool of splits see the dataset exactly once, and account for every lease
 //! - `batches`: batches of elements of different shapes
 //! - `buffers`: what is computed ahead withholds nothing and stays within the byte budget
+//! - `expressions`: what is computed of components
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `folds`: operations that carry a state
 //! - `graphs`: encoding and analysis
@@ -26,6 +27,7 @@
 mod batches;
 mod buffers;
 mod combined;
+mod expressions;
 mod failures;
 mod folds;
 mod graphs;

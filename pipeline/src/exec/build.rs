@@ -11,7 +11,6 @@ use super::context::Shared;
 use super::cursor::{Cursor, Cut};
 use super::error::{ErrorKind, ExecError};
 use super::format;
-use super::functions::FilterCall;
 use super::item::Item;
 use super::iterate::Input;
 use super::ops;
@@ -81,14 +80,8 @@ impl Program {
         let cancel = shared.cancel.clone();
         let op = &self.graph.nodes()[node].op;
         Ok(match op {
-            Op::Filter(filter) => {
-                let call = self.predicate(node)?;
-                Box::new(ops::Filter::new(filter.function.clone(), call, input, cancel))
-            }
-            Op::TakeWhile(filter) => {
-                let call = self.predicate(node)?;
-                Box::new(ops::TakeWhile::new(filter.function.clone(), call, input))
-            }
+            Op::Filter(_) => Box::new(ops::Filter::new(self.predicate(node)?, input, cancel)),
+            Op::TakeWhile(_) => Box::new(ops::TakeWhile::new(self.predicate(node)?, input)),
             Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, shared.clone())),
             Op::PaddedBatch(batch) => {
                 let padding = ops::Padding::new(batch, self.input_spec(node)?)?;
@@ -336,11 +329,11 @@ impl Program {
         input.ok_or_else(|| unprepared(node.op.name()))
     }
 
-    fn predicate(&self, node: usize) -> Result<FilterCall, ExecError> {
-        let Part::Predicate(call) = &self.parts[node] else {
+    fn predicate(&self, node: usize) -> Result<ops::Test, ExecError> {
+        let Part::Predicate(test) = &self.parts[node] else {
             return Err(unprepared("filter"));
         };
-        Ok(Arc::clone(call))
+        Ok(test.clone())
     }
 
     fn body(&self, node: usize, flat_map: &FlatMap, shared: &Shared) -> Result<ops::Body, ExecError> {

@@ -8,8 +8,8 @@ use millstream_element::ElementSpec;
 use thiserror::Error;
 
 use crate::graph::{
-    AnalysisError, Files, FlatMap, Function, Graph, Grouping, Node, Op, SourceSignature, TensorSlices,
-    Tensors, WindowSize, component, node_specs, source_signature,
+    AnalysisError, Files, FlatMap, Function, Graph, Grouping, Node, Op, Predicate, SourceSignature,
+    TensorSlices, Tensors, WindowSize, component, node_specs, source_signature,
 };
 use crate::plan::{PlanError, SourcePlan, SplitPlan};
 use crate::storage::Storage;
@@ -17,8 +17,10 @@ use crate::storage::Storage;
 use super::call::{Call, Chain};
 use super::context::Shared;
 use super::error::{ErrorKind, ExecError};
+use super::expr::Verdict;
 use super::format;
-use super::functions::{FilterCall, Functions, OpenService, PreparedFlatMap, PreparedMap, SourceFactory};
+use super::functions::{Functions, OpenService, PreparedFlatMap, PreparedMap, SourceFactory};
+use super::native;
 use super::ops;
 use super::value::Tensor;
 
@@ -112,8 +114,10 @@ pub(super) enum Part {
     Source(Arc<dyn SourceFactory>, SourceSignature),
     /// The factory of the service reader.
     Service(Arc<OpenService>),
-    /// The predicate of a `filter`.
-    Predicate(FilterCall),
+    /// The predicate of a `filter` or `take_while`.
+    Predicate(ops::Test),
+    /// The native function of a `map`.
+    Native(Arc<dyn Call>),
     /// The registered function of a `map`.
     Function(PreparedMap),
     /// The body of a `flat_map`, `interleave` or `window`, the numbers of a `choose`, the length of a bucket.
@@ -182,6 +186,7 @@ impl Program {
                         | Part::Source(..)
                         | Part::Service(_)
                         | Part::Predicate(_)
+                        | Part::Native(_)
                         | Part::Function(_)
                         | Part::FlatMap(_) => Box::new(std::iter::empty()),
                     }
@@ -231,14 +236,11 @@ impl Program {
                     output: self.specs[node].clone(),
                 })
             }
-            Function::ParseInt(parse) => Box::new(ops::ParseIntCall {
-                component: place(&parse.component)?,
-            }),
-            Function::Select(select) => {
-                let components = select.components.iter().map(|selected| place(&selected.from));
-                Box::new(ops::SelectCall {
-                    components: components.collect::<Result<_, _>>()?,
-                })
+            Function::Native(native) => {
+                let Part::Native(call) = &self.parts[node] else {
+                    return Err(unprepared(native.op_name()));
+                };
+                Box::new(native::Shared(Arc::clone(call)))
             }
             Function::DecodeImage(_) | Function::Resize(_) | Function::RandomResizedCrop(_) => {
                 image_call(node, function, shared, &place)?
@@ -271,7 +273,7 @@ fn image_call(
             crop: crop.clone(),
             seeds: shared.seeds(node, crop.seed),
         }),
-        Function::Registered(_) | Function::ParseInt(_) | Function::Select(_) => {
+        Function::Registered(_) | Function::Native(_) => {
             return Err(unprepared(function.op_name()));
         }
     })
@@ -341,8 +343,9 @@ fn part(
             check_declared(&registered.name, output, &prepared.output)?;
             Part::Function(prepared)
         }
-        Op::Filter(filter) | Op::TakeWhile(filter) => {
-            Part::Predicate(functions.prepare_filter(&filter.function, &filter.params, input()?)?)
+        Op::Map(Function::Native(native), _) => Part::Native(native::prepare(native, input()?)?),
+        Op::Filter(predicate) | Op::TakeWhile(predicate) => {
+            Part::Predicate(test(predicate, functions, input()?)?)
         }
         Op::FlatMap(FlatMap::Graph(body))
         | Op::Interleave(FlatMap::Graph(body), _)
@@ -385,6 +388,18 @@ fn part(
     })
 }
 
+/// The predicate of a `filter` or `take_while`.
+fn test(predicate: &Predicate, functions: &Functions, input: &ElementSpec) -> Result<ops::Test, OpenError> {
+    Ok(match predicate {
+        Predicate::Registered(registered) => {
+            let name = registered.function.clone();
+            let call = functions.prepare_filter(&name, &registered.params, input)?;
+            ops::Test::Registered(name, call)
+        }
+        Predicate::Expr(expr) => ops::Test::Expr(Arc::new(Verdict::new(expr, input)?)),
+    })
+}
+
 /// A graph that an operation has as a parameter, whose files are always listed here.
 fn body_of(
     graph: &Graph,
@@ -414,6 +429,12 @@ fn check_runs(op: &Op) -> Result<(), OpenError> {
         && !cfg!(feature = "images")
     {
         return Err(without("images"));
+    }
+    if let Op::Map(Function::Native(native), _) = op
+        && let Some(feature @ "text") = native.feature()
+        && !cfg!(feature = "text")
+    {
+        return Err(without(feature));
     }
     if let Op::Read(format) = op
         && let Some(feature) = format::missing_feature(format)

@@ -37,7 +37,7 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
             check_schedule(*schedule)?;
             check_function(function)
         }
-        Op::Filter(filter) | Op::TakeWhile(filter) => check_name("function", &filter.function),
+        Op::Filter(predicate) | Op::TakeWhile(predicate) => predicate.check(),
         Op::Batch(batch) => check_buffer("batch size", batch.size),
         Op::RaggedBatch(batch) => check_buffer("batch size", batch.size),
         Op::PaddedBatch(batch) => check_buffer("batch size", batch.size),
@@ -140,7 +140,7 @@ fn check_function(function: &Function) -> Result<(), String> {
     match function {
         Function::Registered(registered) => check_name("function", &registered.name),
         Function::DecodeImage(decode) if decode.pixels_max == 0 => Err("allows no pixels".to_owned()),
-        Function::DecodeImage(_) | Function::ParseInt(_) => Ok(()),
+        Function::DecodeImage(_) => Ok(()),
         Function::Resize(resize) => check_image_size(resize.height, resize.width),
         Function::RandomResizedCrop(crop) => {
             check_image_size(crop.height, crop.width)?;
@@ -161,11 +161,7 @@ fn check_function(function: &Function) -> Result<(), String> {
             }
             Ok(())
         }
-        Function::Select(select) if select.components.is_empty() => Err("selects nothing".to_owned()),
-        Function::Select(select) => select
-            .components
-            .iter()
-            .try_for_each(|selected| check_name("component", &selected.name)),
+        Function::Native(native) => native.check(),
     }
 }
 

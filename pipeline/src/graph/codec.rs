@@ -13,7 +13,9 @@ use super::fold::Fold;
 use super::format::Format;
 use super::function::Function;
 use super::group::{Grouping, WindowSize};
+use super::native::Native;
 use super::op::{Cycle, FlatMap, Op, Schedule};
+use super::predicate::Predicate;
 use super::step::Step;
 
 /// A graph on the wire.
@@ -114,11 +116,13 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
                 Function::DecodeImage(params) => encoded(params)?,
                 Function::Resize(params) => encoded(params)?,
                 Function::RandomResizedCrop(params) => encoded(params)?,
-                Function::ParseInt(params) => encoded(params)?,
-                Function::Select(params) => encoded(params)?,
+                Function::Native(native) => native.encode()?,
             }
         }
-        Op::Filter(params) | Op::TakeWhile(params) => encoded(params)?,
+        Op::Filter(Predicate::Registered(params)) | Op::TakeWhile(Predicate::Registered(params)) => {
+            encoded(params)?
+        }
+        Op::Filter(Predicate::Expr(expr)) | Op::TakeWhile(Predicate::Expr(expr)) => encoded(expr)?,
         Op::Batch(params) | Op::RaggedBatch(params) => encoded(params)?,
         Op::PaddedBatch(params) => encoded(params)?,
         Op::GroupByWindow(grouping) => match &grouping.size {
@@ -226,9 +230,10 @@ fn decode_function(params: &Parameters<'_>) -> Result<Option<Function>, GraphErr
         "decode_image" => Function::DecodeImage(params.decode()?),
         "resize" => Function::Resize(params.decode()?),
         "random_resized_crop" => Function::RandomResizedCrop(params.decode()?),
-        "parse_int" => Function::ParseInt(params.decode()?),
-        "select" => Function::Select(params.decode()?),
-        _ => return Ok(None),
+        _ => match Native::decode(params.op, params.bytes) {
+            Some(native) => Function::Native(native.map_err(|error| params.malformed(error))?),
+            None => return Ok(None),
+        },
     }))
 }
 
@@ -244,7 +249,8 @@ fn decode_plain(params: &Parameters<'_>) -> Result<Option<Op>, GraphError> {
         "source" => Op::Source(params.decode()?),
         "service" => Op::Service(params.decode()?),
         "argument" => Op::Argument,
-        "filter" => Op::Filter(params.decode()?),
+        "filter" => Op::Filter(Predicate::Registered(params.decode()?)),
+        "filter_expr" => Op::Filter(Predicate::Expr(params.decode()?)),
         "batch" => Op::Batch(params.decode()?),
         "unbatch" => Op::Unbatch,
         "shuffle" => Op::Shuffle(params.decode()?),
@@ -260,7 +266,8 @@ fn decode_plain(params: &Parameters<'_>) -> Result<Option<Op>, GraphError> {
         "sample" => Op::Sample(params.decode()?),
         "padded_batch" => Op::PaddedBatch(params.decode()?),
         "ragged_batch" => Op::RaggedBatch(params.decode()?),
-        "take_while" => Op::TakeWhile(params.decode()?),
+        "take_while" => Op::TakeWhile(Predicate::Registered(params.decode()?)),
+        "take_while_expr" => Op::TakeWhile(Predicate::Expr(params.decode()?)),
         _ => return Ok(None),
     }))
 }

@@ -6,16 +6,16 @@ use millstream_element::ElementSpec;
 use super::constant::{Constant, ConstantTensor};
 use super::definition::{Graph, Node};
 use super::error::GraphError;
-use super::function::{
-    DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
-};
+use super::function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
+use super::native::{Native, ParseInt, Select, Selected};
 use super::op::{
-    Batch, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random, Range,
+    Batch, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,
     RegisteredFlatMap, RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration,
     TensorSlices, Tensors,
 };
 use super::options::Options;
 use super::params::{Params, SpecField};
+use super::predicate::Predicate;
 
 /// As many threads as seem right: see [`Dataset::parallel`].
 pub const AUTO: u32 = 0;
@@ -179,9 +179,9 @@ impl Dataset {
 
     /// Reads the decimal text in `component` as an `i64`.
     pub fn parse_int(self, component: impl Into<String>) -> Dataset {
-        self.function(Function::ParseInt(ParseInt {
+        self.native(ParseInt {
             component: component.into(),
-        }))
+        })
     }
 
     /// A dict of the named components under new names, in this order: `(from, name)`.
@@ -193,7 +193,7 @@ impl Dataset {
                 name: name.to_owned(),
             })
             .collect();
-        self.function(Function::Select(Select { components }))
+        self.native(Select { components })
     }
 
     /// Spreads what was just added over threads, keeping the order.
@@ -226,10 +226,7 @@ impl Dataset {
 
     /// Keeps the elements for which the registered predicate `name` holds.
     pub fn filter(self, name: impl Into<String>, params: Params) -> Dataset {
-        self.then(Op::Filter(Filter {
-            function: name.into(),
-            params,
-        }))
+        self.then(Op::Filter(Predicate::registered(name, params)))
     }
 
     /// `size` consecutive elements stacked along a new leading dimension.
@@ -394,6 +391,11 @@ impl Dataset {
             error: None,
             split_size: None,
         }
+    }
+
+    /// Applies a native function.
+    pub(super) fn native(self, native: impl Into<Native>) -> Dataset {
+        self.function(Function::Native(native.into()))
     }
 
     fn function(self, function: Function) -> Dataset {

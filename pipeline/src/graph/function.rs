@@ -3,6 +3,7 @@
 
 use minicbor::{Decode, Encode};
 
+use super::native::Native;
 use super::params::{Params, SpecField};
 
 /// What a `map` applies to every element.
@@ -16,22 +17,14 @@ pub enum Function {
     Resize(Resize),
     /// Crops a random area of an image component and resizes it to a fixed size.
     RandomResizedCrop(RandomResizedCrop),
-    /// Reads a component of decimal text as an `i64`.
-    ParseInt(ParseInt),
-    /// Chooses, orders and names components.
-    Select(Select),
+    /// A native function that is not about images.
+    Native(Native),
 }
 
 impl Function {
     /// The names of all of them.
-    pub(super) const NAMES: &'static [&'static str] = &[
-        "map",
-        "decode_image",
-        "resize",
-        "random_resized_crop",
-        "parse_int",
-        "select",
-    ];
+    pub(super) const NAMES: &'static [&'static str] =
+        &["map", "decode_image", "resize", "random_resized_crop"];
 
     /// The name of the operation on the wire.
     pub fn op_name(&self) -> &'static str {
@@ -40,8 +33,7 @@ impl Function {
             Function::DecodeImage(_) => "decode_image",
             Function::Resize(_) => "resize",
             Function::RandomResizedCrop(_) => "random_resized_crop",
-            Function::ParseInt(_) => "parse_int",
-            Function::Select(_) => "select",
+            Function::Native(native) => native.op_name(),
         }
     }
 
@@ -52,8 +44,7 @@ impl Function {
             Function::DecodeImage(_)
             | Function::Resize(_)
             | Function::RandomResizedCrop(_)
-            | Function::ParseInt(_)
-            | Function::Select(_) => self.op_name(),
+            | Function::Native(_) => self.op_name(),
         }
     }
 }
@@ -133,34 +124,4 @@ pub struct RandomResizedCrop {
     /// The seed; without one every task draws its own.
     #[n(7)]
     pub seed: Option<u64>,
-}
-
-/// Parameters of `parse_int`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[cbor(map)]
-pub struct ParseInt {
-    /// The component that holds the text.
-    #[n(0)]
-    pub component: String,
-}
-
-/// Parameters of `select`: the result is a dict of these components.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[cbor(map)]
-pub struct Select {
-    /// The chosen components, in order.
-    #[n(0)]
-    pub components: Vec<Selected>,
-}
-
-/// One component of a `select`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[cbor(map)]
-pub struct Selected {
-    /// Where it is in the input.
-    #[n(0)]
-    pub from: String,
-    /// What it is called in the output.
-    #[n(1)]
-    pub name: String,
 }

@@ -5,8 +5,9 @@ use super::dataset::Dataset;
 use super::definition::Graph;
 use super::error::GraphError;
 use super::group::{Buckets, Grouping, PaddedBatch, Window, WindowSize};
-use super::op::{Batch, Filter, Op};
+use super::op::{Batch, Op};
 use super::params::Params;
+use super::predicate::Predicate;
 
 impl Dataset {
     /// `size` consecutive elements stacked along a new leading dimension. Tensors with unknown dimensions are padded with
@@ -33,10 +34,7 @@ impl Dataset {
 
     /// The elements before the first one for which the registered predicate `name` does not hold.
     pub fn take_while(self, name: impl Into<String>, params: Params) -> Dataset {
-        self.then(Op::TakeWhile(Filter {
-            function: name.into(),
-            params,
-        }))
+        self.then(Op::TakeWhile(Predicate::registered(name, params)))
     }
 
     /// Collects elements by key, and yields the dataset that `reduce` makes of each `size` elements of one key as soon as

@@ -17,6 +17,8 @@ mod constant;
 mod dataset;
 mod definition;
 mod error;
+mod expr;
+mod expr_builder;
 mod facts;
 mod fold;
 mod fold_builder;
@@ -25,10 +27,12 @@ mod function;
 mod group;
 mod group_builder;
 mod group_spec;
+mod native;
 mod op;
 mod options;
 mod parameters;
 mod params;
+mod predicate;
 mod registry;
 mod resolve;
 mod sharding;
@@ -43,25 +47,32 @@ pub use definition::{
     BUFFER_MAX, CYCLE_MAX, DEPTH_MAX, GRAPH_BYTES_MAX, Graph, NAME_BYTES_MAX, NESTING_MAX, NODES_MAX, Node,
 };
 pub use error::{AnalysisError, GraphError};
+pub use expr::{
+    Binary, Cast, DecodeRaw, DtypeField, EXPR_NODES_MAX, Expr, ExprNode, ExprOp, Literal, LiteralTensor,
+    Lookup, OneHot, PadTo, Reduce, Reduction, Shaping, Span, Split, Substr, Text, TextUnit, Unary, col,
+    concat, joined, lit, stack,
+};
 pub use facts::{Cardinality, Facts};
 pub use fold::{Fold, Folding, RejectionResample, Resampling};
 pub use format::{Compression, FixedLength, Format, KEY_COMPONENT, RECORD_BYTES_MAX, TfRecord, WebDataset};
-pub use function::{
-    DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
-};
+pub use function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
 pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
+pub use native::{Compute, Named, Native, Outputs, ParseInt, Select, Selected};
 pub use op::{
-    Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Op, Prefetch, Random,
-    Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
+    Batch, Choose, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,
+    RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
     SourceDeclaration, TensorSlices, Tensors, Zip, operations,
 };
 pub use options::{Options, Travel};
 pub use params::{Params, SpecField};
+pub use predicate::{Predicate, RegisteredPredicate};
 pub use registry::{NoFunctions, Registry, SourceSignature};
 pub use sharding::{ShardBy, ShardingError, Share};
 pub use spec::node_specs;
 pub use split::{SPLIT_SIZE_MAX, SourceFacts, Splitting, Units};
 pub use step::{AssertCardinality, IgnoreErrors, Rebatch, ShuffleAndRepeat, Statistics, Step};
 
+pub(crate) use expr::{Typed, TypedNode, axis_of, broadcast, column_of};
 pub(crate) use group_spec::{own_shapes, padded_shapes, ragged_rank};
+pub(crate) use predicate::typed_predicate;
 pub(crate) use spec::{component, source_signature};

@@ -11,12 +11,14 @@ use super::fold::Fold;
 use super::format::Format;
 use super::function::Function;
 use super::group::{Buckets, Grouping, PaddedBatch, Window, WindowSize};
+use super::native::Native;
 use super::options::Options;
+use super::predicate::Predicate;
 use super::step::Step;
 
 pub use super::parameters::{
-    Batch, Choose, Count, Counter, Cycle, Enumerate, Files, Filter, FlatMap, OnError, Prefetch, Random,
-    Range, RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
+    Batch, Choose, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Prefetch, Random, Range,
+    RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
     SourceDeclaration, TensorSlices, Tensors, Zip,
 };
 
@@ -43,8 +45,8 @@ pub enum Op {
     Argument,
     /// A function applied to every element.
     Map(Function, Schedule),
-    /// Keeps the elements for which a registered predicate holds.
-    Filter(Filter),
+    /// Keeps the elements for which a predicate holds.
+    Filter(Predicate),
     /// What is in the files whose paths come in.
     Read(Format),
     /// `size` consecutive elements stacked along a new leading dimension.
@@ -59,8 +61,8 @@ pub enum Op {
     Window(Box<Graph>, Window),
     /// Batches of elements of similar length, which a function tells.
     Bucket(Box<Graph>, Buckets),
-    /// The elements before the first for which a registered predicate does not hold.
-    TakeWhile(Filter),
+    /// The elements before the first for which a predicate does not hold.
+    TakeWhile(Predicate),
     /// The rows of every element, one by one.
     Unbatch,
     /// A uniform draw from a buffer of elements.
@@ -99,7 +101,14 @@ pub enum Op {
 
 /// The names of all operations, in no particular order.
 pub fn operations() -> impl Iterator<Item = &'static str> {
-    let families = [NAMES, Function::NAMES, Format::NAMES, Step::NAMES, Fold::NAMES];
+    let families = [
+        NAMES,
+        Function::NAMES,
+        Native::NAMES,
+        Format::NAMES,
+        Step::NAMES,
+        Fold::NAMES,
+    ];
     families.into_iter().flatten().copied()
 }
 
@@ -115,6 +124,7 @@ const NAMES: &[&str] = &[
     "service",
     "argument",
     "filter",
+    "filter_expr",
     "batch",
     "padded_batch",
     "ragged_batch",
@@ -122,6 +132,7 @@ const NAMES: &[&str] = &[
     "window",
     "bucket_by_sequence_length",
     "take_while",
+    "take_while_expr",
     "unbatch",
     "shuffle",
     "repeat",
@@ -153,7 +164,7 @@ impl Op {
             Op::Service(_) => "service",
             Op::Argument => "argument",
             Op::Map(function, _) => function.op_name(),
-            Op::Filter(_) => "filter",
+            Op::Filter(predicate) => predicate.op_name("filter", "filter_expr"),
             Op::Read(format) => format.op_name(),
             Op::Batch(_) => "batch",
             Op::PaddedBatch(_) => "padded_batch",
@@ -161,7 +172,7 @@ impl Op {
             Op::GroupByWindow(_) => "group_by_window",
             Op::Window(..) => "window",
             Op::Bucket(..) => "bucket_by_sequence_length",
-            Op::TakeWhile(_) => "take_while",
+            Op::TakeWhile(predicate) => predicate.op_name("take_while", "take_while_expr"),
             Op::Unbatch => "unbatch",
             Op::Shuffle(_) => "shuffle",
             Op::Step(step) => step.op_name(),

@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 
 use super::definition::{Graph, Node};
 use super::error::AnalysisError;
-use super::function::{Function, Select};
+use super::expr::column_of;
+use super::function::Function;
 use super::group_spec::{bucket_spec, grouped_spec, padded_spec, ragged_spec, reduced_spec, wants_number};
 use super::op::{FlatMap, Op, Zip};
 use super::registry::{Registry, SourceSignature};
@@ -43,23 +44,10 @@ fn given<'s>(
 
 /// The position of a named component; the empty name is the only component of a single-component element.
 pub(crate) fn component(op: &str, spec: &ElementSpec, name: &str) -> Result<usize, AnalysisError> {
-    if name.is_empty() && spec.components().len() == 1 {
-        return Ok(0);
-    }
-    // A name with a dot in it, such as the field "seg.png", is a key before it is a path.
-    let mut key = None;
-    if let Structure::Dict(entries) = spec.structure()
-        && entries.len() == spec.components().len()
-    {
-        key = entries
-            .iter()
-            .position(|(key, entry)| key == name && *entry == Structure::Leaf);
-    }
-    key.or_else(|| spec.position(name))
-        .ok_or_else(|| AnalysisError::Mismatch {
-            op: op.to_owned(),
-            reason: format!("it has no component {name:?}: {spec}"),
-        })
+    column_of(name, spec).map_err(|reason| AnalysisError::Mismatch {
+        op: op.to_owned(),
+        reason,
+    })
 }
 
 /// `spec` with every component's leading dimension removed.
@@ -129,8 +117,8 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
         | Op::Service(_) => source_spec(op, registry),
         Op::Argument => input().cloned(),
         Op::Map(function, _) => function_spec(function, registry, input()?),
-        Op::Filter(filter) | Op::TakeWhile(filter) => {
-            registry.filter(&filter.function, &filter.params, input()?)?;
+        Op::Filter(predicate) | Op::TakeWhile(predicate) => {
+            predicate.fits(registry, input()?)?;
             input().cloned()
         }
         Op::Read(format) => format.spec(input()?),
@@ -312,13 +300,7 @@ fn function_spec(
                 output,
             )
         }
-        Function::ParseInt(parse) => {
-            let wants =
-                |spec: &TensorSpec| spec.accepts(Dtype::Bytes, &[]) || spec.accepts(Dtype::String, &[]);
-            let output = TensorSpec::fixed(Dtype::I64, &[]);
-            replaced(op, input, &parse.component, "a string", wants, output)
-        }
-        Function::Select(select) => select_spec(select, input),
+        Function::Native(native) => native.output(input),
     }
 }
 
@@ -350,18 +332,6 @@ fn replaced(
     components[position] = output;
     ElementSpec::new(input.structure().clone(), components).map_err(|error| AnalysisError::Spec {
         op: op.to_owned(),
-        reason: error.to_string(),
-    })
-}
-
-fn select_spec(select: &Select, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
-    let mut fields = Vec::with_capacity(select.components.len());
-    for selected in &select.components {
-        let position = component("select", input, &selected.from)?;
-        fields.push((selected.name.clone(), input.components()[position].clone()));
-    }
-    ElementSpec::dict(fields).map_err(|error| AnalysisError::Spec {
-        op: "select".to_owned(),
         reason: error.to_string(),
     })
 }

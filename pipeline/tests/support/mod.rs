@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{ExecContext, Executor, Item, Pool, Tensor, Value};
-use millstream_pipeline::graph::{Constant, ConstantTensor, Dataset, Graph, Params, Window};
+use millstream_pipeline::graph::{Constant, ConstantTensor, Dataset, Graph, Params, Window, col};
 use proptest::prelude::*;
 
 pub(crate) use functions::functions;
@@ -35,6 +35,13 @@ pub(crate) enum Step {
         parallel: Option<u32>,
     },
     KeepIfSumModulo {
+        modulus: i64,
+        rest: i64,
+    },
+    /// As `Add`, by an expression.
+    AddExpr(i64),
+    /// As `KeepIfSumModulo`, by an expression.
+    KeepExpr {
         modulus: i64,
         rest: i64,
     },
@@ -92,6 +99,8 @@ pub(crate) enum Step {
         steps: Vec<Step>,
     },
     TakeWhileSumBelow(i64),
+    /// As `TakeWhileSumBelow`, by an expression.
+    TakeWhileExpr(i64),
     Interleave {
         length: u64,
         block: u64,
@@ -177,6 +186,11 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
         Step::KeepIfSumModulo { modulus, rest } => {
             dataset.filter("keep", Params::encode(&(*modulus, *rest)).unwrap())
         }
+        Step::AddExpr(amount) => dataset.map_expr(col("") + *amount),
+        Step::KeepExpr { modulus, rest } => {
+            dataset.filter_expr((col("").sum([], false) % *modulus).eq(*rest))
+        }
+        Step::TakeWhileExpr(bound) => dataset.take_while_expr(col("").sum([], false).lt(*bound)),
         Step::Batch { size, drop_remainder } => dataset.batch(*size, *drop_remainder),
         Step::Unbatch => dataset.unbatch(),
         Step::Rebatch {
@@ -300,6 +314,7 @@ fn counting_steps() -> Vec<BoxedStrategy<Step>> {
             })
             .boxed(),
         (0i64..60).prop_map(Step::TakeWhileSumBelow).boxed(),
+        (0i64..60).prop_map(Step::TakeWhileExpr).boxed(),
         (1u64..6, any::<bool>())
             .prop_map(|(size, drop_remainder)| Step::Batch { size, drop_remainder })
             .boxed(),
@@ -333,6 +348,10 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
             .boxed(),
         (1i64..4, 0i64..3)
             .prop_map(|(modulus, rest)| Step::KeepIfSumModulo { modulus, rest })
+            .boxed(),
+        (-5i64..5).prop_map(Step::AddExpr).boxed(),
+        (1i64..4, 0i64..3)
+            .prop_map(|(modulus, rest)| Step::KeepExpr { modulus, rest })
             .boxed(),
         (1u64..4).prop_map(Step::Prefetch).boxed(),
         (1i64..4, prop::option::of(0u32..4))

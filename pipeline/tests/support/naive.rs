@@ -9,19 +9,15 @@ use super::{Model, Step, sum};
 /// What `step` makes of `input`, with shuffles left out.
 pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
     match step {
-        Step::Add { amount, .. } => input.iter().map(|model| model_add(model, *amount)).collect(),
-        Step::KeepIfSumModulo { modulus, rest } => input
+        Step::Add { amount, .. } | Step::AddExpr(amount) => {
+            input.iter().map(|model| model_add(model, *amount)).collect()
+        }
+        Step::KeepIfSumModulo { modulus, rest } | Step::KeepExpr { modulus, rest } => input
             .into_iter()
             .filter(|model| sum(model).rem_euclid(*modulus) == *rest)
             .collect(),
         Step::Batch { size, drop_remainder } => rebatched(&input, &[*size], *drop_remainder),
-        Step::Unbatch => {
-            let rows = input.into_iter().map(|model| match model {
-                Model::Rows(rows) => rows,
-                Model::Scalar(_) => panic!("a scalar has no rows"),
-            });
-            rows.flatten().collect()
-        }
+        Step::Unbatch => input.into_iter().flat_map(rows).collect(),
         Step::Rebatch {
             batch: _,
             sizes,
@@ -58,7 +54,7 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             each_reduced(grouped(&input, *modulus, *size as usize), steps)
         }
         Step::Window { window, steps } => each_reduced(windows(&input, window), steps),
-        Step::TakeWhileSumBelow(bound) => {
+        Step::TakeWhileSumBelow(bound) | Step::TakeWhileExpr(bound) => {
             let below = input.into_iter().take_while(|model| sum(model) < *bound);
             below.collect()
         }
@@ -115,6 +111,13 @@ fn rebatched(input: &[Model], sizes: &[u64], drop_remainder: bool) -> Vec<Model>
         left = &left[taken..];
     }
     all
+}
+
+fn rows(model: Model) -> Vec<Model> {
+    match model {
+        Model::Rows(rows) => rows,
+        Model::Scalar(_) => panic!("a scalar has no rows"),
+    }
 }
 
 /// The windows of elements whose sums have one remainder, in the order in which they are full; at the end what is left.

@@ -120,6 +120,8 @@ fn elementwise() -> Vec<Step> {
         add(1, None),
         add(2, Some(3)),
         Step::KeepIfSumModulo { modulus: 3, rest: 1 },
+        Step::AddExpr(3),
+        Step::KeepExpr { modulus: 3, rest: 1 },
         ignore(3, None),
         ignore(2, Some(2)),
         Step::Measured,
@@ -142,6 +144,7 @@ fn counting() -> Vec<Step> {
         Step::Shard { count: 3, index: 1 },
         Step::Enumerate(5),
         Step::TakeWhileSumBelow(6),
+        Step::TakeWhileExpr(6),
     ]
 }
 

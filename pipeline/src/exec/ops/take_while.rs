@@ -1,26 +1,23 @@
-//! `take_while`: the elements of every pass before the first for which a registered predicate does not hold. Of a split
+//! `take_while`: the elements of every pass before the first for which a predicate does not hold. Of a split
 //! dataset, those of every task.
 
 use crate::exec::error::ExecError;
-use crate::exec::functions::FilterCall;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
-use super::filter::holds;
+use super::filter::{Test, holds};
 
 pub(crate) struct TakeWhile {
-    name: String,
-    call: FilterCall,
+    test: Test,
     ended: bool,
     input: Input,
 }
 
 impl TakeWhile {
-    pub(crate) fn new(name: String, call: FilterCall, input: Input) -> TakeWhile {
+    pub(crate) fn new(test: Test, input: Input) -> TakeWhile {
         TakeWhile {
-            name,
-            call,
+            test,
             ended: false,
             input,
         }
@@ -34,7 +31,7 @@ impl Iterate for TakeWhile {
         }
         let item = self.input.next()?;
         if let Some(item) = &item {
-            self.ended = !holds(&self.name, &self.call, item)?;
+            self.ended = !holds("take_while", &self.test, item)?;
         }
         Ok(item.filter(|_| !self.ended))
     }

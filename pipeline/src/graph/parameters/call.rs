@@ -34,18 +34,6 @@ impl Default for Schedule {
     }
 }
 
-/// Parameters of `filter` and `take_while`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[cbor(map)]
-pub struct Filter {
-    /// The registered predicate.
-    #[n(0)]
-    pub function: String,
-    /// What it receives beside the element.
-    #[n(1)]
-    pub params: Params,
-}
-
 /// How `interleave` takes turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]

@@ -10,7 +10,7 @@ mod several;
 mod source;
 mod stream;
 
-pub use call::{Cycle, Filter, FlatMap, RegisteredFlatMap, Schedule};
+pub use call::{Cycle, FlatMap, RegisteredFlatMap, Schedule};
 pub use on_error::OnError;
 pub use several::{Choose, Sample, Zip};
 pub use source::{

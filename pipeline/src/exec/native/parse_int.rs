@@ -1,12 +1,23 @@
 //! `parse_int`: decimal text, as the `cls` entries of WebDataset shards, becomes an `i64`.
 
+use millstream_element::ElementSpec;
+
 use crate::exec::call::{Call, Place};
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::value::{Tensor, Value};
+use crate::graph::{ParseInt, column_of};
 
 pub(crate) struct ParseIntCall {
     /// The component's place in the element.
-    pub(crate) component: usize,
+    component: usize,
+}
+
+impl ParseIntCall {
+    pub(crate) fn new(parse: &ParseInt, input: &ElementSpec) -> Result<ParseIntCall, ExecError> {
+        let component = column_of(&parse.component, input)
+            .map_err(|reason| ExecError::new(ErrorKind::Caller, "parse_int", reason))?;
+        Ok(ParseIntCall { component })
+    }
 }
 
 impl Call for ParseIntCall {

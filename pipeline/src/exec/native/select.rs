@@ -1,12 +1,27 @@
 //! `select`: chooses and orders components. Their names are the spec's business.
 
+use millstream_element::ElementSpec;
+
 use crate::exec::call::{Call, Place};
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::value::Value;
+use crate::graph::{Select, column_of};
 
 pub(crate) struct SelectCall {
     /// The places of the chosen components in the input.
-    pub(crate) components: Vec<usize>,
+    components: Vec<usize>,
+}
+
+impl SelectCall {
+    pub(crate) fn new(select: &Select, input: &ElementSpec) -> Result<SelectCall, ExecError> {
+        let components = select.components.iter();
+        let components = components.map(|selected| column_of(&selected.from, input));
+        let components: Result<Vec<usize>, String> = components.collect();
+        let refused = |reason| ExecError::new(ErrorKind::Caller, "select", reason);
+        Ok(SelectCall {
+            components: components.map_err(refused)?,
+        })
+    }
 }
 
 impl Call for SelectCall {

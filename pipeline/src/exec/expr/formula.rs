@@ -1,0 +1,254 @@
+//! Expressions ready to be computed, and the verdict of one on an element.
+
+use smallvec::SmallVec;
+
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::value::{Tensor, TensorData, Value};
+use crate::graph::{Expr, ExprOp, Typed, TypedNode, column_of, typed_predicate};
+use millstream_element::{ElementSpec, TensorSpec};
+
+use super::kernel::{Kernel, kernel};
+
+/// Bytes of a tensor that is computed of constants alone and kept.
+const CONSTANT_BYTES_MAX: u64 = 1 << 20;
+/// Bytes that all operations of one element may hold together: four of the largest tensors.
+const HELD_BYTES_MAX: usize = 4 << 30;
+
+/// Expressions over elements of one spec.
+pub(crate) struct Formula {
+    steps: Vec<Step>,
+    /// Where each result is.
+    results: Vec<Place>,
+    /// What does not depend on the element.
+    constants: Vec<Tensor>,
+    /// The components that are read, for which is seen to that they are computed.
+    columns: Vec<usize>,
+}
+
+/// One operation.
+struct Step {
+    kernel: Kernel,
+    operands: SmallVec<[Place; 3]>,
+    /// What it is called in messages, with what it is given.
+    name: String,
+    /// What it yields.
+    spec: TensorSpec,
+}
+
+/// Where an operand or a result is.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Column(usize),
+    Constant(usize),
+    /// What a step yields.
+    Step(usize),
+}
+
+impl Formula {
+    /// Prepares `typed`, which is over elements of `input`.
+    ///
+    /// # Errors
+    /// The reason, as text: a pattern that is none.
+    pub(crate) fn new(typed: &Typed, input: &ElementSpec) -> Result<Formula, String> {
+        let mut formula = Formula {
+            steps: Vec::new(),
+            results: Vec::new(),
+            constants: Vec::new(),
+            columns: Vec::new(),
+        };
+        let mut places: Vec<Place> = Vec::with_capacity(typed.nodes.len());
+        for node in &typed.nodes {
+            let place = formula.add(node, typed, &places, input)?;
+            places.push(place);
+        }
+        formula.results = typed.results.iter().map(|result| places[*result]).collect();
+        Ok(formula)
+    }
+
+    fn add(
+        &mut self,
+        node: &TypedNode,
+        typed: &Typed,
+        places: &[Place],
+        input: &ElementSpec,
+    ) -> Result<Place, String> {
+        if let ExprOp::Column(name) = &node.op {
+            let column = column_of(name, input)?;
+            self.columns.push(column);
+            return Ok(Place::Column(column));
+        }
+        let given: Vec<&TensorSpec> = node.args.iter().map(|arg| &typed.nodes[*arg].spec).collect();
+        let shown: Vec<String> = given.iter().map(ToString::to_string).collect();
+        let name = format!("`{}` of {}", node.op.name(), shown.join(" and "));
+        let kernel = kernel(&node.op, &given).map_err(|reason| format!("{name}: {reason}"))?;
+        let operands: SmallVec<[Place; 3]> = node.args.iter().map(|arg| places[*arg]).collect();
+        // What is the same for every element is computed here. If that fails, an element that needs it says so.
+        let constant: Option<Vec<&Tensor>> = operands
+            .iter()
+            .map(|operand| match operand {
+                Place::Constant(index) => Some(&self.constants[*index]),
+                Place::Column(_) | Place::Step(_) => None,
+            })
+            .collect();
+        let constant = constant.filter(|given| given.is_empty() || is_small(&node.spec));
+        if let Some(Ok(value)) = constant.map(|given| kernel(&given)) {
+            self.constants.push(value);
+            return Ok(Place::Constant(self.constants.len() - 1));
+        }
+        self.steps.push(Step {
+            kernel,
+            operands,
+            name,
+            spec: node.spec.clone(),
+        });
+        Ok(Place::Step(self.steps.len() - 1))
+    }
+
+    /// What the expressions make of `value`, handed to `each` one after the other.
+    ///
+    /// # Errors
+    /// The reason, as text: what cannot be computed of this element.
+    pub(crate) fn compute(
+        &self,
+        value: &Value,
+        mut each: impl FnMut(usize, Tensor),
+    ) -> Result<(), FormulaError> {
+        let settled = self.settled(value)?;
+        let value = settled.as_ref().unwrap_or(value);
+        let mut done: SmallVec<[Tensor; 4]> = SmallVec::new();
+        let mut held = 0usize;
+        for step in &self.steps {
+            let mut operands: SmallVec<[&Tensor; 3]> = SmallVec::new();
+            for operand in &step.operands {
+                operands.push(self.tensor(*operand, value, &done)?);
+            }
+            let failed = |reason: String| FormulaError::Data(format!("{}: {reason}", step.name));
+            let result = (step.kernel)(&operands).map_err(failed)?;
+            if !result.fits(&step.spec) {
+                return Err(failed(format!(
+                    "the result is {}{:?}, not {} as the components promised",
+                    result.dtype(),
+                    result.dims(),
+                    step.spec
+                )));
+            }
+            drop(operands);
+            held = held.saturating_add(result.held_bytes());
+            if held > HELD_BYTES_MAX {
+                return Err(failed(format!(
+                    "with it, one element holds more than {HELD_BYTES_MAX} bytes"
+                )));
+            }
+            done.push(result);
+        }
+        for (index, result) in self.results.iter().enumerate() {
+            // Handed over rather than shared, where nobody else needs it.
+            let last =
+                self.results.len() == 1 && matches!(result, Place::Step(step) if step + 1 == done.len());
+            let result = if last {
+                done.pop().ok_or_else(missing)?
+            } else {
+                self.tensor(*result, value, &done)?.clone()
+            };
+            each(index, result);
+        }
+        Ok(())
+    }
+
+    /// The element with the components computed that are read, if one is not.
+    fn settled(&self, value: &Value) -> Result<Option<Value>, FormulaError> {
+        let is_deferred = |column: &usize| {
+            value
+                .get(*column)
+                .is_some_and(|tensor| matches!(tensor.data(), TensorData::Rows(_) | TensorData::Fill(_)))
+        };
+        if !self.columns.iter().any(is_deferred) {
+            return Ok(None);
+        }
+        let mut settled = value.clone();
+        for column in &self.columns {
+            if let Some(tensor) = settled.get_mut(*column) {
+                *tensor = tensor.settled().map_err(FormulaError::Deferred)?;
+            }
+        }
+        Ok(Some(settled))
+    }
+
+    fn tensor<'t>(
+        &'t self,
+        place: Place,
+        value: &'t Value,
+        done: &'t [Tensor],
+    ) -> Result<&'t Tensor, FormulaError> {
+        let tensor = match place {
+            Place::Column(column) => value.get(column),
+            Place::Constant(constant) => self.constants.get(constant),
+            Place::Step(step) => done.get(step),
+        };
+        tensor.ok_or_else(missing)
+    }
+}
+
+/// Whether a constant of this spec is worth to be kept, rather than computed for every element.
+fn is_small(spec: &TensorSpec) -> bool {
+    let is_one = spec.dims().is_some_and(<[Option<u64>]>::is_empty);
+    spec.payload_bytes()
+        .map_or(is_one, |bytes| bytes <= CONSTANT_BYTES_MAX)
+}
+
+/// Why expressions cannot be computed of an element.
+#[derive(Debug)]
+pub(crate) enum FormulaError {
+    /// What a component was still to be computed with.
+    Deferred(ExecError),
+    /// What its data are like.
+    Data(String),
+    /// What it should have, by its spec.
+    Missing,
+}
+
+fn missing() -> FormulaError {
+    FormulaError::Missing
+}
+
+impl FormulaError {
+    /// As a failure of `op`.
+    pub(crate) fn of(self, op: &str) -> ExecError {
+        match self {
+            FormulaError::Deferred(error) => error,
+            FormulaError::Data(message) => ExecError::new(ErrorKind::Data, op, message),
+            FormulaError::Missing => ExecError::new(ErrorKind::Internal, op, "a component is missing"),
+        }
+    }
+}
+
+/// An expression that holds for an element or not.
+pub(crate) struct Verdict(Formula);
+
+impl Verdict {
+    /// Prepares `expr`, a `bool` scalar, for elements of `input`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Caller`] naming the operation that cannot be computed.
+    pub(crate) fn new(expr: &Expr, input: &ElementSpec) -> Result<Verdict, ExecError> {
+        let refused = |reason: String| ExecError::new(ErrorKind::Caller, "filter", reason);
+        let typed = typed_predicate(expr, input).map_err(|error| refused(error.to_string()))?;
+        Formula::new(&typed, input).map(Verdict).map_err(refused)
+    }
+
+    /// Whether it holds for `value`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`] when it cannot be computed.
+    pub(crate) fn holds(&self, op: &str, value: &Value) -> Result<bool, ExecError> {
+        let mut verdict = None;
+        let computed = self.0.compute(value, |_, tensor| {
+            verdict = match (tensor.dims(), tensor.contiguous()) {
+                ([], Some([truth])) => Some(*truth != 0),
+                (_, _) => None,
+            };
+        });
+        computed.map_err(|error| error.of(op))?;
+        verdict.ok_or_else(|| ExecError::new(ErrorKind::Data, op, "the condition is no single truth"))
+    }
+}

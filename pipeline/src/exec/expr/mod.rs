@@ -1,0 +1,21 @@
+//! Expressions being computed: whole tensors at a time.
+//!
+//! - [`Formula`] is an expression ready to be computed for any number of elements, from any thread;
+//! - `kernel` chooses how each operation is computed; the other files compute;
+//! - [`items`] reads and writes items of tensors, and [`broadcast`] walks tensors of different shapes.
+
+mod arithmetic;
+mod broadcast;
+mod cast;
+mod formula;
+mod items;
+mod kernel;
+mod number;
+mod pad;
+mod reduce;
+mod shaping;
+mod strided;
+mod strings;
+mod text;
+
+pub(crate) use formula::{Formula, Verdict};

@@ -1,0 +1,167 @@
+//! An expression as data: operations in the order of their evaluation, each used as often as it is named.
+
+use minicbor::{Decode, Encode};
+
+use super::op::ExprOp;
+use crate::graph::definition::NAME_BYTES_MAX;
+
+/// Operations of one expression, those it shares counted once.
+pub const EXPR_NODES_MAX: usize = 4096;
+
+/// A computation over the components of one element that yields one tensor.
+///
+/// It is written as formulas are: `col("x") * 2.0 + col("y").mean([], false)`. Shapes broadcast as NumPy's do. Dtypes
+/// never change by themselves: operands of different dtypes are refused when the dataset is analysed, and the message
+/// says so; [`Expr::cast`] converts. Plain numbers take the dtype of what they meet.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Expr {
+    /// The operations; the last is the result.
+    #[n(0)]
+    nodes: Vec<ExprNode>,
+}
+
+/// One operation of an expression.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct ExprNode {
+    /// What is computed.
+    #[n(0)]
+    pub op: ExprOp,
+    /// What it is computed of: indices of earlier operations.
+    #[n(1)]
+    pub args: Vec<u32>,
+}
+
+impl Expr {
+    /// The operations in the order of their evaluation.
+    pub fn nodes(&self) -> &[ExprNode] {
+        &self.nodes
+    }
+
+    /// `op` of these operands. What they have in common is computed once.
+    pub(super) fn of(op: ExprOp, operands: impl IntoIterator<Item = Expr>) -> Expr {
+        let mut nodes: Vec<ExprNode> = Vec::new();
+        let mut args = Vec::new();
+        for operand in operands {
+            if nodes.is_empty() {
+                nodes = operand.nodes;
+                args.push(nodes.len().saturating_sub(1) as u32);
+                continue;
+            }
+            let mut places: Vec<u32> = Vec::with_capacity(operand.nodes.len());
+            for node in operand.nodes {
+                let args = node.args.iter();
+                let args = args.map(|arg| places.get(*arg as usize).copied().unwrap_or(u32::MAX));
+                let node = ExprNode {
+                    args: args.collect(),
+                    op: node.op,
+                };
+                places.push(place_of(&mut nodes, node));
+            }
+            args.push(places.last().copied().unwrap_or(u32::MAX));
+        }
+        nodes.push(ExprNode { op, args });
+        Expr { nodes }
+    }
+
+    /// The number it is, when it is nothing but one.
+    pub(super) fn literal_mut(&mut self) -> Option<&mut super::literal::Literal> {
+        match self.nodes.as_mut_slice() {
+            [
+                ExprNode {
+                    op: ExprOp::Literal(literal),
+                    ..
+                },
+            ] => Some(literal),
+            _ => None,
+        }
+    }
+
+    /// What no expression can be like, whatever it is computed of.
+    ///
+    /// # Errors
+    /// The reason, as text.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.nodes.is_empty() {
+            return Err("has an empty expression".to_owned());
+        }
+        if self.nodes.len() > EXPR_NODES_MAX {
+            return Err(format!(
+                "has an expression of {} operations, the limit is {EXPR_NODES_MAX}",
+                self.nodes.len()
+            ));
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            if let Some(arg) = node.args.iter().find(|arg| **arg as usize >= index) {
+                return Err(format!(
+                    "has an expression whose operation {index} is computed of operation {arg}, which is not before it"
+                ));
+            }
+            let (least, most) = node.op.arity();
+            if node.args.len() < least || node.args.len() > most {
+                return Err(format!(
+                    "has `{}` of {} operands in an expression",
+                    node.op.name(),
+                    node.args.len()
+                ));
+            }
+            if let ExprOp::Column(name) = &node.op
+                && name.len() > NAME_BYTES_MAX
+            {
+                return Err(format!(
+                    "names a component in {} bytes, the limit is {NAME_BYTES_MAX}",
+                    name.len()
+                ));
+            }
+            node.op
+                .check()
+                .map_err(|reason| format!("has `{}` in an expression, which {reason}", node.op.name()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where `node` is among `nodes`, behind which it is put if it is not.
+fn place_of(nodes: &mut Vec<ExprNode>, node: ExprNode) -> u32 {
+    let place = nodes.iter().position(|known| *known == node).unwrap_or_else(|| {
+        nodes.push(node);
+        nodes.len() - 1
+    });
+    place as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fluent::col;
+    use super::*;
+
+    #[test]
+    fn what_is_shared_is_there_once_however_often_it_is_named() {
+        let mut expr = col("x");
+        for _ in 0..60 {
+            expr = expr.clone() + expr;
+        }
+        assert_eq!(expr.nodes().len(), 61);
+        assert_eq!(expr.check(), Ok(()));
+    }
+
+    #[test]
+    fn nodes_that_refer_to_what_comes_later_are_refused() {
+        let itself = Expr {
+            nodes: vec![ExprNode {
+                op: ExprOp::Where,
+                args: vec![0, 0, 0],
+            }],
+        };
+        assert!(itself.check().unwrap_err().contains("not before it"));
+        assert!(Expr { nodes: vec![] }.check().unwrap_err().contains("empty"));
+        let bare = Expr {
+            nodes: vec![ExprNode {
+                op: ExprOp::Where,
+                args: vec![],
+            }],
+        };
+        assert!(bare.check().unwrap_err().contains("0 operands"));
+    }
+}

@@ -1,0 +1,30 @@
+//! Expressions over the components of an element: what they are made of, the fluent way to write them, and what
+//! they yield. How they are computed is `exec`'s.
+//!
+//! - [`Expr`] holds operations in the order of their evaluation; [`col`] and [`lit`] begin one;
+//! - [`typed`] infers dtypes and shapes, and gives untyped numbers the dtype of what they meet.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod expression;
+mod fluent;
+mod fluent_shape;
+mod fluent_text;
+mod literal;
+mod op;
+mod shapes;
+mod shaping_spec;
+mod text_op;
+mod text_spec;
+mod typed;
+
+pub use expression::{EXPR_NODES_MAX, Expr, ExprNode};
+pub use fluent::{col, concat, lit, stack};
+pub use fluent_text::joined;
+pub use literal::{Literal, Tensor as LiteralTensor};
+pub use op::{
+    Binary, Cast, DecodeRaw, DtypeField, ExprOp, OneHot, PadTo, Reduce, Reduction, Shaping, Span, Unary,
+};
+pub use text_op::{Lookup, Split, Substr, Text, TextUnit};
+
+pub(crate) use shapes::{axis_of, broadcast};
+pub(crate) use typed::{Typed, TypedNode, column_of, typed};

@@ -1,0 +1,89 @@
+//! Arithmetic of shapes that are not all known: axes, broadcasting.
+
+use millstream_element::{Dtype, TensorSpec};
+
+/// Dimensions as far as they are known.
+pub(super) type Known = Vec<Option<u64>>;
+
+/// The axis that `axis` names of `rank`; negative ones count from the end.
+pub(crate) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
+    let from_start = if axis < 0 {
+        axis.saturating_add(rank as i64)
+    } else {
+        axis
+    };
+    match usize::try_from(from_start) {
+        Ok(place) if place < rank => Ok(place),
+        Ok(_) | Err(_) => Err(format!("axis {axis} is none of a tensor of {rank} dimensions")),
+    }
+}
+
+/// The dimension that two broadcast to, as NumPy does it.
+pub(crate) fn broadcast(one: Option<u64>, other: Option<u64>) -> Result<Option<u64>, String> {
+    match (one, other) {
+        (Some(1), dim) | (dim, Some(1)) => Ok(dim),
+        (Some(one), Some(other)) if one == other => Ok(Some(one)),
+        (Some(one), Some(other)) => Err(format!("{one} and {other} items do not broadcast")),
+        // What is not known turns out to be as much, or 1.
+        (Some(known), None) | (None, Some(known)) => Ok(Some(known)),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The shape that all of `specs` broadcast to; `None` = of unknown rank.
+pub(super) fn broadcast_all(specs: &[&TensorSpec]) -> Result<Option<Known>, String> {
+    let mut dims: Known = Vec::new();
+    for spec in specs {
+        let Some(other) = spec.dims() else {
+            return Ok(None);
+        };
+        let rank = dims.len().max(other.len());
+        let of = |dims: &[Option<u64>], axis: usize| {
+            let missing = rank - dims.len();
+            axis.checked_sub(missing).map_or(Some(1), |axis| dims[axis])
+        };
+        let joined = (0..rank).map(|axis| broadcast(of(&dims, axis), of(other, axis)));
+        dims = joined.collect::<Result<_, _>>()?;
+    }
+    Ok(Some(dims))
+}
+
+/// A tensor of these dimensions, or of an unknown rank.
+pub(super) fn tensor(dtype: Dtype, dims: Option<Known>) -> TensorSpec {
+    match dims {
+        Some(dims) => TensorSpec::with_dims(dtype, &dims),
+        None => TensorSpec::unknown_rank(dtype),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_broadcast_from_the_last_dimension_on() {
+        let f32 = |dims: &[Option<u64>]| TensorSpec::with_dims(Dtype::F32, dims);
+        let of = |one: &[Option<u64>], other: &[Option<u64>]| broadcast_all(&[&f32(one), &f32(other)]);
+        assert_eq!(
+            of(&[Some(5), Some(1)], &[Some(3)]),
+            Ok(Some(vec![Some(5), Some(3)]))
+        );
+        assert_eq!(of(&[None], &[Some(3)]), Ok(Some(vec![Some(3)])));
+        assert_eq!(of(&[None], &[Some(1)]), Ok(Some(vec![None])));
+        assert_eq!(of(&[], &[Some(0)]), Ok(Some(vec![Some(0)])));
+        assert!(of(&[Some(2)], &[Some(3)]).is_err());
+        assert_eq!(
+            broadcast_all(&[&f32(&[]), &TensorSpec::unknown_rank(Dtype::F32)]),
+            Ok(None)
+        );
+    }
+
+    #[test]
+    fn axes_count_from_both_ends() {
+        assert_eq!(axis_of(-1, 3), Ok(2));
+        assert_eq!(axis_of(2, 3), Ok(2));
+        assert!(axis_of(3, 3).is_err());
+        assert!(axis_of(-4, 3).is_err());
+        assert!(axis_of(i64::MIN, 3).is_err());
+    }
+}

@@ -1,0 +1,81 @@
+//! What operations on strings yield.
+
+use millstream_element::{Dtype, TensorSpec};
+
+use super::shapes::{broadcast_all, tensor};
+use super::text_op::{Text, TextUnit};
+use super::typed::{is_float, is_integer, is_number, is_text, wants, with_dtype};
+
+/// What `text` yields of such operands.
+///
+/// # Errors
+/// The reason, as text.
+pub(super) fn text_spec(text: &Text, given: &[&TensorSpec]) -> Result<TensorSpec, String> {
+    let of = given
+        .first()
+        .copied()
+        .ok_or_else(|| "nothing is given".to_owned())?;
+    let dtype = of.dtype();
+    if *text == Text::ToText {
+        wants(
+            is_number(dtype) || dtype == Dtype::Bool,
+            "it wants numbers or truths",
+        )?;
+        return Ok(with_dtype(of, Dtype::String));
+    }
+    wants(is_text(dtype), "it wants strings or byte strings")?;
+    let chars = |unit: TextUnit| {
+        let fits = unit == TextUnit::Bytes || dtype == Dtype::String;
+        wants(
+            fits,
+            "byte strings have no characters: count bytes, or cast them to string",
+        )
+    };
+    match text {
+        Text::Lower | Text::Upper | Text::Strip => Ok(of.clone()),
+        Text::Length(unit) => {
+            chars(*unit)?;
+            Ok(with_dtype(of, Dtype::I64))
+        }
+        Text::Substr(substr) => {
+            chars(substr.unit)?;
+            Ok(of.clone())
+        }
+        Text::Matches(..) => {
+            wants(
+                dtype == Dtype::String,
+                "patterns match strings: cast byte strings to string",
+            )?;
+            Ok(with_dtype(of, Dtype::Bool))
+        }
+        Text::Replace(..) => {
+            wants(
+                dtype == Dtype::String,
+                "patterns match strings: cast byte strings to string",
+            )?;
+            Ok(of.clone())
+        }
+        Text::Split(_) => {
+            wants(
+                of.dims().is_none_or(<[Option<u64>]>::is_empty),
+                "it cuts one string: use split_ragged for more",
+            )?;
+            Ok(TensorSpec::with_dims(dtype, &[None]))
+        }
+        Text::JoinAxis(_) => match of.dims() {
+            None => Ok(TensorSpec::unknown_rank(dtype)),
+            Some([]) => Err("a scalar has no axis to join along".to_owned()),
+            Some([rest @ .., _]) => Ok(TensorSpec::with_dims(dtype, rest)),
+        },
+        Text::Join(_) => Ok(tensor(dtype, broadcast_all(given)?)),
+        Text::HashBucket(_) | Text::Lookup(_) => Ok(with_dtype(of, Dtype::I64)),
+        Text::ToNumber(number) => {
+            wants(
+                is_integer(number.0) || is_float(number.0),
+                "text becomes integers or floats (f16, bf16, f32, f64)",
+            )?;
+            Ok(with_dtype(of, number.0))
+        }
+        Text::ToText => Ok(with_dtype(of, Dtype::String)),
+    }
+}

@@ -1,0 +1,128 @@
+//! The fluent way to write what is computed by expressions, and the simple cases of it.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::Dtype;
+
+use super::dataset::Dataset;
+use super::expr::{Expr, Span, col, concat};
+use super::native::{Compute, Named, Outputs};
+use super::op::Op;
+use super::predicate::Predicate;
+
+impl Dataset {
+    /// Puts what `expr` computes in the place of the component `name`, or adds it to the dict that an element is.
+    pub fn with_component(self, name: impl Into<String>, expr: impl Into<Expr>) -> Dataset {
+        self.with_components([(name, expr)])
+    }
+
+    /// As [`Dataset::with_component`], several at once: all are computed of the element as it was.
+    pub fn with_components<N: Into<String>, E: Into<Expr>>(
+        self,
+        exprs: impl IntoIterator<Item = (N, E)>,
+    ) -> Dataset {
+        self.computed(Outputs::Components, exprs)
+    }
+
+    /// Makes every element the one tensor that `expr` computes.
+    pub fn map_expr(self, expr: impl Into<Expr>) -> Dataset {
+        self.computed(Outputs::Single, [("", expr)])
+    }
+
+    /// Makes every element a dict of what expressions compute.
+    pub fn map_exprs<N: Into<String>, E: Into<Expr>>(
+        self,
+        exprs: impl IntoIterator<Item = (N, E)>,
+    ) -> Dataset {
+        self.computed(Outputs::Dict, exprs)
+    }
+
+    /// Makes every element a tuple of what expressions compute, such as features and label.
+    pub fn map_tuple<E: Into<Expr>>(self, exprs: impl IntoIterator<Item = E>) -> Dataset {
+        self.computed(Outputs::Tuple, exprs.into_iter().map(|expr| ("", expr)))
+    }
+
+    /// Keeps the elements for which `expr`, a `bool` scalar, holds.
+    pub fn filter_expr(self, expr: impl Into<Expr>) -> Dataset {
+        self.then(Op::Filter(Predicate::Expr(expr.into())))
+    }
+
+    /// The elements before the first one for which `expr`, a `bool` scalar, does not hold.
+    pub fn take_while_expr(self, expr: impl Into<Expr>) -> Dataset {
+        self.then(Op::TakeWhile(Predicate::Expr(expr.into())))
+    }
+
+    /// Converts a component, as [`Expr::cast`].
+    pub fn cast(self, component: impl Into<String>, dtype: Dtype) -> Dataset {
+        self.changed(component, |of| of.cast(dtype))
+    }
+
+    /// Makes the integers of a component vectors of `depth` items, 1 at their index and else 0, as [`Expr::one_hot`].
+    pub fn one_hot(self, component: impl Into<String>, depth: u64, dtype: Dtype) -> Dataset {
+        self.changed(component, |of| of.one_hot(depth, dtype))
+    }
+
+    /// Pads a component before and behind each axis, as [`Expr::pad`].
+    pub fn pad(
+        self,
+        component: impl Into<String>,
+        pads: impl IntoIterator<Item = (u64, u64)>,
+        value: impl Into<Expr>,
+    ) -> Dataset {
+        self.changed(component, |of| of.pad(pads, value))
+    }
+
+    /// Pads a component to `length` along `axis`, or cuts it, as [`Expr::pad_to`].
+    pub fn pad_to(
+        self,
+        component: impl Into<String>,
+        axis: i64,
+        length: u64,
+        value: impl Into<Expr>,
+        truncate: bool,
+    ) -> Dataset {
+        self.changed(component, |of| of.pad_to(axis, length, value, truncate))
+    }
+
+    /// Takes parts of a component along its leading axes, as [`Expr::slice`].
+    pub fn slice<S: Into<Span>>(
+        self,
+        component: impl Into<String>,
+        spans: impl IntoIterator<Item = S>,
+    ) -> Dataset {
+        self.changed(component, |of| of.slice(spans))
+    }
+
+    /// Puts components one behind the other along `axis`, as the component `name`.
+    pub fn concat<'a>(
+        self,
+        name: impl Into<String>,
+        components: impl IntoIterator<Item = &'a str>,
+        axis: i64,
+    ) -> Dataset {
+        self.with_component(name, concat(components.into_iter().map(col), axis))
+    }
+
+    /// Reads decimal text in a component as floats, white space around it aside.
+    pub fn parse_float(self, component: impl Into<String>, dtype: Dtype) -> Dataset {
+        self.changed(component, |of| of.to_number(dtype))
+    }
+
+    fn changed(self, component: impl Into<String>, change: impl FnOnce(Expr) -> Expr) -> Dataset {
+        let component = component.into();
+        let expr = change(col(component.clone()));
+        self.with_component(component, expr)
+    }
+
+    fn computed<N: Into<String>, E: Into<Expr>>(
+        self,
+        outputs: Outputs,
+        exprs: impl IntoIterator<Item = (N, E)>,
+    ) -> Dataset {
+        let exprs = exprs.into_iter().map(|(name, expr)| Named {
+            name: name.into(),
+            expr: expr.into(),
+        });
+        let exprs = exprs.collect();
+        self.native(Compute { outputs, exprs })
+    }
+}

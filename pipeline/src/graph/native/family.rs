@@ -1,0 +1,130 @@
+//! The family of native functions: one line each.
+
+use millstream_element::ElementSpec;
+use minicbor::{Decode, Encode};
+
+use super::compute::Compute;
+use super::parse_int::ParseInt;
+use super::select::Select;
+use crate::graph::error::{AnalysisError, GraphError};
+
+/// What a native function says of itself.
+pub(crate) trait NativeFunction: Encode<()> + for<'b> Decode<'b, ()> {
+    /// What parameters cannot be like, whatever comes in.
+    fn check(&self) -> Result<(), String>;
+
+    /// What it yields of elements of `input`; the reason, as text, why it takes none such.
+    fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String>;
+
+    /// The cargo feature that its calls need.
+    fn feature(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+macro_rules! family {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// A native function with its parameters.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Native {
+            $($(#[$doc])* $variant($variant),)*
+        }
+
+        impl Native {
+            /// The names of all of them.
+            pub const NAMES: &'static [&'static str] = &[$($name,)*];
+
+            /// The name of the operation, on the wire and in messages.
+            pub fn op_name(&self) -> &'static str {
+                match self {
+                    $(Native::$variant(_) => $name,)*
+                }
+            }
+
+            fn function(&self) -> &dyn Functional {
+                match self {
+                    $(Native::$variant(function) => function,)*
+                }
+            }
+
+            /// The function that is called `op`, from its encoded parameters; `None` for another operation.
+            pub(in crate::graph) fn decode(
+                op: &str,
+                params: &[u8],
+            ) -> Option<Result<Native, minicbor::decode::Error>> {
+                match op {
+                    $($name => Some(minicbor::decode(params).map(Native::$variant)),)*
+                    _ => None,
+                }
+            }
+        }
+
+        $(impl From<$variant> for Native {
+            fn from(function: $variant) -> Native {
+                Native::$variant(function)
+            }
+        })*
+    };
+}
+
+family! {
+    /// What expressions make of the components.
+    Compute = "compute",
+    /// Reads a component of decimal text as an `i64`.
+    ParseInt = "parse_int",
+    /// Chooses, orders and names components.
+    Select = "select",
+}
+
+impl Native {
+    pub(in crate::graph) fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        self.function()
+            .encoded()
+            .map_err(|error| GraphError::Malformed(error.to_string()))
+    }
+
+    /// What its parameters cannot be like, whatever comes in.
+    pub(in crate::graph) fn check(&self) -> Result<(), String> {
+        self.function().checked()
+    }
+
+    /// What it yields of elements of `input`.
+    pub(in crate::graph) fn output(&self, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+        let refused = |reason| AnalysisError::Mismatch {
+            op: self.op_name().to_owned(),
+            reason,
+        };
+        self.function().yielded(input).map_err(refused)
+    }
+
+    /// The cargo feature that its calls need.
+    pub(crate) fn feature(&self) -> Option<&'static str> {
+        self.function().needed_feature()
+    }
+}
+
+/// [`NativeFunction`] as an object.
+trait Functional {
+    fn encoded(&self) -> Result<Vec<u8>, minicbor::encode::Error<std::convert::Infallible>>;
+    fn checked(&self) -> Result<(), String>;
+    fn yielded(&self, input: &ElementSpec) -> Result<ElementSpec, String>;
+    fn needed_feature(&self) -> Option<&'static str>;
+}
+
+impl<F: NativeFunction> Functional for F {
+    fn encoded(&self) -> Result<Vec<u8>, minicbor::encode::Error<std::convert::Infallible>> {
+        minicbor::to_vec(self)
+    }
+
+    fn checked(&self) -> Result<(), String> {
+        self.check()
+    }
+
+    fn yielded(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
+        self.output(input)
+    }
+
+    fn needed_feature(&self) -> Option<&'static str> {
+        self.feature()
+    }
+}

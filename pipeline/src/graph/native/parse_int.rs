@@ -1,0 +1,27 @@
+//! `parse_int`: decimal text becomes an `i64`.
+
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use minicbor::{Decode, Encode};
+
+use super::family::NativeFunction;
+use super::replaced::{is_string, replaced};
+
+/// Parameters of `parse_int`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ParseInt {
+    /// The component that holds the text.
+    #[n(0)]
+    pub component: String,
+}
+
+impl NativeFunction for ParseInt {
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
+        let output = TensorSpec::fixed(Dtype::I64, &[]);
+        replaced(input, &self.component, "a string", is_string, output)
+    }
+}
