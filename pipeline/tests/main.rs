@@ -20,6 +20,7 @@
 //! - `shards`: WebDataset shards and images
 //! - `sources`: tensors and numbers without files
 //! - `steps`: operations that need parameters alone
+//! - `storage`: files of stores and servers
 //! - `text`: the lines of text files
 //! - `workers`: a dataset divided among workers
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
@@ -47,6 +48,8 @@ mod sources;
 mod splits;
 mod states;
 mod steps;
+#[cfg(all(feature = "records", feature = "storage"))]
+mod storage;
 mod support;
 mod text;
 mod workers;

@@ -10,6 +10,7 @@ use millstream_dataplane::worker::{ArenaConfig, CacheLimits, ServerConfig};
 use millstream_element::Pool;
 use millstream_link::EndpointConfig;
 use millstream_pipeline::exec::Functions;
+use millstream_pipeline::storage::Storage;
 
 use crate::local::LocalWorkers;
 
@@ -29,6 +30,8 @@ pub struct WorkerConfig {
     pub threads: Option<usize>,
     /// Functions and sources that datasets may name.
     pub functions: Arc<Functions>,
+    /// Where files are, and what is kept of those elsewhere; by default nothing is.
+    pub storage: Storage,
     /// The data plane's limits and habits.
     pub server: ServerConfig,
     /// The network's.
@@ -73,6 +76,7 @@ impl WorkerConfig {
             tags: Vec::new(),
             threads: None,
             functions: Arc::new(crate::functions::builtin(None)),
+            storage: Storage::default(),
             server: ServerConfig::default(),
             endpoint: EndpointConfig::default(),
             session: SessionConfig::default(),

@@ -20,6 +20,7 @@ use millstream_link::{
     Credentials, Endpoint, EndpointConfig, HostPort, Lane, LaneError, LoadedKey, Role, TicketKey,
 };
 use millstream_pipeline::exec::{Cancel, Functions, Pool};
+use millstream_pipeline::storage::Storage;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -98,6 +99,7 @@ struct Follower {
     server: Server,
     alloc: Arc<dyn SlotAlloc>,
     functions: Arc<Functions>,
+    storage: Storage,
     pool: Arc<Pool>,
     tasks: Tasks,
     threads: Threads,
@@ -158,7 +160,7 @@ impl Worker {
         registration.local_socket = local_socket;
         (agent_config.session, agent_config.lease) = (config.session, config.lease);
         let pool = pool(config.threads)?;
-        let (functions, follow_server) = (config.functions, server.clone());
+        let (functions, storage, follow_server) = (config.functions, config.storage, server.clone());
         let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());
         let (agent, events, wishes) = lane.spawn(registering).wait()??;
         let (alive, is_alive) = mpsc::channel(1);
@@ -175,6 +177,7 @@ impl Worker {
                 server,
                 alloc,
                 functions,
+                storage,
                 pool: Arc::new(pool),
                 threads: task_threads,
                 ends,
@@ -517,6 +520,7 @@ impl Follower {
             server: self.server.clone(),
             alloc: self.alloc.clone(),
             functions: self.functions.clone(),
+            storage: self.storage.clone(),
             pool: self.pool.clone(),
             feed,
             produced,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 
 use crate::exec::ErrorKind;
 
@@ -19,6 +20,13 @@ pub struct StorageError {
 enum Tried {
     Open,
     List,
+    #[cfg_attr(
+        not(feature = "storage"),
+        expect(dead_code, reason = "only stores fail in the middle in words of their own")
+    )]
+    Read(Range<u64>),
+    /// To begin at all.
+    Settings,
 }
 
 impl StorageError {
@@ -30,6 +38,22 @@ impl StorageError {
     /// The files that `pattern` matches cannot be told.
     pub(super) fn list(kind: ErrorKind, pattern: &str, reason: impl Into<String>) -> StorageError {
         StorageError::new(kind, Tried::List, pattern, reason)
+    }
+
+    /// These bytes of `path` cannot be read.
+    #[cfg(feature = "storage")]
+    pub(super) fn read(
+        kind: ErrorKind,
+        path: &str,
+        range: Range<u64>,
+        reason: impl Into<String>,
+    ) -> StorageError {
+        StorageError::new(kind, Tried::Read(range), path, reason)
+    }
+
+    /// There is no storage with such settings.
+    pub(super) fn settings(kind: ErrorKind, reason: impl Into<String>) -> StorageError {
+        StorageError::new(kind, Tried::Settings, "", reason)
     }
 
     fn new(kind: ErrorKind, tried: Tried, path: &str, reason: impl Into<String>) -> StorageError {
@@ -64,6 +88,10 @@ impl fmt::Display for StorageError {
         match &self.tried {
             Tried::Open => write!(f, "cannot open {path}: {reason}"),
             Tried::List => write!(f, "cannot list {path}: {reason}"),
+            Tried::Read(Range { start, end }) => {
+                write!(f, "cannot read bytes {start} to {end} of {path}: {reason}")
+            }
+            Tried::Settings => write!(f, "storage cannot be set up: {reason}"),
         }
     }
 }

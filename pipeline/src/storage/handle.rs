@@ -1,17 +1,31 @@
 //! The handle through which files are opened and listed.
 
+use std::sync::Arc;
+
+#[cfg(feature = "storage")]
+use parking_lot::Mutex;
+
 use crate::exec::{Cancel, ErrorKind};
 
+#[cfg(feature = "storage")]
+use super::cache::Cache;
+use super::config::StorageConfig;
 use super::error::StorageError;
 use super::local;
+use super::location::{Location, RemoteLocation};
 use super::object::Object;
+#[cfg(feature = "storage")]
+use super::remote::{Opened, Remote};
 
 /// Files that a pattern may match.
 pub const FILES_MAX: usize = 1 << 20;
 
-/// Opens and lists files. Cheap to clone; clones are the same storage.
+/// Opens and lists files: of this machine by their paths, of stores by `s3://bucket/key`, `gs://`, `az://`, of servers by
+/// `http://` and `https://`. Cheap to clone; clones are the same storage, with one thread for requests, which starts with the
+/// first one and ends with the last clone and the last open file.
 #[derive(Debug, Clone, Default)]
 pub struct Storage {
+    shared: Arc<Shared>,
     /// Ends waiting.
     cancel: Option<Cancel>,
 }
@@ -25,11 +39,55 @@ pub struct Listed {
     pub size_bytes: Option<u64>,
 }
 
+#[derive(Debug, Default)]
+#[cfg_attr(
+    not(feature = "storage"),
+    expect(dead_code, reason = "files of this machine need no settings")
+)]
+struct Shared {
+    config: StorageConfig,
+    #[cfg(feature = "storage")]
+    cache: Option<Arc<Cache>>,
+    #[cfg(feature = "storage")]
+    remote: Mutex<Option<Arc<Remote>>>,
+}
+
 impl Storage {
+    /// Storage with these settings. Opens the cache, for which it looks through its directory. Blocks.
+    ///
+    /// # Errors
+    /// [`StorageError`]: a setting cannot be, or the cache's directory cannot be used.
+    pub fn new(config: StorageConfig) -> Result<Storage, StorageError> {
+        config
+            .check()
+            .map_err(|reason| StorageError::settings(ErrorKind::Caller, reason))?;
+        #[cfg(feature = "storage")]
+        let cache = match &config.cache {
+            Some(cache) => {
+                let opened = Cache::open(cache);
+                let refused = |reason| StorageError::settings(ErrorKind::Resource, reason);
+                Some(Arc::new(opened.map_err(refused)?))
+            }
+            None => None,
+        };
+        let shared = Shared {
+            config,
+            #[cfg(feature = "storage")]
+            cache,
+            #[cfg(feature = "storage")]
+            remote: Mutex::default(),
+        };
+        Ok(Storage {
+            shared: Arc::new(shared),
+            cancel: None,
+        })
+    }
+
     /// The same storage, for somebody who stops waiting when `cancel` is raised.
     #[must_use]
     pub fn until(&self, cancel: &Cancel) -> Storage {
         Storage {
+            shared: Arc::clone(&self.shared),
             cancel: Some(cancel.clone()),
         }
     }
@@ -37,28 +95,88 @@ impl Storage {
     /// Opens the file at `path`. Blocks.
     ///
     /// # Errors
-    /// [`StorageError`]: there is none, or it may not be read.
+    /// [`StorageError`]: there is none, or it may not be read, or its store cannot be reached.
     pub fn open(&self, path: &str) -> Result<Object, StorageError> {
+        let failed = |kind, reason: String| StorageError::open(kind, path, reason);
         self.check()
-            .map_err(|reason| StorageError::open(ErrorKind::Cancelled, path, reason))?;
-        local::open(path)
+            .map_err(|reason| failed(ErrorKind::Cancelled, reason))?;
+        match Location::of(path).map_err(|reason| failed(ErrorKind::Caller, reason))? {
+            Location::Local(path) => local::open(&path),
+            Location::Remote(location) => self.open_remote(&location),
+        }
     }
 
     /// The files that the glob `pattern` matches, sorted by the bytes of their paths; at least one and at most [`FILES_MAX`].
-    /// Directories are not files. Blocks.
+    /// Directories are not files. A server has no listing: its pattern is one file, and is not asked for. Blocks.
     ///
     /// # Errors
     /// [`StorageError`]: it is no pattern, matches nothing or too much, or what it names cannot be listed.
     pub fn list(&self, pattern: &str) -> Result<Vec<Listed>, StorageError> {
+        let failed = |kind, reason: String| StorageError::list(kind, pattern, reason);
         self.check()
-            .map_err(|reason| StorageError::list(ErrorKind::Cancelled, pattern, reason))?;
-        local::list(pattern)
+            .map_err(|reason| failed(ErrorKind::Cancelled, reason))?;
+        match Location::of(pattern).map_err(|reason| failed(ErrorKind::Caller, reason))? {
+            Location::Local(pattern) => local::list(&pattern),
+            Location::Remote(location) => self.list_remote(&location),
+        }
     }
 
-    fn check(&self) -> Result<(), &'static str> {
+    fn check(&self) -> Result<(), String> {
         match &self.cancel {
-            Some(cancel) if cancel.is_cancelled() => Err("the task was cancelled"),
+            Some(cancel) if cancel.is_cancelled() => Err("the task was cancelled".to_owned()),
             Some(_) | None => Ok(()),
         }
     }
+
+    #[cfg(feature = "storage")]
+    fn open_remote(&self, location: &RemoteLocation) -> Result<Object, StorageError> {
+        let shown = Arc::from(location.to_string());
+        let remote = self
+            .remote()
+            .map_err(|reason| StorageError::open(ErrorKind::Resource, &shown, reason))?;
+        Ok(match remote.open(location, &shown, self.cancel.as_ref())? {
+            Opened::Blocks(file) => Object::remote(&shown, file),
+            Opened::Whole(file) => local::whole(&shown, file)?,
+        })
+    }
+
+    #[cfg(feature = "storage")]
+    fn list_remote(&self, location: &RemoteLocation) -> Result<Vec<Listed>, StorageError> {
+        let remote = self
+            .remote()
+            .map_err(|reason| StorageError::list(ErrorKind::Resource, &location.to_string(), reason))?;
+        remote.list(location, self.cancel.as_ref())
+    }
+
+    /// What opens and lists files of stores, started if it is the first time.
+    #[cfg(feature = "storage")]
+    fn remote(&self) -> Result<Arc<Remote>, String> {
+        let mut remote = self.shared.remote.lock();
+        if let Some(remote) = &*remote {
+            return Ok(Arc::clone(remote));
+        }
+        let started = Remote::start(&self.shared.config, self.shared.cache.clone())?;
+        Ok(Arc::clone(remote.insert(Arc::new(started))))
+    }
+
+    #[cfg(not(feature = "storage"))]
+    fn open_remote(&self, location: &RemoteLocation) -> Result<Object, StorageError> {
+        Err(StorageError::open(
+            ErrorKind::Caller,
+            &location.to_string(),
+            NOT_BUILT_IN,
+        ))
+    }
+
+    #[cfg(not(feature = "storage"))]
+    fn list_remote(&self, location: &RemoteLocation) -> Result<Vec<Listed>, StorageError> {
+        Err(StorageError::list(
+            ErrorKind::Caller,
+            &location.to_string(),
+            NOT_BUILT_IN,
+        ))
+    }
 }
+
+#[cfg(not(feature = "storage"))]
+const NOT_BUILT_IN: &str = "files of stores and servers are not built in: build with the feature \"storage\"";

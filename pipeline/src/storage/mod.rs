@@ -1,16 +1,24 @@
-//! Where the bytes of files come from: this machine's file systems.
+//! Where the bytes of files come from: this machine's file systems, the clouds' stores, HTTP servers.
 //!
 //! - [`Storage`] opens files and lists patterns; every operation that reads files is given one;
 //! - [`Object`] is an open file: [`Read`](std::io::Read), [`Seek`](std::io::Seek), and reads at a position;
-//! - [`StorageError`] says which file, which bytes of it, why, and who is to blame.
+//! - [`StorageError`] says which file, which bytes of it, why, and who is to blame;
+//! - [`StorageConfig`] holds the settings; with the feature `storage`, `remote` makes the requests and `cache` keeps what came.
 //!
 //! Refuses to know what is in a file.
 
+#[cfg(feature = "storage")]
+mod cache;
+mod config;
 mod error;
 mod handle;
 mod local;
+mod location;
 mod object;
+#[cfg(feature = "storage")]
+mod remote;
 
+pub use config::{CacheConfig, StorageConfig};
 pub use error::StorageError;
 pub use handle::{FILES_MAX, Listed, Storage};
 pub use object::Object;

@@ -6,8 +6,11 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use super::local::LocalFile;
+#[cfg(feature = "storage")]
+use super::remote::RemoteFile;
 
-/// An open file. [`Read`] and [`Seek`] have a position, which begins at 0; [`Object::read_at`] has none. Buffer small reads.
+/// An open file: of this machine, or of a store, whose bytes come in blocks, and before they are read if it is read straight on.
+/// It is the file that was opened: when a store's object changes meanwhile, reading it is an error. [`Read`] and [`Seek`] have a position, which begins at 0; [`Object::read_at`] has none. Buffer small reads.
 ///
 /// A clone is the same file with a position of its own, as long as it is a file that has positions: a pipe has one, for all.
 #[derive(Clone)]
@@ -21,6 +24,8 @@ pub struct Object {
 #[derive(Clone)]
 enum Source {
     Local(LocalFile),
+    #[cfg(feature = "storage")]
+    Remote(RemoteFile),
 }
 
 impl Object {
@@ -32,7 +37,16 @@ impl Object {
         }
     }
 
-    /// What it was opened by.
+    #[cfg(feature = "storage")]
+    pub(super) fn remote(shown: &Arc<str>, file: RemoteFile) -> Object {
+        Object {
+            path: Arc::clone(shown),
+            source: Source::Remote(file),
+            position: 0,
+        }
+    }
+
+    /// What it was opened by, without what a URL has behind its `?`, which may be a signature.
     pub fn path(&self) -> &Arc<str> {
         &self.path
     }
@@ -42,6 +56,8 @@ impl Object {
     pub fn len(&self) -> u64 {
         match &self.source {
             Source::Local(file) => file.len(),
+            #[cfg(feature = "storage")]
+            Source::Remote(file) => file.len(),
         }
     }
 
@@ -49,6 +65,8 @@ impl Object {
     pub fn local_file(&self) -> Option<&File> {
         match &self.source {
             Source::Local(file) => file.mappable(),
+            #[cfg(feature = "storage")]
+            Source::Remote(_) => None,
         }
     }
 
@@ -59,6 +77,8 @@ impl Object {
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         match &self.source {
             Source::Local(file) => file.read_at(offset, into),
+            #[cfg(feature = "storage")]
+            Source::Remote(file) => Ok(file.read_at(offset, into)?),
         }
     }
 
@@ -82,10 +102,23 @@ impl Object {
     }
 }
 
+impl Object {
+    /// Where a seek leads in a file that has positions; `None` if that is before its start.
+    fn target(&self, to: SeekFrom) -> Option<u64> {
+        match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+            SeekFrom::End(by) => self.len().checked_add_signed(by),
+        }
+    }
+}
+
 impl Read for Object {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = match &self.source {
+        let read = match &mut self.source {
             Source::Local(file) => file.read(self.position, into)?,
+            #[cfg(feature = "storage")]
+            Source::Remote(file) => file.read(self.position, into)?,
         };
         self.position = self.position.saturating_add(read as u64);
         Ok(read)
@@ -96,11 +129,9 @@ impl Seek for Object {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let target = match &self.source {
             Source::Local(file) if !file.has_positions() => Some(file.seek(to)?),
-            Source::Local(_) => match to {
-                SeekFrom::Start(offset) => Some(offset),
-                SeekFrom::Current(by) => self.position.checked_add_signed(by),
-                SeekFrom::End(by) => self.len().checked_add_signed(by),
-            },
+            #[cfg(feature = "storage")]
+            Source::Remote(_) => self.target(to),
+            Source::Local(_) => self.target(to),
         };
         let before = || io::Error::new(io::ErrorKind::InvalidInput, "a seek to before the file's start");
         self.position = target.ok_or_else(before)?;

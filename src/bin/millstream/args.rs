@@ -196,6 +196,13 @@ pub(crate) struct WorkerArgs {
     /// namespace. Made with mode 0700 if it is missing. By default there is no file.
     #[arg(long, value_name = "DIR")]
     pub(crate) shm_dir: Option<PathBuf>,
+    /// Directory in which blocks of remote files (s3://, gs://, az://, http://) are kept after they were read, for all workers that
+    /// are given the same one; made if it is missing.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) cache_dir: Option<PathBuf>,
+    /// Bytes that the files in --cache-dir may have together, at least 64 MiB; what was used least recently goes first.
+    #[arg(long, default_value_t = 64 << 30, requires = "cache_dir", value_name = "BYTES")]
+    pub(crate) cache_bytes: u64,
     /// A label; repeat for more. Shown in `status`. Readers elsewhere leave a worker that is tagged COLOCATED, in any case, to
     /// those of its process, unless they ask for all workers.
     #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]

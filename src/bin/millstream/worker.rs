@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millstream::control::rpc::SessionConfig;
 use millstream::dataplane::transport::Compression;
+use millstream::pipeline::storage::{CacheConfig, Storage, StorageConfig};
 use millstream::{Worker, WorkerConfig, WorkerStopper, functions};
 
 use crate::args::{CompressionFlag, WorkerArgs};
@@ -52,6 +53,7 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
     (config.shm_bytes, config.shm_bytes_per_task) = (args.shm_bytes, args.shm_bytes_per_task);
     config.huge_pages = args.huge_pages;
     config.shm_dir = args.shm_dir.clone();
+    config.storage = storage(args)?;
     config.threads = match args.threads {
         Some(0) => return Err("--threads 0: must be at least 1".to_owned()),
         threads => threads,
@@ -67,6 +69,19 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
     config.shutdown_quiet_period = seconds("--shutdown-quiet-period-s", args.shutdown_quiet_period_s)?;
     config.session = patience(args.wait_s)?;
     Ok(config)
+}
+
+/// Where files are, with the cache that was asked for.
+fn storage(args: &WorkerArgs) -> Result<Storage, String> {
+    let cache = args.cache_dir.clone().map(|directory| CacheConfig {
+        directory,
+        limit_bytes: args.cache_bytes,
+    });
+    let config = StorageConfig {
+        cache,
+        ..StorageConfig::default()
+    };
+    Storage::new(config).map_err(|error| error.to_string())
 }
 
 /// Waits this many seconds for a dispatcher that is not there yet, and says so.

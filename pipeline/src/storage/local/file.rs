@@ -23,7 +23,17 @@ pub(in crate::storage) struct LocalFile {
 pub(in crate::storage) fn open(path: &str) -> Result<Object, StorageError> {
     let failed = |error: io::Error| StorageError::open(ErrorKind::Data, path, error.to_string());
     let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
+    opened(path, file).map_err(failed)
+}
+
+/// A file that is here already, fetched from where `path` says.
+#[cfg(feature = "storage")]
+pub(in crate::storage) fn whole(path: &str, file: File) -> Result<Object, StorageError> {
+    opened(path, file).map_err(|error| StorageError::open(ErrorKind::Resource, path, error.to_string()))
+}
+
+fn opened(path: &str, file: File) -> io::Result<Object> {
+    let metadata = file.metadata()?;
     let file = LocalFile {
         file: Arc::new(file),
         size_bytes: metadata.len(),

@@ -1,0 +1,78 @@
+//! How a kept block lies in its file: what it is, its bytes, and a checksum over both.
+
+use bytes::{Bytes, BytesMut};
+
+/// What every file begins with.
+const MAGIC: [u8; 8] = *b"MSCACHE1";
+/// Bytes in front of the description: the magic, two lengths and the checksum.
+const HEADER_BYTES: usize = 8 + 4 + 8 + 4;
+/// Bytes of a description: names of objects have 1024 at most, which may be written four times as long.
+const DESCRIPTION_BYTES_MAX: usize = 1 << 16;
+
+/// The file of `bytes`, which are what `description` says; `None` if that is longer than any.
+pub(super) fn encode(description: &str, bytes: &[u8]) -> Option<Vec<u8>> {
+    if description.len() > DESCRIPTION_BYTES_MAX {
+        return None;
+    }
+    let mut file = Vec::with_capacity(HEADER_BYTES + description.len() + bytes.len());
+    file.extend(MAGIC);
+    file.extend((description.len() as u32).to_le_bytes());
+    file.extend((bytes.len() as u64).to_le_bytes());
+    file.extend(checksum(description.as_bytes(), bytes).to_le_bytes());
+    file.extend(description.as_bytes());
+    file.extend(bytes);
+    Some(file)
+}
+
+/// The most bytes that the file of `bytes_max` may have.
+pub(super) fn size_max(bytes_max: u64) -> u64 {
+    bytes_max.saturating_add((HEADER_BYTES + DESCRIPTION_BYTES_MAX) as u64)
+}
+
+/// The bytes in `file`, which are what `description` says; `None` if they are anything else, or damaged.
+pub(super) fn decode(description: &str, file: Vec<u8>) -> Option<Bytes> {
+    let (header, rest) = file.split_at_checked(HEADER_BYTES)?;
+    let length = u32::from_le_bytes(*header.get(8..)?.first_chunk()?) as usize;
+    let size = u64::from_le_bytes(*header.get(12..)?.first_chunk()?);
+    let stated = u32::from_le_bytes(*header.get(20..)?.first_chunk()?);
+    let (said, bytes) = rest.split_at_checked(length)?;
+    let is_whole = header.starts_with(&MAGIC)
+        && said == description.as_bytes()
+        && bytes.len() as u64 == size
+        && checksum(said, bytes) == stated;
+    is_whole.then(|| {
+        let mut file = BytesMut::from(Bytes::from(file));
+        file.split_off(HEADER_BYTES + length).freeze()
+    })
+}
+
+fn checksum(description: &[u8], bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(description), bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_was_kept_is_found_again_and_no_damage_passes(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            description in "[a-z ]{0,20}",
+            at in any::<prop::sample::Index>(),
+            flip in 1_u8..,
+        ) {
+            let file = encode(&description, &bytes).unwrap();
+            prop_assert_eq!(decode(&description, file.clone()), Some(Bytes::from(bytes)));
+            prop_assert_eq!(decode("another", file.clone()), None);
+            let at = at.index(file.len());
+            prop_assert_eq!(decode(&description, file[..at].to_vec()), None, "cut off");
+            let mut damaged = file.clone();
+            damaged[at] ^= flip;
+            prop_assert_eq!(decode(&description, damaged), None, "a byte differs");
+            prop_assert_eq!(decode(&description, [file, vec![0]].concat()), None, "a byte too many");
+        }
+    }
+}

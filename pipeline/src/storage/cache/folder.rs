@@ -1,0 +1,342 @@
+//! The directory that kept blocks lie in: a file each, in one of 256 directories by the digest of what it is. Written aside and
+//! renamed, so that nobody sees half of one; let go by the time of the last use, under a lock that processes share.
+
+use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+
+use super::entry;
+
+/// What a file is counted as at least: it occupies a block of the disk.
+const FILE_BYTES_MIN: u64 = 4096;
+/// Files kept, whatever their length: so many are remembered while they are looked through.
+const FILES_MAX: usize = 1 << 20;
+/// A file that is written aside for longer belongs to a process that is gone.
+const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
+
+/// The directory.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    limit_bytes: u64,
+    /// What lay in it when it was looked through last, and what was written here since.
+    known_bytes: AtomicU64,
+    /// What was written here since.
+    written_bytes: AtomicU64,
+    has_complained: AtomicBool,
+}
+
+/// A kept file, as it is looked through.
+struct Kept {
+    used: SystemTime,
+    bytes: u64,
+    digest: [u8; 32],
+}
+
+impl Folder {
+    /// Opens the directory `path`, makes it if it is missing, and tries that it can be written.
+    pub(super) fn open(path: &Path, limit_bytes: u64) -> io::Result<Folder> {
+        make_directory(path)?;
+        make_directory(&path.join("aside"))?;
+        drop(tempfile::NamedTempFile::new_in(path.join("aside"))?);
+        let folder = Folder {
+            path: path.to_owned(),
+            limit_bytes,
+            known_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+            has_complained: AtomicBool::new(false),
+        };
+        folder.sweep(0)?;
+        Ok(folder)
+    }
+
+    /// The bytes that are what `description` says, `bytes_max` at most, if they are here. Damaged ones are deleted.
+    pub(super) fn read(&self, description: &str, bytes_max: u64) -> Option<Bytes> {
+        let path = self.file_of(&digest_of(description));
+        let mut file = File::open(&path).ok()?;
+        let size = file.metadata().ok()?.len();
+        let mut content = Vec::new();
+        let is_read = size <= entry::size_max(bytes_max) && {
+            content.reserve(size as usize);
+            let limit = size.saturating_add(1);
+            Read::by_ref(&mut file)
+                .take(limit)
+                .read_to_end(&mut content)
+                .is_ok()
+        };
+        let found = is_read.then(|| entry::decode(description, content)).flatten();
+        match &found {
+            // How recently it was used is only needed in orders of magnitude: a failure does no harm.
+            Some(_) => drop(file.set_times(FileTimes::new().set_modified(SystemTime::now()))),
+            None => {
+                tracing::warn!(file = %path.display(), "a kept block is damaged: it is fetched again");
+                drop(fs::remove_file(&path));
+            }
+        }
+        found
+    }
+
+    /// Keeps `bytes`, which are what `description` says. What cannot be written is not kept, which is said once.
+    pub(super) fn write(&self, description: &str, bytes: &[u8]) {
+        let outcome = self.written(description, bytes);
+        if let Err(error) = outcome
+            && !self.has_complained.swap(true, Ordering::Relaxed)
+        {
+            let directory = self.path.display();
+            tracing::warn!(%directory, %error, "a block that was read cannot be kept; this is said once");
+        }
+    }
+
+    fn written(&self, description: &str, bytes: &[u8]) -> io::Result<()> {
+        let Some(content) = entry::encode(description, bytes) else {
+            return Ok(());
+        };
+        let counted = (content.len() as u64).max(FILE_BYTES_MIN);
+        // One that would push out most others is not worth them.
+        if counted > self.limit_bytes / 8 {
+            return Ok(());
+        }
+        let known = self.known_bytes.load(Ordering::Relaxed) + counted;
+        let written = self.written_bytes.load(Ordering::Relaxed) + counted;
+        if known > self.limit_bytes || written > self.limit_bytes / 16 {
+            self.sweep(counted)?;
+        }
+        self.known_bytes.fetch_add(counted, Ordering::Relaxed);
+        self.written_bytes.fetch_add(counted, Ordering::Relaxed);
+        let mut aside = tempfile::NamedTempFile::new_in(self.path.join("aside"))?;
+        aside.write_all(&content)?;
+        let path = self.file_of(&digest_of(description));
+        if let Some(parent) = path.parent() {
+            make_directory(parent)?;
+        }
+        aside.persist(path)?;
+        Ok(())
+    }
+
+    /// Looks through the directory, and lets go of what was not used for longest if there is no room for `more` bytes. Left to
+    /// others if they are at it.
+    fn sweep(&self, more: u64) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let lock = options.create(true).truncate(false).write(true).mode(0o600);
+        let lock = lock.open(self.path.join("lock"))?;
+        self.written_bytes.store(0, Ordering::Relaxed);
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Ok(()),
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
+        self.forget_abandoned()?;
+        let mut kept = self.look_through()?;
+        let mut bytes: u64 = kept.iter().map(|file| file.bytes).sum();
+        if bytes + more > self.limit_bytes || kept.len() > FILES_MAX {
+            kept.sort_unstable_by_key(|file| file.used);
+            // Some more than is needed, so that this is not done for every block.
+            let (bytes_left, files_left) = (self.limit_bytes / 8 * 7, FILES_MAX / 8 * 7);
+            let mut files = kept.len();
+            for file in &kept {
+                if bytes <= bytes_left && files <= files_left {
+                    break;
+                }
+                match fs::remove_file(self.file_of(&file.digest)) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+                bytes -= file.bytes;
+                files -= 1;
+            }
+        }
+        self.known_bytes.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The files that are kept. Twice as many as may be are enough to know what to do.
+    fn look_through(&self) -> io::Result<Vec<Kept>> {
+        let mut kept = Vec::new();
+        for first in 0..=u8::MAX {
+            let directory = match fs::read_dir(self.path.join(format!("{first:02x}"))) {
+                Ok(directory) => directory,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            for file in directory {
+                let file = file?;
+                let (Some(digest), Ok(metadata)) = (digest_in(&file.file_name()), file.metadata()) else {
+                    continue;
+                };
+                if kept.len() == 2 * FILES_MAX {
+                    return Ok(kept);
+                }
+                kept.push(Kept {
+                    used: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                    bytes: metadata.len().max(FILE_BYTES_MIN),
+                    digest,
+                });
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Deletes what was written aside by processes that are gone.
+    fn forget_abandoned(&self) -> io::Result<()> {
+        for file in fs::read_dir(self.path.join("aside"))? {
+            let file = file?;
+            let age = file.metadata().and_then(|metadata| metadata.modified());
+            let age = age.ok().and_then(|modified| modified.elapsed().ok());
+            if age.is_some_and(|age| age > ABANDONED_AFTER) {
+                drop(fs::remove_file(file.path()));
+            }
+        }
+        Ok(())
+    }
+
+    fn file_of(&self, digest: &[u8; 32]) -> PathBuf {
+        let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.path.join(&name[..2]).join(name)
+    }
+}
+
+fn digest_of(description: &str) -> [u8; 32] {
+    let mut found = [0; 32];
+    found.copy_from_slice(digest(&SHA256, description.as_bytes()).as_ref());
+    found
+}
+
+/// The digest that a file's name is, if it is one.
+fn digest_in(name: &std::ffi::OsStr) -> Option<[u8; 32]> {
+    let name = name.to_str().filter(|name| name.len() == 64 && name.is_ascii())?;
+    let mut digest = [0; 32];
+    for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(&name[at..at + 2], 16).ok()?;
+    }
+    Some(digest)
+}
+
+/// Of this user alone: what is kept may be nobody else's to read.
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 1 << 20;
+
+    fn directory() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    fn files(folder: &Folder) -> Vec<Kept> {
+        folder.look_through().unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_is_found_by_every_process_and_nothing_else_is() {
+        let directory = directory();
+        let one = Folder::open(directory.path(), LIMIT).unwrap();
+        let other = Folder::open(directory.path(), LIMIT).unwrap();
+        one.write("a", b"bytes");
+        assert_eq!(other.read("a", 5).as_deref(), Some(&b"bytes"[..]));
+        assert_eq!(other.read("b", 5), None);
+        one.write("a", b"later");
+        assert_eq!(other.read("a", 5).as_deref(), Some(&b"later"[..]));
+    }
+
+    #[test]
+    fn damage_is_noticed_and_what_is_damaged_goes() {
+        let directory = directory();
+        let folder = Folder::open(directory.path(), LIMIT).unwrap();
+        folder.write("a", b"bytes");
+        let path = folder.file_of(&digest_of("a"));
+        let mut content = fs::read(&path).unwrap();
+        *content.last_mut().unwrap() ^= 1;
+        fs::write(&path, content).unwrap();
+        assert_eq!(folder.read("a", 5), None);
+        assert!(!path.exists());
+        // A file that grew beyond what it may be is not even read.
+        fs::write(&path, vec![0; 1 << 20]).unwrap();
+        assert_eq!(folder.read("a", 5), None);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_was_used_least_recently_goes_first_and_the_limit_holds() {
+        let directory = directory();
+        let folder = Folder::open(directory.path(), LIMIT).unwrap();
+        let block = vec![7; 10_000];
+        let old = SystemTime::now() - Duration::from_secs(1000);
+        for number in 0..60_u64 {
+            folder.write(&number.to_string(), &block);
+            let times = FileTimes::new().set_modified(old + Duration::from_secs(number));
+            let path = folder.file_of(&digest_of(&number.to_string()));
+            File::options()
+                .write(true)
+                .open(path)
+                .unwrap()
+                .set_times(times)
+                .unwrap();
+        }
+        assert!(folder.read("0", 10_000).is_some(), "used just now");
+        for number in 60..400_u64 {
+            folder.write(&number.to_string(), &block);
+            let bytes: u64 = files(&folder).iter().map(|file| file.bytes).sum();
+            assert!(bytes <= LIMIT, "{bytes} bytes are kept");
+        }
+        assert_eq!(folder.read("1", 10_000), None);
+        assert!(folder.read("399", 10_000).is_some());
+    }
+
+    #[test]
+    fn two_that_share_a_directory_pass_its_limit_by_no_more_than_their_shares() {
+        let directory = directory();
+        let folders = [(); 2].map(|()| Folder::open(directory.path(), LIMIT).unwrap());
+        let block = vec![7; 10_000];
+        for number in 0..400_u64 {
+            folders[number as usize % 2].write(&number.to_string(), &block);
+            let bytes: u64 = files(&folders[0]).iter().map(|file| file.bytes).sum();
+            assert!(
+                bytes <= LIMIT + 2 * (LIMIT / 16 + 20_000),
+                "{bytes} bytes are kept"
+            );
+        }
+    }
+
+    #[test]
+    fn what_others_left_behind_goes_and_what_is_not_ours_stays() {
+        let directory = directory();
+        let folder = Folder::open(directory.path(), LIMIT).unwrap();
+        folder.write("a", b"bytes");
+        let (aside, fresh) = (
+            directory.path().join("aside/old"),
+            directory.path().join("aside/new"),
+        );
+        let foreign = folder.file_of(&digest_of("a")).with_file_name("readme");
+        for path in [&aside, &fresh, &foreign] {
+            fs::write(path, b"").unwrap();
+        }
+        let times = FileTimes::new().set_modified(SystemTime::now() - 2 * ABANDONED_AFTER);
+        File::options()
+            .write(true)
+            .open(&aside)
+            .unwrap()
+            .set_times(times)
+            .unwrap();
+        folder.sweep(0).unwrap();
+        assert!(!aside.exists() && fresh.exists() && foreign.exists());
+    }
+
+    #[test]
+    fn a_block_that_would_push_out_most_others_is_not_kept() {
+        let directory = directory();
+        let folder = Folder::open(directory.path(), LIMIT).unwrap();
+        folder.write("a", &vec![0; LIMIT as usize / 8]);
+        assert_eq!(folder.read("a", LIMIT), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! What a path says: a file of this machine, or an object of a store.
+
+use std::fmt;
+
+/// Where a path leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Location {
+    /// To a file system of this machine.
+    Local(String),
+    /// To a store.
+    Remote(RemoteLocation),
+}
+
+/// An object of a store, or a pattern of some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RemoteLocation {
+    pub(super) scheme: Scheme,
+    /// What the caller wrote as the scheme.
+    written: String,
+    /// Bucket, container or host.
+    pub(super) authority: String,
+    /// The object's name in the store; of a server, the path of its URL.
+    pub(super) key: String,
+    /// What follows the `?` of a server's URL.
+    pub(super) query: Option<String>,
+}
+
+/// Which kind of store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Scheme {
+    S3,
+    Gcs,
+    Azure,
+    Http,
+    Https,
+}
+
+impl Location {
+    /// Reads `path`.
+    ///
+    /// # Errors
+    /// The reason for the caller: it has a scheme, and an unknown one, or not what one of its scheme needs.
+    pub(super) fn of(path: &str) -> Result<Location, String> {
+        let Some((written, rest)) = split_scheme(path) else {
+            return Ok(Location::Local(path.to_owned()));
+        };
+        let scheme = match written.to_ascii_lowercase().as_str() {
+            "file" => return file(rest),
+            "s3" | "s3a" => Scheme::S3,
+            "gs" | "gcs" => Scheme::Gcs,
+            "az" | "azure" | "adl" | "abfs" | "abfss" => Scheme::Azure,
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            _ => {
+                return Err(format!(
+                    "there are no {written}:// files: known are paths of this machine and s3://, gs://, az://, http:// and https://"
+                ));
+            }
+        };
+        let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let (key, query) = match key.split_once('?') {
+            Some((key, query)) if scheme.is_server() => (key, Some(query.to_owned())),
+            Some(_) | None => (key, None),
+        };
+        if authority.is_empty() {
+            return Err(format!("it names no {} behind {written}://", scheme.authority()));
+        }
+        if scheme.is_server() && authority.contains('@') {
+            return Err("it has a password in it, which would show up in messages: servers that want one are not read".to_owned());
+        }
+        Ok(Location::Remote(RemoteLocation {
+            scheme,
+            written: written.to_owned(),
+            authority: authority.to_owned(),
+            key: key.to_owned(),
+            query,
+        }))
+    }
+}
+
+impl Scheme {
+    /// Whether it is a plain server of files, which knows no listings.
+    pub(super) fn is_server(self) -> bool {
+        matches!(self, Scheme::Http | Scheme::Https)
+    }
+
+    fn authority(self) -> &'static str {
+        match self {
+            Scheme::S3 | Scheme::Gcs => "bucket",
+            Scheme::Azure => "container",
+            Scheme::Http | Scheme::Https => "host",
+        }
+    }
+}
+
+impl RemoteLocation {
+    /// The store alone, as a URL without a path.
+    pub(super) fn store(&self) -> String {
+        format!("{}://{}", self.written, self.authority)
+    }
+
+    /// What the object is opened by.
+    #[cfg(feature = "storage")]
+    pub(super) fn written(&self) -> String {
+        let query = self.query.as_ref().map(|query| format!("?{query}"));
+        format!("{}/{}{}", self.store(), self.key, query.unwrap_or_default())
+    }
+
+    /// The object of the same store whose name is `key`.
+    #[cfg(feature = "storage")]
+    pub(super) fn sibling(&self, key: &str) -> RemoteLocation {
+        RemoteLocation {
+            key: key.to_owned(),
+            ..self.clone()
+        }
+    }
+}
+
+/// As the caller wrote it, but for what follows a `?`, which may be a signature.
+impl fmt::Display for RemoteLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.store(), self.key)?;
+        if self.query.is_some() {
+            f.write_str("?...")?;
+        }
+        Ok(())
+    }
+}
+
+/// The scheme of `path` and what follows it, if it has one.
+fn split_scheme(path: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = path.split_once("://")?;
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    is_scheme.then_some((scheme, rest))
+}
+
+/// A file of this machine that is written as a URL.
+fn file(rest: &str) -> Result<Location, String> {
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    if path.starts_with('/') {
+        Ok(Location::Local(path.to_owned()))
+    } else {
+        Err("a file:// path begins with a third slash, and is of this machine".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(path: &str) -> RemoteLocation {
+        match Location::of(path).unwrap() {
+            Location::Remote(location) => location,
+            Location::Local(local) => panic!("{local} is of this machine"),
+        }
+    }
+
+    #[test]
+    fn a_path_without_a_scheme_is_of_this_machine_however_odd() {
+        for path in ["/a/b", "a/b*", "", "a:b", "./x://y", "1s://b", "://b", "a b://c"] {
+            assert_eq!(Location::of(path), Ok(Location::Local(path.to_owned())));
+        }
+        let file = Location::of("file:///a/b");
+        assert_eq!(file, Ok(Location::Local("/a/b".to_owned())));
+        assert!(Location::of("file://host/a").unwrap_err().contains("third slash"));
+    }
+
+    #[test]
+    fn a_path_with_a_scheme_names_a_store_and_an_object() {
+        let found = remote("s3://bucket/a dir/*.tfrecord?x");
+        assert_eq!((found.scheme, &*found.authority), (Scheme::S3, "bucket"));
+        assert_eq!(
+            (&*found.key, found.query.as_deref()),
+            ("a dir/*.tfrecord?x", None)
+        );
+        assert_eq!(found.to_string(), "s3://bucket/a dir/*.tfrecord?x");
+        let found = remote("HTTPS://host:8/a/b?signature=hush");
+        assert_eq!((found.scheme, &*found.authority), (Scheme::Https, "host:8"));
+        assert_eq!(
+            (&*found.key, found.query.as_deref()),
+            ("a/b", Some("signature=hush"))
+        );
+        assert_eq!(found.to_string(), "HTTPS://host:8/a/b?...");
+        #[cfg(feature = "storage")]
+        assert_eq!(found.written(), "HTTPS://host:8/a/b?signature=hush");
+        assert_eq!(remote("abfss://c@a.dfs.core.windows.net/k").scheme, Scheme::Azure);
+    }
+
+    #[test]
+    fn what_no_store_can_be_asked_for_is_refused_with_its_reason() {
+        for (path, reason) in [
+            ("ftp://host/a", "no ftp:// files"),
+            ("s3:///a", "names no bucket"),
+            ("http://user:word@host/a", "password"),
+        ] {
+            let refused = Location::of(path).unwrap_err();
+            assert!(refused.contains(reason), "{path}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The stores that paths name, each made once: clients that keep their connections.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
+use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use parking_lot::Mutex;
+
+use crate::storage::config::StorageConfig;
+use crate::storage::location::{RemoteLocation, Scheme};
+
+/// Stores kept. Who reads from more has their connections made anew.
+const STORES_MAX: usize = 64;
+/// The first pause between two attempts, and the longest.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// A store.
+#[derive(Debug, Clone)]
+pub(super) struct Store {
+    pub(super) objects: Arc<dyn ObjectStore>,
+    /// What lists it, if anything does.
+    pub(super) pages: Option<Pages>,
+    /// Tells it from others of the same name elsewhere.
+    pub(super) identity: Arc<str>,
+}
+
+/// What lists a store page by page.
+#[derive(Clone)]
+pub(super) struct Pages(pub(super) Arc<dyn PaginatedListStore>);
+
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pages")
+    }
+}
+
+/// The stores asked for so far.
+#[derive(Debug)]
+pub(super) struct Stores {
+    config: StorageConfig,
+    known: Mutex<HashMap<(Scheme, String), Store>>,
+}
+
+impl Stores {
+    pub(super) fn new(config: StorageConfig) -> Stores {
+        Stores {
+            config,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The store that `location` is in.
+    ///
+    /// # Errors
+    /// What its client refuses.
+    pub(super) fn of(&self, location: &RemoteLocation) -> object_store::Result<Store> {
+        // A signed URL's store is of use for its object alone.
+        if location.query.is_some() {
+            return self.build(location);
+        }
+        let name = (location.scheme, location.store());
+        let mut known = self.known.lock();
+        if let Some(store) = known.get(&name) {
+            return Ok(store.clone());
+        }
+        let store = self.build(location)?;
+        if known.len() == STORES_MAX {
+            known.clear();
+        }
+        known.insert(name, store.clone());
+        Ok(store)
+    }
+
+    fn build(&self, location: &RemoteLocation) -> object_store::Result<Store> {
+        match location.scheme {
+            Scheme::S3 => self.s3(location),
+            Scheme::Gcs => self.gcs(location),
+            Scheme::Azure => self.azure(location),
+            Scheme::Http | Scheme::Https => self.server(location),
+        }
+    }
+
+    fn s3(&self, location: &RemoteLocation) -> object_store::Result<Store> {
+        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&location.authority);
+        for (key, value) in self.client_settings() {
+            builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
+        }
+        for (key, value) in self.options("aws_") {
+            builder = builder.with_config(key.parse()?, value);
+        }
+        let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
+        let store = Arc::new(builder.with_retry(self.retry()).build()?);
+        Ok(Store {
+            objects: Arc::clone(&store) as Arc<dyn ObjectStore>,
+            pages: Some(Pages(store)),
+            identity: identity(location, endpoint),
+        })
+    }
+
+    fn gcs(&self, location: &RemoteLocation) -> object_store::Result<Store> {
+        let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(&location.authority);
+        for (key, value) in self.client_settings() {
+            builder = builder.with_config(GoogleConfigKey::Client(key), value);
+        }
+        for (key, value) in self.options("google_") {
+            builder = builder.with_config(key.parse()?, value);
+        }
+        let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
+        let store = Arc::new(builder.with_retry(self.retry()).build()?);
+        Ok(Store {
+            objects: Arc::clone(&store) as Arc<dyn ObjectStore>,
+            pages: Some(Pages(store)),
+            identity: identity(location, endpoint),
+        })
+    }
+
+    fn azure(&self, location: &RemoteLocation) -> object_store::Result<Store> {
+        let mut builder = MicrosoftAzureBuilder::from_env().with_url(location.store());
+        for (key, value) in self.client_settings() {
+            builder = builder.with_config(AzureConfigKey::Client(key), value);
+        }
+        for (key, value) in self.options("azure_") {
+            builder = builder.with_config(key.parse()?, value);
+        }
+        let (account, endpoint) = (AzureConfigKey::AccountName, AzureConfigKey::Endpoint);
+        let known = [
+            builder.get_config_value(&account),
+            builder.get_config_value(&endpoint),
+        ];
+        let store = Arc::new(builder.with_retry(self.retry()).build()?);
+        Ok(Store {
+            objects: Arc::clone(&store) as Arc<dyn ObjectStore>,
+            pages: Some(Pages(store)),
+            identity: identity(location, Some(known.map(Option::unwrap_or_default).join(" "))),
+        })
+    }
+
+    fn server(&self, location: &RemoteLocation) -> object_store::Result<Store> {
+        let query = location.query.as_ref().map(|query| format!("?{query}"));
+        let url = format!("{}/{}", location.store(), query.unwrap_or_default());
+        let mut options = ClientOptions::new().with_allow_http(location.scheme == Scheme::Http);
+        for (key, value) in self.client_settings() {
+            options = options.with_config(key, value);
+        }
+        let builder = HttpBuilder::new().with_url(url).with_client_options(options);
+        let store = builder.with_retry(self.retry()).build()?;
+        Ok(Store {
+            objects: Arc::new(store),
+            pages: None,
+            identity: identity(location, location.query.clone()),
+        })
+    }
+
+    /// The options whose names begin with `prefix`.
+    fn options(&self, prefix: &'static str) -> impl Iterator<Item = (String, &String)> {
+        let options = self.config.options.iter();
+        options
+            .map(|(key, value)| (key.to_ascii_lowercase(), value))
+            .filter(move |(key, _)| key.starts_with(prefix))
+    }
+
+    /// A server may take its time as a whole, but not be silent.
+    fn client_settings(&self) -> [(ClientConfigKey, String); 3] {
+        let milliseconds = |duration: Duration| format!("{}ms", duration.as_millis().max(1));
+        [
+            (ClientConfigKey::ConnectTimeout, milliseconds(self.config.connect)),
+            (ClientConfigKey::ReadTimeout, milliseconds(self.config.stall)),
+            (ClientConfigKey::Timeout, milliseconds(self.config.deadline)),
+        ]
+    }
+
+    fn retry(&self) -> RetryConfig {
+        RetryConfig {
+            backoff: BackoffConfig {
+                init_backoff: BACKOFF.0,
+                max_backoff: BACKOFF.1,
+                base: 2.0,
+            },
+            max_retries: self.config.attempts as usize - 1,
+            retry_timeout: self.config.deadline,
+        }
+    }
+}
+
+fn identity(location: &RemoteLocation, endpoint: Option<String>) -> Arc<str> {
+    format!("{} {}", location.store(), endpoint.unwrap_or_default()).into()
+}

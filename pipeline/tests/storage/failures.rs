@@ -1,0 +1,291 @@
+//! What servers do wrong becomes an error that says what, and where; what passes is not noticed.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use millstream_pipeline::exec::{Cancel, ErrorKind, ExecContext, Executor};
+use millstream_pipeline::graph::Dataset;
+use millstream_pipeline::storage::{Storage, StorageConfig};
+
+use crate::support::context;
+
+use super::s3::S3;
+use super::server::{Reply, Request, Server, answer};
+use super::{config, impatient, noise, read, storage};
+
+const SIZE: usize = 150_000;
+
+fn content() -> Vec<u8> {
+    noise(SIZE, 9)
+}
+
+fn right(request: &Request) -> Reply {
+    answer(request, &content(), "\"mark\"")
+}
+
+/// A right answer, taken apart.
+fn parts(request: &Request) -> (u16, Vec<(&'static str, String)>, Vec<u8>) {
+    match right(request) {
+        Reply::Answer(status, headers, body) => (status, headers, body),
+        other @ (Reply::Short(..) | Reply::Silence(..) | Reply::Close) => panic!("{other:?}"),
+    }
+}
+
+fn short(request: &Request) -> Reply {
+    let (status, headers, body) = parts(request);
+    Reply::Short(status, headers, body.len(), body[..body.len() / 2].to_vec())
+}
+
+fn silent(request: &Request) -> Reply {
+    let (status, headers, body) = parts(request);
+    Reply::Silence(status, headers, body.len(), body[..body.len() / 2].to_vec())
+}
+
+/// The right bytes, said to be others.
+fn mislabelled(request: &Request) -> Reply {
+    let (status, mut headers, body) = parts(request);
+    for (name, value) in &mut headers {
+        if *name == "content-range" {
+            *value = format!("bytes 7-{}/{SIZE}", 7 + body.len() - 1);
+        }
+    }
+    Reply::Answer(status, headers, body)
+}
+
+/// Fewer bytes, and said to be as many as they are.
+fn scant(request: &Request) -> Reply {
+    let (status, headers, body) = parts(request);
+    Reply::Answer(status, headers, body[..body.len() - 1].to_vec())
+}
+
+fn busy(_: &Request) -> Reply {
+    Reply::Answer(503, Vec::new(), b"busy".to_vec())
+}
+
+fn closed(_: &Request) -> Reply {
+    Reply::Close
+}
+
+#[test]
+fn what_passes_is_not_noticed() {
+    for (name, wrong) in [
+        ("short", short as fn(&Request) -> Reply),
+        ("silent", silent),
+        ("scant", scant),
+        ("busy", busy),
+        ("closed", closed),
+    ] {
+        // Every block once wrong, then right.
+        let server = Server::start(move |request, before| {
+            if before % 2 == 0 {
+                wrong(request)
+            } else {
+                right(request)
+            }
+        });
+        let storage = Storage::new(StorageConfig {
+            ahead_blocks: 1,
+            attempts: 8,
+            ..impatient("http://none")
+        });
+        let found = read(&storage.unwrap(), &server.url("file"));
+        assert!(
+            found == Ok(content()),
+            "{name}: {:?}",
+            found.map(|bytes| bytes.len())
+        );
+    }
+}
+
+#[test]
+fn what_does_not_pass_names_the_object_the_range_and_the_cause() {
+    for (wrong, causes) in [
+        (
+            short as fn(&Request) -> Reply,
+            &["32768 of 65536 bytes", "3 attempts"][..],
+        ),
+        (silent, &["timed out"]),
+        (scant, &["65535 of the 65536 bytes"]),
+        (mislabelled, &["Requested 65536..131072, got 7..65543"]),
+        (busy, &["503", "busy"]),
+        (closed, &["connection closed"]),
+    ] {
+        // Right at first, so that it can be opened.
+        let server = Server::start(move |request, before| match before {
+            0 => right(request),
+            _ => wrong(request),
+        });
+        let storage = Storage::new(impatient("http://none")).unwrap();
+        let mut object = storage.open(&server.url("file")).unwrap();
+        object.seek(SeekFrom::Start(70_000)).unwrap();
+        let failed = object.read(&mut [0; 10]).unwrap_err().to_string();
+        let place = format!("cannot read bytes 65536 to 131072 of {}", server.url("file"));
+        assert!(failed.contains(&place), "{failed}");
+        // The client's own retries may word it otherwise.
+        assert!(
+            causes.iter().any(|cause| failed.contains(cause)),
+            "{causes:?}: {failed}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_is_silent_from_the_first_does_not_hold_anybody_for_ever() {
+    let server = Server::start(|_, _| Reply::Silence(206, Vec::new(), 10, Vec::new()));
+    let refused = read(
+        &Storage::new(impatient("http://none")).unwrap(),
+        &server.url("file"),
+    );
+    assert!(refused.is_err());
+    let drip = Server::start(|request, _| silent(request));
+    let hurried = StorageConfig {
+        deadline: Duration::from_millis(300),
+        stall: Duration::from_secs(60),
+        ..config("http://none")
+    };
+    let refused = read(&Storage::new(hurried).unwrap(), &drip.url("file")).unwrap_err();
+    assert!(refused.contains("cannot open"), "{refused}");
+}
+
+#[test]
+fn who_waits_for_a_silent_server_is_woken_by_the_end_of_the_task() {
+    let (told, asked) = mpsc::channel();
+    let server = Server::start(move |request, before| match before {
+        0 => right(request),
+        _ => {
+            let _ = told.send(());
+            silent(request)
+        }
+    });
+    let cancel = Cancel::new();
+    let storage = storage("http://none").until(&cancel);
+    let mut object = storage.open(&server.url("file")).unwrap();
+    let reader = std::thread::spawn(move || {
+        object.seek(SeekFrom::Start(70_000)).unwrap();
+        object.read(&mut [0; 10]).unwrap_err().to_string()
+    });
+    asked.recv().unwrap();
+    cancel.cancel();
+    let said = reader.join().unwrap();
+    assert!(said.contains("the task was cancelled"), "{said}");
+}
+
+#[test]
+fn an_object_that_changes_while_it_is_read_is_an_error() {
+    for has_marks in [true, false] {
+        let server = Server::start(move |request, before| {
+            let changed = noise(SIZE, 10);
+            let (content, mark) = if before == 0 {
+                (content(), "\"a\"")
+            } else {
+                (changed, "\"b\"")
+            };
+            match answer(request, &content, mark) {
+                Reply::Answer(status, headers, body) if !has_marks => {
+                    let modified = format!("Sun, 06 Nov 1994 08:49:3{} GMT", before.min(1));
+                    let ranges = headers.into_iter().filter(|(name, _)| *name == "content-range");
+                    let headers = ranges.chain([("last-modified", modified)]);
+                    Reply::Answer(status, headers.collect(), body)
+                }
+                reply @ (Reply::Answer(..) | Reply::Short(..) | Reply::Silence(..) | Reply::Close) => reply,
+            }
+        });
+        let failed = read(&storage("http://none"), &server.url("file")).unwrap_err();
+        assert!(failed.contains("was changed while it was read"), "{failed}");
+    }
+}
+
+#[test]
+fn who_is_to_blame_is_told() {
+    let s3 = S3::start();
+    s3.put("file", b"content");
+    let mut wrong_secret = config(&s3.endpoint());
+    wrong_secret
+        .options
+        .insert("AWS_SECRET_ACCESS_KEY".to_owned(), "wrong".to_owned());
+    let mut no_http = config(&s3.endpoint());
+    no_http
+        .options
+        .insert("AWS_ALLOW_HTTP".to_owned(), "false".to_owned());
+    let mut unknown = config(&s3.endpoint());
+    unknown.options.insert("AWS_NONSENSE".to_owned(), "1".to_owned());
+    let quick = |config| StorageConfig {
+        attempts: 1,
+        ..config
+    };
+    for (config, path, kind, reason) in [
+        (
+            config(&s3.endpoint()),
+            "s3://bucket/none",
+            ErrorKind::Data,
+            "no such object",
+        ),
+        (
+            config(&s3.endpoint()),
+            "s3://none/file",
+            ErrorKind::Data,
+            "no such",
+        ),
+        (
+            config(&s3.endpoint()),
+            "s3://bucket//a",
+            ErrorKind::Caller,
+            "name of the object",
+        ),
+        (
+            config(&s3.endpoint()),
+            "gopher://bucket/a",
+            ErrorKind::Caller,
+            "no gopher:// files",
+        ),
+        (
+            wrong_secret,
+            "s3://bucket/file",
+            ErrorKind::Caller,
+            "refuses access",
+        ),
+        (no_http, "s3://bucket/file", ErrorKind::Caller, "AWS_ALLOW_HTTP"),
+        (unknown, "s3://bucket/file", ErrorKind::Caller, "aws_nonsense"),
+        (
+            config("http://127.0.0.1:1"),
+            "s3://bucket/file",
+            ErrorKind::Peer,
+            "127.0.0.1:1",
+        ),
+    ] {
+        let refused = Storage::new(quick(config)).unwrap().open(path).unwrap_err();
+        assert_eq!(refused.kind(), kind, "{path}: {refused}");
+        assert!(refused.to_string().contains(reason), "{path}: {refused}");
+    }
+}
+
+#[test]
+fn a_pipeline_whose_storage_fails_says_which_bytes_of_which_file_and_that_the_data_is_not_to_blame() {
+    let server = Server::start(move |request, before| {
+        let text = b"line\n".repeat(30_000);
+        match before {
+            0 => answer(request, &text, "\"mark\""),
+            _ => busy(request),
+        }
+    });
+    let graph = Dataset::files(server.url("file")).text_lines().graph().unwrap();
+    let context = ExecContext {
+        storage: Storage::new(impatient("http://none")).unwrap(),
+        ..context()
+    };
+    let mut executor = Executor::open(&graph, context).unwrap();
+    let error = loop {
+        match executor.next() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the file ended"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Peer, "{error}");
+    let said = error.to_string();
+    assert!(
+        said.contains("cannot read bytes 65536 to") && said.contains("503"),
+        "{said}"
+    );
+}
