@@ -7,6 +7,7 @@
 //! - `batches`: batches of elements of different shapes
 //! - `buffers`: what is computed ahead withholds nothing and stays within the byte budget
 //! - `expressions`: what is computed of components
+//! - `explain`: what is told of the stages of a running pipeline
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `folds`: operations that carry a state
 //! - `graphs`: encoding and analysis
@@ -29,6 +30,7 @@ mod batches;
 mod buffers;
 mod combined;
 mod expressions;
+mod explain;
 mod failures;
 mod folds;
 mod graphs;

@@ -13,6 +13,7 @@ use super::error::{ErrorKind, ExecError};
 use super::format;
 use super::item::Item;
 use super::iterate::Input;
+use super::measure::Measured;
 use super::ops;
 use super::program::{Part, Program, unprepared};
 use super::value::{Tensor, Value};
@@ -38,8 +39,24 @@ impl Program {
         }
     }
 
-    /// Recurses as deep as a graph may be, which its limits keep within a thread's stack.
+    /// The operation at `node` and all that it reads, measured where the tree is.
     fn open_node(
+        &self,
+        node: usize,
+        shared: &Shared,
+        argument: Option<&Arc<[Item]>>,
+    ) -> Result<Input, ExecError> {
+        let opened = self.open_unmeasured(node, shared, argument)?;
+        let stage = shared.meter.as_ref().and_then(|meter| meter.stage(node));
+        Ok(match (stage, &self.graph.nodes()[node].op) {
+            // There is nothing to it.
+            (None, _) | (_, Op::Options(_)) => opened,
+            (Some(stage), _) => Box::new(Measured::new(opened, Arc::clone(stage))),
+        })
+    }
+
+    /// Recurses as deep as a graph may be, which its limits keep within a thread's stack.
+    fn open_unmeasured(
         &self,
         node: usize,
         shared: &Shared,
@@ -60,6 +77,7 @@ impl Program {
             return self.open_several(node, shared, argument);
         }
         let input = self.open_node(input, shared, argument)?;
+        let shared = &shared.at(node);
         if let Op::Read(format) = op {
             format::reading(format, input, shared)
         } else if let Op::FlatMap(_)
@@ -205,7 +223,8 @@ impl Program {
             Box::new(ops::Pick::new(picks, inputs, sample.stop_on_empty, cancel))
         } else if let (Op::Choose(_, choose), Part::Body(choices)) = (op, &self.parts[node]) {
             // Read whole by every task, and drawing on its own.
-            let picks = ops::Choices::new(choices.open(&shared.within(node as u64, 0), None)?, inputs.len());
+            let within = shared.at(node).within(node as u64, 0);
+            let picks = ops::Choices::new(choices.open(&within, None)?, inputs.len());
             Box::new(ops::Pick::new(picks, inputs, choose.stop_on_empty, cancel))
         } else {
             return Err(unprepared(op.name()));
@@ -222,8 +241,8 @@ impl Program {
     ) -> Result<Input, ExecError> {
         let mut calls = Vec::new();
         let mut below = node;
-        while let Op::Map(function, same) = &self.graph.nodes()[below].op
-            && *same == schedule
+        while let Op::Map(function, _) = &self.graph.nodes()[below].op
+            && (below == node || self.graph.is_fused(below))
         {
             calls.push(self.call(below, function, shared)?);
             // A map has an input.
@@ -240,7 +259,7 @@ impl Program {
                 schedule.parallel,
                 schedule.is_ordered(shared.deterministic),
                 input,
-                shared.clone(),
+                shared.at(node),
             ))
         })
     }

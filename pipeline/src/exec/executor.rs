@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_element::{ElementSpec, Layout, PackWriter};
 
-use crate::graph::Graph;
+use crate::graph::{Drawing, Graph};
 
 use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
@@ -12,6 +12,8 @@ use super::error::{ErrorKind, ExecError};
 use super::identity::Identity;
 use super::item::Item;
 use super::iterate::{Filled, Input, Stop};
+use super::measure::Stats;
+use super::measuring::Measuring;
 use super::program::{FilesOf, Means, OpenError, Program};
 use super::skipped::Skipped;
 use super::splits::Feed;
@@ -36,6 +38,7 @@ pub struct Executor {
     skipped: Skipped,
     statistics: Statistics,
     cancel: Cancel,
+    measuring: Measuring,
     /// Elements handed out.
     handed: u64,
     finished: Vec<FinishedSplit>,
@@ -70,6 +73,7 @@ impl Executor {
             .splits
             .is_none()
             .then(|| Identity::new(&program, context.task_id, context.epoch, context.seed));
+        let measuring = Measuring::new(program.graph(), context.measured);
         let ledger = Arc::new(Ledger::default());
         let skipped = Skipped::default();
         let statistics = Statistics::default();
@@ -90,6 +94,8 @@ impl Executor {
             cancel: context.cancel.clone(),
             skipped: skipped.clone(),
             statistics: statistics.clone(),
+            meter: measuring.meter(),
+            stage: None,
         };
         let root = program.open(&shared, None)?;
         let spec = program.spec().clone();
@@ -101,6 +107,7 @@ impl Executor {
             skipped,
             statistics,
             cancel: context.cancel,
+            measuring,
             handed: 0,
             finished: Vec::new(),
             held: None,
@@ -128,6 +135,17 @@ impl Executor {
     /// and by whoever holds one when it is gone; nothing of it is saved.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// What each stage did since the executor was opened, and which of them holds the others up. `None` unless the
+    /// context asked for it ([`ExecContext::measured`]).
+    pub fn stats(&self) -> Option<Stats> {
+        self.measuring.stats()
+    }
+
+    /// The graph as it is executed, drawn as text or DOT: with what [`Executor::stats`] knows of each stage.
+    pub fn explain(&self) -> Drawing {
+        self.measuring.drawing()
     }
 
     /// The next element. The splits it stands for count as handed out when the caller drops it.
@@ -193,7 +211,11 @@ impl Executor {
                     stop: Stop::End,
                 });
             };
-            match write_element(&item, layout, pack, self.handed) {
+            let handed = self.handed;
+            let written = self
+                .measuring
+                .writing(|| write_element(&item, layout, pack, handed));
+            match written {
                 Ok(Written::Done) => {}
                 Ok(Written::Full { needed_bytes }) => {
                     self.held = Some(item);

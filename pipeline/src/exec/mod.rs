@@ -5,7 +5,8 @@
 //! - [`Value`]s and [`Tensor`]s are what travels between operations; an [`Item`] adds where it comes from;
 //! - [`Functions`] holds what is registered by name; [`Source`] is what sources outside this crate implement;
 //! - [`SplitSource`] deals out splits, and [`FinishedSplit`]s say exactly which elements complete one;
-//! - [`Pool`], [`Budget`] and [`Cancel`] bound threads, memory and time.
+//! - [`Pool`], [`Budget`] and [`Cancel`] bound threads, memory and time;
+//! - [`Stats`] tell what each stage costs, and which of them holds the others up.
 
 mod budget;
 mod build;
@@ -23,6 +24,8 @@ mod identity;
 mod item;
 mod iterate;
 mod native;
+mod measure;
+mod measuring;
 mod ops;
 mod pool;
 mod program;
@@ -49,6 +52,7 @@ pub use functions::{
 };
 pub use item::Item;
 pub use iterate::{Filled, Further, Input, Iterate, Stop};
+pub use measure::{Bottleneck, StageStats, Stats};
 pub use pool::Pool;
 pub use program::OpenError;
 pub use source::Source;

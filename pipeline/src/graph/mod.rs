@@ -16,6 +16,7 @@ mod combine;
 mod constant;
 mod dataset;
 mod definition;
+mod drawing;
 mod error;
 mod expr;
 mod expr_builder;
@@ -46,6 +47,7 @@ pub use dataset::{AUTO, Dataset, PIXELS_MAX_DEFAULT};
 pub use definition::{
     BUFFER_MAX, CYCLE_MAX, DEPTH_MAX, GRAPH_BYTES_MAX, Graph, NAME_BYTES_MAX, NESTING_MAX, NODES_MAX, Node,
 };
+pub use drawing::Drawing;
 pub use error::{AnalysisError, GraphError};
 pub use expr::{
     Binary, Cast, DecodeRaw, DtypeField, EXPR_NODES_MAX, Expr, ExprNode, ExprOp, Literal, LiteralTensor,

@@ -56,6 +56,9 @@ impl ParallelInterleave {
             AUTO => AUTO_THREADS,
             threads => threads as usize,
         };
+        if let Some(stage) = &shared.stage {
+            stage.set_threads(threads.min(cycle.length as usize + 1));
+        }
         ParallelInterleave {
             body: Arc::new(body),
             cycle,

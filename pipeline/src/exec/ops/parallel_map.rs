@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 
@@ -15,6 +16,7 @@ use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::measure::is_sampled;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
 use super::read_ahead::{Polled, ReadAhead};
@@ -65,6 +67,9 @@ impl ParallelMap {
         } else {
             parallel as usize
         };
+        if let Some(stage) = &shared.stage {
+            stage.set_threads(parallel.min(shared.pool.threads()));
+        }
         // Every outcome has room, so that no thread of the pool ever waits for whoever pulls.
         let (done, results) = bounded(parallel * WINDOW_PER_CALL);
         ParallelMap {
@@ -117,7 +122,9 @@ impl ParallelMap {
         let mut charge = self.shared.budget.charge(expected);
         let (chain, done, pass) = (Arc::clone(&self.chain), self.done.clone(), self.pass);
         let cancel = self.shared.cancel.clone();
+        let stage = self.shared.stage.clone();
         let job = move || {
+            let begun = stage.as_ref().map(|_| Instant::now());
             // What was queued when the pipeline was cancelled is not worth a call.
             let outcome = cancel
                 .check("map")
@@ -125,6 +132,9 @@ impl ParallelMap {
                 // What a function left to be done when it is written is done here, or it would not be parallel.
                 .and_then(|item| item.map(call::settled).transpose());
             charge.set(outcome.iter().flatten().map(Item::held_bytes).sum());
+            if let (Some(stage), Some(begun)) = (stage, begun) {
+                stage.note_pool(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            }
             // Nobody listens any more when the pipeline was dropped.
             let _ = done.send((number, Finished { outcome, charge }));
         };
@@ -189,6 +199,14 @@ impl ParallelMap {
         }
     }
 
+    /// Counts the results that wait, in samples.
+    fn note_ready(&self) {
+        if let Some(stage) = self.shared.stage.as_ref().filter(|_| is_sampled()) {
+            let ready = self.places.iter().filter(|place| place.is_some()).count();
+            stage.note_ready(ready, self.parallel * WINDOW_PER_CALL);
+        }
+    }
+
     fn finish_calls(&mut self) -> Result<(), ExecError> {
         while self.under_way > 0 {
             self.wait(false)?;
@@ -204,6 +222,7 @@ impl Iterate for ParallelMap {
                 self.place(number, finished);
             }
             let end = self.top_up()?;
+            self.note_ready();
             if let Some(outcome) = self.ready() {
                 match outcome? {
                     Some(item) => return Ok(Some(item)),

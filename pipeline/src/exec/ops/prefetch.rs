@@ -6,6 +6,7 @@ use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::measure::is_sampled;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
 use super::read_ahead::{Polled, ReadAhead};
@@ -18,6 +19,9 @@ pub(crate) struct Prefetch {
 impl Prefetch {
     pub(crate) fn new(buffer: u64, input: Input, shared: Shared) -> Prefetch {
         let size = usize::try_from(buffer).unwrap_or(usize::MAX);
+        if let Some(stage) = &shared.stage {
+            stage.set_threads(1);
+        }
         Prefetch {
             ahead: ReadAhead::new("prefetch", size, input, shared.clone()),
             shared,
@@ -27,6 +31,10 @@ impl Prefetch {
 
 impl Iterate for Prefetch {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        if let Some(stage) = self.shared.stage.as_ref().filter(|_| is_sampled()) {
+            let (ready, of) = self.ahead.ready();
+            stage.note_ready(ready, of);
+        }
         loop {
             match self.ahead.poll()? {
                 Polled::Item(item) => return Ok(Some(item)),

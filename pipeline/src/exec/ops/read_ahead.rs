@@ -142,6 +142,12 @@ impl ReadAhead {
         Ok(self.ended().map_or(Polled::Pending, Polled::Ended))
     }
 
+    /// Elements that lie ready, and how many may.
+    pub(crate) fn ready(&self) -> (usize, usize) {
+        let running = self.running.as_ref().map_or(0, |running| running.items.len());
+        (self.ready.len() + running, self.size)
+    }
+
     /// Tells the thread to stop, without waiting for it.
     pub(crate) fn stop(&mut self) {
         if let Some(running) = &mut self.running {
@@ -404,6 +410,8 @@ mod tests {
             cancel: Cancel::new(),
             skipped: Skipped::default(),
             statistics: Statistics::default(),
+            meter: None,
+            stage: None,
         }
     }
 

@@ -1,0 +1,54 @@
+//! The stages of a program, found by where they stand: by their node, within the functions by whose bodies they are in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::stage::Stage;
+use crate::graph::Graph;
+
+/// The stages of one graph.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    stages: Vec<Arc<Stage>>,
+    /// Of the operations that execute a body, by node.
+    bodies: BTreeMap<usize, Arc<Meter>>,
+}
+
+impl Meter {
+    /// Of a dataset.
+    pub(crate) fn new(graph: &Graph) -> Meter {
+        Meter::of(graph, false)
+    }
+
+    /// A body's trees may be many at once, on threads of their own.
+    fn of(graph: &Graph, is_shared: bool) -> Meter {
+        let nodes = graph.nodes();
+        let bodies = nodes.iter().enumerate().filter_map(|(node, found)| {
+            let body = found.op.body()?;
+            Some((node, Arc::new(Meter::of(body, true))))
+        });
+        Meter {
+            stages: nodes.iter().map(|_| Arc::new(Stage::new(is_shared))).collect(),
+            bodies: bodies.collect(),
+        }
+    }
+
+    /// The stage of `node`.
+    pub(crate) fn stage(&self, node: usize) -> Option<&Arc<Stage>> {
+        self.stages.get(node)
+    }
+
+    /// What measures the body of `node`.
+    pub(crate) fn body(&self, node: usize) -> Option<&Arc<Meter>> {
+        self.bodies.get(&node)
+    }
+
+    /// The stage at `path`: the nodes of the operations whose bodies it is in, from the outside, and its own.
+    pub(crate) fn find(&self, path: &[usize]) -> Option<&Stage> {
+        let (last, outer) = path.split_last()?;
+        let within = outer
+            .iter()
+            .try_fold(self, |meter, node| meter.body(*node).map(|body| &**body))?;
+        within.stage(*last).map(|stage| &**stage)
+    }
+}

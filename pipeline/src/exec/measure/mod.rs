@@ -1,0 +1,22 @@
+//! What the stages of a running pipeline cost: counted always, timed in samples, so that measuring takes a few
+//! hundredths of the time of even the cheapest elements.
+//!
+//! - [`Meter`]: the stages of a program, and of the bodies of its functions;
+//! - [`Stage`]: the counts of one operation;
+//! - [`Measured`]: an operation that is being measured;
+//! - [`Sampler`]: when the clock is read;
+//! - [`Stats`], [`Bottleneck`]: what is known at one moment, and which stage holds the others up.
+
+mod measured;
+mod meter;
+mod sampler;
+mod stage;
+mod stats;
+
+pub use stats::{Bottleneck, StageStats, Stats};
+
+pub(crate) use measured::Measured;
+pub(crate) use meter::Meter;
+pub(crate) use sampler::{Sampler, is_sampled};
+pub(crate) use stage::Stage;
+pub(crate) use stats::Placed;

@@ -1,0 +1,121 @@
+//! The counts of one operation. Threads that share it are the executor's business.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use super::sampler::Sample;
+
+/// What is known of one operation. All counts are sums since the executor was opened; nothing is ordered by them, so that
+/// every access is relaxed.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    /// Whether several trees share it: that of a function's body.
+    is_shared: bool,
+    /// Elements handed on.
+    elements: AtomicU64,
+    /// Time its calls took, without the calls below.
+    own_ns: AtomicU64,
+    /// Time its calls took.
+    whole_ns: AtomicU64,
+    /// Time that threads of the pool spent on it.
+    pool_ns: AtomicU64,
+    /// Whether it has threads of its own: then its calls wait, and its work is done elsewhere.
+    is_ahead: AtomicBool,
+    /// Threads that it uses at most.
+    threads: AtomicU32,
+    /// Elements that lay ready when samples were taken, and how many samples there were.
+    ready: AtomicU64,
+    ready_samples: AtomicU64,
+    /// Elements that may lie ready.
+    ready_max: AtomicU64,
+}
+
+/// The counts at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) elements: u64,
+    pub(crate) own_ns: u64,
+    pub(crate) whole_ns: u64,
+    pub(crate) pool_ns: u64,
+    pub(crate) is_ahead: bool,
+    pub(crate) threads: u32,
+    pub(crate) ready: u64,
+    pub(crate) ready_samples: u64,
+    pub(crate) ready_max: u64,
+}
+
+impl Stage {
+    /// A stage of a program that is opened once, or, of a body, any number of times.
+    pub(crate) fn new(is_shared: bool) -> Stage {
+        Stage {
+            is_shared,
+            elements: AtomicU64::new(0),
+            own_ns: AtomicU64::new(0),
+            whole_ns: AtomicU64::new(0),
+            pool_ns: AtomicU64::new(0),
+            is_ahead: AtomicBool::new(false),
+            threads: AtomicU32::new(1),
+            ready: AtomicU64::new(0),
+            ready_samples: AtomicU64::new(0),
+            ready_max: AtomicU64::new(0),
+        }
+    }
+
+    /// So many elements more.
+    #[inline]
+    pub(crate) fn count(&self, elements: u64) {
+        self.add(&self.elements, elements);
+    }
+
+    /// What a sample of its calls found.
+    pub(crate) fn note(&self, sample: Sample) {
+        self.add(&self.own_ns, sample.own_ns.saturating_mul(sample.calls));
+        self.add(&self.whole_ns, sample.whole_ns.saturating_mul(sample.calls));
+    }
+
+    /// So much work of a thread of the pool.
+    pub(crate) fn note_pool(&self, nanoseconds: u64) {
+        self.pool_ns.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// It works on so many threads, while its calls wait.
+    pub(crate) fn set_threads(&self, threads: usize) {
+        self.is_ahead.store(true, Ordering::Relaxed);
+        self.threads
+            .store(u32::try_from(threads).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// So many elements lie ready, of so many that may.
+    pub(crate) fn note_ready(&self, ready: usize, of: usize) {
+        self.add(&self.ready, ready as u64);
+        self.add(&self.ready_samples, 1);
+        self.ready_max.store(of as u64, Ordering::Relaxed);
+    }
+
+    /// The counts now. Threads at work may be between two of them.
+    pub(crate) fn counts(&self) -> Counts {
+        let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts {
+            elements: now(&self.elements),
+            own_ns: now(&self.own_ns),
+            whole_ns: now(&self.whole_ns),
+            pool_ns: now(&self.pool_ns),
+            is_ahead: self.is_ahead.load(Ordering::Relaxed),
+            threads: self.threads.load(Ordering::Relaxed),
+            ready: now(&self.ready),
+            ready_samples: now(&self.ready_samples),
+            ready_max: now(&self.ready_max),
+        }
+    }
+
+    /// Of a stage that is in one tree, one thread at a time writes; what it wrote is handed on with the tree. That
+    /// saves the locked instruction, which costs as much as a stage.
+    #[inline]
+    fn add(&self, sum: &AtomicU64, more: u64) {
+        if self.is_shared {
+            sum.fetch_add(more, Ordering::Relaxed);
+        } else {
+            let more = sum.load(Ordering::Relaxed).wrapping_add(more);
+            sum.store(more, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What is known of a running pipeline at one moment, in figures for people: pure arithmetic on counts.
+
+use std::time::Duration;
+
+use super::stage::Counts;
+
+/// What the stages of a pipeline did since it was opened. Times are estimates from samples of the calls.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    /// Since it was opened.
+    pub elapsed: Duration,
+    /// How much of that whoever pulls spent in the pipeline, waiting or computing.
+    pub pulled: Duration,
+    /// How much of that went into writing elements where they stay, with what was left to be computed until then.
+    pub written: Duration,
+    /// The operations as they are executed, the output first. Maps that run in one step are one stage.
+    pub stages: Vec<StageStats>,
+    /// What holds the others up.
+    pub bottleneck: Bottleneck,
+}
+
+/// What one operation did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StageStats {
+    /// Where it stands: the nodes of the operations whose bodies it is in, from the outside, and its own, numbered as in
+    /// the executed graph.
+    pub path: Vec<usize>,
+    /// The operation and its parameters.
+    pub label: String,
+    /// Elements handed on.
+    pub elements: u64,
+    /// Work, added up over its threads.
+    pub busy: Duration,
+    /// How long whoever pulled it waited for its threads; none where it works in the thread that pulls.
+    pub waited: Duration,
+    /// Threads it may use.
+    pub threads: u32,
+    /// How much of its buffer was full on average, 0 to 1; absent without a buffer.
+    pub ready_share: Option<f64>,
+    /// Elements its buffer holds at most; 0 without one.
+    pub ready_max: u64,
+    /// The share of the time of its threads that it was busy, 0 to 1.
+    pub load: f64,
+}
+
+/// What holds a pipeline up: whatever of it, or of whoever reads it, is busiest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// Nothing is known yet.
+    Unknown,
+    /// Whoever pulls.
+    Consumer,
+    /// Writing elements where they stay.
+    Writing,
+    /// The stage of this index in [`Stats::stages`].
+    Stage(usize),
+}
+
+/// A stage before its figures.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed {
+    pub(crate) path: Vec<usize>,
+    pub(crate) label: String,
+    pub(crate) counts: Counts,
+    /// Trees of its body that are executed at once.
+    pub(crate) times: u32,
+}
+
+impl Stats {
+    /// The figures of `stages`, the first of which is the output, after `elapsed`. `written_ns` were spent on writing.
+    pub(crate) fn new(elapsed: Duration, written_ns: u64, stages: Vec<Placed>) -> Stats {
+        let pulled_ns = stages.first().map_or(0, |root| root.counts.whole_ns);
+        let written = Duration::from_nanos(written_ns).min(elapsed);
+        let pulled = Duration::from_nanos(pulled_ns.saturating_add(written_ns)).min(elapsed);
+        let stages: Vec<StageStats> = stages
+            .into_iter()
+            .map(|placed| StageStats::new(placed, elapsed))
+            .collect();
+        let bottleneck = bottleneck(elapsed, pulled, written, &stages);
+        Stats {
+            elapsed,
+            pulled,
+            written,
+            stages,
+            bottleneck,
+        }
+    }
+
+    /// The stage that is the bottleneck, if one is.
+    pub fn bottleneck_index(&self) -> Option<usize> {
+        match self.bottleneck {
+            Bottleneck::Stage(index) => Some(index),
+            Bottleneck::Unknown | Bottleneck::Consumer | Bottleneck::Writing => None,
+        }
+    }
+
+    /// The bottleneck in words: `consumer`, `writing`, or the stage's label.
+    pub fn bottleneck_name(&self) -> &str {
+        match self.bottleneck {
+            Bottleneck::Unknown => "unknown",
+            Bottleneck::Consumer => "consumer",
+            Bottleneck::Writing => "writing",
+            Bottleneck::Stage(index) => self.stages.get(index).map_or("unknown", |stage| &stage.label),
+        }
+    }
+}
+
+impl StageStats {
+    fn new(placed: Placed, elapsed: Duration) -> StageStats {
+        let Placed {
+            path,
+            label,
+            counts,
+            times,
+        } = placed;
+        let (busy_ns, waited_ns) = if counts.is_ahead {
+            (counts.pool_ns, counts.own_ns)
+        } else {
+            (counts.own_ns, 0)
+        };
+        let threads = counts.threads.max(1).saturating_mul(times.max(1));
+        let busy = Duration::from_nanos(busy_ns);
+        let ready_of = counts.ready_max.saturating_mul(counts.ready_samples);
+        StageStats {
+            path,
+            label,
+            elements: counts.elements,
+            busy,
+            waited: Duration::from_nanos(waited_ns),
+            threads,
+            ready_share: (ready_of > 0).then(|| (counts.ready as f64 / ready_of as f64).min(1.0)),
+            ready_max: counts.ready_max,
+            load: share(busy, elapsed) / f64::from(threads),
+        }
+    }
+
+    /// Elements a second over `elapsed`.
+    pub fn rate(&self, elapsed: Duration) -> f64 {
+        if elapsed.is_zero() {
+            0.0
+        } else {
+            self.elements as f64 / elapsed.as_secs_f64()
+        }
+    }
+}
+
+/// The busiest of all. Where one thread does everything the loads add up to one, and the largest part of it is what to
+/// make faster; where stages have threads of their own the one that holds the others up is busy all the time.
+fn bottleneck(elapsed: Duration, pulled: Duration, written: Duration, stages: &[StageStats]) -> Bottleneck {
+    if stages.first().is_none_or(|root| root.elements == 0) {
+        return Bottleneck::Unknown;
+    }
+    let mut busiest = (1.0 - share(pulled, elapsed), Bottleneck::Consumer);
+    let mut consider = |load: f64, candidate| {
+        if load > busiest.0 {
+            busiest = (load, candidate);
+        }
+    };
+    consider(share(written, elapsed), Bottleneck::Writing);
+    for (index, stage) in stages.iter().enumerate() {
+        consider(stage.load, Bottleneck::Stage(index));
+    }
+    busiest.1
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    if whole.is_zero() {
+        0.0
+    } else {
+        part.as_secs_f64() / whole.as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn stage(label: &str, counts: Counts) -> Placed {
+        Placed {
+            path: vec![0],
+            label: label.to_owned(),
+            counts: Counts { elements: 1, ..counts },
+            times: 1,
+        }
+    }
+
+    /// A stage that works in the thread that pulls.
+    fn serial(label: &str, own_ns: u64, whole_ns: u64) -> Placed {
+        stage(
+            label,
+            Counts {
+                own_ns,
+                whole_ns,
+                ..Counts::default()
+            },
+        )
+    }
+
+    /// A stage with threads of its own.
+    fn ahead(label: &str, waited_ns: u64, pool_ns: u64, threads: u32) -> Placed {
+        stage(
+            label,
+            Counts {
+                own_ns: waited_ns,
+                whole_ns: waited_ns,
+                pool_ns,
+                threads,
+                is_ahead: true,
+                ..Counts::default()
+            },
+        )
+    }
+
+    #[test]
+    fn the_largest_part_of_one_thread_is_the_bottleneck() {
+        let stages = vec![
+            serial("batch", 100_000_000, 800_000_000),
+            serial("map", 600_000_000, 700_000_000),
+            serial("range", 100_000_000, 100_000_000),
+        ];
+        let stats = Stats::new(SECOND, 50_000_000, stages.clone());
+        assert_eq!(stats.bottleneck_name(), "map");
+        assert_eq!(stats.pulled, Duration::from_millis(850));
+        let slow_consumer = Stats::new(10 * SECOND, 0, stages);
+        assert_eq!(slow_consumer.bottleneck, Bottleneck::Consumer);
+    }
+
+    #[test]
+    fn of_stages_with_threads_of_their_own_the_one_without_rest_is_the_bottleneck() {
+        let stages = vec![
+            ahead("prefetch", 990_000_000, 0, 1),
+            ahead("decode", 0, 3_900_000_000, 4),
+            serial("read", 400_000_000, 400_000_000),
+        ];
+        let stats = Stats::new(SECOND, 0, stages);
+        assert_eq!(stats.bottleneck_name(), "decode");
+        assert_eq!(stats.stages[0].waited, Duration::from_millis(990));
+        assert_eq!(stats.stages[0].busy, Duration::ZERO, "waiting is no work");
+    }
+
+    #[test]
+    fn nothing_is_said_before_the_first_element() {
+        let mut stages = vec![serial("map", 0, 0)];
+        stages[0].counts.elements = 0;
+        let stats = Stats::new(Duration::ZERO, 0, stages);
+        assert_eq!(stats.bottleneck, Bottleneck::Unknown);
+        assert_eq!(stats.stages[0].rate(Duration::ZERO), 0.0);
+    }
+
+    #[test]
+    fn estimates_beyond_the_time_there_was_are_cut_to_it() {
+        let stats = Stats::new(SECOND, 0, vec![serial("map", 2_000_000_000, 2_000_000_000)]);
+        assert_eq!(stats.pulled, SECOND);
+        assert_eq!(stats.bottleneck_name(), "map");
+    }
+}

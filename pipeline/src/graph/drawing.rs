@@ -1,0 +1,325 @@
+//! A dataset drawn for people: its operations as text and as DOT, with whatever is known of each beside it. What that is
+//! is decided by whoever asks.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::fmt::{self, Write};
+
+use super::dataset::Dataset;
+use super::definition::{Graph, Role};
+use super::error::GraphError;
+use super::op::Op;
+
+/// Characters of an operation's parameters that are shown.
+const LABEL_CHARS_MAX: usize = 96;
+
+/// The operations of a dataset in the order in which they are drawn: the output first, each above what it reads; the
+/// bodies of functions and all inputs but the first of several stand to the right.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drawing {
+    columns: Vec<&'static str>,
+    stages: Vec<Drawn>,
+}
+
+/// One operation of a [`Drawing`].
+#[derive(Debug, Clone, PartialEq)]
+struct Drawn {
+    /// The nodes of the operations whose bodies it is in, from the outside, and its own.
+    path: Vec<usize>,
+    label: String,
+    cells: Vec<String>,
+    /// What is drawn left of it.
+    margin: String,
+    /// Who reads it: its index, and how.
+    user: Option<(usize, Edge)>,
+}
+
+/// How one operation belongs to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    /// It is read.
+    Input,
+    /// It is the output of a function.
+    Body(&'static str),
+}
+
+impl Op {
+    /// The graph that it opens as a dataset of its own, for an element, for a window, or once.
+    pub(crate) fn body(&self) -> Option<&Graph> {
+        let bodies = self.graphs();
+        let mut opened = bodies.iter().filter(|(_, role)| *role != Role::Value);
+        opened.next().map(|(graph, _)| *graph)
+    }
+
+    /// Its name and its parameters, cut off where they are long.
+    pub fn label(&self) -> String {
+        if let Op::Map(function, schedule) = self {
+            let mut label = Cut::default();
+            let _ = write!(label, "{}", function.op_name());
+            if function.name() != function.op_name() {
+                let _ = write!(label, "({})", function.name());
+            }
+            match schedule.parallel {
+                1 => {}
+                super::AUTO => _ = write!(label, " ×AUTO"),
+                threads => _ = write!(label, " ×{threads}"),
+            }
+            return label.0;
+        }
+        let mut label = Cut::default();
+        let _ = write!(label, "{}", self.name());
+        if self.graphs().is_empty() {
+            let mut all = Cut::default();
+            // The only thing that can fail is the cut, which is wanted.
+            let _ = write!(all, "{self:?}");
+            let parameters = fields(&all.0);
+            if !parameters.is_empty() {
+                let _ = write!(label, "({parameters})");
+            }
+        }
+        label.0
+    }
+}
+
+/// The inside of the innermost braces that everything stands in, as derived `Debug` prints parameters.
+fn fields(debug: &str) -> String {
+    let Some((_, inside)) = debug.split_once('{') else {
+        return String::new();
+    };
+    let inside = inside.trim_end_matches([' ', '}', ')']).trim_start();
+    let kept = inside.split(", ").filter(|field| !field.ends_with(": None"));
+    kept.collect::<Vec<_>>().join(", ")
+}
+
+/// Text up to a length.
+#[derive(Default)]
+struct Cut(String);
+
+impl Write for Cut {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = LABEL_CHARS_MAX.saturating_sub(self.0.chars().count());
+        if text.chars().count() <= room {
+            self.0.push_str(text);
+            return Ok(());
+        }
+        self.0.extend(text.chars().take(room));
+        if !self.0.ends_with('…') {
+            self.0.push('…');
+        }
+        Err(fmt::Error)
+    }
+}
+
+impl Dataset {
+    /// The dataset drawn as text: see [`Graph::drawing`]. What each operation costs is known where it is executed.
+    ///
+    /// # Errors
+    /// [`GraphError`]: the first mistake in the chain.
+    pub fn explain(self) -> Result<Drawing, GraphError> {
+        Ok(self.graph()?.drawing())
+    }
+}
+
+impl Graph {
+    /// The graph as it is, with nothing beside its operations.
+    pub fn drawing(&self) -> Drawing {
+        self.drawing_with(Vec::new(), &mut |_| Vec::new())
+    }
+
+    /// The graph with `columns`, of which `cells` says what they hold for the operation at a path: the nodes of the operations
+    /// whose bodies it is in, from the outside, and its own.
+    pub fn drawing_with(
+        &self,
+        columns: Vec<&'static str>,
+        cells: &mut dyn FnMut(&[usize]) -> Vec<String>,
+    ) -> Drawing {
+        let mut drawing = Drawing {
+            columns,
+            stages: Vec::new(),
+        };
+        drawing.add(self, self.output(), &mut Vec::new(), "", None, cells);
+        drawing
+    }
+
+    /// Whether `node` is executed as a part of the operation that reads it, or not at all.
+    pub(crate) fn is_passed_over(&self, node: usize) -> bool {
+        matches!(self.nodes()[node].op, Op::Options(_)) || self.is_fused(node)
+    }
+
+    /// Whether `node` is a map that is executed together with the map that reads it.
+    pub(crate) fn is_fused(&self, node: usize) -> bool {
+        let Op::Map(_, schedule) = &self.nodes()[node].op else {
+            return false;
+        };
+        let reads = |user: &&super::definition::Node| user.inputs.contains(&(node as u32));
+        let user = self.nodes()[node + 1..].iter().find(reads);
+        user.is_some_and(|user| matches!(&user.op, Op::Map(_, same) if same == schedule))
+    }
+}
+
+impl Drawing {
+    /// Where the operations stand, in the order of the drawing: the nodes of those whose bodies they are in, and their own.
+    pub fn paths(&self) -> impl Iterator<Item = &[usize]> {
+        self.stages.iter().map(|stage| &stage.path[..])
+    }
+
+    /// The operations and their parameters, in the order of the drawing.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.stages.iter().map(|stage| &stage.label[..])
+    }
+
+    /// The drawing in the language of Graphviz: what is read points to its reader, the bodies of functions are dashed.
+    pub fn to_dot(&self) -> String {
+        let mut dot = String::from("digraph dataset {\n  rankdir=BT;\n  node [shape=box];\n");
+        for (index, stage) in self.stages.iter().enumerate() {
+            let mut label = stage.label.clone();
+            for (column, cell) in self.columns.iter().zip(&stage.cells) {
+                if !cell.is_empty() {
+                    let _ = write!(label, "\n{column}: {cell}");
+                }
+            }
+            // A string of DOT ends at a quote, and nothing else in it has a meaning but the backslash.
+            let label = label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = writeln!(dot, "  n{index} [label=\"{label}\"];");
+            match stage.user {
+                Some((user, Edge::Input)) => _ = writeln!(dot, "  n{index} -> n{user};"),
+                Some((user, Edge::Body(name))) => {
+                    _ = writeln!(dot, "  n{index} -> n{user} [style=dashed, label=\"{name}\"];");
+                }
+                None => {}
+            }
+        }
+        dot.push_str("}\n");
+        dot
+    }
+
+    /// Draws `node` of `graph`, and below it what it reads. Recurses as deep as a graph may be.
+    fn add(
+        &mut self,
+        graph: &Graph,
+        node: usize,
+        within: &mut Vec<usize>,
+        margin: &str,
+        user: Option<(usize, Edge)>,
+        cells: &mut dyn FnMut(&[usize]) -> Vec<String>,
+    ) {
+        let found = &graph.nodes()[node];
+        within.push(node);
+        let index = self.stages.len();
+        self.stages.push(Drawn {
+            path: within.clone(),
+            label: found.op.label(),
+            cells: cells(within),
+            margin: margin.to_owned(),
+            user,
+        });
+        for (body, role) in found.op.graphs() {
+            let name = if role == Role::Value { "value" } else { "body" };
+            let margin = format!("{margin}  ");
+            self.add(body, body.output(), within, &margin, Some((index, Edge::Body(name))), cells);
+        }
+        within.pop();
+        // The first input goes on below; of several, all but the last stand to the right.
+        if let Some((last, others)) = found.inputs.split_last() {
+            for input in others {
+                let margin = format!("{margin}  ");
+                self.add(graph, *input as usize, within, &margin, Some((index, Edge::Input)), cells);
+            }
+            self.add(graph, *last as usize, within, margin, Some((index, Edge::Input)), cells);
+        }
+    }
+
+    /// The first column: an operation behind the lines of those it stands right of.
+    fn first_cell(stage: &Drawn) -> String {
+        let name = match stage.user {
+            Some((_, Edge::Body(name))) => format!("{name}: "),
+            Some((_, Edge::Input)) | None => String::new(),
+        };
+        format!("{}{name}{}", stage.margin, stage.label)
+    }
+}
+
+impl fmt::Display for Drawing {
+    /// One line an operation, with its columns; above them their names.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let firsts: Vec<String> = self.stages.iter().map(Drawing::first_cell).collect();
+        let title = if self.columns.is_empty() { "" } else { "operation" };
+        let first_width = firsts.iter().map(|first| first.chars().count()).max().unwrap_or(0);
+        let first_width = first_width.max(title.len());
+        let width = |column: usize| {
+            let cells = self.stages.iter().filter_map(|stage| stage.cells.get(column));
+            let cells = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
+            cells.max(self.columns[column].len())
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let mut line = |first: &str, cells: &mut dyn Iterator<Item = &str>| {
+            let mut text = format!("{first:first_width$}");
+            for (cell, width) in cells.zip(&widths) {
+                let _ = write!(text, "  {cell:>width$}");
+            }
+            writeln!(f, "{}", text.trim_end())
+        };
+        if !self.columns.is_empty() {
+            line(title, &mut self.columns.iter().copied())?;
+        }
+        for (first, stage) in firsts.iter().zip(&self.stages) {
+            line(first, &mut stage.cells.iter().map(String::as_str))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Params, Window};
+
+    #[test]
+    fn operations_stand_above_what_they_read_and_bodies_to_the_right() {
+        let zipped = Dataset::zip([
+            Dataset::range(0, 9, 1).shuffle(4, Some(7)),
+            Dataset::counter(5, -1).take(3),
+        ]);
+        let dataset = zipped
+            .window(
+                Window {
+                    size: 2,
+                    shift: 2,
+                    stride: 1,
+                    drop_remainder: true,
+                },
+                |window| window.batch(2, true),
+            )
+            .map("add", Params::none())
+            .parallel(4);
+        let expected = "\
+map(add) ×4
+window
+  body: batch(size: 2, drop_remainder: true)
+  argument
+zip
+  shuffle(buffer: 4, seed: Some(7))
+  range(start: 0, stop: 9, step: 1)
+take(count: 3)
+counter(start: 5, step: -1)
+";
+        assert_eq!(dataset.explain().unwrap().to_string(), expected);
+    }
+
+    #[test]
+    fn columns_line_up_and_dot_escapes_what_it_quotes() {
+        let graph = Dataset::files("a\"b\\*.tar").take(2).graph().unwrap();
+        let drawing = graph.drawing_with(vec!["n"], &mut |path| vec![path[0].to_string()]);
+        let text = drawing.to_string();
+        let ends = text.lines().map(|line| line.chars().count());
+        assert_eq!(ends.collect::<std::collections::BTreeSet<_>>().len(), 1, "{text}");
+        let dot = drawing.to_dot();
+        assert!(dot.contains(r#"label="files(pattern: \"a\\\"b\\\\\\\\*.tar\""#), "{dot}");
+        assert!(dot.contains("n1 -> n0;") && dot.contains(r"\nn: 1"), "{dot}");
+    }
+
+    #[test]
+    fn labels_are_short_whatever_the_parameters() {
+        let graph = Dataset::files("x".repeat(4000)).graph().unwrap();
+        assert!(graph.nodes()[0].op.label().chars().count() <= LABEL_CHARS_MAX + 1);
+    }
+}
