@@ -78,7 +78,10 @@ fn main() {
             found.push(round(executor, elements) / *stages as f64);
         }
     }
-    println!("{:14} {:>8} {:>10} {:>10}", "chain", "measured", "best ns", "median ns");
+    println!(
+        "{:14} {:>8} {:>10} {:>10}",
+        "chain", "measured", "best ns", "median ns"
+    );
     for (name, _, measured, _, found) in &mut cases {
         found.sort_by(f64::total_cmp);
         let (best, median) = (found[0], found[found.len() / 2]);

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_pipeline::exec::{Bottleneck, ExecContext, Executor, Functions, PreparedMap, StageStats, Stats, Value};
+use millstream_pipeline::exec::{
+    Bottleneck, ExecContext, Executor, Functions, PreparedMap, StageStats, Stats, Value,
+};
 use millstream_pipeline::graph::{Dataset, Params};
 use std::sync::Arc;
 
@@ -61,7 +63,13 @@ fn elements_are_counted_by_stage_and_maps_that_run_as_one_are_one() {
         .collect();
     assert_eq!(
         counts,
-        [("batch", 5), ("prefetch", 90), ("take", 90), ("map", 90), ("range", 90)]
+        [
+            ("batch", 5),
+            ("prefetch", 90),
+            ("take", 90),
+            ("map", 90),
+            ("range", 90)
+        ]
     );
     assert!(stats.pulled <= stats.elapsed);
     let drawn = executor.explain().to_string();
@@ -98,8 +106,15 @@ fn the_stage_that_does_the_work_is_the_bottleneck_wherever_it_does_it() {
         let mut executor = measured(&dataset, working());
         drain(&mut executor);
         let stats = executor.stats().unwrap();
-        assert_eq!(stats.bottleneck_name().split(' ').next(), Some("map(works)"), "{stats:#?}");
-        assert!(stage(&stats, "map(works)").busy >= Duration::from_millis(35), "{stats:#?}");
+        assert_eq!(
+            stats.bottleneck_name().split(' ').next(),
+            Some("map(works)"),
+            "{stats:#?}"
+        );
+        assert!(
+            stage(&stats, "map(works)").busy >= Duration::from_millis(35),
+            "{stats:#?}"
+        );
     }
 }
 

@@ -13,7 +13,7 @@ use super::error::{ErrorKind, ExecError};
 use super::format;
 use super::item::Item;
 use super::iterate::Input;
-use super::measure::Measured;
+use super::measure::Staged;
 use super::ops;
 use super::program::{Part, Program, unprepared};
 use super::value::{Tensor, Value};
@@ -39,24 +39,37 @@ impl Program {
         }
     }
 
-    /// The operation at `node` and all that it reads, measured where the tree is.
+    /// The operation at `node` and all that it reads, where they stand.
     fn open_node(
         &self,
         node: usize,
         shared: &Shared,
         argument: Option<&Arc<[Item]>>,
     ) -> Result<Input, ExecError> {
-        let opened = self.open_unmeasured(node, shared, argument)?;
+        if let Op::Options(options) = &self.graph.nodes()[node].op {
+            // A graph's options have an input.
+            let input = self.graph.nodes()[node].inputs[0] as usize;
+            let Some(on_error) = options.on_error else {
+                return self.open_node(input, shared, argument);
+            };
+            let shared = Shared {
+                on_error,
+                ..shared.clone()
+            };
+            return self.open_node(input, &shared, argument);
+        }
+        let origin = self.graph.origin(node);
+        let placed = |mut error: ExecError| {
+            error.stand_at(origin);
+            error
+        };
+        let opened = self.open_bare(node, shared, argument).map_err(placed)?;
         let stage = shared.meter.as_ref().and_then(|meter| meter.stage(node));
-        Ok(match (stage, &self.graph.nodes()[node].op) {
-            // There is nothing to it.
-            (None, _) | (_, Op::Options(_)) => opened,
-            (Some(stage), _) => Box::new(Measured::new(opened, Arc::clone(stage))),
-        })
+        Ok(Box::new(Staged::new(opened, origin, stage)))
     }
 
     /// Recurses as deep as a graph may be, which its limits keep within a thread's stack.
-    fn open_unmeasured(
+    fn open_bare(
         &self,
         node: usize,
         shared: &Shared,
@@ -77,7 +90,7 @@ impl Program {
             return self.open_several(node, shared, argument);
         }
         let input = self.open_node(input, shared, argument)?;
-        let shared = &shared.at(node);
+        let shared = &shared.at(node, self.graph.origin(node));
         if let Op::Read(format) = op {
             format::reading(format, input, shared)
         } else if let Op::FlatMap(_)
@@ -100,6 +113,14 @@ impl Program {
         Ok(match op {
             Op::Filter(_) => Box::new(ops::Filter::new(self.predicate(node)?, input, cancel)),
             Op::TakeWhile(_) => Box::new(ops::TakeWhile::new(self.predicate(node)?, input)),
+            Op::Filter(filter) => {
+                let call = self.predicate(node)?;
+                Box::new(ops::Filter::new(filter.function.clone(), call, input, shared))
+            }
+            Op::TakeWhile(filter) => {
+                let call = self.predicate(node)?;
+                Box::new(ops::TakeWhile::new(filter.function.clone(), call, input, shared))
+            }
             Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, shared.clone())),
             Op::PaddedBatch(batch) => {
                 let padding = ops::Padding::new(batch, self.input_spec(node)?)?;
@@ -110,7 +131,7 @@ impl Program {
                 let rows = ops::Rows::new(batch.size, batch.drop_remainder, input, shared);
                 Box::new(ops::RaggedBatch::new(self.input_spec(node)?, rows)?)
             }
-            Op::Unbatch => Box::new(ops::Unbatch::new(input)),
+            Op::Unbatch => Box::new(ops::Unbatch::new(input, shared.faults())),
             Op::Shuffle(shuffle) => Box::new(ops::Shuffle::new(*shuffle, node, input, shared.clone())),
             Op::Repeat(repeat) => Box::new(ops::Repeat::new(
                 repeat.count,
@@ -125,9 +146,9 @@ impl Program {
             }
             Op::Enumerate(enumerate) => Box::new(ops::Enumerate::new(enumerate.start, input)),
             Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
-            Op::Options(_) => input,
             Op::Step(step) => super::steps::open(step, node, input, shared),
-            Op::Map(..)
+            Op::Options(_)
+            | Op::Map(..)
             | Op::Read(_)
             | Op::FlatMap(_)
             | Op::Interleave(..)
@@ -223,8 +244,9 @@ impl Program {
             Box::new(ops::Pick::new(picks, inputs, sample.stop_on_empty, cancel))
         } else if let (Op::Choose(_, choose), Part::Body(choices)) = (op, &self.parts[node]) {
             // Read whole by every task, and drawing on its own.
-            let within = shared.at(node).within(node as u64, 0);
-            let picks = ops::Choices::new(choices.open(&within, None)?, inputs.len());
+            let within = shared.at(node, self.graph.origin(node)).within(node as u64, 0);
+            let numbers = choices.open(&within, None)?;
+            let picks = ops::Choices::new(numbers, inputs.len(), within.node);
             Box::new(ops::Pick::new(picks, inputs, choose.stop_on_empty, cancel))
         } else {
             return Err(unprepared(op.name()));
@@ -252,14 +274,14 @@ impl Program {
         let chain: Chain = calls.into();
         let input = self.open_node(below, shared, argument)?;
         Ok(if schedule.parallel == 1 {
-            Box::new(ops::Map::new(chain, input, shared.cancel.clone()))
+            Box::new(ops::Map::new(chain, input, shared))
         } else {
             Box::new(ops::ParallelMap::new(
                 chain,
                 schedule.parallel,
                 schedule.is_ordered(shared.deterministic),
                 input,
-                shared.at(node),
+                shared.at(node, self.graph.origin(node)),
             ))
         })
     }
@@ -362,7 +384,7 @@ impl Program {
                 name: registered.name.clone(),
                 call: Arc::clone(&prepared.call),
                 output: self.specs[node].clone(),
-                cancel: shared.cancel.clone(),
+                shared: shared.clone(),
             },
             (_, _) => return Err(unprepared(self.graph.nodes()[node].op.name())),
         })

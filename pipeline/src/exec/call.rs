@@ -2,10 +2,12 @@
 //! passes and every failure names its function and its element.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::error::{ErrorKind, ExecError, Origin};
+use super::faults::Faults;
 use super::item::Item;
 use super::token;
 use super::value::{Tensor, Value};
@@ -33,37 +35,102 @@ pub(crate) struct Place<'p> {
 /// Functions applied one after the other, as one step.
 pub(crate) type Chain = Arc<[Box<dyn Call>]>;
 
-/// Sends `item` through `chain` in pass `pass`. `None` when a function left it out. A failure abandons the
-/// splits of the element, so that they never count as finished.
-pub(crate) fn run(chain: &[Box<dyn Call>], item: Item, pass: u64) -> Result<Option<Item>, ExecError> {
+/// Sends `item` through `chain` in pass `pass`. `None` when a function left it out, or `faults` did because one failed. A
+/// failure abandons the splits of the element, so that they never count as finished.
+pub(crate) fn run(
+    chain: &[Box<dyn Call>],
+    item: Item,
+    pass: u64,
+    faults: &Faults,
+) -> Result<Option<Item>, ExecError> {
     let Item {
-        mut value,
-        marks,
-        position,
-        origin,
-    } = item;
-    for call in chain {
-        let place = Place {
-            position,
-            pass,
-            origin: origin.as_ref(),
-        };
-        let result = guarded(call.name(), || call.call(value, &place));
-        match result {
-            Ok(Some(next)) => value = next,
-            Ok(None) => return Ok(None),
-            Err(error) => {
-                token::abandon(&marks);
-                return Err(error.at(origin.as_ref()).at_position(position).of_element());
-            }
-        }
-    }
-    Ok(Some(Item {
         value,
         marks,
         position,
         origin,
-    }))
+    } = item;
+    let place = Place {
+        position,
+        pass,
+        origin: origin.as_ref(),
+    };
+    let called = if faults.retries() {
+        tried(chain, value, &place, faults)
+    } else {
+        once(chain, value, &place, faults)
+    };
+    match called {
+        Ok(Some(value)) => Ok(Some(Item {
+            value,
+            marks,
+            position,
+            origin,
+        })),
+        Ok(None) => Ok(None),
+        Err(error) => {
+            let error = error.at(origin.as_ref()).at_position(position);
+            faults.leave_out(error, &marks).map(|()| None)
+        }
+    }
+}
+
+/// Calls each function once. One guard for all of them: an element passes many, and few panic.
+fn once(
+    chain: &[Box<dyn Call>],
+    value: Value,
+    place: &Place<'_>,
+    faults: &Faults,
+) -> Result<Option<Value>, ExecError> {
+    let under_way = Cell::new(0);
+    let calls = || {
+        let mut value = value;
+        for (index, call) in chain.iter().enumerate() {
+            under_way.set(index);
+            match call.call(value, place)? {
+                Some(next) => value = next,
+                None => return Ok(None),
+            }
+        }
+        finished(value, faults).map(Some)
+    };
+    // Whatever the panic left behind is dropped with the failed pipeline, or with the element.
+    catch_unwind(AssertUnwindSafe(calls)).unwrap_or_else(|panic| {
+        let name = chain.get(under_way.get()).map_or("map", |call| call.name());
+        Err(panicked(name, &*panic))
+    })
+}
+
+/// Calls each function until it succeeds, as often as `faults` allow, with what came out of the one before.
+fn tried(
+    chain: &[Box<dyn Call>],
+    mut value: Value,
+    place: &Place<'_>,
+    faults: &Faults,
+) -> Result<Option<Value>, ExecError> {
+    for call in chain {
+        let called = faults.tried(|is_last| {
+            let given = if is_last {
+                std::mem::take(&mut value)
+            } else {
+                value.clone()
+            };
+            guarded(call.name(), || call.call(given, place))
+        })?;
+        match called {
+            Some(next) => value = next,
+            None => return Ok(None),
+        }
+    }
+    guarded("map", || finished(value, faults)).map(Some)
+}
+
+/// A failure when it is written could not be left out any more.
+fn finished(value: Value, faults: &Faults) -> Result<Value, ExecError> {
+    if faults.skips() {
+        value.iter().map(Tensor::settled).collect()
+    } else {
+        Ok(value)
+    }
 }
 
 /// `item` with everything computed that was left to be done when it is written. A failure abandons its splits.
@@ -85,13 +152,12 @@ pub(crate) fn guarded<T>(
     function: impl FnOnce() -> Result<T, ExecError>,
 ) -> Result<T, ExecError> {
     // Whatever the panic left behind is dropped with the failed pipeline.
-    catch_unwind(AssertUnwindSafe(function)).unwrap_or_else(|panic| {
-        Err(ExecError::new(
-            ErrorKind::UserFunction,
-            name,
-            format!("panicked: {}", panic_message(&*panic)),
-        ))
-    })
+    catch_unwind(AssertUnwindSafe(function)).unwrap_or_else(|panic| Err(panicked(name, &*panic)))
+}
+
+fn panicked(name: &str, panic: &(dyn Any + Send)) -> ExecError {
+    let message = format!("panicked: {}", panic_message(panic));
+    ExecError::new(ErrorKind::UserFunction, name, message)
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {

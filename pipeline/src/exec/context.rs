@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::graph::ErrorPolicy;
 use crate::plan::SplitPlan;
 use crate::storage::Storage;
 
 use super::budget::Budget;
 use super::cancel::Cancel;
+use super::faults::Faults;
 use super::functions::Functions;
 use super::measure::{Meter, Stage};
 use super::pool::Pool;
@@ -98,6 +100,10 @@ pub(crate) struct Shared {
     pub(crate) cancel: Cancel,
     pub(crate) skipped: Skipped,
     pub(crate) statistics: Statistics,
+    /// What becomes of elements that the operations here fail at.
+    pub(crate) on_error: ErrorPolicy,
+    /// The operation that this is of, as its graph was defined.
+    pub(crate) node: u32,
     /// What measures the tree, if anything does.
     pub(crate) meter: Option<Arc<Meter>>,
     /// Where the operation that is handed this counts what its threads do.
@@ -115,14 +121,20 @@ impl Shared {
         }
     }
 
-    /// For the operation at `node`: with its own stage, and what measures its body.
-    pub(crate) fn at(&self, node: usize) -> Shared {
+    /// For the operation at `node`, which was defined as `origin`: with its own stage, and what measures its body.
+    pub(crate) fn at(&self, node: usize, origin: u32) -> Shared {
         let mut shared = self.clone();
+        shared.node = origin;
         if let Some(meter) = &self.meter {
             shared.stage = meter.stage(node).cloned();
             shared.meter = meter.body(node).cloned();
         }
         shared
+    }
+
+    /// What the operation does about failures.
+    pub(crate) fn faults(&self) -> Faults {
+        Faults::new(self.on_error, &self.skipped, &self.cancel)
     }
 
     /// For the body of a function, of which `call` says with which element, in pass `pass` of the operation that calls it.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use thiserror::Error;
 
 /// Whatever a user's function returns as an error.
@@ -26,6 +27,9 @@ pub struct Failure {
     pub origin: Option<Arc<Origin>>,
     /// The position of the element in its source's order, where one is known.
     pub position: Option<u64>,
+    /// Where the operation stands: the nodes of those whose bodies it is in, from the outside, and its own, in the graphs as
+    /// they were defined. Empty where nobody knows.
+    pub place: SmallVec<[u32; 2]>,
     /// The user function's own account of how it got there.
     pub traceback: Option<String>,
     /// Whether it is one element's, or the rest of one file's: the operation goes on behind it when it is asked again.
@@ -72,6 +76,7 @@ impl ExecError {
             message,
             origin: None,
             position: None,
+            place: SmallVec::new(),
             traceback: None,
             of_element: false,
         }))
@@ -93,6 +98,19 @@ impl ExecError {
     /// States the element's position, unless one is stated already.
     pub fn at_position(mut self, position: u64) -> ExecError {
         self.0.position.get_or_insert(position);
+        self
+    }
+
+    /// States the node at which it happened, unless it is known.
+    pub(crate) fn stand_at(&mut self, node: u32) {
+        if self.0.place.is_empty() {
+            self.0.place.push(node);
+        }
+    }
+
+    /// States that it happened in the body of the operation at `node`.
+    pub(crate) fn stand_within(mut self, node: u32) -> ExecError {
+        self.0.place.insert(0, node);
         self
     }
 
@@ -132,6 +150,9 @@ impl fmt::Display for Failure {
             write!(f, "; in {origin}")?;
         } else if let Some(position) = self.position {
             write!(f, "; element at position {position}")?;
+        }
+        for (index, node) in self.place.iter().enumerate() {
+            write!(f, "{}{node}", if index == 0 { "; operation " } else { "." })?;
         }
         Ok(())
     }

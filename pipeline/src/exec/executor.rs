@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_element::{ElementSpec, Layout, PackWriter};
 
-use crate::graph::{Drawing, Graph};
+use crate::graph::{Drawing, ErrorPolicy, Graph};
 
 use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
@@ -15,7 +15,7 @@ use super::iterate::{Filled, Input, Stop};
 use super::measure::Stats;
 use super::measuring::Measuring;
 use super::program::{FilesOf, Means, OpenError, Program};
-use super::skipped::Skipped;
+use super::skipped::{Failures, Skipped};
 use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
 use super::statistics::Statistics;
@@ -94,6 +94,8 @@ impl Executor {
             cancel: context.cancel.clone(),
             skipped: skipped.clone(),
             statistics: statistics.clone(),
+            on_error: ErrorPolicy::RAISE,
+            node: 0,
             meter: measuring.meter(),
             stage: None,
         };
@@ -125,8 +127,8 @@ impl Executor {
         self.handed
     }
 
-    /// Broken records left out so far, by operations that were told to
-    /// ([`OnError::Skip`](crate::graph::OnError::Skip)). What is read ahead counts.
+    /// Elements and records left out so far because they are broken, by operations that were told to
+    /// ([`ErrorPolicy`], [`OnError::Skip`](crate::graph::OnError::Skip)). What is read ahead counts.
     pub fn skipped(&self) -> u64 {
         self.skipped.count()
     }
@@ -135,6 +137,11 @@ impl Executor {
     /// and by whoever holds one when it is gone; nothing of it is saved.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// What failed so far without ending the pipeline, by operation, and the latest of it.
+    pub fn failures(&self) -> Failures {
+        self.skipped.failures()
     }
 
     /// What each stage did since the executor was opened, and which of them holds the others up. `None` unless the
@@ -268,7 +275,7 @@ impl Executor {
             state.item(item)?;
         }
         self.root.save(&mut state)?;
-        state.number(self.skipped.count())?;
+        self.skipped.save(&mut state)?;
         Ok(state.into_bytes())
     }
 
@@ -286,7 +293,7 @@ impl Executor {
             self.held = Some(state.item()?);
         }
         self.root.restore(&mut state)?;
-        self.skipped.restore(state.number()?);
+        self.skipped.restore(&mut state)?;
         state.finish()
     }
 

@@ -7,7 +7,15 @@ use super::measure::{Meter, Placed, Sampler, Stage, StageStats, Stats};
 use crate::graph::{Drawing, Graph};
 
 /// What [`Measuring::drawing`] says of a stage.
-const COLUMNS: [&str; 7] = ["elements", "per second", "busy", "waited", "load", "threads", "ready"];
+const COLUMNS: [&str; 7] = [
+    "elements",
+    "per second",
+    "busy",
+    "waited",
+    "load",
+    "threads",
+    "ready",
+];
 
 /// What an executor knows of its stages.
 #[derive(Debug)]
@@ -49,7 +57,14 @@ impl Measuring {
     pub(super) fn writing<T>(&mut self, write: impl FnOnce() -> T) -> T {
         match &mut self.running {
             None => write(),
-            Some(Running { writing, sampler, .. }) => sampler.run(write, |sample| writing.note(sample)),
+            Some(Running { writing, sampler, .. }) => {
+                let begun = sampler.begin();
+                let written = write();
+                if let Some(sample) = sampler.finish(begun) {
+                    writing.note(sample);
+                }
+                written
+            }
         }
     }
 
@@ -77,12 +92,14 @@ impl Measuring {
             return self.graph.drawing();
         };
         let bottleneck = stats.bottleneck_index();
-        self.graph.drawing_with(COLUMNS.to_vec(), &mut |path| {
-            match stats.stages.iter().position(|stage| stage.path == path) {
-                Some(index) => cells(&stats.stages[index], stats.elapsed, bottleneck == Some(index)),
-                None if self.is_stage(path) => Vec::new(),
-                None => vec!["in the step above".to_owned()],
-            }
+        self.graph.drawing_with(COLUMNS.to_vec(), &mut |path| match stats
+            .stages
+            .iter()
+            .position(|stage| stage.path == path)
+        {
+            Some(index) => cells(&stats.stages[index], stats.elapsed, bottleneck == Some(index)),
+            None if self.is_stage(path) => Vec::new(),
+            None => vec!["in the step above".to_owned()],
         })
     }
 
@@ -102,7 +119,9 @@ impl Running {
     /// How many trees of the body that `path` is in are executed at once.
     fn trees(&self, path: &[usize]) -> u32 {
         let outer = (1..path.len()).filter_map(|length| self.meter.find(&path[..length]));
-        let threads = outer.map(|stage| stage.counts()).map(|counts| counts.threads.max(1));
+        let threads = outer
+            .map(|stage| stage.counts())
+            .map(|counts| counts.threads.max(1));
         threads.fold(1, u32::saturating_mul)
     }
 }
@@ -116,7 +135,11 @@ fn cells(stage: &StageStats, elapsed: Duration, is_bottleneck: bool) -> Vec<Stri
         stage.elements.to_string(),
         rate(stage.rate(elapsed)),
         time(stage.busy),
-        if stage.waited.is_zero() { String::new() } else { time(stage.waited) },
+        if stage.waited.is_zero() {
+            String::new()
+        } else {
+            time(stage.waited)
+        },
         format!("{:.0} %{mark}", 100.0 * stage.load),
         stage.threads.to_string(),
         ready.unwrap_or_default(),

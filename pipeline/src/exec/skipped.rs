@@ -1,29 +1,74 @@
-//! The records that a pipeline has left out because they are broken: counted, and logged without flooding.
+//! The failures that a pipeline has gone on after: counted by operation, the latest of them kept, and logged without
+//! flooding.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::error::ExecError;
+use parking_lot::Mutex;
+
+use super::error::{ExecError, Failure};
+use super::state::{StateError, StateReader, StateWriter};
 
 /// Records logged one by one; after them each time their number has doubled.
 const LOGGED_EACH: u64 = 10;
+/// Failures kept with all that is known of them.
+const RECENT_MAX: usize = 64;
+/// Operations counted apart: names can come from registered sources. What is beyond counts as [`OTHERS`].
+const OPERATIONS_MAX: usize = 4096;
+/// What operations beyond the limit count as.
+const OTHERS: &str = "others";
+
+/// What was gone on after.
+#[derive(Debug, Clone, Default)]
+pub struct Failures {
+    /// By the operation or function that failed.
+    pub by_operation: BTreeMap<String, FailureCounts>,
+    /// The latest elements left out, oldest first, 64 at most.
+    pub recent: Vec<Failure>,
+}
+
+/// How often one operation failed without ending the pipeline.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FailureCounts {
+    /// Elements, records or files left out.
+    pub skipped: u64,
+    /// Calls made again.
+    pub retried: u64,
+}
 
 /// A count of records left out. Clones are the same count.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Skipped {
-    count: Arc<AtomicU64>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    count: AtomicU64,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_operation: BTreeMap<String, FailureCounts>,
+    recent: VecDeque<Failure>,
 }
 
 impl Skipped {
-    /// How many so far.
+    /// How many were left out so far.
     pub(crate) fn count(&self) -> u64 {
         // Relaxed, here and below: a count that orders nothing else.
-        self.count.load(Ordering::Relaxed)
+        self.shared.count.load(Ordering::Relaxed)
     }
 
-    /// Goes on from a count that was saved.
-    pub(crate) fn restore(&self, count: u64) {
-        self.count.store(count, Ordering::Relaxed);
+    /// All that is known.
+    pub(crate) fn failures(&self) -> Failures {
+        let known = self.shared.known.lock();
+        Failures {
+            by_operation: known.by_operation.clone(),
+            recent: known.recent.iter().cloned().collect(),
+        }
     }
 
     /// Counts a record that failed with `error`, without a warning.
@@ -32,13 +77,115 @@ impl Skipped {
         tracing::debug!(skipped, %error, "a broken record is left out");
     }
 
+    /// Counts a record that failed with `error`, without a warning.
+    pub(crate) fn record_quietly(&self, error: &ExecError) {
+        let skipped = self.counted(error);
+        tracing::debug!(skipped, %error, "a broken record is left out");
+    }
+
     /// Counts a record that failed with `error`.
     pub(crate) fn record(&self, error: &ExecError) {
-        let skipped = self.count.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let skipped = self.counted(error);
         if skipped <= LOGGED_EACH || skipped.is_power_of_two() {
             tracing::warn!(skipped, %error, "a broken record is left out");
         } else {
             tracing::debug!(skipped, %error, "a broken record is left out");
         }
+    }
+
+    /// How many there are with this one.
+    fn counted(&self, error: &ExecError) -> u64 {
+        let mut known = self.shared.known.lock();
+        known.counts(&error.failure().op).skipped += 1;
+        if known.recent.len() == RECENT_MAX {
+            known.recent.pop_front();
+        }
+        known.recent.push_back(error.failure().clone());
+        let before = self.shared.count.fetch_add(1, Ordering::Relaxed);
+        before.saturating_add(1)
+    }
+
+    /// Counts a call that failed with `error` and is made again.
+    pub(crate) fn retry(&self, error: &ExecError) {
+        self.shared.known.lock().counts(&error.failure().op).retried += 1;
+        tracing::debug!(%error, "tried again");
+    }
+
+    /// Writes the counts; the failures themselves are of the process that saw them.
+    pub(crate) fn save(&self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.number(self.count())?;
+        let known = self.shared.known.lock();
+        state.number(known.by_operation.len() as u64)?;
+        for (operation, counts) in &known.by_operation {
+            state.bytes(operation.as_bytes())?;
+            state.number(counts.skipped)?;
+            state.number(counts.retried)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on from counts that were saved.
+    pub(crate) fn restore(&self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.shared.count.store(state.number()?, Ordering::Relaxed);
+        let operations = state.number()?;
+        if operations > OPERATIONS_MAX as u64 + 1 {
+            let reason = format!("failures of {operations} operations");
+            return Err(StateError::Malformed(reason));
+        }
+        let mut by_operation = BTreeMap::new();
+        for _ in 0..operations {
+            let operation = String::from_utf8_lossy(state.bytes()?).into_owned();
+            let (skipped, retried) = (state.number()?, state.number()?);
+            by_operation.insert(operation, FailureCounts { skipped, retried });
+        }
+        self.shared.known.lock().by_operation = by_operation;
+        Ok(())
+    }
+}
+
+impl Known {
+    fn counts(&mut self, operation: &str) -> &mut FailureCounts {
+        let is_counted =
+            self.by_operation.len() < OPERATIONS_MAX || self.by_operation.contains_key(operation);
+        let name = if is_counted { operation } else { OTHERS };
+        self.by_operation.entry(name.to_owned()).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::error::ErrorKind;
+
+    #[test]
+    fn operations_and_failures_are_kept_up_to_their_limits_and_all_are_counted() {
+        let skipped = Skipped::default();
+        let total = OPERATIONS_MAX + 7;
+        for operation in 0..total {
+            let error = ExecError::new(ErrorKind::Data, format!("operation {operation}"), "broken");
+            skipped.record(&error);
+            skipped.retry(&error);
+        }
+        let failures = skipped.failures();
+        assert_eq!(failures.by_operation.len(), OPERATIONS_MAX + 1);
+        assert_eq!(
+            failures.by_operation[OTHERS],
+            FailureCounts {
+                skipped: 7,
+                retried: 7
+            }
+        );
+        assert_eq!(failures.recent.len(), RECENT_MAX);
+        assert_eq!(
+            failures.recent.last().unwrap().op,
+            format!("operation {}", total - 1)
+        );
+        assert_eq!(skipped.count(), total as u64);
+        let mut state = StateWriter::new();
+        skipped.save(&mut state).unwrap();
+        let (state, restored) = (state.into_bytes(), Skipped::default());
+        restored.restore(&mut StateReader::new(&state)).unwrap();
+        assert_eq!(restored.count(), skipped.count());
+        assert_eq!(restored.failures().by_operation, failures.by_operation);
     }
 }

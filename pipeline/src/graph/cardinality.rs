@@ -68,6 +68,7 @@ fn node_cardinality(
         Op::Service(service) => declared(service.count, service.infinite),
         Op::Argument => Finite(1),
         Op::Map(Function::DecodeImage(decode), _) if decode.on_error == OnError::Skip => thinned(input()?),
+        Op::Options(options) if options.on_error.is_some_and(|policy| policy.skips) => thinned(input()?),
         Op::Map(..) | Op::Shuffle(_) | Op::Enumerate(_) | Op::Prefetch(_) | Op::Options(_) => input()?,
         Op::Filter(_)
         | Op::TakeWhile(_)

@@ -23,9 +23,9 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
         | Op::Take(_)
         | Op::Skip(_)
         | Op::Enumerate(_)
-        | Op::Options(_)
         | Op::Concatenate
         | Op::Choose(..) => Ok(()),
+        Op::Options(options) => options.on_error.unwrap_or_default().check(),
         Op::Sample(sample) => check_weights(&sample.weights, inputs),
         Op::Tensors(tensors) => tensors.constant.check(),
         Op::TensorSlices(slices) => slices.constant.slices().map(|_| ()),

@@ -8,6 +8,10 @@ use super::definition::{Graph, Node};
 use super::error::GraphError;
 use super::function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
 use super::native::{Native, ParseInt, Select, Selected};
+use super::error_policy::ErrorPolicy;
+use super::function::{
+    DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
+};
 use super::op::{
     Batch, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,
     RegisteredFlatMap, RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration,
@@ -222,6 +226,15 @@ impl Dataset {
     /// Says how everything up to here is executed, wherever it is. What later options say replaces it.
     pub fn with_options(self, options: Options) -> Dataset {
         self.then(Op::Options(options))
+    }
+
+    /// Says what becomes of elements that the operations up to here fail at, where nothing further up says it: see
+    /// [`ErrorPolicy`].
+    pub fn on_error(self, policy: ErrorPolicy) -> Dataset {
+        self.with_options(Options {
+            on_error: Some(policy),
+            ..Options::default()
+        })
     }
 
     /// Keeps the elements for which the registered predicate `name` holds.

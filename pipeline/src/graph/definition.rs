@@ -96,6 +96,12 @@ impl Graph {
         sources
     }
 
+    /// The number of `node` in the graph as it was defined: what is drawn for it follows from that, and messages name it.
+    pub(crate) fn origin(&self, node: usize) -> u32 {
+        // A graph has at most 4096 nodes.
+        node as u32
+    }
+
     /// What its options say of the order of elements: the last of them, in the order of the nodes, that say anything.
     pub(crate) fn deterministic(&self) -> Option<bool> {
         let said = |node: &Node| {

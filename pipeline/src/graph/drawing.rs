@@ -178,7 +178,10 @@ impl Drawing {
                 }
             }
             // A string of DOT ends at a quote, and nothing else in it has a meaning but the backslash.
-            let label = label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let label = label
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
             let _ = writeln!(dot, "  n{index} [label=\"{label}\"];");
             match stage.user {
                 Some((user, Edge::Input)) => _ = writeln!(dot, "  n{index} -> n{user};"),
@@ -215,16 +218,37 @@ impl Drawing {
         for (body, role) in found.op.graphs() {
             let name = if role == Role::Value { "value" } else { "body" };
             let margin = format!("{margin}  ");
-            self.add(body, body.output(), within, &margin, Some((index, Edge::Body(name))), cells);
+            self.add(
+                body,
+                body.output(),
+                within,
+                &margin,
+                Some((index, Edge::Body(name))),
+                cells,
+            );
         }
         within.pop();
         // The first input goes on below; of several, all but the last stand to the right.
         if let Some((last, others)) = found.inputs.split_last() {
             for input in others {
                 let margin = format!("{margin}  ");
-                self.add(graph, *input as usize, within, &margin, Some((index, Edge::Input)), cells);
+                self.add(
+                    graph,
+                    *input as usize,
+                    within,
+                    &margin,
+                    Some((index, Edge::Input)),
+                    cells,
+                );
             }
-            self.add(graph, *last as usize, within, margin, Some((index, Edge::Input)), cells);
+            self.add(
+                graph,
+                *last as usize,
+                within,
+                margin,
+                Some((index, Edge::Input)),
+                cells,
+            );
         }
     }
 
@@ -243,7 +267,11 @@ impl fmt::Display for Drawing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let firsts: Vec<String> = self.stages.iter().map(Drawing::first_cell).collect();
         let title = if self.columns.is_empty() { "" } else { "operation" };
-        let first_width = firsts.iter().map(|first| first.chars().count()).max().unwrap_or(0);
+        let first_width = firsts
+            .iter()
+            .map(|first| first.chars().count())
+            .max()
+            .unwrap_or(0);
         let first_width = first_width.max(title.len());
         let width = |column: usize| {
             let cells = self.stages.iter().filter_map(|stage| stage.cells.get(column));
@@ -313,7 +341,10 @@ counter(start: 5, step: -1)
         let ends = text.lines().map(|line| line.chars().count());
         assert_eq!(ends.collect::<std::collections::BTreeSet<_>>().len(), 1, "{text}");
         let dot = drawing.to_dot();
-        assert!(dot.contains(r#"label="files(pattern: \"a\\\"b\\\\\\\\*.tar\""#), "{dot}");
+        assert!(
+            dot.contains(r#"label="files(pattern: \"a\\\"b\\\\\\\\*.tar\""#),
+            "{dot}"
+        );
         assert!(dot.contains("n1 -> n0;") && dot.contains(r"\nn: 1"), "{dot}");
     }
 

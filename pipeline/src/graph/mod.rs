@@ -20,6 +20,7 @@ mod drawing;
 mod error;
 mod expr;
 mod expr_builder;
+mod error_policy;
 mod facts;
 mod fold;
 mod fold_builder;
@@ -54,6 +55,7 @@ pub use expr::{
     Lookup, OneHot, PadTo, Reduce, Reduction, Shaping, Span, Split, Substr, Text, TextUnit, Unary, col,
     concat, joined, lit, stack,
 };
+pub use error_policy::{ErrorPolicy, RETRIES_MAX};
 pub use facts::{Cardinality, Facts};
 pub use fold::{Fold, Folding, RejectionResample, Resampling};
 pub use format::{Compression, FixedLength, Format, KEY_COMPONENT, RECORD_BYTES_MAX, TfRecord, WebDataset};

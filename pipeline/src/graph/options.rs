@@ -3,6 +3,8 @@
 
 use minicbor::{Decode, Encode};
 
+use super::error_policy::ErrorPolicy;
+
 /// Parameters of `options`: how the dataset is executed up to there. What is absent is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
@@ -15,6 +17,10 @@ pub struct Options {
     /// part of another dataset travels nowhere.
     #[n(1)]
     pub compression: Option<Travel>,
+    /// What becomes of elements that an operation fails at, of the operations up to here for which no options further up say
+    /// it; [`ErrorPolicy::RAISE`] by default.
+    #[n(2)]
+    pub on_error: Option<ErrorPolicy>,
 }
 
 /// How elements travel over a network. What the tf.data service calls `AUTO`, `None` and `SNAPPY` is `Auto`, `Plain` and `Lz4`.

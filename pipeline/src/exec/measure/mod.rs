@@ -3,20 +3,20 @@
 //!
 //! - [`Meter`]: the stages of a program, and of the bodies of its functions;
 //! - [`Stage`]: the counts of one operation;
-//! - [`Measured`]: an operation that is being measured;
+//! - [`Staged`]: an operation where it stands;
 //! - [`Sampler`]: when the clock is read;
 //! - [`Stats`], [`Bottleneck`]: what is known at one moment, and which stage holds the others up.
 
-mod measured;
 mod meter;
 mod sampler;
 mod stage;
+mod staged;
 mod stats;
 
 pub use stats::{Bottleneck, StageStats, Stats};
 
-pub(crate) use measured::Measured;
 pub(crate) use meter::Meter;
 pub(crate) use sampler::{Sampler, is_sampled};
 pub(crate) use stage::Stage;
+pub(crate) use staged::Staged;
 pub(crate) use stats::Placed;

@@ -66,69 +66,86 @@ pub(crate) struct Sample {
     pub(crate) whole_ns: u64,
 }
 
-/// Leaves the thread as it was found, whatever happens within.
-struct Outermost;
+/// A call under way. Leaves the thread as it was found, whatever happens within.
+#[derive(Debug)]
+#[must_use = "what began is to be finished"]
+pub(crate) struct Begun {
+    is_outermost: bool,
+    /// Of a sample, when it began, and what the calls beside it had taken.
+    sample: Option<(Instant, u64)>,
+}
 
-impl Drop for Outermost {
+impl Drop for Begun {
+    #[inline]
     fn drop(&mut self) {
-        TRACE.with(|trace| trace.mode.set(Mode::Outside));
+        if self.is_outermost {
+            TRACE.with(|trace| trace.mode.set(Mode::Outside));
+        }
     }
 }
 
 impl Sampler {
-    /// Does `work`, and hands what it took to `note` if it is a sample.
+    /// A call begins.
     #[inline]
-    pub(crate) fn run<T>(&mut self, work: impl FnOnce() -> T, note: impl FnOnce(Sample)) -> T {
+    pub(crate) fn begin(&mut self) -> Begun {
         match TRACE.with(|trace| trace.mode.get()) {
             Mode::Skipping => {
                 self.skipped += 1;
-                work()
+                Begun {
+                    is_outermost: false,
+                    sample: None,
+                }
             }
-            Mode::Sampling => self.sample(work, note),
-            Mode::Outside => self.outermost(work, note),
+            Mode::Sampling => Begun {
+                is_outermost: false,
+                sample: Some(begin_sample()),
+            },
+            Mode::Outside if self.until > 0 => {
+                self.until -= 1;
+                self.skipped += 1;
+                TRACE.with(|trace| trace.mode.set(Mode::Skipping));
+                Begun {
+                    is_outermost: true,
+                    sample: None,
+                }
+            }
+            Mode::Outside => {
+                TRACE.with(|trace| {
+                    trace.mode.set(Mode::Sampling);
+                    trace.readings.set(0);
+                });
+                Begun {
+                    is_outermost: true,
+                    sample: Some(begin_sample()),
+                }
+            }
         }
     }
 
+    /// It has ended: what it took, if it was a sample.
     #[inline]
-    fn outermost<T>(&mut self, work: impl FnOnce() -> T, note: impl FnOnce(Sample)) -> T {
-        let _outermost = Outermost;
-        if self.until > 0 {
-            self.until -= 1;
-            self.skipped += 1;
-            TRACE.with(|trace| trace.mode.set(Mode::Skipping));
-            return work();
-        }
-        TRACE.with(|trace| {
-            trace.mode.set(Mode::Sampling);
-            trace.below_ns.set(0);
-            trace.readings.set(0);
-        });
-        let mut whole_ns = 0;
-        let done = self.sample(work, |sample| {
-            whole_ns = sample.whole_ns;
-            note(sample);
-        });
-        let readings = TRACE.with(|trace| trace.readings.get());
-        self.until = self.distance(readings, whole_ns);
-        done
+    pub(crate) fn finish(&mut self, begun: Begun) -> Option<Sample> {
+        let (at, around_ns) = begun.sample?;
+        Some(self.sampled(at, around_ns, begun.is_outermost))
     }
 
     #[inline(never)]
-    fn sample<T>(&mut self, work: impl FnOnce() -> T, note: impl FnOnce(Sample)) -> T {
-        let around_ns = TRACE.with(|trace| trace.below_ns.replace(0));
-        let begun = Instant::now();
-        let done = work();
+    fn sampled(&mut self, begun: Instant, around_ns: u64, is_outermost: bool) -> Sample {
         let whole_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let below_ns = TRACE.with(|trace| {
-            trace.readings.set(trace.readings.get() + 2);
-            trace.below_ns.replace(around_ns.saturating_add(whole_ns))
+        let (below_ns, readings) = TRACE.with(|trace| {
+            let readings = trace.readings.get() + 2;
+            trace.readings.set(readings);
+            let below_ns = trace.below_ns.replace(around_ns.saturating_add(whole_ns));
+            (below_ns, readings)
         });
-        note(Sample {
+        if is_outermost {
+            self.until = self.distance(readings, whole_ns);
+        }
+        Sample {
             calls: std::mem::take(&mut self.skipped) + 1,
             own_ns: whole_ns.saturating_sub(below_ns),
             whole_ns,
-        });
-        done
+        }
     }
 
     /// Calls until the next sample, after one that read the clock so often and took so long: between half and one and a
@@ -144,6 +161,12 @@ impl Sampler {
     }
 }
 
+#[inline(never)]
+fn begin_sample() -> (Instant, u64) {
+    let around_ns = TRACE.with(|trace| trace.below_ns.replace(0));
+    (Instant::now(), around_ns)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,40 +174,33 @@ mod tests {
     #[test]
     fn the_samples_stand_for_all_calls_and_within_one_everything_is_timed() {
         let (mut outer, mut inner) = (Sampler::default(), Sampler::default());
-        let (mut stood_for, mut samples, mut inner_samples) = ((0, 0), 0, 0);
+        let (mut stood_for, mut samples) = ((0, 0), 0);
         for _ in 0..10_000 {
-            let (mut own, mut whole, mut below) = (0, 0, 0);
-            let mut sampled = false;
-            outer.run(
-                || {
-                    inner.run(
-                        || assert_eq!(is_sampled(), TRACE.with(|trace| trace.mode.get()) == Mode::Sampling),
-                        |sample| {
-                            stood_for.1 += sample.calls;
-                            inner_samples += 1;
-                            below = sample.whole_ns;
-                        },
-                    );
-                },
-                |sample| {
-                    stood_for.0 += sample.calls;
-                    samples += 1;
-                    sampled = true;
-                    (own, whole) = (sample.own_ns, sample.whole_ns);
-                },
-            );
-            assert!(!sampled || own + below == whole, "{own} + {below} of {whole}");
+            let around = outer.begin();
+            let within = inner.begin();
+            assert_eq!(is_sampled(), within.sample.is_some());
+            let below = inner.finish(within);
+            let above = outer.finish(around);
+            assert_eq!(below.is_some(), above.is_some());
+            if let (Some(below), Some(above)) = (below, above) {
+                assert_eq!(above.own_ns + below.whole_ns, above.whole_ns);
+                stood_for.0 += above.calls;
+                stood_for.1 += below.calls;
+                samples += 1;
+            }
             assert!(!is_sampled(), "left as it was found");
         }
-        assert_eq!(stood_for.0 + outer.skipped, 10_000);
-        assert_eq!(stood_for.1 + inner.skipped, 10_000);
-        assert_eq!(samples, inner_samples);
+        assert_eq!(stood_for, (10_000 - outer.skipped, 10_000 - inner.skipped));
+        assert!(samples > 0);
     }
 
     #[test]
     fn a_panic_within_a_sample_leaves_the_thread_as_it_was() {
         let mut sampler = Sampler::default();
-        let panicking = std::panic::AssertUnwindSafe(|| sampler.run(|| panic!("expected by the test"), |_| {}));
+        let panicking = std::panic::AssertUnwindSafe(|| {
+            let _begun = sampler.begin();
+            panic!("expected by the test")
+        });
         std::panic::catch_unwind(panicking).unwrap_err();
         assert_eq!(TRACE.with(|trace| trace.mode.get()), Mode::Outside);
     }

@@ -181,7 +181,10 @@ mod tests {
         Placed {
             path: vec![0],
             label: label.to_owned(),
-            counts: Counts { elements: 1, ..counts },
+            counts: Counts {
+                elements: 1,
+                ..counts
+            },
             times: 1,
         }
     }

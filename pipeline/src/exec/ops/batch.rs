@@ -20,6 +20,13 @@ pub(crate) struct Batch {
     shared: Shared,
 }
 
+/// A batch, or why its rows do not make one.
+struct Stacked {
+    value: Result<Value, ExecError>,
+    marks: Marks,
+    position: u64,
+}
+
 impl Batch {
     pub(crate) fn new(batch: graph::Batch, input: Input, shared: Shared) -> Batch {
         // A graph's batches have at most 2^24 elements.
@@ -44,10 +51,9 @@ impl Batch {
         charge.set(charge.bytes().saturating_add(item.held_bytes()));
         Ok(Some(item))
     }
-}
 
-impl Iterate for Batch {
-    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+    /// The rows of the next batch, stacked; `None` when there is none.
+    fn batch(&mut self) -> Result<Option<Stacked>, ExecError> {
         // Counts the rows until the batch is handed on.
         let mut charge = self.shared.budget.charge(0);
         let Some(first) = self.row(&mut charge)? else {
@@ -76,13 +82,35 @@ impl Iterate for Batch {
         if rows < self.size && self.drop_remainder {
             return Ok(None);
         }
-        let value = stack(columns, &marks, position)?;
-        Ok(Some(Item {
+        Ok(Some(Stacked {
+            value: stack(columns, position),
+            marks,
+            position,
+        }))
+    }
+}
+
+impl Iterate for Batch {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        while let Some(Stacked {
             value,
             marks,
             position,
-            origin: None,
-        }))
+        }) = self.batch()?
+        {
+            match value {
+                Ok(value) => {
+                    return Ok(Some(Item {
+                        value,
+                        marks,
+                        position,
+                        origin: None,
+                    }));
+                }
+                Err(error) => self.shared.faults().leave_out(error, &marks)?,
+            }
+        }
+        Ok(None)
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
@@ -104,11 +132,10 @@ impl Iterate for Batch {
     }
 }
 
-fn stack(columns: Vec<Vec<Tensor>>, marks: &Marks, position: u64) -> Result<Value, ExecError> {
+fn stack(columns: Vec<Vec<Tensor>>, position: u64) -> Result<Value, ExecError> {
     let mut value = Value::with_capacity(columns.len());
     for (index, column) in columns.into_iter().enumerate() {
         value.push(Tensor::stack(column).map_err(|reason| {
-            token::abandon(marks);
             let message = format!("cannot stack component {index}: {reason}; resize or pad it first");
             ExecError::new(ErrorKind::Data, "batch", message)
                 .at_position(position)

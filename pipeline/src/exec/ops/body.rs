@@ -6,7 +6,6 @@ use std::sync::Arc;
 use millstream_element::ElementSpec;
 
 use crate::exec::call::guarded;
-use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError, Origin};
 use crate::exec::functions::FlatMapCall;
@@ -30,7 +29,7 @@ pub(crate) enum Body {
         name: String,
         call: FlatMapCall,
         output: ElementSpec,
-        cancel: Cancel,
+        shared: Shared,
     },
 }
 
@@ -59,6 +58,8 @@ pub(super) struct Opened {
 enum Inner {
     Tree(Input),
     Source(Box<dyn Source>),
+    /// It failed, and is not read any more.
+    Unopened,
 }
 
 impl Given {
@@ -122,30 +123,39 @@ impl Body {
 
     /// The dataset of `given` in pass `pass` over the elements: a body draws anew in every pass.
     pub(super) fn open(&self, given: Given, pass: u64) -> Result<Opened, ExecError> {
-        let inner = self.inner(&given, pass).map_err(|error| {
-            token::abandon(&given.marks);
-            let error = error.at(given.origin.as_ref()).at_position(given.position);
-            error.of_element()
-        })?;
+        let inner = match self.inner(&given, pass) {
+            Ok(inner) => inner,
+            Err(error) => {
+                let error = error.at(given.origin.as_ref()).at_position(given.position);
+                self.leave_out(error, &given.marks)?;
+                Inner::Unopened
+            }
+        };
+        let is_over = matches!(inner, Inner::Unopened);
         Ok(Opened {
             given,
             inner,
             read: 0,
-            is_over: false,
+            is_over,
         })
     }
 
     /// The next element of `opened`, which stands for the splits of what it was made of.
     pub(super) fn next(&self, opened: &mut Opened) -> Result<Option<Item>, ExecError> {
-        if opened.is_over {
-            return Ok(None);
-        }
-        let next = self.pull(&mut opened.inner).map_err(|error| {
-            token::abandon(&opened.given.marks);
-            opened.is_over = !error.is_passable();
-            error.at_position(opened.given.position).of_element()
-        });
-        let Some(mut item) = next? else { return Ok(None) };
+        let mut item = loop {
+            if opened.is_over {
+                return Ok(None);
+            }
+            match self.pull(&mut opened.inner) {
+                Ok(Some(item)) => break item,
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    // Behind the failure of one element the dataset goes on; of any other nothing is left.
+                    opened.is_over = !error.is_passable();
+                    self.leave_out(error.at_position(opened.given.position), &opened.given.marks)?;
+                }
+            }
+        };
         item.marks = opened.given.marks.clone();
         item.position = mix(opened.given.position, opened.read);
         item.origin = item.origin.or_else(|| opened.given.origin.clone());
@@ -159,7 +169,7 @@ impl Body {
         state.flag(opened.is_over)?;
         match &mut opened.inner {
             Inner::Tree(tree) if !opened.is_over => tree.save(state),
-            Inner::Tree(_) | Inner::Source(_) => Ok(()),
+            Inner::Tree(_) | Inner::Source(_) | Inner::Unopened => Ok(()),
         }
     }
 
@@ -167,11 +177,15 @@ impl Body {
     pub(super) fn restore(&self, state: &mut StateReader<'_>, pass: u64) -> Result<Opened, StateError> {
         let given = Given::restored(state)?;
         let (read, is_over) = (state.number()?, state.flag()?);
-        let mut inner = self.inner(&given, pass)?;
+        let mut inner = if is_over {
+            Inner::Unopened
+        } else {
+            self.inner(&given, pass)?
+        };
         match &mut inner {
-            _ if is_over => {}
             Inner::Tree(tree) => tree.restore(state)?,
             Inner::Source(source) => guarded(self.name(), || source.advance(read))?,
+            Inner::Unopened => {}
         }
         Ok(Opened {
             given,
@@ -188,12 +202,12 @@ impl Body {
                 program.open(&within, Some(&given.items)).map(Inner::Tree)
             }
             Body::Registered {
-                name, call, cancel, ..
+                name, call, shared, ..
             } => {
                 let open = || {
                     // Given one element: windows have bodies.
                     let value = given.items.first().map(|item| item.value.clone());
-                    let opened = call(value.unwrap_or_default(), cancel);
+                    let opened = call(value.unwrap_or_default(), &shared.cancel);
                     opened
                         .map_err(|error| ExecError::new(ErrorKind::UserFunction, &**name, error.to_string()))
                 };
@@ -205,6 +219,7 @@ impl Body {
     fn pull(&self, inner: &mut Inner) -> Result<Option<Item>, ExecError> {
         match inner {
             Inner::Tree(tree) => tree.next(),
+            Inner::Unopened => Ok(None),
             Inner::Source(source) => {
                 let name = self.name();
                 let value = guarded(name, || source.next())?;
@@ -214,6 +229,12 @@ impl Body {
                 Ok(value.map(|value| Item::new(value, 0)))
             }
         }
+    }
+
+    /// Passes on what ended a dataset made of elements that stand for `marks`, or leaves out the rest of it.
+    fn leave_out(&self, error: ExecError, marks: &Marks) -> Result<(), ExecError> {
+        let (Body::Program { shared, .. } | Body::Registered { shared, .. }) = self;
+        shared.faults().leave_out(error.stand_within(shared.node), marks)
     }
 
     /// Whom to name when a source fails; a body's operations name themselves.

@@ -6,10 +6,10 @@ use crate::exec::call::Chain;
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
-use crate::exec::token;
 use crate::exec::value::{Tensor, Value};
 use crate::graph::{self, Buckets};
 
@@ -29,6 +29,7 @@ pub(crate) struct Bucket {
     /// How often it was restarted.
     pass: u64,
     groups: Groups,
+    faults: Faults,
     input_ended: bool,
 }
 
@@ -59,31 +60,34 @@ impl Bucket {
             cancel: shared.cancel.clone(),
             pass: 0,
             groups: Groups::new(OP, &shared.budget),
+            faults: shared.faults(),
             input_ended: false,
         })
     }
 
-    /// The bucket of `item`.
-    fn bucket(&self, item: &Item) -> Result<usize, ExecError> {
-        let length = number(OP, &self.length, item, self.pass)?;
+    /// The bucket of `item`; `None` when it has none and is to be left out.
+    fn bucket(&self, item: &Item) -> Result<Option<usize>, ExecError> {
+        let Some(length) = number(OP, &self.length, item, self.pass, &self.faults)? else {
+            return Ok(None);
+        };
         let bucket = self.buckets.of(length);
         if self.buckets.padding == graph::Padding::Boundary && bucket == self.buckets.boundaries.len() {
-            token::abandon(&item.marks);
             let message = format!(
                 "an element of length {length} is beyond the last boundary, to which it was to be padded: add a boundary, or \
                  filter such elements out"
             );
-            return Err(ExecError::new(ErrorKind::Data, OP, message)
-                .at(item.origin.as_ref())
-                .at_position(item.position));
+            let error = ExecError::new(ErrorKind::Data, OP, message).at(item.origin.as_ref());
+            let error = error.at_position(item.position);
+            return self.faults.leave_out(error, &item.marks).map(|()| None);
         }
-        Ok(bucket)
+        Ok(Some(bucket))
     }
 
-    fn batch(&self, bucket: usize, items: Vec<Item>) -> Result<Item, ExecError> {
+    /// A batch of `items`; `None` when they make none and are to be left out.
+    fn batch(&self, bucket: usize, items: Vec<Item>) -> Result<Option<Item>, ExecError> {
         match self.paddings.get(bucket) {
-            Some(padding) => padding.stack(OP, items),
-            None => joined(OP, items, |_, rows| {
+            Some(padding) => padding.stack(OP, items, &self.faults),
+            None => joined(OP, items, &self.faults, |_, rows| {
                 Tensor::stack(rows).map(|tensor| Value::from_buf([tensor]))
             }),
         }
@@ -98,18 +102,24 @@ impl Iterate for Bucket {
                 self.input_ended = true;
                 break;
             };
-            let bucket = self.bucket(&item)?;
+            let Some(bucket) = self.bucket(&item)? else {
+                continue;
+            };
             let size = self.buckets.batch_sizes.get(bucket).copied().unwrap_or(1);
             // There are at most 2^24 buckets.
-            if let Some(full) = self.groups.add(bucket as i64, item, || Ok(size))? {
-                return self.batch(bucket, full).map(Some);
+            if let Some(full) = self.groups.add(bucket as i64, item, || Ok(size))?
+                && let Some(batch) = self.batch(bucket, full)?
+            {
+                return Ok(Some(batch));
             }
         }
         while let Some((bucket, items, size)) = self.groups.pop_first() {
             let is_partial = (items.len() as u64) < size;
             if !(is_partial && self.buckets.drop_remainder) {
                 let bucket = usize::try_from(bucket).unwrap_or(usize::MAX);
-                return self.batch(bucket, items).map(Some);
+                if let Some(batch) = self.batch(bucket, items)? {
+                    return Ok(Some(batch));
+                }
             }
         }
         Ok(None)

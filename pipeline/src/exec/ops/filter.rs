@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use crate::exec::call::guarded;
 use crate::exec::cancel::Cancel;
+use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::expr::Verdict;
+use crate::exec::faults::Faults;
 use crate::exec::functions::FilterCall;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
-use crate::exec::token;
 
 /// A predicate ready to be asked.
 #[derive(Clone)]
@@ -25,11 +26,20 @@ pub(crate) struct Filter {
     test: Test,
     input: Input,
     cancel: Cancel,
+    faults: Faults,
 }
 
 impl Filter {
     pub(crate) fn new(test: Test, input: Input, cancel: Cancel) -> Filter {
         Filter { test, input, cancel }
+    pub(crate) fn new(name: String, call: FilterCall, input: Input, shared: &Shared) -> Filter {
+        Filter {
+            name,
+            call,
+            input,
+            cancel: shared.cancel.clone(),
+            faults: shared.faults(),
+        }
     }
 }
 
@@ -37,6 +47,7 @@ impl Iterate for Filter {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         while let Some(item) = self.input.next()? {
             if holds("filter", &self.test, &item)? {
+            if holds(&self.name, &self.call, &item, &self.faults)? == Some(true) {
                 return Ok(Some(item));
             }
             // It may never hold: leave when told to.
@@ -79,5 +90,19 @@ pub(super) fn holds(op: &str, test: &Test, item: &Item) -> Result<bool, ExecErro
             .at(item.origin.as_ref())
             .at_position(item.position)
             .of_element()
+/// Whether the predicate `name` holds for `item`; `None` when it failed and the element is to be left out.
+pub(super) fn holds(
+    name: &str,
+    call: &FilterCall,
+    item: &Item,
+    faults: &Faults,
+) -> Result<Option<bool>, ExecError> {
+    let call = || {
+        let answer = call(&item.value);
+        answer.map_err(|error| ExecError::new(ErrorKind::UserFunction, name, error.to_string()))
+    };
+    faults.tried(|_| guarded(name, call)).map(Some).or_else(|error| {
+        let error = error.at(item.origin.as_ref()).at_position(item.position);
+        faults.leave_out(error, &item.marks).map(|()| None)
     })
 }

@@ -4,6 +4,7 @@ use crate::exec::call::Chain;
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
@@ -24,6 +25,7 @@ pub(crate) struct GroupByWindow {
     /// How often it was restarted: a body draws anew in every pass.
     pass: u64,
     groups: Groups,
+    faults: Faults,
     /// The dataset of a window.
     current: Option<Opened>,
     input_ended: bool,
@@ -51,6 +53,7 @@ impl GroupByWindow {
             cancel: shared.cancel.clone(),
             pass: 0,
             groups: Groups::new(OP, &shared.budget),
+            faults: shared.faults(),
             current: None,
             input_ended: false,
         }
@@ -64,8 +67,10 @@ impl GroupByWindow {
                 self.input_ended = true;
                 break;
             };
-            let key = number(OP, &self.key, &item, self.pass)?;
-            let size = || self.size.of(key, self.pass);
+            let Some(key) = number(OP, &self.key, &item, self.pass, &self.faults)? else {
+                continue;
+            };
+            let size = || self.size.of(key, self.pass, &self.faults);
             if let Some(full) = self.groups.add(key, item, size)? {
                 return Ok(Some(full));
             }
@@ -76,17 +81,14 @@ impl GroupByWindow {
 
 impl WindowSize {
     /// Of windows of `key`.
-    fn of(&self, key: i64, pass: u64) -> Result<u64, ExecError> {
+    fn of(&self, key: i64, pass: u64, faults: &Faults) -> Result<u64, ExecError> {
         let chain = match self {
             WindowSize::Fixed(size) => return Ok(*size),
             WindowSize::ByKey(chain) => chain,
         };
-        let size = number(
-            OP,
-            chain,
-            &Item::new(Value::from_buf([Tensor::i64(key)]), 0),
-            pass,
-        )?;
+        // Of no element, so that nothing could be left out.
+        let item = Item::new(Value::from_buf([Tensor::i64(key)]), 0);
+        let size = number(OP, chain, &item, pass, &faults.raising())?.unwrap_or(0);
         u64::try_from(size)
             .ok()
             .filter(|size| (1..=BUFFER_MAX).contains(size))

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::exec::budget::{Budget, Charge};
 use crate::exec::call::{self, Chain};
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token;
@@ -118,16 +119,28 @@ impl Groups {
     }
 }
 
-/// The `i64` that `chain` makes of `item` in pass `pass`, for the operation `op`.
-pub(super) fn number(op: &str, chain: &Chain, item: &Item, pass: u64) -> Result<i64, ExecError> {
-    let made = call::run(chain, item.clone(), pass).and_then(|made| made.map(call::settled).transpose())?;
+/// The `i64` that `chain` makes of `item` in pass `pass`, for the operation `op`; `None` when it failed to and the element is to be
+/// left out.
+pub(super) fn number(
+    op: &str,
+    chain: &Chain,
+    item: &Item,
+    pass: u64,
+    faults: &Faults,
+) -> Result<Option<i64>, ExecError> {
+    let made = call::run(chain, item.clone(), pass, faults)?;
+    if made.is_none() && faults.skips() {
+        return Ok(None);
+    }
+    let made = made.map(call::settled).transpose()?;
     let number = made.and_then(|made| made.value.first().and_then(Tensor::as_i64));
-    number.ok_or_else(|| {
-        token::abandon(&item.marks);
-        let message = "its function made no number of an element";
-        ExecError::new(ErrorKind::Data, op, message)
-            .at(item.origin.as_ref())
-            .at_position(item.position)
-            .of_element()
-    })
+    number.map(Some).map_or_else(
+        || {
+            let message = "its function made no number of an element";
+            let error = ExecError::new(ErrorKind::Data, op, message).at(item.origin.as_ref());
+            let error = error.at_position(item.position);
+            faults.leave_out(error, &item.marks).map(|()| None)
+        },
+        Ok,
+    )
 }

@@ -4,7 +4,9 @@ use millstream_element::ElementSpec;
 
 use crate::exec::call::{self, Call, Chain, Place};
 use crate::exec::cancel::Cancel;
+use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::functions::MapCall;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
@@ -17,15 +19,17 @@ pub(crate) struct Map {
     chain: Chain,
     input: Input,
     cancel: Cancel,
+    faults: Faults,
     pass: u64,
 }
 
 impl Map {
-    pub(crate) fn new(chain: Chain, input: Input, cancel: Cancel) -> Map {
+    pub(crate) fn new(chain: Chain, input: Input, shared: &Shared) -> Map {
         Map {
             chain,
             input,
-            cancel,
+            cancel: shared.cancel.clone(),
+            faults: shared.faults(),
             pass: 0,
         }
     }
@@ -34,7 +38,7 @@ impl Map {
 impl Iterate for Map {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         while let Some(item) = self.input.next()? {
-            if let Some(item) = call::run(&self.chain, item, self.pass)? {
+            if let Some(item) = call::run(&self.chain, item, self.pass, &self.faults)? {
                 return Ok(Some(item));
             }
             self.cancel.check("map")?;

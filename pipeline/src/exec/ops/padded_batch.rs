@@ -23,8 +23,12 @@ impl PaddedBatch {
 
 impl Iterate for PaddedBatch {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        let rows = self.rows.next(OP)?;
-        rows.map(|rows| self.padding.stack(OP, rows)).transpose()
+        while let Some(rows) = self.rows.next(OP)? {
+            if let Some(batch) = self.padding.stack(OP, rows, &self.rows.faults)? {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {

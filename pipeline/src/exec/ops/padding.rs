@@ -4,6 +4,7 @@ use bytes::Bytes;
 use millstream_element::ElementSpec;
 
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::value::{Tensor, Value, fixed_bytes};
 use crate::graph::{self, own_shapes, padded_shapes};
@@ -38,8 +39,13 @@ impl Padding {
     }
 
     /// `items` as one element.
-    pub(super) fn stack(&self, op: &str, items: Vec<Item>) -> Result<Item, ExecError> {
-        joined(op, items, |index, rows| {
+    pub(super) fn stack(
+        &self,
+        op: &str,
+        items: Vec<Item>,
+        faults: &Faults,
+    ) -> Result<Option<Item>, ExecError> {
+        joined(op, items, faults, |index, rows| {
             let shape = self.shapes.get(index).map(Vec::as_slice).unwrap_or_default();
             let value = self.values.get(index).map(Vec::as_slice).unwrap_or_default();
             stacked(&rows, shape, value).map(|tensor| Value::from_buf([tensor]))

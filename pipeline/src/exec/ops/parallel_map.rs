@@ -14,6 +14,7 @@ use crate::exec::budget::Charge;
 use crate::exec::call::{self, Chain};
 use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::measure::is_sampled;
@@ -36,6 +37,7 @@ struct Finished {
 pub(crate) struct ParallelMap {
     chain: Chain,
     input: ReadAhead,
+    faults: Faults,
     shared: Shared,
     ordered: bool,
     parallel: usize,
@@ -75,6 +77,7 @@ impl ParallelMap {
         ParallelMap {
             chain,
             input: ReadAhead::new("map", parallel, input, shared.clone()),
+            faults: shared.faults(),
             shared,
             ordered,
             parallel,
@@ -122,13 +125,14 @@ impl ParallelMap {
         let mut charge = self.shared.budget.charge(expected);
         let (chain, done, pass) = (Arc::clone(&self.chain), self.done.clone(), self.pass);
         let cancel = self.shared.cancel.clone();
+        let faults = self.faults.clone();
         let stage = self.shared.stage.clone();
         let job = move || {
             let begun = stage.as_ref().map(|_| Instant::now());
             // What was queued when the pipeline was cancelled is not worth a call.
             let outcome = cancel
                 .check("map")
-                .and_then(|()| call::run(&chain, item, pass))
+                .and_then(|()| call::run(&chain, item, pass, &faults))
                 // What a function left to be done when it is written is done here, or it would not be parallel.
                 .and_then(|item| item.map(call::settled).transpose());
             charge.set(outcome.iter().flatten().map(Item::held_bytes).sum());

@@ -188,11 +188,17 @@ pub(crate) struct Choices {
     numbers: Input,
     /// How many inputs there are to choose from.
     inputs: usize,
+    /// The operation.
+    node: u32,
 }
 
 impl Choices {
-    pub(crate) fn new(numbers: Input, inputs: usize) -> Choices {
-        Choices { numbers, inputs }
+    pub(crate) fn new(numbers: Input, inputs: usize, node: u32) -> Choices {
+        Choices {
+            numbers,
+            inputs,
+            node,
+        }
     }
 }
 
@@ -200,7 +206,8 @@ impl Picks for Choices {
     const OP: &'static str = "choose";
 
     fn pick(&mut self, _: &[bool]) -> Result<Option<usize>, ExecError> {
-        let Some(item) = self.numbers.next()? else {
+        let next = self.numbers.next();
+        let Some(item) = next.map_err(|error| error.stand_within(self.node))? else {
             return Ok(None);
         };
         let failed = |message: String| {

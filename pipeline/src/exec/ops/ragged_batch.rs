@@ -31,14 +31,19 @@ impl RaggedBatch {
 
 impl Iterate for RaggedBatch {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        let Some(rows) = self.rows.next(OP)? else {
-            return Ok(None);
-        };
-        let batch = joined(OP, rows, |index, rows| match self.ranks.get(index) {
-            None | Some(0) => Tensor::stack(rows).map(|tensor| Value::from_buf([tensor])),
-            Some(rank) => ragged(&rows, usize::from(*rank)),
-        });
-        batch.map(Some)
+        while let Some(rows) = self.rows.next(OP)? {
+            let ranks = &self.ranks;
+            let batch = joined(OP, rows, &self.rows.faults, |index, rows| {
+                match ranks.get(index) {
+                    None | Some(0) => Tensor::stack(rows).map(|tensor| Value::from_buf([tensor])),
+                    Some(rank) => ragged(&rows, usize::from(*rank)),
+                }
+            })?;
+            if batch.is_some() {
+                return Ok(batch);
+            }
+        }
+        Ok(None)
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {

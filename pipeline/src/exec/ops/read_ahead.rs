@@ -365,6 +365,7 @@ mod tests {
     use crate::exec::statistics::Statistics;
     use crate::exec::token::Ledger;
     use crate::exec::value::{Tensor, Value};
+    use crate::graph::ErrorPolicy;
 
     /// Counts up without end.
     struct Numbers(u64);
@@ -410,6 +411,8 @@ mod tests {
             cancel: Cancel::new(),
             skipped: Skipped::default(),
             statistics: Statistics::default(),
+            on_error: ErrorPolicy::RAISE,
+            node: 0,
             meter: None,
             stage: None,
         }

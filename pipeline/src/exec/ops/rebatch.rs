@@ -6,6 +6,7 @@ use crate::exec::budget::Charge;
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::random::mix;
@@ -21,6 +22,7 @@ pub(crate) struct Rebatch {
     rebatch: graph::Rebatch,
     input: Input,
     cancel: Cancel,
+    faults: Faults,
     /// Batches of which rows are left, in order.
     pending: VecDeque<Pending>,
     /// Rows left in all of them.
@@ -45,6 +47,7 @@ impl Rebatch {
             rebatch,
             input,
             cancel: shared.cancel.clone(),
+            faults: shared.faults(),
             pending: VecDeque::new(),
             rows: 0,
             charge: shared.budget.charge(0),
@@ -58,7 +61,13 @@ impl Rebatch {
         while self.rows < size && !self.ended {
             self.cancel.check("rebatch")?;
             match self.input.next()? {
-                Some(item) => self.hold(opened("rebatch", item)?),
+                Some(item) => {
+                    let marks = item.marks.clone();
+                    match opened("rebatch", item) {
+                        Ok(batch) => self.hold(batch),
+                        Err(error) => self.faults.leave_out(error, &marks)?,
+                    }
+                }
                 None => self.ended = true,
             }
         }

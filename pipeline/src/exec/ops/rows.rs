@@ -4,6 +4,7 @@ use crate::exec::budget::Charge;
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::Input;
 use crate::exec::token::{self, Marks};
@@ -14,6 +15,7 @@ pub(crate) struct Rows {
     drop_remainder: bool,
     pub(super) input: Input,
     cancel: Cancel,
+    pub(super) faults: Faults,
     /// Counts the rows until they are one element.
     charge: Charge,
 }
@@ -25,6 +27,7 @@ impl Rows {
             drop_remainder,
             input,
             cancel: shared.cancel.clone(),
+            faults: shared.faults(),
             charge: shared.budget.charge(0),
         }
     }
@@ -45,12 +48,14 @@ impl Rows {
     }
 }
 
-/// `items` as one element: `join` makes the components of a batch of each component's rows, in order.
+/// `items` as one element: `join` makes the components of a batch of each component's rows, in order. `None` when they make
+/// none and are to be left out.
 pub(super) fn joined(
     op: &str,
     items: Vec<Item>,
+    faults: &Faults,
     join: impl Fn(usize, Vec<Tensor>) -> Result<Value, String>,
-) -> Result<Item, ExecError> {
+) -> Result<Option<Item>, ExecError> {
     let position = items.first().map_or(0, |item| item.position);
     let mut marks = Marks::new();
     let mut columns: Vec<Vec<Tensor>> = Vec::new();
@@ -76,13 +81,14 @@ pub(super) fn joined(
         }
     }
     if let Some(error) = failed {
-        token::abandon(&marks);
-        return Err(error.at_position(position).of_element());
+        return faults
+            .leave_out(error.at_position(position), &marks)
+            .map(|()| None);
     }
-    Ok(Item {
+    Ok(Some(Item {
         value,
         marks,
         position,
         origin: None,
-    })
+    }))
 }

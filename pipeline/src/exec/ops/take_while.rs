@@ -1,7 +1,11 @@
 //! `take_while`: the elements of every pass before the first for which a predicate does not hold. Of a split
 //! dataset, those of every task.
 
+use crate::exec::cancel::Cancel;
+use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
+use crate::exec::faults::Faults;
+use crate::exec::functions::FilterCall;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
@@ -12,28 +16,42 @@ pub(crate) struct TakeWhile {
     test: Test,
     ended: bool,
     input: Input,
+    cancel: Cancel,
+    faults: Faults,
 }
 
 impl TakeWhile {
     pub(crate) fn new(test: Test, input: Input) -> TakeWhile {
+    pub(crate) fn new(name: String, call: FilterCall, input: Input, shared: &Shared) -> TakeWhile {
         TakeWhile {
             test,
             ended: false,
             input,
+            cancel: shared.cancel.clone(),
+            faults: shared.faults(),
         }
     }
 }
 
 impl Iterate for TakeWhile {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        if self.ended {
-            return Ok(None);
+        while !self.ended {
+            let Some(item) = self.input.next()? else {
+                return Ok(None);
+            };
+            match holds(&self.name, &self.call, &item, &self.faults)? {
+                Some(true) => return Ok(Some(item)),
+                Some(false) => self.ended = true,
+                // It may fail for ever: leave when told to.
+                None => self.cancel.check(&self.name)?,
+            }
         }
         let item = self.input.next()?;
         if let Some(item) = &item {
             self.ended = !holds("take_while", &self.test, item)?;
         }
         Ok(item.filter(|_| !self.ended))
+        Ok(None)
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {

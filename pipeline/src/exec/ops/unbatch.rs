@@ -1,22 +1,27 @@
 //! `unbatch`: the rows of every element, one by one. Rows share the element's bytes.
 
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::random::mix;
 use crate::exec::state::{StateError, StateReader, StateWriter};
-use crate::exec::token;
 use crate::exec::value::Value;
 
 pub(crate) struct Unbatch {
     input: Input,
+    faults: Faults,
     /// The element whose rows are being yielded, the next row, and how many there are.
     current: Option<(Item, u64, u64)>,
 }
 
 impl Unbatch {
-    pub(crate) fn new(input: Input) -> Unbatch {
-        Unbatch { input, current: None }
+    pub(crate) fn new(input: Input, faults: Faults) -> Unbatch {
+        Unbatch {
+            input,
+            faults,
+            current: None,
+        }
     }
 }
 
@@ -34,7 +39,11 @@ impl Iterate for Unbatch {
             let Some(item) = self.input.next()? else {
                 return Ok(None);
             };
-            self.current = Some(opened("unbatch", item)?);
+            let marks = item.marks.clone();
+            match opened("unbatch", item) {
+                Ok(opened) => self.current = Some(opened),
+                Err(error) => self.faults.leave_out(error, &marks)?,
+            }
         }
     }
 
@@ -69,13 +78,7 @@ impl Iterate for Unbatch {
 
 /// Computes what the element defers, so that it has rows, and checks that its components have equally many.
 pub(super) fn opened(op: &str, mut item: Item) -> Result<(Item, u64, u64), ExecError> {
-    let fail = |item: &Item, error: ExecError| {
-        token::abandon(&item.marks);
-        error
-            .at(item.origin.as_ref())
-            .at_position(item.position)
-            .of_element()
-    };
+    let fail = |item: &Item, error: ExecError| error.at(item.origin.as_ref()).at_position(item.position);
     let settled: Result<Value, ExecError> = item.value.iter().map(|tensor| tensor.settled()).collect();
     item.value = settled.map_err(|error| fail(&item, error))?;
     let mut leading = item.value.iter().map(|tensor| tensor.dims().first().copied());

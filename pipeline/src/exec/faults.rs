@@ -1,0 +1,85 @@
+//! What is done about an element that fails: tried again, left out, or passed on as the end of the pipeline.
+
+use std::time::Duration;
+
+use super::cancel::Cancel;
+use super::error::{ErrorKind, ExecError};
+use super::skipped::Skipped;
+use super::token::{self, Marks};
+use crate::graph::ErrorPolicy;
+
+/// The first pause before another attempt; each further one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// The longest.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// What an operation does about failures.
+#[derive(Debug, Clone)]
+pub(crate) struct Faults {
+    policy: ErrorPolicy,
+    skipped: Skipped,
+    cancel: Cancel,
+}
+
+impl Faults {
+    pub(crate) fn new(policy: ErrorPolicy, skipped: &Skipped, cancel: &Cancel) -> Faults {
+        Faults {
+            policy,
+            skipped: skipped.clone(),
+            cancel: cancel.clone(),
+        }
+    }
+
+    /// The same, but nothing is left out.
+    pub(crate) fn raising(&self) -> Faults {
+        let mut faults = self.clone();
+        faults.policy.skips = false;
+        faults
+    }
+
+    /// Whether failures are tried again.
+    pub(crate) fn retries(&self) -> bool {
+        self.policy.retries > 0
+    }
+
+    /// Whether elements that fail are left out, so that nothing may be left to fail when they are written.
+    pub(crate) fn skips(&self) -> bool {
+        self.policy.skips
+    }
+
+    /// Attempts until one succeeds or there are none left. `attempt` is told whether it is the last.
+    pub(crate) fn tried<T>(
+        &self,
+        mut attempt: impl FnMut(bool) -> Result<T, ExecError>,
+    ) -> Result<T, ExecError> {
+        let mut pause = PAUSE_MIN;
+        for _ in 0..self.policy.retries {
+            match attempt(false) {
+                Err(error) if is_worth_another_attempt(error.kind()) => self.skipped.retry(&error),
+                outcome => return outcome,
+            }
+            self.cancel.pause("retry", pause)?;
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+        attempt(true)
+    }
+
+    /// Counts an element as left out, which stands for `marks` and failed with `error`; or, if that is not what is wanted,
+    /// abandons its splits and passes the failure on.
+    pub(crate) fn leave_out(&self, error: ExecError, marks: &Marks) -> Result<(), ExecError> {
+        if self.policy.skips && matches!(error.kind(), ErrorKind::UserFunction | ErrorKind::Data) {
+            self.skipped.record(&error);
+            return Ok(());
+        }
+        token::abandon(marks);
+        Err(error.of_element())
+    }
+}
+
+/// Whether it may go better next time.
+fn is_worth_another_attempt(kind: ErrorKind) -> bool {
+    match kind {
+        ErrorKind::UserFunction | ErrorKind::Data | ErrorKind::Resource | ErrorKind::Peer => true,
+        ErrorKind::Caller | ErrorKind::Cancelled | ErrorKind::Internal => false,
+    }
+}

@@ -1,0 +1,102 @@
+//! An operation where it stands in its graph: its failures say where that is, and, where the tree is measured, its
+//! elements are counted and some of its calls timed.
+
+use std::sync::Arc;
+
+use millstream_element::PackWriter;
+
+use super::sampler::{Begun, Sampler};
+use super::stage::Stage;
+use crate::exec::error::ExecError;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Filled, Further, Input, Iterate};
+use crate::exec::state::{StateError, StateReader, StateWriter};
+
+pub(crate) struct Staged {
+    input: Input,
+    /// Its node in the graph as it was defined.
+    node: u32,
+    measured: Option<(Arc<Stage>, Sampler)>,
+}
+
+impl Staged {
+    /// Measured where there is a `stage`.
+    pub(crate) fn new(input: Input, node: u32, stage: Option<&Arc<Stage>>) -> Staged {
+        Staged {
+            input,
+            node,
+            measured: stage.map(|stage| (Arc::clone(stage), Sampler::default())),
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self) -> Option<Begun> {
+        let (_, sampler) = self.measured.as_mut()?;
+        Some(sampler.begin())
+    }
+
+    /// The call that `begun` is of has yielded so many elements.
+    #[inline]
+    fn finish(&mut self, begun: Option<Begun>, elements: u64) {
+        if let (Some((stage, sampler)), Some(begun)) = (&mut self.measured, begun) {
+            if let Some(sample) = sampler.finish(begun) {
+                stage.note(sample);
+            }
+            stage.count(elements);
+        }
+    }
+}
+
+impl Iterate for Staged {
+    #[inline]
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        // An element is moved into the caller's place once, by whoever makes it: nothing here touches it.
+        let begun = self.begin();
+        let mut next = self.input.next();
+        self.finish(begun, u64::from(matches!(next, Ok(Some(_)))));
+        if let Err(error) = &mut next {
+            error.stand_at(self.node);
+        }
+        next
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        let mut restarted = self.input.restart();
+        if let Err(error) = &mut restarted {
+            error.stand_at(self.node);
+        }
+        restarted
+    }
+
+    fn further(&self) -> Further {
+        self.input.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.input.restore(state)
+    }
+
+    fn fill_pack(
+        &mut self,
+        pack: &mut PackWriter,
+        sequence: u64,
+        limit: usize,
+    ) -> Option<Result<Filled, ExecError>> {
+        let begun = self.begin();
+        let mut filled = self.input.fill_pack(pack, sequence, limit);
+        let count = match &mut filled {
+            Some(Ok(filled)) => filled.count as u64,
+            Some(Err(error)) => {
+                error.stand_at(self.node);
+                0
+            }
+            None => 0,
+        };
+        self.finish(begun, count);
+        filled
+    }
+}

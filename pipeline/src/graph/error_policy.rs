@@ -1,0 +1,61 @@
+//! What becomes of an element that an operation fails at.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+/// How often an element is tried again at most.
+pub const RETRIES_MAX: u32 = 100;
+
+/// What becomes of an element that a function or an operation fails at: it is tried again so often, and then it ends the
+/// pipeline, which is the default, or is left out. (`tf.data`'s `ignore_errors` leaves out; it has no retries.)
+///
+/// Left out is what bad data and user functions are to blame for: an element whose map or predicate fails, an element that has no rows
+/// for `unbatch`, a batch whose elements do not stack, the rest of a dataset that `flat_map` or `interleave` was reading, and
+/// the rest of a file whose bytes are broken. Each is counted by operation, and counts as read. What the caller, a limit, another process
+/// or this crate is to blame for always ends the pipeline, and so does a source that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(map)]
+pub struct ErrorPolicy {
+    /// Further attempts, each after a pause that grows from 1 to 100 ms; at most [`RETRIES_MAX`]. Of calls of functions only: what
+    /// has read from its input cannot be tried again.
+    #[n(0)]
+    pub retries: u32,
+    /// Whether what still fails is left out.
+    #[n(1)]
+    pub skips: bool,
+}
+
+impl ErrorPolicy {
+    /// The first failure ends the pipeline.
+    pub const RAISE: ErrorPolicy = ErrorPolicy {
+        retries: 0,
+        skips: false,
+    };
+    /// What fails is left out.
+    pub const SKIP: ErrorPolicy = ErrorPolicy {
+        retries: 0,
+        skips: true,
+    };
+
+    /// Functions that fail are called again up to `retries` times; then the failure ends the pipeline.
+    pub const fn retry(retries: u32) -> ErrorPolicy {
+        ErrorPolicy {
+            retries,
+            skips: false,
+        }
+    }
+
+    /// The same, but what still fails is left out.
+    #[must_use]
+    pub const fn then_skip(self) -> ErrorPolicy {
+        ErrorPolicy { skips: true, ..self }
+    }
+
+    /// The rules that it obeys by itself.
+    pub(super) fn check(self) -> Result<(), String> {
+        if self.retries <= RETRIES_MAX {
+            return Ok(());
+        }
+        Err(format!("{} retries; at most {RETRIES_MAX}", self.retries))
+    }
+}
