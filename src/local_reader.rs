@@ -4,8 +4,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use millstream_element::ElementSpec;
-use millstream_pipeline::exec::{ExecContext, ExecError, Executor, Functions, OpenError, Pool, Value};
-use millstream_pipeline::graph::{Dataset, GraphError};
+use millstream_pipeline::exec::{
+    ExecContext, ExecError, Executor, Failures, Functions, OpenError, Pool, Stats, Value,
+};
+use millstream_pipeline::graph::{Dataset, Drawing, GraphError};
 use thiserror::Error;
 
 /// Why a dataset cannot be executed here.
@@ -44,12 +46,28 @@ impl LocalReader {
         let pool = Arc::new(Pool::new(threads).map_err(LocalReaderError::Pool)?);
         let context = ExecContext {
             epoch,
+            measured: true,
             // The standard library's only source of randomness.
             ..ExecContext::new(RandomState::new().hash_one(epoch), functions, pool)
         };
         Ok(Self {
             executor: Executor::open(&graph, context)?,
         })
+    }
+
+    /// What each stage cost so far, and which of them holds the others up.
+    pub fn stats(&self) -> Option<Stats> {
+        self.executor.stats()
+    }
+
+    /// What failed so far without ending the pipeline.
+    pub fn failures(&self) -> Failures {
+        self.executor.failures()
+    }
+
+    /// The dataset as it is executed, drawn as text or DOT, with what each stage cost so far.
+    pub fn explain(&self) -> Drawing {
+        self.executor.explain()
     }
 
     /// What it yields.

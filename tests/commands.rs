@@ -52,6 +52,43 @@ fn the_demo_sees_every_picture_once_an_epoch() {
 }
 
 #[test]
+fn explain_draws_a_dataset_and_what_it_cost_here() {
+    let directory = tempfile::tempdir().unwrap();
+    let definition = directory.path().join("dataset");
+    let dataset = millstream::pipeline::graph::Dataset::range(0, 1000, 1)
+        .prefetch(7)
+        .batch(10, true);
+    std::fs::write(&definition, dataset.graph().unwrap().to_bytes().unwrap()).unwrap();
+    let file = definition.to_str().unwrap();
+    let explained = |more: &[&str]| {
+        let arguments = [&["explain", "--definition", file], more].concat();
+        let finished = finish(millstream(&fresh_key(), &arguments));
+        assert!(finished.status.success(), "{finished:?}");
+        finished
+    };
+    assert_eq!(
+        explained(&[]).stdout.trim_end(),
+        "batch(size: 10, drop_remainder: true)\nprefetch(buffer: 7)\nrange(start: 0, stop: 1000, step: 1)"
+    );
+    let run = explained(&["--run-s", "60"]);
+    let rows: Vec<Vec<&str>> = run
+        .stdout
+        .lines()
+        .map(|line| line.split("  ").collect())
+        .collect();
+    assert_eq!(rows.len(), 4, "{run:?}");
+    let holds = |row: usize, cell: &str| rows[row].iter().any(|found| found.trim() == cell);
+    assert!(holds(1, "100") && holds(2, "1000") && holds(3, "1000"), "{run:?}");
+    assert!(run.stderr.contains("bottleneck: "), "{run:?}");
+    assert!(
+        explained(&["--dot"]).stdout.contains("n2 -> n1;"),
+        "one arrow for each input"
+    );
+    let refused = finish(millstream(&fresh_key(), &["explain"]));
+    assert!(refused.stderr.contains("--definition FILE"), "{refused:?}");
+}
+
+#[test]
 fn a_demo_whose_pictures_cannot_all_be_read_fails_and_names_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let shard = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/photos-0000.tar");

@@ -62,7 +62,7 @@ fn a_panic_is_an_error_that_names_function_and_position() {
         assert_eq!(error.kind(), ErrorKind::UserFunction);
         assert_eq!(
             error.to_string(),
-            "panics: panicked: no threes; element at position 3"
+            "panics: panicked: no threes; element at position 3; operation 1"
         );
         assert_eq!(
             executor.next().unwrap_err().to_string(),
@@ -125,7 +125,10 @@ fn a_failing_predicate_is_named() {
         .unwrap()
         .next()
         .unwrap_err();
-    assert_eq!(error.to_string(), "refuses: no opinion; element at position 0");
+    assert_eq!(
+        error.to_string(),
+        "refuses: no opinion; element at position 0; operation 1"
+    );
 }
 
 #[test]

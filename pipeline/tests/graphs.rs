@@ -2,9 +2,9 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::graph::{
-    AnalysisError, Buckets, CYCLE_MAX, Cardinality, Compression, ConstantTensor, Dataset, FixedLength, Graph,
-    GraphError, NODES_MAX, NoFunctions, OnError, Op, Options, PaddedBatch, Padding, Params, ServiceReader,
-    SourceDeclaration, SpecField, Splitting, Travel, Window,
+    AnalysisError, Buckets, CYCLE_MAX, Cardinality, Compression, ConstantTensor, Dataset, ErrorPolicy,
+    FixedLength, Graph, GraphError, NODES_MAX, NoFunctions, OnError, Op, Options, PaddedBatch, Padding,
+    Params, Rewrites, ServiceReader, SourceDeclaration, SpecField, Splitting, Travel, Window,
 };
 use proptest::prelude::*;
 
@@ -122,6 +122,8 @@ fn every_reader_of_records_and_source_of_numbers_survives_its_encoding() {
     let options = Options {
         deterministic: Some(false),
         compression: Some(Travel::Lz4),
+        on_error: Some(ErrorPolicy::retry(3).then_skip()),
+        rewrites: Some(Rewrites::OFF),
     };
     let datasets = [
         Dataset::counter(1, -2).concatenate(Dataset::random(Some(3))),

@@ -13,10 +13,12 @@
 //! - `graphs`: encoding and analysis
 //! - `interleave`: datasets that are read ahead by turns
 //! - `listings`: which files there are and in which order
+//! - `on_error`: what becomes of elements that fail
 //! - `packs`: what is written into packs is what is yielded
 //! - `promises`: every operation does what is promised of all of them
 //! - `randomness`: what is drawn anew, and what is drawn alike
 //! - `records`: record files
+//! - `rewrites`: a graph that is changed before it is executed
 //! - `sharding`: what a shard of a dataset holds, and when it is refused
 //! - `shards`: WebDataset shards and images
 //! - `sources`: tensors and numbers without files
@@ -37,12 +39,14 @@ mod graphs;
 mod interleave;
 mod listings;
 mod model;
+mod on_error;
 mod packs;
 #[cfg(all(feature = "images", feature = "records", feature = "webdataset"))]
 mod promises;
 mod randomness;
 #[cfg(feature = "records")]
 mod records;
+mod rewrites;
 mod sharding;
 #[cfg(all(feature = "images", feature = "webdataset"))]
 mod shards;

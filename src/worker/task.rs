@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_control::TaskDef;
 use millstream_control::agent::ProducedSplits;
+use millstream_control::{TaskDef, TaskId};
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::transport::Compression;
@@ -167,6 +167,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         pool,
         budget: Budget::default(),
         cancel,
+        measured: true,
     };
     let opened = Executor::open(graph, context);
     let mut executor = opened.map_err(|error| ProduceError::Compute(opening(error)))?;
@@ -200,6 +201,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
             }
         }
         if has_ended {
+            tell_costs(definition.task, &executor);
             return Ok(());
         }
         run_elements = if busy > RUN_TIME_MAX {
@@ -207,6 +209,16 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         } else {
             (2 * run_elements).min(run_elements_max)
         };
+    }
+}
+
+/// Logs what held the task up, and what it left out.
+fn tell_costs(task: TaskId, executor: &Executor) {
+    let skipped = executor.skipped();
+    if let Some(stats) = executor.stats() {
+        let (elapsed, pulled) = (stats.elapsed.as_secs_f64(), stats.pulled.as_secs_f64());
+        tracing::info!(%task, elapsed, pulled, bottleneck = stats.bottleneck_name(), skipped, "task computed");
+        tracing::debug!(%task, "its stages:\n{}", executor.explain());
     }
 }
 

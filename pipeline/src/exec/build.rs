@@ -132,7 +132,12 @@ impl Program {
                 Box::new(ops::RaggedBatch::new(self.input_spec(node)?, rows)?)
             }
             Op::Unbatch => Box::new(ops::Unbatch::new(input, shared.faults())),
-            Op::Shuffle(shuffle) => Box::new(ops::Shuffle::new(*shuffle, node, input, shared.clone())),
+            Op::Shuffle(shuffle) => Box::new(ops::Shuffle::new(
+                *shuffle,
+                self.drawn(node),
+                input,
+                shared.clone(),
+            )),
             Op::Repeat(repeat) => Box::new(ops::Repeat::new(
                 repeat.count,
                 input,
@@ -146,7 +151,7 @@ impl Program {
             }
             Op::Enumerate(enumerate) => Box::new(ops::Enumerate::new(enumerate.start, input)),
             Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
-            Op::Step(step) => super::steps::open(step, node, input, shared),
+            Op::Step(step) => super::steps::open(step, self.drawn(node), input, shared),
             Op::Options(_)
             | Op::Map(..)
             | Op::Read(_)
@@ -240,11 +245,12 @@ impl Program {
         } else if let Op::Concatenate = op {
             Box::new(ops::Concatenate::new(inputs))
         } else if let Op::Sample(sample) = op {
-            let picks = ops::Draws::new(&sample.weights, shared.seeds(node, sample.seed));
+            let picks = ops::Draws::new(&sample.weights, shared.seeds(self.drawn(node), sample.seed));
             Box::new(ops::Pick::new(picks, inputs, sample.stop_on_empty, cancel))
         } else if let (Op::Choose(_, choose), Part::Body(choices)) = (op, &self.parts[node]) {
             // Read whole by every task, and drawing on its own.
-            let within = shared.at(node, self.graph.origin(node)).within(node as u64, 0);
+            let within = shared.at(node, self.graph.origin(node));
+            let within = within.within(self.drawn(node) as u64, 0);
             let numbers = choices.open(&within, None)?;
             let picks = ops::Choices::new(numbers, inputs.len(), within.node);
             Box::new(ops::Pick::new(picks, inputs, choose.stop_on_empty, cancel))
@@ -306,7 +312,7 @@ impl Program {
                 numbers(op, move |position| counter.value(position), cursor)
             }
             (Op::Random(random), _) => Box::new(ops::Random::new(
-                shared.seeds(node, random.seed),
+                shared.seeds(self.drawn(node), random.seed),
                 counted(u64::MAX),
             )),
             (Op::Tensors(_), Part::Tensors(tensors)) => {
@@ -326,7 +332,7 @@ impl Program {
             }
             (Op::Files(files), Part::Listing(listing)) => {
                 let cursor = Cursor::new(op.name(), listing.len() as u64, shared, place, Cut::Single);
-                let shuffle = files.shuffle.then(|| shared.seeds(node, files.seed));
+                let shuffle = files.shuffle.then(|| shared.seeds(self.drawn(node), files.seed));
                 Box::new(ops::Files::new(Arc::clone(listing), shuffle, cursor))
             }
             (Op::Files(_), Part::Dealt) => {
@@ -354,6 +360,11 @@ impl Program {
             )),
             (_, _) => return Err(unprepared(op.name())),
         })
+    }
+
+    /// What the draws of `node` follow from: where it was defined, whatever is left of what stood around it.
+    pub(super) fn drawn(&self, node: usize) -> usize {
+        self.graph.origin(node) as usize
     }
 
     /// The number of the source `node`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_element::{ElementSpec, Layout, PackWriter};
 
-use crate::graph::{Drawing, ErrorPolicy, Graph};
+use crate::graph::{Drawing, ErrorPolicy, Graph, Rewrites};
 
 use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
@@ -68,11 +68,11 @@ impl Executor {
             functions: &context.functions,
             storage: &storage,
         };
-        let program = Program::prepare(graph, &means, None, files)?;
+        let program = Program::prepare(&graph.rewritten(Rewrites::default()), &means, None, files)?;
         let identity = context
             .splits
             .is_none()
-            .then(|| Identity::new(&program, context.task_id, context.epoch, context.seed));
+            .then(|| Identity::new(graph, &program, context.task_id, context.epoch, context.seed));
         let measuring = Measuring::new(program.graph(), context.measured);
         let ledger = Arc::new(Ledger::default());
         let skipped = Skipped::default();

@@ -30,6 +30,12 @@ impl Faults {
         }
     }
 
+    /// The same, but what fails is left out if `skips`, whatever the dataset says.
+    pub(crate) fn skipping_if(mut self, skips: bool) -> Faults {
+        self.policy.skips |= skips;
+        self
+    }
+
     /// The same, but nothing is left out.
     pub(crate) fn raising(&self) -> Faults {
         let mut faults = self.clone();

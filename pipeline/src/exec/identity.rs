@@ -4,6 +4,7 @@
 use super::program::Program;
 use super::random::mix;
 use super::state::{StateError, StateReader, StateWriter};
+use crate::graph::Graph;
 
 /// Everything that decides what an executor yields, beside the registered functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,10 +18,16 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The identity of an executor of `program`.
-    pub(crate) fn new(program: &Program, task_id: u64, epoch: u64, seed: Option<u64>) -> Identity {
+    /// The identity of an executor of `graph`, for which `program` was prepared.
+    pub(crate) fn new(
+        graph: &Graph,
+        program: &Program,
+        task_id: u64,
+        epoch: u64,
+        seed: Option<u64>,
+    ) -> Identity {
         Identity {
-            graph: program.graph().to_bytes().ok().map(|bytes| digest_of(&bytes)),
+            graph: graph.to_bytes().ok().map(|bytes| digest_of(&bytes)),
             files: program
                 .listings()
                 .fold(0, |digest, path| mix(digest, digest_of(path.as_bytes()))),

@@ -243,7 +243,7 @@ impl Program {
                 Box::new(native::Shared(Arc::clone(call)))
             }
             Function::DecodeImage(_) | Function::Resize(_) | Function::RandomResizedCrop(_) => {
-                image_call(node, function, shared, &place)?
+                image_call(self.drawn(node), function, shared, &place)?
             }
         })
     }

@@ -5,7 +5,8 @@
 use super::check::check_params;
 use super::error::GraphError;
 use super::op::{Op, operations};
-use super::options::Travel;
+use super::options::{Options, Travel};
+use super::rewrite::Rewrites;
 use super::split::{SPLIT_SIZE_MAX, Units};
 use super::step::Step;
 
@@ -41,6 +42,16 @@ pub struct Graph {
     nodes: Vec<Node>,
     /// Positions of a split, if it is asked for: 1 to [`SPLIT_SIZE_MAX`].
     split_size: Option<u64>,
+    execution: Execution,
+}
+
+/// How a graph is executed that is not as it was defined any more. Not part of its encoding.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Execution {
+    /// The numbers of the nodes in the graph as it was defined; empty = their own.
+    pub(super) origins: Vec<u32>,
+    /// Whether neighbouring maps are executed each for itself.
+    pub(super) keeps_maps_apart: bool,
 }
 
 impl Graph {
@@ -52,6 +63,7 @@ impl Graph {
         let graph = Graph {
             nodes,
             split_size: None,
+            execution: Execution::default(),
         };
         graph.check(Role::Dataset)?;
         Ok(graph)
@@ -65,6 +77,7 @@ impl Graph {
         let graph = Graph {
             nodes,
             split_size: None,
+            execution: Execution::default(),
         };
         graph.check(Role::Function)?;
         Ok(graph)
@@ -98,19 +111,43 @@ impl Graph {
 
     /// The number of `node` in the graph as it was defined: what is drawn for it follows from that, and messages name it.
     pub(crate) fn origin(&self, node: usize) -> u32 {
+        let origin = self.execution.origins.get(node).copied();
         // A graph has at most 4096 nodes.
-        node as u32
+        origin.unwrap_or(node as u32)
+    }
+
+    /// Whether neighbouring maps with one schedule are executed as one step.
+    pub(super) fn fuses_maps(&self) -> bool {
+        !self.execution.keeps_maps_apart
+    }
+
+    /// What its options say of changes before it is executed: the last of them that say anything.
+    pub(crate) fn rewrites(&self) -> Option<Rewrites> {
+        self.options().find_map(|options| options.rewrites)
+    }
+
+    /// Its options, the last first.
+    pub(crate) fn options(&self) -> impl Iterator<Item = &Options> {
+        self.nodes.iter().rev().filter_map(|node| {
+            let Op::Options(options) = &node.op else {
+                return None;
+            };
+            Some(options)
+        })
+    }
+
+    /// This graph with nodes that a rewrite has left of its own, so that they need no check.
+    pub(super) fn executed_as(&self, nodes: Vec<Node>, execution: Execution) -> Graph {
+        Graph {
+            nodes,
+            split_size: self.split_size,
+            execution,
+        }
     }
 
     /// What its options say of the order of elements: the last of them, in the order of the nodes, that say anything.
     pub(crate) fn deterministic(&self) -> Option<bool> {
-        let said = |node: &Node| {
-            let Op::Options(options) = &node.op else {
-                return None;
-            };
-            options.deterministic
-        };
-        self.nodes.iter().rev().find_map(said)
+        self.options().find_map(|options| options.deterministic)
     }
 
     /// Whether it, or a function of it, ignores errors.
@@ -124,13 +161,7 @@ impl Graph {
 
     /// How its options have elements travel over a network: the last of them that say it.
     pub fn travel(&self) -> Option<Travel> {
-        let said = |node: &Node| {
-            let Op::Options(options) = &node.op else {
-                return None;
-            };
-            options.compression
-        };
-        self.nodes.iter().rev().find_map(said)
+        self.options().find_map(|options| options.compression)
     }
 
     /// The same where nothing surrounds it: by default elements keep their order.
@@ -144,6 +175,7 @@ impl Graph {
         Graph {
             nodes,
             split_size: self.split_size,
+            execution: self.execution.clone(),
         }
     }
 

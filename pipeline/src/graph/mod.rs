@@ -7,6 +7,8 @@
 //! - [`Graph::facts`] infers spec, cardinality, splits and alignment, asking a [`Registry`] about registered
 //!   names;
 //! - [`Graph::sharded`] makes one worker's share of it;
+//! - `Graph::rewritten` changes it before it is executed, never what it yields: see [`Rewrites`];
+//! - [`Graph::drawing`] draws it for people;
 //! - [`Graph::resolved`] writes the registry's answers into the graph, for those who have no such registry.
 
 mod cardinality;
@@ -37,6 +39,7 @@ mod params;
 mod predicate;
 mod registry;
 mod resolve;
+mod rewrite;
 mod sharding;
 mod spec;
 mod split;
@@ -71,6 +74,7 @@ pub use options::{Options, Travel};
 pub use params::{Params, SpecField};
 pub use predicate::{Predicate, RegisteredPredicate};
 pub use registry::{NoFunctions, Registry, SourceSignature};
+pub use rewrite::Rewrites;
 pub use sharding::{ShardBy, ShardingError, Share};
 pub use spec::node_specs;
 pub use split::{SPLIT_SIZE_MAX, SourceFacts, Splitting, Units};

@@ -4,6 +4,7 @@
 use minicbor::{Decode, Encode};
 
 use super::error_policy::ErrorPolicy;
+use super::rewrite::Rewrites;
 
 /// Parameters of `options`: how the dataset is executed up to there. What is absent is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
@@ -21,6 +22,9 @@ pub struct Options {
     /// it; [`ErrorPolicy::RAISE`] by default.
     #[n(2)]
     pub on_error: Option<ErrorPolicy>,
+    /// What of the graph is changed before it is executed; everything that never changes an element by default.
+    #[n(3)]
+    pub rewrites: Option<Rewrites>,
 }
 
 /// How elements travel over a network. What the tf.data service calls `AUTO`, `None` and `SNAPPY` is `Auto`, `Plain` and `Lz4`.

@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Worker(WorkerArgs),
     /// Reads a dataset and prints counts and a digest: a small consumer.
     Read(ReadArgs),
+    /// Draws a dataset as it is executed and, having run it here, what its stages cost.
+    Explain(ExplainArgs),
     /// Shows what a service is doing.
     Status(StatusArgs),
     /// Ends a service: its workers and its dispatcher, and whatever is read from it.
@@ -303,6 +305,33 @@ pub(crate) struct ReadArgs {
     /// Seconds to wait for a dispatcher that is not there yet.
     #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::EXPLAIN)]
+pub(crate) struct ExplainArgs {
+    /// A file with the definition of a dataset, as `Graph::to_bytes` writes it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "range"])]
+    pub(crate) definition: Option<PathBuf>,
+    /// The dataset that `read --files` reads.
+    #[arg(long, value_name = "PATTERN", conflicts_with = "range")]
+    pub(crate) files: Option<String>,
+    /// The numbers from 0 up to this.
+    #[arg(long, value_name = "N")]
+    pub(crate) range: Option<u64>,
+    /// Elements of one batch, of --files and --range; 0 for single elements.
+    #[arg(long, default_value_t = 32, value_name = "ELEMENTS")]
+    pub(crate) batch: u64,
+    /// Executes the dataset in this process for so many seconds, or to its end, and shows what each stage took. Functions that
+    /// only a worker's binary knows are not known here.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) run_s: Option<f64>,
+    /// Threads that compute; by default one a processor.
+    #[arg(long, value_name = "COUNT", requires = "run_s")]
+    pub(crate) threads: Option<usize>,
+    /// Prints the language of Graphviz, for `dot -Tsvg`.
+    #[arg(long)]
+    pub(crate) dot: bool,
 }
 
 #[derive(Debug, Clone, Args)]

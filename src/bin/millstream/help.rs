@@ -65,6 +65,23 @@ Examples:
   millstream read --range 1000000 --job-name search --steps 100 --trainer-id a
       Run again with --trainer-id b it gets what the workers have kept of the same.";
 
+/// Of `millstream explain`.
+pub(crate) const EXPLAIN: &str = "\
+Prints the operations of a dataset, each above what it reads; the bodies of functions and all inputs but the last of several stand to \
+the right. With --run-s, beside each:
+  ELEMENTS    handed on, and how many of them PER SECOND
+  BUSY        work, added up over its threads; estimated from samples
+  WAITED      how long whoever pulled it waited for its threads
+  LOAD        the share of the time of its THREADS that it was busy; the
+              bottleneck is marked with an arrow, unless it is the consumer
+  READY       how full its buffer was on average, and how many elements it holds
+The columns are named so in lower case, and the last line on standard error names the bottleneck.
+
+Examples:
+  millstream explain --files 'examples/data/*.tar'
+  millstream explain --files 'examples/data/*.tar' --run-s 5
+  millstream explain --definition dataset.cbor --dot | dot -Tsvg > dataset.svg";
+
 /// Of `millstream status`.
 pub(crate) const STATUS: &str = "\
 Prints a table for each kind of thing there is, and how many workers would keep the readers busy:

@@ -3,6 +3,7 @@
 //! - [`args`], [`help`]: flags, and what they teach
 //! - [`dispatcher`], [`worker`]: the two servers
 //! - [`read`]: a small consumer
+//! - [`explain`]: draws a dataset and what its stages cost
 //! - [`shutdown`]: ends a service
 //! - [`status`]: what a service is doing
 //! - [`key`]: cluster keys and role keys
@@ -17,6 +18,7 @@ mod demo;
 mod digest;
 mod dispatcher;
 mod ending;
+mod explain;
 mod help;
 mod key;
 mod pictures;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Dispatcher(args) => dispatcher::run(args),
         Command::Worker(args) => worker::run(args),
         Command::Read(args) => read::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Status(args) => status::run(args),
         Command::Shutdown(args) => shutdown::run(args),
         Command::Key(args) => key::run(args),

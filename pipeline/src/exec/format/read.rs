@@ -1,15 +1,14 @@
 //! The operation that reads files: opens the ones whose paths come in, one after the other, and yields what their
-//! readers do. Broken records are an error, or counted and left out, as the format's parameters say.
+//! readers do. Broken records are an error, or counted and left out, as the format's parameters or the dataset say.
 
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
-use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::error::ExecError;
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::random::mix;
-use crate::exec::skipped::Skipped;
 use crate::exec::state::{StateError, StateReader, StateWriter};
-use crate::exec::token;
 use crate::graph::{Format, OnError};
 use crate::storage::Storage;
 
@@ -18,11 +17,10 @@ use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start};
 
 pub(in crate::exec) struct Read {
     op: &'static str,
-    on_error: OnError,
     opener: Box<dyn OpenFile>,
     input: Input,
     cancel: Cancel,
-    skipped: Skipped,
+    faults: Faults,
     storage: Storage,
     file: Option<OneFile>,
 }
@@ -40,11 +38,10 @@ impl Read {
     pub(super) fn new(format: &Format, opener: Box<dyn OpenFile>, input: Input, shared: &Shared) -> Read {
         Read {
             op: format.op_name(),
-            on_error: format.on_error(),
             opener,
             input,
             cancel: shared.cancel.clone(),
-            skipped: shared.skipped.clone(),
+            faults: shared.faults().skipping_if(format.on_error() == OnError::Skip),
             storage: shared.storage.clone(),
             file: None,
         }
@@ -52,23 +49,12 @@ impl Read {
 
     /// A reader of the file whose path `outer` is.
     fn reader(&self, outer: &Item, start: Start) -> Result<Box<dyn FileReader>, ExecError> {
-        let file = Opened::new(&self.storage, path_of(self.op, outer)?);
-        let reader = file.and_then(|file| self.opener.open(file, start));
-        reader.map_err(|error| error.into_exec(self.op))
-    }
-
-    /// Passes on a failure, or counts it if broken records are to be skipped: a store that fails has none.
-    fn settle(&self, error: ExecError, outer: &Item) -> Result<(), ExecError> {
-        match self.on_error {
-            OnError::Skip if error.kind() == ErrorKind::Data => {
-                self.skipped.record(&error);
-                Ok(())
-            }
-            OnError::Raise | OnError::Skip => {
-                token::abandon(&outer.marks);
-                Err(error.of_element())
-            }
-        }
+        let path = path_of(self.op, outer)?;
+        self.faults.tried(|_| {
+            let file = Opened::new(&self.storage, path);
+            let reader = file.and_then(|file| self.opener.open(file, start));
+            reader.map_err(|error| error.into_exec(self.op))
+        })
     }
 }
 
@@ -102,7 +88,7 @@ impl Iterate for Read {
                             passed: 0,
                         });
                     }
-                    Err(error) => self.settle(error, &outer)?,
+                    Err(error) => self.faults.leave_out(error, &outer.marks)?,
                 }
                 continue;
             };
@@ -111,9 +97,9 @@ impl Iterate for Read {
                 Ok(None) => self.file = None,
                 Err(error) => {
                     let goes_on = error.is_record;
-                    let outer = file.outer.clone();
+                    let marks = file.outer.marks.clone();
                     self.file.take_if(|_| !goes_on);
-                    self.settle(error.into_exec(self.op), &outer)?;
+                    self.faults.leave_out(error.into_exec(self.op), &marks)?;
                 }
             }
         }

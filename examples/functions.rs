@@ -1,0 +1,34 @@
+//! A worker of your own, which knows a Rust function by name. Datasets apply it with
+//! `.map_declared("scale", Params::encode(&3i64), spec)`, where `spec` is what it yields, as the dispatcher does not know it.
+//!
+//! Beside `millstream dispatcher`: `cargo run --example functions`, with the dispatcher's address if it is not this machine's.
+
+use std::env::{args, var, var_os};
+use std::error::Error;
+use std::sync::Arc;
+
+use millstream::link::KeySource;
+use millstream::pipeline::exec::{PreparedMap, Tensor, Value};
+use millstream::{Worker, WorkerConfig, functions};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let key = match var("MILLSTREAM_KEY") {
+        Ok(setting) => KeySource::from_setting(&setting),
+        Err(_) => KeySource::own_file(var_os("XDG_DATA_HOME").as_deref(), var_os("HOME").as_deref())?,
+    };
+    let key = key.load()?;
+    let functions = functions::builtin(Some(&key)).with_map("scale", |params, input| {
+        let factor: i64 = params.decode()?;
+        let call = move |value: Value| {
+            let number = value.first().and_then(Tensor::as_i64).ok_or("not a number")?;
+            let scaled = number.checked_mul(factor).ok_or("beyond 64 bits")?;
+            Ok(Value::from_buf([Tensor::i64(scaled)]))
+        };
+        let (output, call) = (input.clone(), Arc::new(call));
+        Ok(PreparedMap { output, call })
+    });
+    let dispatcher = args().nth(1).unwrap_or_else(|| "127.0.0.1:5050".to_owned());
+    let mut config = WorkerConfig::new(dispatcher);
+    config.functions = Arc::new(functions);
+    Ok(Worker::start(&key, config)?.join()?)
+}

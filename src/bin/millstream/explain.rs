@@ -1,0 +1,135 @@
+//! `millstream explain`: draws a dataset as it is executed and, having run it here for a while, what its stages cost.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream::element::{HeapAlloc, Layout, PackWriter};
+use millstream::functions;
+use millstream::pipeline::exec::{Cancel, ExecContext, Executor, Pool, Stop};
+use millstream::pipeline::graph::{Dataset, Drawing, GRAPH_BYTES_MAX, Graph};
+
+use crate::args::ExplainArgs;
+use crate::console::{note, say};
+use crate::ending::{Brake, Ending, NotDone};
+use crate::pictures::pictures;
+
+/// Bytes of the packs that elements are written into, unless one needs more.
+const PACK_BYTES: usize = 1 << 20;
+/// Elements of a pack at most.
+const PACK_ELEMENTS: usize = 1024;
+
+/// Runs the command.
+pub(crate) fn run(args: &ExplainArgs) -> Result<(), String> {
+    let graph = graph(args)?;
+    let drawing = match args.run_s {
+        None => graph.drawing(),
+        Some(seconds) => {
+            let limit = Duration::try_from_secs_f64(seconds)
+                .map_err(|_| format!("--run-s {seconds}: write seconds, 0 or more"))?;
+            let (ending, brake) = (Ending::watch(false)?, Brake::default());
+            let (held, threads) = (brake.clone(), args.threads);
+            let outcome = ending.unless(&brake, move || measured(&graph, limit, threads, &held));
+            outcome.map_err(NotDone::text)??
+        }
+    };
+    say(&text(&drawing, args.dot));
+    Ok(())
+}
+
+fn text(drawing: &Drawing, dot: bool) -> String {
+    let text = if dot {
+        drawing.to_dot()
+    } else {
+        drawing.to_string()
+    };
+    text.trim_end().to_owned()
+}
+
+/// What is to be explained.
+fn graph(args: &ExplainArgs) -> Result<Graph, String> {
+    let dataset = match (&args.definition, &args.files, args.range) {
+        (Some(path), None, None) => return definition(path),
+        (None, Some(pattern), None) => pictures(pattern),
+        (None, None, Some(count)) => {
+            let stop = i64::try_from(count).map_err(|_| format!("--range {count}: at most {}", i64::MAX))?;
+            Dataset::range(0, stop, 1)
+        }
+        _ => return Err("give one of --definition FILE, --files PATTERN and --range N".to_owned()),
+    };
+    let dataset = if args.batch > 0 {
+        dataset.batch(args.batch, false)
+    } else {
+        dataset
+    };
+    dataset.graph().map_err(|error| error.to_string())
+}
+
+/// A definition in a file, as [`Graph::to_bytes`] writes it.
+fn definition(path: &std::path::Path) -> Result<Graph, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("--definition {}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
+    let mut bytes = Vec::new();
+    // One byte more than a graph may have: longer ones are refused, and not read.
+    let mut limited = file.take(GRAPH_BYTES_MAX as u64 + 1);
+    limited.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    Graph::from_bytes(&bytes).map_err(|error| failed(&error))
+}
+
+/// Executes the dataset here, to its end or for `limit`, and draws it with what its stages cost.
+fn measured(
+    graph: &Graph,
+    limit: Duration,
+    threads: Option<usize>,
+    brake: &Brake,
+) -> Result<Drawing, String> {
+    let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+    let pool = Pool::new(threads.unwrap_or(1)).map_err(|error| error.to_string())?;
+    let cancel = Cancel::new();
+    let context = ExecContext {
+        cancel: cancel.clone(),
+        measured: true,
+        ..ExecContext::new(0, Arc::new(functions::builtin(None)), Arc::new(pool))
+    };
+    brake.hold(move || cancel.cancel());
+    let mut executor = Executor::open(graph, context).map_err(|error| error.to_string())?;
+    drain(&mut executor, limit)?;
+    let stats = executor.stats();
+    if let Some(stats) = &stats {
+        note(&format!(
+            "{} elements in {:.3} s, {:.0} % of it in the pipeline; bottleneck: {}",
+            executor.handed(),
+            stats.elapsed.as_secs_f64(),
+            100.0 * stats.pulled.as_secs_f64() / stats.elapsed.as_secs_f64().max(f64::MIN_POSITIVE),
+            stats.bottleneck_name(),
+        ));
+    }
+    for (operation, counts) in executor.failures().by_operation {
+        note(&format!(
+            "{operation}: {} left out, {} tried again",
+            counts.skipped, counts.retried
+        ));
+    }
+    Ok(executor.explain())
+}
+
+/// Writes elements as a worker does, and lets go of them.
+fn drain(executor: &mut Executor, limit: Duration) -> Result<(), String> {
+    let layout = Layout::new(executor.spec().clone()).map_err(|error| error.to_string())?;
+    let (begun, mut size_bytes) = (Instant::now(), PACK_BYTES);
+    loop {
+        let opened = PackWriter::open(&HeapAlloc, size_bytes, PACK_ELEMENTS);
+        let (mut pack, _taken) = opened.map_err(|error| error.to_string())?;
+        loop {
+            let filled = executor.write(&layout, &mut pack, 1);
+            match filled.map_err(|error| error.to_string())?.stop {
+                Stop::Limit if begun.elapsed() < limit => {}
+                Stop::Limit | Stop::End => return Ok(()),
+                Stop::Full { needed_bytes } => {
+                    size_bytes = needed_bytes.max(PACK_BYTES);
+                    break;
+                }
+            }
+        }
+    }
+}
