@@ -134,7 +134,10 @@ fn results_of_what_came_before_a_failing_input_are_handed_out_first() {
             let mut found: Vec<i64> = (0..20)
                 .map(|_| number(&executor.next().unwrap().unwrap()))
                 .collect();
-            assert_eq!(executor.next().unwrap_err().to_string(), "numbers: torn");
+            assert_eq!(
+                executor.next().unwrap_err().to_string(),
+                "numbers: torn; operation 0"
+            );
             found.sort_unstable();
             assert_eq!(found, (100..120).collect::<Vec<_>>());
         }
@@ -362,7 +365,10 @@ fn a_failure_ahead_of_what_is_saved_is_said_when_saving_and_when_reached() {
     for expected in 3..6 {
         assert_eq!(number(&executor.next().unwrap().unwrap()), expected);
     }
-    assert_eq!(executor.next().unwrap_err().to_string(), "numbers: torn");
+    assert_eq!(
+        executor.next().unwrap_err().to_string(),
+        "numbers: torn; operation 0"
+    );
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn with_extras(chain: &Chain, extras: &[Vec<Extra>]) -> Dataset {
     for step in &chain.steps {
         dataset = add(extended(dataset, step));
     }
-    dataset.flat_map(|argument| add(argument))
+    dataset.flat_map(add)
 }
 
 fn switched(dataset: &Dataset, rewrites: Rewrites) -> Graph {

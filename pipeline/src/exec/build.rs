@@ -202,7 +202,7 @@ impl Program {
                 shared,
             ))
         } else if let (Op::Fold(fold), Part::Body(function)) = (op, &self.parts[node]) {
-            super::folds::open(fold, function, node, input, shared)?
+            super::folds::open(fold, function, self.drawn(node), input, shared)?
         } else if let (Op::Bucket(_, buckets), Part::Body(length)) = (op, &self.parts[node]) {
             let length = length.chain(shared)?;
             Box::new(ops::Bucket::new(

@@ -98,20 +98,28 @@ impl Measuring {
             .position(|stage| stage.path == path)
         {
             Some(index) => cells(&stats.stages[index], stats.elapsed, bottleneck == Some(index)),
-            None if self.is_stage(path) => Vec::new(),
-            None => vec!["in the step above".to_owned()],
+            None if self.is_fused(path) => vec!["in the step above".to_owned()],
+            None => Vec::new(),
         })
     }
 
-    /// Whether the operation at `path` is a stage of its own, and not part of the one above.
+    /// Whether the operation at `path` is a stage of its own, and not part of the one above or none at all.
     fn is_stage(&self, path: &[usize]) -> bool {
-        let Some((last, outer)) = path.split_last() else {
-            return false;
-        };
+        self.at(path)
+            .is_some_and(|(graph, node)| !graph.is_passed_over(node))
+    }
+
+    fn is_fused(&self, path: &[usize]) -> bool {
+        self.at(path).is_some_and(|(graph, node)| graph.is_fused(node))
+    }
+
+    /// The node at `path`, and the graph it is in.
+    fn at(&self, path: &[usize]) -> Option<(&Graph, usize)> {
+        let (last, outer) = path.split_last()?;
         let graph = outer.iter().try_fold(&self.graph, |graph, node| {
             graph.nodes().get(*node).and_then(|node| node.op.body())
         });
-        graph.is_some_and(|graph| !graph.is_passed_over(*last))
+        graph.map(|graph| (graph, *last))
     }
 }
 

@@ -19,6 +19,7 @@ mod executor;
 mod expr;
 mod folds;
 mod faults;
+mod folds;
 mod format;
 mod functions;
 mod identity;

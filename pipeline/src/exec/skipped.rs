@@ -73,12 +73,6 @@ impl Skipped {
 
     /// Counts a record that failed with `error`, without a warning.
     pub(crate) fn record_quietly(&self, error: &ExecError) {
-        let skipped = self.count.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        tracing::debug!(skipped, %error, "a broken record is left out");
-    }
-
-    /// Counts a record that failed with `error`, without a warning.
-    pub(crate) fn record_quietly(&self, error: &ExecError) {
         let skipped = self.counted(error);
         tracing::debug!(skipped, %error, "a broken record is left out");
     }

@@ -4,6 +4,7 @@ use crate::exec::call::Chain;
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
@@ -17,6 +18,7 @@ pub(crate) struct Reduce {
     chain: Chain,
     input: Input,
     cancel: Cancel,
+    faults: Faults,
     pass: u64,
     /// Whether this pass has yielded its element.
     yielded: bool,
@@ -29,6 +31,7 @@ impl Reduce {
             chain,
             input,
             cancel: shared.cancel.clone(),
+            faults: shared.faults(),
             pass: 0,
             yielded: false,
         }
@@ -45,7 +48,7 @@ impl Iterate for Reduce {
         loop {
             self.cancel.check("reduce")?;
             let made = match self.input.next() {
-                Ok(Some(item)) => step("reduce", &self.chain, &state, item, self.pass),
+                Ok(Some(item)) => step("reduce", &self.chain, &state, item, self.pass, &self.faults),
                 Ok(None) => break,
                 Err(error) => Err(error),
             };

@@ -5,11 +5,11 @@ use crate::exec::call::Chain;
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::random::{Draws, Seeds};
 use crate::exec::state::{StateError, StateReader, StateWriter};
-use crate::exec::token;
 use crate::exec::value::{Tensor, Value};
 use crate::graph;
 
@@ -25,6 +25,7 @@ pub(crate) struct RejectionResample {
     class: Chain,
     input: Input,
     cancel: Cancel,
+    faults: Faults,
     seeds: Seeds,
     draws: Draws,
     pass: u64,
@@ -48,6 +49,7 @@ impl RejectionResample {
             class,
             input,
             cancel: shared.cancel.clone(),
+            faults: shared.faults(),
             seeds,
             draws: seeds.draws(0),
             pass: 0,
@@ -56,25 +58,24 @@ impl RejectionResample {
     }
 
     /// The class of `item`, which is counted.
-    fn class_of(&mut self, item: &Item) -> Result<usize, ExecError> {
-        let class = number("rejection_resample", &self.class, item, self.pass)?;
+    fn class_of(&mut self, item: &Item) -> Result<Option<usize>, ExecError> {
+        let Some(class) = number("rejection_resample", &self.class, item, self.pass, &self.faults)? else {
+            return Ok(None);
+        };
         let index = usize::try_from(class)
             .ok()
             .filter(|index| *index < self.seen.len());
         let Some(index) = index else {
-            token::abandon(&item.marks);
             let message = format!(
                 "the class of an element is {class}, and there are classes 0 to {}",
                 self.seen.len() - 1
             );
             let error = ExecError::new(ErrorKind::Data, "rejection_resample", message);
-            return Err(error
-                .at(item.origin.as_ref())
-                .at_position(item.position)
-                .of_element());
+            let error = error.at(item.origin.as_ref()).at_position(item.position);
+            return self.faults.leave_out(error, &item.marks).map(|()| None);
         };
         self.seen[index] = self.seen[index].saturating_add(1);
-        Ok(index)
+        Ok(Some(index))
     }
 
     /// The probability with which an element of `class` is kept: 1 for the class that is the rarest in relation to what is
@@ -100,7 +101,10 @@ impl RejectionResample {
 impl Iterate for RejectionResample {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         while let Some(mut item) = self.input.next()? {
-            let class = self.class_of(&item)?;
+            self.cancel.check("rejection_resample")?;
+            let Some(class) = self.class_of(&item)? else {
+                continue;
+            };
             let draw = self.draws.below(self.passed, DRAWS) as f64 / DRAWS as f64;
             self.passed = self.passed.wrapping_add(1);
             if draw < self.kept(class) {
@@ -109,7 +113,6 @@ impl Iterate for RejectionResample {
                 item.value.extend(element);
                 return Ok(Some(item));
             }
-            self.cancel.check("rejection_resample")?;
         }
         Ok(None)
     }

@@ -4,10 +4,10 @@ use crate::exec::call::{self, Chain};
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
-use crate::exec::token;
 use crate::exec::value::Value;
 
 pub(crate) struct Scan {
@@ -17,6 +17,7 @@ pub(crate) struct Scan {
     chain: Chain,
     input: Input,
     cancel: Cancel,
+    faults: Faults,
     pass: u64,
 }
 
@@ -28,6 +29,7 @@ impl Scan {
             chain,
             input,
             cancel: shared.cancel.clone(),
+            faults: shared.faults(),
             pass: 0,
         }
     }
@@ -36,7 +38,7 @@ impl Scan {
 impl Iterate for Scan {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         while let Some(item) = self.input.next()? {
-            if let Some(mut made) = step("scan", &self.chain, &self.state, item, self.pass)? {
+            if let Some(mut made) = step("scan", &self.chain, &self.state, item, self.pass, &self.faults)? {
                 let output = made.value.drain(self.state.len()..).collect();
                 self.state = std::mem::replace(&mut made.value, output);
                 return Ok(Some(made));
@@ -79,15 +81,16 @@ pub(super) fn step(
     state: &Value,
     mut item: Item,
     pass: u64,
+    faults: &Faults,
 ) -> Result<Option<Item>, ExecError> {
     let element = std::mem::replace(&mut item.value, state.clone());
     item.value.extend(element);
-    let made = call::run(chain, item, pass).and_then(|made| made.map(call::settled).transpose())?;
+    let made = call::run(chain, item, pass, faults).and_then(|made| made.map(call::settled).transpose())?;
     match made {
         Some(made) if made.value.len() < state.len() => {
-            token::abandon(&made.marks);
             let message = "its function made less than the next state";
-            Err(ExecError::new(ErrorKind::UserFunction, op, message).at_position(made.position))
+            let error = ExecError::new(ErrorKind::UserFunction, op, message).at_position(made.position);
+            faults.leave_out(error, &made.marks).map(|()| None)
         }
         made => Ok(made),
     }
