@@ -31,8 +31,8 @@
 mod batches;
 mod buffers;
 mod combined;
-mod expressions;
 mod explain;
+mod expressions;
 mod failures;
 mod folds;
 mod graphs;

@@ -111,16 +111,8 @@ impl Program {
         let cancel = shared.cancel.clone();
         let op = &self.graph.nodes()[node].op;
         Ok(match op {
-            Op::Filter(_) => Box::new(ops::Filter::new(self.predicate(node)?, input, cancel)),
-            Op::TakeWhile(_) => Box::new(ops::TakeWhile::new(self.predicate(node)?, input)),
-            Op::Filter(filter) => {
-                let call = self.predicate(node)?;
-                Box::new(ops::Filter::new(filter.function.clone(), call, input, shared))
-            }
-            Op::TakeWhile(filter) => {
-                let call = self.predicate(node)?;
-                Box::new(ops::TakeWhile::new(filter.function.clone(), call, input, shared))
-            }
+            Op::Filter(_) => Box::new(ops::Filter::new(self.predicate(node)?, input, shared)),
+            Op::TakeWhile(_) => Box::new(ops::TakeWhile::new(self.predicate(node)?, input, shared)),
             Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, shared.clone())),
             Op::PaddedBatch(batch) => {
                 let padding = ops::Padding::new(batch, self.input_spec(node)?)?;

@@ -6,12 +6,9 @@ use millstream_element::ElementSpec;
 use super::constant::{Constant, ConstantTensor};
 use super::definition::{Graph, Node};
 use super::error::GraphError;
+use super::error_policy::ErrorPolicy;
 use super::function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
 use super::native::{Native, ParseInt, Select, Selected};
-use super::error_policy::ErrorPolicy;
-use super::function::{
-    DecodeImage, Function, ParseInt, RandomResizedCrop, RegisteredMap, Resize, Select, Selected,
-};
 use super::op::{
     Batch, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,
     RegisteredFlatMap, RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration,

@@ -20,9 +20,9 @@ mod dataset;
 mod definition;
 mod drawing;
 mod error;
+mod error_policy;
 mod expr;
 mod expr_builder;
-mod error_policy;
 mod facts;
 mod fold;
 mod fold_builder;
@@ -53,12 +53,12 @@ pub use definition::{
 };
 pub use drawing::Drawing;
 pub use error::{AnalysisError, GraphError};
+pub use error_policy::{ErrorPolicy, RETRIES_MAX};
 pub use expr::{
     Binary, Cast, DecodeRaw, DtypeField, EXPR_NODES_MAX, Expr, ExprNode, ExprOp, Literal, LiteralTensor,
     Lookup, OneHot, PadTo, Reduce, Reduction, Shaping, Span, Split, Substr, Text, TextUnit, Unary, col,
     concat, joined, lit, stack,
 };
-pub use error_policy::{ErrorPolicy, RETRIES_MAX};
 pub use facts::{Cardinality, Facts};
 pub use fold::{Fold, Folding, RejectionResample, Resampling};
 pub use format::{Compression, FixedLength, Format, KEY_COMPONENT, RECORD_BYTES_MAX, TfRecord, WebDataset};

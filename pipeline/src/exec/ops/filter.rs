@@ -30,12 +30,9 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    pub(crate) fn new(test: Test, input: Input, cancel: Cancel) -> Filter {
-        Filter { test, input, cancel }
-    pub(crate) fn new(name: String, call: FilterCall, input: Input, shared: &Shared) -> Filter {
+    pub(crate) fn new(test: Test, input: Input, shared: &Shared) -> Filter {
         Filter {
-            name,
-            call,
+            test,
             input,
             cancel: shared.cancel.clone(),
             faults: shared.faults(),
@@ -46,8 +43,7 @@ impl Filter {
 impl Iterate for Filter {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         while let Some(item) = self.input.next()? {
-            if holds("filter", &self.test, &item)? {
-            if holds(&self.name, &self.call, &item, &self.faults)? == Some(true) {
+            if holds("filter", &self.test, &item, &self.faults)? == Some(true) {
                 return Ok(Some(item));
             }
             // It may never hold: leave when told to.
@@ -75,33 +71,16 @@ impl Iterate for Filter {
     }
 }
 
-/// Whether `test`, which the operation `op` asks, holds for `item`.
-pub(super) fn holds(op: &str, test: &Test, item: &Item) -> Result<bool, ExecError> {
-    let answer = match test {
+/// Whether `test`, which the operation `op` asks, holds for `item`; `None` when it failed and the element is to be left out.
+pub(super) fn holds(op: &str, test: &Test, item: &Item, faults: &Faults) -> Result<Option<bool>, ExecError> {
+    let answer = faults.tried(|_| match test {
         Test::Registered(name, call) => guarded(name, || {
             let answer = call(&item.value);
             answer.map_err(|error| ExecError::new(ErrorKind::UserFunction, &**name, error.to_string()))
         }),
         Test::Expr(verdict) => guarded(op, || verdict.holds(op, &item.value)),
-    };
-    answer.map_err(|error| {
-        token::abandon(&item.marks);
-        error
-            .at(item.origin.as_ref())
-            .at_position(item.position)
-            .of_element()
-/// Whether the predicate `name` holds for `item`; `None` when it failed and the element is to be left out.
-pub(super) fn holds(
-    name: &str,
-    call: &FilterCall,
-    item: &Item,
-    faults: &Faults,
-) -> Result<Option<bool>, ExecError> {
-    let call = || {
-        let answer = call(&item.value);
-        answer.map_err(|error| ExecError::new(ErrorKind::UserFunction, name, error.to_string()))
-    };
-    faults.tried(|_| guarded(name, call)).map(Some).or_else(|error| {
+    });
+    answer.map(Some).or_else(|error| {
         let error = error.at(item.origin.as_ref()).at_position(item.position);
         faults.leave_out(error, &item.marks).map(|()| None)
     })

@@ -5,7 +5,6 @@ use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
 use crate::exec::faults::Faults;
-use crate::exec::functions::FilterCall;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
@@ -21,8 +20,7 @@ pub(crate) struct TakeWhile {
 }
 
 impl TakeWhile {
-    pub(crate) fn new(test: Test, input: Input) -> TakeWhile {
-    pub(crate) fn new(name: String, call: FilterCall, input: Input, shared: &Shared) -> TakeWhile {
+    pub(crate) fn new(test: Test, input: Input, shared: &Shared) -> TakeWhile {
         TakeWhile {
             test,
             ended: false,
@@ -39,18 +37,13 @@ impl Iterate for TakeWhile {
             let Some(item) = self.input.next()? else {
                 return Ok(None);
             };
-            match holds(&self.name, &self.call, &item, &self.faults)? {
+            match holds("take_while", &self.test, &item, &self.faults)? {
                 Some(true) => return Ok(Some(item)),
                 Some(false) => self.ended = true,
                 // It may fail for ever: leave when told to.
-                None => self.cancel.check(&self.name)?,
+                None => self.cancel.check("take_while")?,
             }
         }
-        let item = self.input.next()?;
-        if let Some(item) = &item {
-            self.ended = !holds("take_while", &self.test, item)?;
-        }
-        Ok(item.filter(|_| !self.ended))
         Ok(None)
     }
 
