@@ -1,7 +1,7 @@
 //! The first of the first elements are the first, and what comes behind what comes behind comes further behind.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::Edit;
+use super::apply::Edit;
 use crate::graph::op::{Count, Op};
 
 pub(super) fn rule(op: &Op, below: &Op) -> Option<Edit> {

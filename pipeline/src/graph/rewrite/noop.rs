@@ -1,7 +1,7 @@
 //! Operations that do nothing are removed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::Edit;
+use super::apply::Edit;
 use crate::graph::op::Op;
 
 pub(super) fn rule(op: &Op, _: &Op) -> Option<Edit> {

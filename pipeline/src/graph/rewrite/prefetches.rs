@@ -2,7 +2,7 @@
 //! same.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::Edit;
+use super::apply::Edit;
 use crate::graph::op::{Op, Prefetch};
 
 pub(super) fn rule(op: &Op, below: &Op) -> Option<Edit> {
