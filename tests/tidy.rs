@@ -130,6 +130,8 @@ const PURE: &[&str] = &[
     "control/src/agent/books.rs",
     "control/src/rpc/client/told.rs",
     "control/src/rpc/session/numbers.rs",
+    "pipeline/src/exec/tune/buffer.rs",
+    "pipeline/src/exec/tune/threads.rs",
     "pipeline/src/graph",
     "link/src/ticket.rs",
     "client/src/auto.rs",

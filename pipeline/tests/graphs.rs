@@ -2,9 +2,10 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::graph::{
-    AnalysisError, Buckets, CYCLE_MAX, Cardinality, Compression, ConstantTensor, Dataset, ErrorPolicy,
-    FixedLength, Graph, GraphError, NODES_MAX, NoFunctions, OnError, Op, Options, PaddedBatch, Padding,
-    Params, Rewrites, ServiceReader, SourceDeclaration, SpecField, Splitting, Travel, Window,
+    AnalysisError, Autotune, Buckets, CYCLE_MAX, Cardinality, Compression, ConstantTensor, Dataset,
+    ErrorPolicy, ExternalState, FixedLength, Graph, GraphError, NODES_MAX, NoFunctions, OnError, Op, Options,
+    PaddedBatch, Padding, Params, Rewrites, ServiceReader, SourceDeclaration, SpecField, Splitting,
+    Threading, Travel, Window,
 };
 use proptest::prelude::*;
 
@@ -124,6 +125,16 @@ fn every_reader_of_records_and_source_of_numbers_survives_its_encoding() {
         compression: Some(Travel::Lz4),
         on_error: Some(ErrorPolicy::retry(3).then_skip()),
         rewrites: Some(Rewrites::OFF),
+        threading: Some(Threading {
+            private_threads: Some(3),
+            max_intra_op: Some(1),
+        }),
+        autotune: Some(Autotune {
+            enabled: Some(false),
+            threads: Some(2),
+            ram_bytes: Some(1 << 30),
+        }),
+        external_state: Some(ExternalState::Ignore),
     };
     let datasets = [
         Dataset::counter(1, -2).concatenate(Dataset::random(Some(3))),

@@ -25,6 +25,7 @@
 //! - `steps`: operations that need parameters alone
 //! - `storage`: files of stores and servers
 //! - `text`: the lines of text files
+//! - `tuning`: what is chosen by measurement, and options of threads and memory
 //! - `workers`: a dataset divided among workers
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -58,4 +59,5 @@ mod steps;
 mod storage;
 mod support;
 mod text;
+mod tuning;
 mod workers;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::graph::ErrorPolicy;
+use crate::graph::{ErrorPolicy, ExternalState};
 use crate::plan::SplitPlan;
 use crate::storage::Storage;
 
@@ -17,6 +17,7 @@ use super::skipped::Skipped;
 use super::splits::{Feed, SplitSource};
 use super::statistics::Statistics;
 use super::token::Ledger;
+use super::tune::Tuner;
 
 /// What an executor is given: who runs it and with what.
 pub struct ExecContext {
@@ -104,6 +105,10 @@ pub(crate) struct Shared {
     pub(crate) on_error: ErrorPolicy,
     /// The operation that this is of, as its graph was defined.
     pub(crate) node: u32,
+    /// What chooses what operations leave open; absent where nothing does.
+    pub(crate) tuner: Option<Arc<Tuner>>,
+    /// What becomes of state outside of the dataset when it is saved.
+    pub(crate) external_state: ExternalState,
     /// What measures the tree, if anything does.
     pub(crate) meter: Option<Arc<Meter>>,
     /// Where the operation that is handed this counts what its threads do.

@@ -15,6 +15,7 @@ use super::iterate::{Filled, Input, Stop};
 use super::measure::Stats;
 use super::measuring::Measuring;
 use super::program::{FilesOf, Means, OpenError, Program};
+use super::settings::Settings;
 use super::skipped::{Failures, Skipped};
 use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
@@ -80,6 +81,7 @@ impl Executor {
         if graph.ignores_errors() {
             ledger.forgive();
         }
+        let settings = Settings::of(graph, context.pool, context.budget)?;
         let shared = Shared {
             task_id: context.task_id,
             epoch: context.epoch,
@@ -89,13 +91,15 @@ impl Executor {
             feed: context.splits.map(Feed::new),
             ledger: Arc::clone(&ledger),
             storage,
-            pool: context.pool,
-            budget: context.budget,
+            pool: settings.pool,
+            budget: settings.budget,
             cancel: context.cancel.clone(),
             skipped: skipped.clone(),
             statistics: statistics.clone(),
             on_error: ErrorPolicy::RAISE,
             node: 0,
+            tuner: settings.tuner,
+            external_state: settings.external_state,
             meter: measuring.meter(),
             stage: None,
         };

@@ -31,6 +31,7 @@ mod ops;
 mod pool;
 mod program;
 mod random;
+mod settings;
 mod skipped;
 mod slices;
 mod source;
@@ -39,6 +40,7 @@ mod state;
 mod statistics;
 mod steps;
 mod token;
+mod tune;
 mod value;
 mod write;
 

@@ -1,6 +1,7 @@
 //! The rules that an operation's parameters obey by themselves. What depends on what comes in is the analysis'.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use super::dataset::AUTO;
 use super::definition::{BUFFER_MAX, CYCLE_MAX, NAME_BYTES_MAX};
 use super::function::Function;
 use super::group::WindowSize;
@@ -25,7 +26,7 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
         | Op::Enumerate(_)
         | Op::Concatenate
         | Op::Choose(..) => Ok(()),
-        Op::Options(options) => options.on_error.unwrap_or_default().check(),
+        Op::Options(options) => options.check(),
         Op::Sample(sample) => check_weights(&sample.weights, inputs),
         Op::Tensors(tensors) => tensors.constant.check(),
         Op::TensorSlices(slices) => slices.constant.slices().map(|_| ()),
@@ -55,6 +56,7 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
             )),
             Some(_) | None => Ok(()),
         },
+        Op::Prefetch(prefetch) if prefetch.buffer == u64::from(AUTO) => Ok(()),
         Op::Prefetch(prefetch) => check_buffer("prefetch buffer", prefetch.buffer),
         Op::Step(step) => step.check(),
         Op::Fold(fold) => fold.check(),

@@ -7,6 +7,7 @@ use super::error::GraphError;
 use super::op::{Op, operations};
 use super::options::{Options, Travel};
 use super::rewrite::Rewrites;
+use super::settings::{Autotune, ExternalState, Threading};
 use super::split::{SPLIT_SIZE_MAX, Units};
 use super::step::Step;
 
@@ -119,6 +120,18 @@ impl Graph {
     /// Whether neighbouring maps with one schedule are executed as one step.
     pub(super) fn fuses_maps(&self) -> bool {
         !self.execution.keeps_maps_apart
+    }
+
+    /// What its options say of threads, of what is chosen by measurement, and of what cannot be saved: of each the last that say it.
+    pub(crate) fn settings(&self) -> (Threading, Autotune, ExternalState) {
+        let threading = self.options().find_map(|options| options.threading);
+        let autotune = self.options().find_map(|options| options.autotune);
+        let external_state = self.options().find_map(|options| options.external_state);
+        (
+            threading.unwrap_or_default(),
+            autotune.unwrap_or_default(),
+            external_state.unwrap_or_default(),
+        )
     }
 
     /// What its options say of changes before it is executed: the last of them that say anything.

@@ -5,6 +5,7 @@ use minicbor::{Decode, Encode};
 
 use super::error_policy::ErrorPolicy;
 use super::rewrite::Rewrites;
+use super::settings::{Autotune, ExternalState, Threading};
 
 /// Parameters of `options`: how the dataset is executed up to there. What is absent is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
@@ -25,6 +26,24 @@ pub struct Options {
     /// What of the graph is changed before it is executed; everything that never changes an element by default.
     #[n(3)]
     pub rewrites: Option<Rewrites>,
+    /// Which threads it uses.
+    #[n(4)]
+    pub threading: Option<Threading>,
+    /// What is chosen by measurement.
+    #[n(5)]
+    pub autotune: Option<Autotune>,
+    /// What becomes of state outside of the dataset when it is saved.
+    #[n(6)]
+    pub external_state: Option<ExternalState>,
+}
+
+impl Options {
+    /// The rules that parameters obey by themselves.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.on_error.unwrap_or_default().check()?;
+        self.threading.unwrap_or_default().check()?;
+        self.autotune.unwrap_or_default().check()
+    }
 }
 
 /// How elements travel over a network. What the tf.data service calls `AUTO`, `None` and `SNAPPY` is `Auto`, `Plain` and `Lz4`.

@@ -19,6 +19,8 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::measure::is_sampled;
 use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::tune::Knob;
+use crate::graph::AUTO;
 
 use super::read_ahead::{Polled, ReadAhead};
 
@@ -41,6 +43,8 @@ pub(crate) struct ParallelMap {
     shared: Shared,
     ordered: bool,
     parallel: usize,
+    /// Where the number of calls is chosen, up to `parallel`.
+    knob: Option<Arc<Knob>>,
     pass: u64,
     done: Sender<(u64, Finished)>,
     results: Receiver<(u64, Finished)>,
@@ -56,7 +60,7 @@ pub(crate) struct ParallelMap {
 }
 
 impl ParallelMap {
-    /// `parallel` calls at once; 0 = one per thread of the pool.
+    /// `parallel` calls at once; 0 = as many as turn out to be needed, or one per thread of the pool where nothing is tuned.
     pub(crate) fn new(
         chain: Chain,
         parallel: u32,
@@ -64,10 +68,14 @@ impl ParallelMap {
         input: Input,
         shared: Shared,
     ) -> ParallelMap {
-        let parallel = if parallel == 0 {
-            shared.pool.threads()
-        } else {
-            parallel as usize
+        let knob = match &shared.tuner {
+            Some(tuner) if parallel == AUTO => Some(tuner.knob()),
+            Some(_) | None => None,
+        };
+        let parallel = match &knob {
+            Some(knob) => knob.threads(),
+            None if parallel == AUTO => shared.pool.threads(),
+            None => parallel as usize,
         };
         if let Some(stage) = &shared.stage {
             stage.set_threads(parallel.min(shared.pool.threads()));
@@ -81,6 +89,7 @@ impl ParallelMap {
             shared,
             ordered,
             parallel,
+            knob,
             pass: 0,
             done,
             results,
@@ -89,6 +98,12 @@ impl ParallelMap {
             under_way: 0,
             expected_bytes: None,
         }
+    }
+
+    /// Calls at once, for now.
+    fn threads(&self) -> usize {
+        let chosen = self.knob.as_ref().map(|knob| knob.threads());
+        chosen.map_or(self.parallel, |threads| threads.min(self.parallel))
     }
 
     /// Whether one more call may be made: within the window, and within the byte budget unless it is the only
@@ -100,8 +115,8 @@ impl ParallelMap {
             self.places.len() + self.under_way
         };
         let window = match self.expected_bytes {
-            Some(_) => self.parallel * WINDOW_PER_CALL,
-            None => self.parallel,
+            Some(_) => self.threads() * WINDOW_PER_CALL,
+            None => self.threads(),
         };
         held < window && (held == 0 || !self.shared.budget.is_spent())
     }
@@ -127,8 +142,9 @@ impl ParallelMap {
         let cancel = self.shared.cancel.clone();
         let faults = self.faults.clone();
         let stage = self.shared.stage.clone();
+        let tuned = self.knob.clone().zip(self.shared.tuner.clone());
         let job = move || {
-            let begun = stage.as_ref().map(|_| Instant::now());
+            let begun = (stage.is_some() || tuned.is_some()).then(Instant::now);
             // What was queued when the pipeline was cancelled is not worth a call.
             let outcome = cancel
                 .check("map")
@@ -138,6 +154,9 @@ impl ParallelMap {
             charge.set(outcome.iter().flatten().map(Item::held_bytes).sum());
             if let (Some(stage), Some(begun)) = (stage, begun) {
                 stage.note_pool(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            }
+            if let (Some((knob, tuner)), Some(begun)) = (tuned, begun) {
+                tuner.note(&knob, begun);
             }
             // Nobody listens any more when the pipeline was dropped.
             let _ = done.send((number, Finished { outcome, charge }));
@@ -207,7 +226,8 @@ impl ParallelMap {
     fn note_ready(&self) {
         if let Some(stage) = self.shared.stage.as_ref().filter(|_| is_sampled()) {
             let ready = self.places.iter().filter(|place| place.is_some()).count();
-            stage.note_ready(ready, self.parallel * WINDOW_PER_CALL);
+            stage.note_ready(ready, self.threads() * WINDOW_PER_CALL);
+            stage.set_threads(self.threads().min(self.shared.pool.threads()));
         }
     }
 

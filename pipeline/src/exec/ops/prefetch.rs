@@ -8,29 +8,41 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::measure::is_sampled;
 use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::tune::Buffer;
+use crate::graph::AUTO;
 
-use super::read_ahead::{Polled, ReadAhead};
+use super::read_ahead::{AHEAD_MAX, Polled, ReadAhead};
 
 pub(crate) struct Prefetch {
     ahead: ReadAhead,
+    /// Where its size is chosen.
+    buffer: Option<Buffer>,
+    /// What the last element held.
+    element_bytes: usize,
     shared: Shared,
 }
 
 impl Prefetch {
+    /// A buffer of so many elements; [`AUTO`]: of as many as turn out to be needed, or of two where nothing is tuned.
     pub(crate) fn new(buffer: u64, input: Input, shared: Shared) -> Prefetch {
-        let size = usize::try_from(buffer).unwrap_or(usize::MAX);
+        let (size, buffer) = if buffer == u64::from(AUTO) {
+            let buffer = Buffer::new(AHEAD_MAX);
+            (buffer.size(), shared.tuner.is_some().then_some(buffer))
+        } else {
+            (usize::try_from(buffer).unwrap_or(usize::MAX), None)
+        };
         if let Some(stage) = &shared.stage {
             stage.set_threads(1);
         }
         Prefetch {
             ahead: ReadAhead::new("prefetch", size, input, shared.clone()),
+            buffer,
+            element_bytes: 0,
             shared,
         }
     }
-}
 
-impl Iterate for Prefetch {
-    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+    fn pulled(&mut self) -> Result<Option<Item>, ExecError> {
         if let Some(stage) = self.shared.stage.as_ref().filter(|_| is_sampled()) {
             let (ready, of) = self.ahead.ready();
             stage.note_ready(ready, of);
@@ -49,6 +61,30 @@ impl Iterate for Prefetch {
                 recv(self.shared.cancel.signal()) -> _ => return Err(ExecError::cancelled("prefetch")),
             }
         }
+    }
+
+    /// Looks whether the buffer is large enough, where that is to be found out.
+    fn tune(&mut self) -> Result<(), ExecError> {
+        let Some(buffer) = &mut self.buffer else {
+            return Ok(());
+        };
+        let budget = &self.shared.budget;
+        let left_bytes = budget.limit_bytes().saturating_sub(budget.held_bytes());
+        if buffer.note(self.ahead.ready().0, self.element_bytes, left_bytes) {
+            self.ahead.resize(buffer.size())?;
+        }
+        Ok(())
+    }
+}
+
+impl Iterate for Prefetch {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        self.tune()?;
+        let next = self.pulled();
+        if let (Some(_), Ok(Some(item))) = (&self.buffer, &next) {
+            self.element_bytes = item.held_bytes();
+        }
+        next
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {

@@ -24,7 +24,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 const BUDGET_POLL: Duration = Duration::from_millis(1);
 /// Elements read ahead at most, however many are asked for: the channel takes the memory for all of them at
 /// once, some 200 bytes each, and a thread that is thousands of elements ahead waits for nobody.
-const AHEAD_MAX: usize = 4096;
+pub(super) const AHEAD_MAX: usize = 4096;
 
 /// An element in the buffer, and what it is charged.
 pub(crate) type Held = (Item, Charge);
@@ -146,6 +146,13 @@ impl ReadAhead {
     pub(crate) fn ready(&self) -> (usize, usize) {
         let running = self.running.as_ref().map_or(0, |running| running.items.len());
         (self.ready.len() + running, self.size)
+    }
+
+    /// Reads so many elements ahead from now on. Waits for the one that its thread is at, so it is for who waits for it anyway.
+    pub(crate) fn resize(&mut self, size: usize) -> Result<(), ExecError> {
+        self.pause()?;
+        self.size = size.clamp(1, AHEAD_MAX);
+        Ok(())
     }
 
     /// Tells the thread to stop, without waiting for it.
@@ -365,7 +372,7 @@ mod tests {
     use crate::exec::statistics::Statistics;
     use crate::exec::token::Ledger;
     use crate::exec::value::{Tensor, Value};
-    use crate::graph::ErrorPolicy;
+    use crate::graph::{ErrorPolicy, ExternalState};
 
     /// Counts up without end.
     struct Numbers(u64);
@@ -413,6 +420,8 @@ mod tests {
             statistics: Statistics::default(),
             on_error: ErrorPolicy::RAISE,
             node: 0,
+            tuner: None,
+            external_state: ExternalState::Fail,
             meter: None,
             stage: None,
         }

@@ -11,7 +11,7 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Iterate};
 use crate::exec::source::Source;
 use crate::exec::state::{StateError, StateReader, StateWriter};
-use crate::graph::ServiceReader;
+use crate::graph::{ExternalState, ServiceReader};
 
 use super::source::check;
 
@@ -19,6 +19,7 @@ pub(crate) struct Service {
     reader: ServiceReader,
     factory: Arc<OpenService>,
     cancel: Cancel,
+    external_state: ExternalState,
     /// The next one: the first one of the execution or the function's body, and one more with each restart.
     pass: u64,
     // Dropped in this order: a pass, then what it is a pass of.
@@ -34,6 +35,7 @@ impl Service {
             reader,
             factory,
             cancel: shared.cancel.clone(),
+            external_state: shared.external_state,
             pass: shared.first_pass,
             open: None,
             passes: None,
@@ -87,18 +89,31 @@ impl Iterate for Service {
         Further::Open
     }
 
-    fn save(&mut self, _: &mut StateWriter) -> Result<(), StateError> {
-        Err(unsupported())
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        match self.external_state {
+            ExternalState::Fail => return Err(unsupported()),
+            ExternalState::Warn => tracing::warn!(
+                "what is read of a service is not part of the state: restored, the pass under way begins anew"
+            ),
+            ExternalState::Ignore => {}
+        }
+        state.begin("service")?;
+        state.number(self.pass)
     }
 
-    fn restore(&mut self, _: &mut StateReader<'_>) -> Result<(), StateError> {
-        Err(unsupported())
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        if self.external_state == ExternalState::Fail {
+            return Err(unsupported());
+        }
+        state.begin("service")?;
+        self.pass = state.number()?;
+        Ok(())
     }
 }
 
 fn unsupported() -> StateError {
     StateError::Unsupported {
         op: "service".to_owned(),
-        reason: "what a service yields next is decided by its workers",
+        reason: "what a service yields next is decided by its workers; the option external_state can leave it out",
     }
 }

@@ -1,0 +1,50 @@
+//! What a dataset's options make of the threads and the memory that its executor is given.
+
+use std::sync::Arc;
+
+use super::budget::Budget;
+use super::error::ExecError;
+use super::pool::Pool;
+use super::tune::Tuner;
+use crate::graph::{ExternalState, Graph};
+
+/// What an executor works with.
+pub(super) struct Settings {
+    pub(super) pool: Arc<Pool>,
+    pub(super) budget: Budget,
+    /// Absent where nothing is to be chosen by measurement.
+    pub(super) tuner: Option<Arc<Tuner>>,
+    pub(super) external_state: ExternalState,
+}
+
+impl Settings {
+    /// Of an executor of `graph` that is given `pool` and `budget`: a dataset can ask for a pool of its own, and for less
+    /// memory.
+    ///
+    /// # Errors
+    /// [`ExecError`] of kind `Resource` when the system refuses a thread.
+    pub(super) fn of(graph: &Graph, pool: Arc<Pool>, budget: Budget) -> Result<Settings, ExecError> {
+        let (threading, autotune, external_state) = graph.settings();
+        let pool = match threading.private_threads {
+            None | Some(0) => pool,
+            // At most 4096.
+            Some(threads) => Arc::new(Pool::new(threads as usize)?),
+        };
+        let asked = autotune.ram_bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        let budget = match asked {
+            Some(bytes) if bytes < budget.limit_bytes() => Budget::new(bytes),
+            Some(_) | None => budget,
+        };
+        let threads = autotune.threads.map_or(usize::MAX, |threads| threads as usize);
+        let tuner = autotune
+            .enabled
+            .unwrap_or(true)
+            .then(|| Tuner::new(threads.min(pool.threads())));
+        Ok(Settings {
+            pool,
+            budget,
+            tuner: tuner.map(Arc::new),
+            external_state,
+        })
+    }
+}

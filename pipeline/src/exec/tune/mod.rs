@@ -1,0 +1,12 @@
+//! What is left to be chosen (`AUTO`), chosen by measurement.
+//!
+//! - [`threads`]: how many calls each map makes at once: pure;
+//! - [`Buffer`]: how many elements a prefetch holds: pure;
+//! - [`Tuner`], [`Knob`]: the measurements of the maps of one pipeline, and when they are looked at.
+
+mod buffer;
+mod threads;
+mod tuner;
+
+pub(crate) use buffer::Buffer;
+pub(crate) use tuner::{Knob, Tuner};
