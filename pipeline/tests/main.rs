@@ -16,6 +16,7 @@
 //! - `on_error`: what becomes of elements that fail
 //! - `packs`: what is written into packs is what is yielded
 //! - `promises`: every operation does what is promised of all of them
+//! - `parts`: files that are read in parts
 //! - `randomness`: what is drawn anew, and what is drawn alike
 //! - `records`: record files
 //! - `rewrites`: a graph that is changed before it is executed
@@ -42,6 +43,8 @@ mod listings;
 mod model;
 mod on_error;
 mod packs;
+#[cfg(feature = "records")]
+mod parts;
 #[cfg(all(feature = "images", feature = "records", feature = "webdataset"))]
 mod promises;
 mod randomness;

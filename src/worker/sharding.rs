@@ -34,8 +34,8 @@ pub(super) fn plan(definition: &TaskDef) -> Option<SplitPlan> {
     let plan = || to_pipeline(&definition.plan);
     match definition.policy {
         Policy::Dynamic => None,
-        Policy::Off => Some(plan()),
+        Policy::Off => Some(plan().whole()),
         // A file is some worker's by its number.
-        Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => Some(plan().in_order()),
+        Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => Some(plan().whole().in_order()),
     }
 }

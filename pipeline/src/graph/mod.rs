@@ -9,6 +9,7 @@
 //! - [`Graph::sharded`] makes one worker's share of it;
 //! - `Graph::rewritten` changes it before it is executed, never what it yields: see [`Rewrites`];
 //! - [`Graph::drawing`] draws it for people;
+//! - [`FilePart`] is a part of a file where a path would stand;
 //! - [`Graph::resolved`] writes the registry's answers into the graph, for those who have no such registry.
 
 mod cardinality;
@@ -36,6 +37,7 @@ mod op;
 mod options;
 mod parameters;
 mod params;
+mod part;
 mod predicate;
 mod registry;
 mod resolve;
@@ -73,6 +75,7 @@ pub use op::{
 };
 pub use options::{Options, Travel};
 pub use params::{Params, SpecField};
+pub use part::FilePart;
 pub use predicate::{Predicate, RegisteredPredicate};
 pub use registry::{NoFunctions, Registry, SourceSignature};
 pub use rewrite::Rewrites;

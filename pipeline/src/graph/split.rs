@@ -29,7 +29,7 @@ pub struct SourceFacts {
 pub enum Splitting {
     /// In ranges of positions.
     Counted(Units),
-    /// One file a split; which files there are is found out when an iteration is planned.
+    /// One file a split, or a part of one where the reader can; which files there are is found out when an iteration is planned.
     Listed(Files),
     /// It cannot be: the reason.
     Whole(String),

@@ -1,6 +1,7 @@
 //! What an iteration fixes before it starts, so that every worker sees the same: how many splits each source
 //! has, and which files there are. Listing files is the only I/O here, done once per iteration.
 
+mod parts;
 mod split_plan;
 
 pub use split_plan::{FileOrder, PlanError, SourcePlan, SplitPlan, plan_splits};

@@ -1,10 +1,14 @@
 //! The split plan of an iteration: for every source of a graph, depth first, how it is dealt out.
 
+use std::collections::HashSet;
+
 use thiserror::Error;
 
 use crate::exec::Seeds;
 use crate::graph::{AnalysisError, Graph, Op, Registry, Splitting};
 use crate::storage::{Storage, StorageError};
+
+use super::parts::parts;
 
 /// How the sources of a graph are dealt out in one iteration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,7 +25,7 @@ pub enum SourcePlan {
         /// How many; 0 for a source that is read whole by every task.
         splits: u64,
     },
-    /// One split an item, whose payload it is.
+    /// One split an item, whose payload it is: a file's path, or a [`FilePart`](crate::graph::FilePart) of one.
     Listed {
         /// The payloads, in order.
         items: Vec<Vec<u8>>,
@@ -85,6 +89,23 @@ impl SplitPlan {
         self
     }
 
+    /// Puts the parts of files together again, each file where its first part is.
+    #[must_use]
+    pub fn whole(mut self) -> SplitPlan {
+        for source in &mut self.sources {
+            if let SourcePlan::Listed { items } = source {
+                let mut known = HashSet::new();
+                for item in &mut *items {
+                    let file = item.split(|byte| *byte == 0).next();
+                    let length = file.map_or(0, <[u8]>::len);
+                    item.truncate(length);
+                }
+                items.retain(|item| known.insert(item.clone()));
+            }
+        }
+        self
+    }
+
     /// Puts all files back into the order of their names, so that a file's number does not depend on the pass.
     #[must_use]
     pub fn in_order(mut self) -> SplitPlan {
@@ -116,7 +137,11 @@ pub fn plan_splits(
             Splitting::Whole(_) => SourcePlan::Counted { splits: 0 },
             Splitting::Listed(files) => {
                 let found = storage.list(&files.pattern)?;
-                let items = found.into_iter().map(|file| file.path.into_bytes()).collect();
+                let items = if graph.reads_parts(source.node) {
+                    parts(&found)
+                } else {
+                    found.into_iter().map(|file| file.path.into_bytes()).collect()
+                };
                 SourcePlan::Listed { items }
             }
         });

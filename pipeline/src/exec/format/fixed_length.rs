@@ -14,6 +14,8 @@ struct FixedLengthFile {
     path: Arc<str>,
     reader: FixedLengthReader<Stream>,
     passed: u64,
+    /// Records that are left of the part that is read; `None`: all that there are.
+    left: Option<u64>,
 }
 
 impl OpenFile for FixedLength {
@@ -22,20 +24,59 @@ impl OpenFile for FixedLength {
             check_size(&self.0, file.file.len())
                 .map_err(|error| ReadError::file(origin(&file.path, 0, "record 1"), error.reason))?;
         }
+        let (place, left) = self.part(start, file.file.len());
         let Opened { path, file } = file;
-        let stream = Stream::new(file, self.0.compression, start.place);
+        let stream = Stream::new(file, self.0.compression, place);
         let stream = stream
             .map_err(|error| ReadError::unopened(format!("cannot open {path}: {error}")).blaming(&error))?;
         Ok(Box::new(FixedLengthFile {
             path,
-            reader: FixedLengthReader::new(stream, self.0, start.place),
+            reader: FixedLengthReader::new(stream, self.0, place),
             passed: start.passed,
+            left,
         }))
+    }
+}
+
+impl FixedLength {
+    /// Where to begin with what `start` says of a file of `size` bytes, and how many records that is; `None`: all.
+    fn part(&self, start: Start, size: u64) -> (u64, Option<u64>) {
+        let Some(end) = start.end else {
+            return (start.place, None);
+        };
+        let graph::FixedLength {
+            record_bytes,
+            header_bytes,
+            footer_bytes,
+            ..
+        } = self.0;
+        let records = size.saturating_sub(header_bytes + footer_bytes) / record_bytes;
+        let before = |byte: u64| {
+            byte.saturating_sub(header_bytes)
+                .div_ceil(record_bytes)
+                .min(records)
+        };
+        let (first, last) = (before(start.begin), before(end));
+        // At its start the header is passed over.
+        let begin = if first == 0 {
+            0
+        } else {
+            header_bytes + first * record_bytes
+        };
+        let place = if start.place == 0 { begin } else { start.place };
+        (
+            place,
+            Some(last.saturating_sub(first).saturating_sub(start.passed)),
+        )
     }
 }
 
 impl FileReader for FixedLengthFile {
     fn record(&mut self) -> Result<Option<Record>, ReadError> {
+        if self.left == Some(0) {
+            return Ok(None);
+        }
+        self.left = self.left.map(|left| left - 1);
         let record = self.reader.record();
         record_of(&self.path, &mut self.passed, record)
     }

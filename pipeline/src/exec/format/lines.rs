@@ -24,17 +24,49 @@ pub(super) struct Lines<R> {
     offset_bytes: u64,
     /// Lines read.
     passed: u64,
+    /// Where the part begins that is read.
+    begin: u64,
+    /// Where no line of it begins any more.
+    end: Option<u64>,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The lines of `stream`, which is at the byte `start.place`.
+    /// The lines of `stream`, which is at the byte [`Lines::place`] of `start`.
     pub(super) fn new(path: Arc<str>, stream: R, start: Start) -> Lines<R> {
         Lines {
             path,
             stream,
-            offset_bytes: start.place,
+            offset_bytes: Lines::<R>::place(start),
             passed: start.passed,
+            begin: start.begin,
+            end: start.end,
         }
+    }
+
+    /// Where a stream is to be: where a line begins, or at the byte before a part, which tells whether one begins with it.
+    pub(super) fn place(start: Start) -> u64 {
+        if start.place == 0 {
+            start.begin.saturating_sub(1)
+        } else {
+            start.place
+        }
+    }
+
+    /// Passes over what is left of the line that begins before the part does.
+    pub(super) fn pass_rest(&mut self) -> Result<(), ReadError> {
+        if self.offset_bytes >= self.begin {
+            return Ok(());
+        }
+        let mut left = self.stream.by_ref().take(LINE_BYTES_MAX + 1);
+        let passed = left.skip_until(b'\n').map_err(|error| {
+            let origin = origin(&self.path, self.offset_bytes, "");
+            ReadError::file(origin, format!("cannot read the file: {error}")).blaming(&error)
+        })? as u64;
+        if passed > LINE_BYTES_MAX {
+            return Err(self.too_long(origin(&self.path, self.offset_bytes, "")));
+        }
+        self.offset_bytes = self.offset_bytes.saturating_add(passed);
+        Ok(())
     }
 
     /// Where the next line begins.
@@ -44,7 +76,13 @@ impl<R: BufRead> Lines<R> {
 
     /// The next line, which ends with `\n` or `\r\n`; `None` at the end of the file.
     pub(super) fn line(&mut self) -> Result<Option<Line>, ReadError> {
-        let key = format!("line {}", self.passed.saturating_add(1));
+        if self.end.is_some_and(|end| self.offset_bytes >= end) {
+            return Ok(None);
+        }
+        let mut key = format!("line {}", self.passed.saturating_add(1));
+        if self.begin > 0 {
+            key.push_str(&format!(" after byte {}", self.begin));
+        }
         let origin = origin(&self.path, self.offset_bytes, key);
         let mut line = Vec::new();
         let mut limited = self.stream.by_ref().take(LINE_BYTES_MAX + 1);
@@ -57,8 +95,7 @@ impl<R: BufRead> Lines<R> {
             }
         };
         if bytes > LINE_BYTES_MAX {
-            let reason = format!("a line has more than {LINE_BYTES_MAX} bytes; is this a text file?");
-            return Err(ReadError::file(origin, reason));
+            return Err(self.too_long(origin));
         }
         if line.pop_if(|byte| *byte == b'\n').is_some() {
             line.pop_if(|byte| *byte == b'\r');
@@ -66,5 +103,10 @@ impl<R: BufRead> Lines<R> {
         self.offset_bytes = self.offset_bytes.saturating_add(bytes);
         self.passed = self.passed.saturating_add(1);
         Ok(Some(Line { text: line, origin }))
+    }
+
+    fn too_long(&self, origin: Arc<Origin>) -> ReadError {
+        let reason = format!("a line has more than {LINE_BYTES_MAX} bytes; is this a text file?");
+        ReadError::file(origin, reason)
     }
 }

@@ -3,13 +3,13 @@
 
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
-use crate::exec::error::ExecError;
+use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::random::mix;
 use crate::exec::state::{StateError, StateReader, StateWriter};
-use crate::graph::{Format, OnError};
+use crate::graph::{FilePart, Format, OnError};
 use crate::storage::Storage;
 
 use super::path::path_of;
@@ -17,6 +17,7 @@ use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start};
 
 pub(in crate::exec) struct Read {
     op: &'static str,
+    is_divisible: bool,
     opener: Box<dyn OpenFile>,
     input: Input,
     cancel: Cancel,
@@ -38,6 +39,7 @@ impl Read {
     pub(super) fn new(format: &Format, opener: Box<dyn OpenFile>, input: Input, shared: &Shared) -> Read {
         Read {
             op: format.op_name(),
+            is_divisible: format.is_divisible(),
             opener,
             input,
             cancel: shared.cancel.clone(),
@@ -47,9 +49,19 @@ impl Read {
         }
     }
 
-    /// A reader of the file whose path `outer` is.
-    fn reader(&self, outer: &Item, start: Start) -> Result<Box<dyn FileReader>, ExecError> {
-        let path = path_of(self.op, outer)?;
+    /// A reader of the file whose path `outer` is, or the part of one.
+    fn reader(&self, outer: &Item, place: u64, passed: u64) -> Result<Box<dyn FileReader>, ExecError> {
+        let FilePart { path, range } = FilePart::of(path_of(self.op, outer)?);
+        if range.is_some() && !self.is_divisible {
+            let message = "was dealt a part of a file, and can only read whole ones";
+            return Err(ExecError::new(ErrorKind::Peer, self.op, message));
+        }
+        let start = Start {
+            place,
+            passed,
+            begin: range.as_ref().map_or(0, |range| range.start),
+            end: range.map(|range| range.end),
+        };
         self.faults.tried(|_| {
             let file = Opened::new(&self.storage, path);
             let reader = file.and_then(|file| self.opener.open(file, start));
@@ -80,7 +92,7 @@ impl Iterate for Read {
                 let Some(outer) = self.input.next()? else {
                     return Ok(None);
                 };
-                match self.reader(&outer, Start::default()) {
+                match self.reader(&outer, 0, 0) {
                     Ok(reader) => {
                         self.file = Some(OneFile {
                             outer,
@@ -130,7 +142,7 @@ impl Iterate for Read {
         if state.flag()? {
             let (outer, place) = (state.item()?, state.number()?);
             let passed = state.number()?;
-            let reader = self.reader(&outer, Start { place, passed })?;
+            let reader = self.reader(&outer, place, passed)?;
             self.file = Some(OneFile {
                 outer,
                 reader,

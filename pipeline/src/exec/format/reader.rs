@@ -58,6 +58,11 @@ pub(super) struct Start {
     pub(super) place: u64,
     /// Records that were passed, read or not.
     pub(super) passed: u64,
+    /// Only records that begin at this byte or behind it, and before `end`, are wanted. Of formats that are not
+    /// [divisible](crate::graph::Format::is_divisible) all are.
+    pub(super) begin: u64,
+    /// Where no wanted record begins any more; `None`: where the file ends.
+    pub(super) end: Option<u64>,
 }
 
 /// One record of a file.

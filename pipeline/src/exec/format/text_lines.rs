@@ -14,13 +14,13 @@ pub(super) struct TextLines;
 impl OpenFile for TextLines {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let Opened { path, mut file } = file;
-        if let Err(error) = file.seek(SeekFrom::Start(start.place)) {
+        if let Err(error) = file.seek(SeekFrom::Start(Lines::<BufReader<Object>>::place(start))) {
             return Err(ReadError::unopened(format!("cannot open {path}: {error}")).blaming(&error));
         }
         let stream = BufReader::with_capacity(BUFFER_BYTES, file);
-        Ok(Box::new(TextReader {
-            lines: Lines::new(path, stream, start),
-        }))
+        let mut lines = Lines::new(path, stream, start);
+        lines.pass_rest()?;
+        Ok(Box::new(TextReader { lines }))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::exec::iterate::{Further, Iterate};
 use crate::exec::random::Seeds;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::{Tensor, Value};
+use crate::graph::FilePart;
 
 pub(crate) struct Files {
     listing: Arc<[String]>,
@@ -102,8 +103,9 @@ impl Iterate for Files {
     }
 }
 
-/// The path that a split brings, if it can be one.
+/// The path that a split brings, or the part of a file, if it can be one.
 fn dealt_path(payload: &[u8]) -> Option<String> {
     let path = String::from_utf8(payload.to_vec()).ok()?;
-    (!path.is_empty() && !path.contains('\0')).then_some(path)
+    let file = FilePart::of(&path).path;
+    (!file.is_empty() && !file.contains('\0')).then_some(path)
 }

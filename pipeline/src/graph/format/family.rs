@@ -7,7 +7,7 @@ use crate::graph::codec::{Parameters, encoded};
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::op::OnError;
 
-use super::records::{FixedLength, TfRecord};
+use super::records::{Compression, FixedLength, TfRecord};
 use super::webdataset::WebDataset;
 
 /// What is read from the files whose paths come in. Each file is read from its start to its end, one after the other.
@@ -52,6 +52,16 @@ impl Format {
         match self {
             Format::TextLines | Format::TfRecord(_) | Format::FixedLength(_) => OnError::Raise,
             Format::WebDataset(webdataset) => webdataset.on_error,
+        }
+    }
+
+    /// Whether a part of a file can be read: the records that begin in it.
+    pub fn is_divisible(&self) -> bool {
+        match self {
+            Format::TextLines => true,
+            Format::FixedLength(fixed) => fixed.compression == Compression::None,
+            // Where a record begins is only known from the one before it.
+            Format::TfRecord(_) | Format::WebDataset(_) => false,
         }
     }
 

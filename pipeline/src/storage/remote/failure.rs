@@ -83,6 +83,12 @@ fn general(said: String) -> Failure {
         let reason = "the endpoint is plain HTTP, which is only spoken if AWS_ALLOW_HTTP (GOOGLE_ALLOW_HTTP, AZURE_ALLOW_HTTP) is `true`";
         return Failure::new(ErrorKind::Caller, reason);
     }
+    if said.contains("UnknownIssuer") {
+        let reason = format!(
+            "the server's certificate is of nobody that this machine trusts; are its certificates of authorities installed? {said}"
+        );
+        return Failure::new(ErrorKind::Caller, reason);
+    }
     // The address of the service that tells machines of a cloud who they are.
     if said.contains("169.254.169.254") || said.contains("metadata.google.internal") {
         let reason = format!(

@@ -10,11 +10,11 @@ use crate::exec::Cancel;
 use crate::storage::cache::Key;
 use crate::storage::error::StorageError;
 
-use super::Remote;
 use super::ahead::ReadAhead;
 use super::blocks::{Blocks, Duty};
 use super::failure::Failure;
 use super::fetch::{self, Version};
+use super::shared::{Parts, Remote};
 use super::stores::Store;
 
 /// An open object. A clone reads the same blocks, at a pace of its own.
@@ -156,7 +156,7 @@ impl Source {
     }
 
     /// Block `index`, from the cache if it has it, else from the store and then for the cache.
-    async fn block(&self, parts: &super::Parts, index: u64) -> Result<Bytes, Failure> {
+    async fn block(&self, parts: &Parts, index: u64) -> Result<Bytes, Failure> {
         let size = self.size_of(index);
         let kept = parts.cache.as_ref().zip(self.kept_as.as_ref());
         if let Some((cache, key)) = kept

@@ -10,9 +10,9 @@ use crate::exec::ErrorKind;
 use crate::storage::handle::{FILES_MAX, Listed};
 use crate::storage::location::RemoteLocation;
 
-use super::Parts;
 use super::failure::Failure;
 use super::fetch::{self, Attempts, Bounds};
+use super::shared::Parts;
 use super::stores::{Pages, Store};
 
 /// Names looked at before a pattern is refused: more than anybody waits for.

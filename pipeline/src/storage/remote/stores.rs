@@ -40,6 +40,13 @@ impl std::fmt::Debug for Pages {
     }
 }
 
+/// Whose certificates of authorities are believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Certificates {
+    OfSystem,
+    None,
+}
+
 /// The stores asked for so far.
 #[derive(Debug)]
 pub(super) struct Stores {
@@ -77,18 +84,24 @@ impl Stores {
         Ok(store)
     }
 
+    /// A machine without certificates of authorities can still speak plain HTTP; over TLS it will be told then whom it does not
+    /// trust.
     fn build(&self, location: &RemoteLocation) -> object_store::Result<Store> {
-        match location.scheme {
-            Scheme::S3 => self.s3(location),
-            Scheme::Gcs => self.gcs(location),
-            Scheme::Azure => self.azure(location),
-            Scheme::Http | Scheme::Https => self.server(location),
+        let with = |certificates| match location.scheme {
+            Scheme::S3 => self.s3(location, certificates),
+            Scheme::Gcs => self.gcs(location, certificates),
+            Scheme::Azure => self.azure(location, certificates),
+            Scheme::Http | Scheme::Https => self.server(location, certificates),
+        };
+        match with(Certificates::OfSystem) {
+            Err(error) if error.to_string().contains("No CA certificates") => with(Certificates::None),
+            built => built,
         }
     }
 
-    fn s3(&self, location: &RemoteLocation) -> object_store::Result<Store> {
+    fn s3(&self, location: &RemoteLocation, certificates: Certificates) -> object_store::Result<Store> {
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(&location.authority);
-        for (key, value) in self.client_settings() {
+        for (key, value) in self.client_settings(certificates) {
             builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
         }
         for (key, value) in self.options("aws_") {
@@ -103,9 +116,9 @@ impl Stores {
         })
     }
 
-    fn gcs(&self, location: &RemoteLocation) -> object_store::Result<Store> {
+    fn gcs(&self, location: &RemoteLocation, certificates: Certificates) -> object_store::Result<Store> {
         let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(&location.authority);
-        for (key, value) in self.client_settings() {
+        for (key, value) in self.client_settings(certificates) {
             builder = builder.with_config(GoogleConfigKey::Client(key), value);
         }
         for (key, value) in self.options("google_") {
@@ -120,9 +133,9 @@ impl Stores {
         })
     }
 
-    fn azure(&self, location: &RemoteLocation) -> object_store::Result<Store> {
+    fn azure(&self, location: &RemoteLocation, certificates: Certificates) -> object_store::Result<Store> {
         let mut builder = MicrosoftAzureBuilder::from_env().with_url(location.store());
-        for (key, value) in self.client_settings() {
+        for (key, value) in self.client_settings(certificates) {
             builder = builder.with_config(AzureConfigKey::Client(key), value);
         }
         for (key, value) in self.options("azure_") {
@@ -141,11 +154,11 @@ impl Stores {
         })
     }
 
-    fn server(&self, location: &RemoteLocation) -> object_store::Result<Store> {
+    fn server(&self, location: &RemoteLocation, certificates: Certificates) -> object_store::Result<Store> {
         let query = location.query.as_ref().map(|query| format!("?{query}"));
         let url = format!("{}/{}", location.store(), query.unwrap_or_default());
         let mut options = ClientOptions::new().with_allow_http(location.scheme == Scheme::Http);
-        for (key, value) in self.client_settings() {
+        for (key, value) in self.client_settings(certificates) {
             options = options.with_config(key, value);
         }
         let builder = HttpBuilder::new().with_url(url).with_client_options(options);
@@ -166,12 +179,16 @@ impl Stores {
     }
 
     /// A server may take its time as a whole, but not be silent.
-    fn client_settings(&self) -> [(ClientConfigKey, String); 3] {
+    fn client_settings(&self, certificates: Certificates) -> [(ClientConfigKey, String); 4] {
         let milliseconds = |duration: Duration| format!("{}ms", duration.as_millis().max(1));
         [
             (ClientConfigKey::ConnectTimeout, milliseconds(self.config.connect)),
             (ClientConfigKey::ReadTimeout, milliseconds(self.config.stall)),
             (ClientConfigKey::Timeout, milliseconds(self.config.deadline)),
+            (
+                ClientConfigKey::NoSystemCertificates,
+                (certificates == Certificates::None).to_string(),
+            ),
         ]
     }
 
