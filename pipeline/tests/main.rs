@@ -10,6 +10,7 @@
 //! - `explain`: what is told of the stages of a running pipeline
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `folds`: operations that carry a state
+//! - `formats`: files of tables and arrays
 //! - `graphs`: encoding and analysis
 //! - `interleave`: datasets that are read ahead by turns
 //! - `listings`: which files there are and in which order
@@ -28,6 +29,7 @@
 //! - `text`: the lines of text files
 //! - `tuning`: what is chosen by measurement, and options of threads and memory
 //! - `workers`: a dataset divided among workers
+//! - `written_by_others`: files of the libraries that users write such files with
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 mod batches;
@@ -37,6 +39,7 @@ mod explain;
 mod expressions;
 mod failures;
 mod folds;
+mod formats;
 mod graphs;
 mod interleave;
 mod listings;
@@ -64,3 +67,4 @@ mod support;
 mod text;
 mod tuning;
 mod workers;
+mod written_by_others;

@@ -92,7 +92,7 @@ impl Program {
         let input = self.open_node(input, shared, argument)?;
         let shared = &shared.at(node, self.graph.origin(node));
         if let Op::Read(format) = op {
-            format::reading(format, input, shared)
+            format::reading(format, &self.specs[node], input, shared)
         } else if let Op::FlatMap(_)
         | Op::Interleave(..)
         | Op::Window(..)

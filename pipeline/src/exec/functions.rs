@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use millstream_element::ElementSpec;
 
-use crate::graph::{AnalysisError, Params, Registry, SourceSignature};
+use crate::graph::{AnalysisError, Format, Params, Registry, SourceSignature};
+use crate::storage::Storage;
 
 use super::cancel::Cancel;
 use super::error::{BoxError, ExecError};
@@ -200,6 +201,10 @@ impl Registry for Functions {
         self.source_factory(name)?
             .signature(params)
             .map_err(|reason| refused(name, reason))
+    }
+
+    fn files(&self, format: &Format) -> Result<ElementSpec, AnalysisError> {
+        super::format::described(format, &Storage::default())
     }
 }
 

@@ -7,6 +7,7 @@ use super::constant::{Constant, ConstantTensor};
 use super::definition::{Graph, Node};
 use super::error::GraphError;
 use super::error_policy::ErrorPolicy;
+use super::format::with_example;
 use super::function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
 use super::native::{Native, ParseInt, Select, Selected};
 use super::op::{
@@ -415,7 +416,13 @@ impl Dataset {
     /// The operation that `op` makes of a function's body.
     fn expanded(mut self, body: impl FnOnce(Dataset) -> Dataset, op: impl FnOnce(FlatMap) -> Op) -> Dataset {
         match super::group_builder::body(body) {
-            Ok(body) => self.then(op(FlatMap::Graph(Box::new(body)))),
+            Ok(body) => {
+                let op = op(FlatMap::Graph(Box::new(body)));
+                match self.listed() {
+                    Some(pattern) => self.then(with_example(op, &pattern)),
+                    None => self.then(op),
+                }
+            }
             Err(error) => {
                 self.error.get_or_insert(error);
                 self

@@ -6,6 +6,7 @@ use millstream_element::ElementSpec;
 
 use super::error::AnalysisError;
 use super::facts::Cardinality;
+use super::format::Format;
 use super::params::Params;
 
 /// The signatures of registered functions. The executor's `Functions` is one; a dispatcher that runs no
@@ -40,6 +41,19 @@ pub trait Registry: Send + Sync {
     /// # Errors
     /// As [`Registry::map`].
     fn source(&self, name: &str, params: &Params) -> Result<SourceSignature, AnalysisError>;
+
+    /// What files of `format` yield that does not say so itself: as the first file does that its
+    /// [`Columns::example`](super::Columns::example) matches.
+    ///
+    /// # Errors
+    /// [`AnalysisError::Mismatch`] when nobody can tell here, or that file cannot be read.
+    fn files(&self, format: &Format) -> Result<ElementSpec, AnalysisError> {
+        Err(AnalysisError::Mismatch {
+            op: format.op_name().to_owned(),
+            reason: "what its files hold is not declared, and is not looked up here: declare the columns"
+                .to_owned(),
+        })
+    }
 }
 
 /// What a registered source says of itself.

@@ -72,6 +72,10 @@ fn resolved_op(
         }
     } else if let Op::Choose(choices, _) = &mut op {
         **choices = choices.resolved_within(registry, None)?;
+    } else if let Op::Read(format) = &mut op {
+        if let Some(columns) = format.columns_mut() {
+            columns.declared = Some(SpecField(output.clone()));
+        }
     } else if let Op::Source(source) = &mut op {
         let signature = source_signature(source, registry)?;
         let (count, infinite) = match signature.cardinality {

@@ -121,7 +121,7 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
             predicate.fits(registry, input()?)?;
             input().cloned()
         }
-        Op::Read(format) => format.spec(input()?),
+        Op::Read(format) => format.spec(registry, input()?),
         Op::Batch(batch) => input()?
             .batched(batch.drop_remainder.then_some(batch.size))
             .map_err(|error| not_allowed(error.to_string())),

@@ -1,6 +1,6 @@
 //! The uncompressed bytes of a file.
 
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
@@ -34,6 +34,35 @@ impl Stream {
         };
         io::copy(&mut stream.by_ref().take(offset_bytes), &mut io::sink())?;
         Ok(stream)
+    }
+}
+
+impl Stream {
+    /// Passes over the next `bytes`; over fewer where the file ends.
+    #[cfg(feature = "csv")]
+    pub(crate) fn pass_over(&mut self, bytes: u64) -> io::Result<()> {
+        match (self, i64::try_from(bytes)) {
+            (Stream::Plain(reader), Ok(bytes)) => reader.seek_relative(bytes),
+            (stream, _) => io::copy(&mut stream.by_ref().take(bytes), &mut io::sink()).map(|_| ()),
+        }
+    }
+}
+
+impl BufRead for Stream {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self {
+            Stream::Plain(reader) => reader.fill_buf(),
+            Stream::Gzip(reader) => reader.fill_buf(),
+            Stream::Zlib(reader) => reader.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, amount: usize) {
+        match self {
+            Stream::Plain(reader) => reader.consume(amount),
+            Stream::Gzip(reader) => reader.consume(amount),
+            Stream::Zlib(reader) => reader.consume(amount),
+        }
     }
 }
 

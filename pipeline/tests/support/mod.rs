@@ -3,6 +3,8 @@
 #[cfg(feature = "images")]
 pub(crate) mod jpeg;
 
+#[cfg_attr(not(feature = "csv"), expect(dead_code, reason = "most formats are features"))]
+pub(crate) mod files;
 mod functions;
 mod naive;
 mod rendered;

@@ -3,15 +3,41 @@
 //!
 //! - `reader`: the trait, and what a reader yields or fails with;
 //! - `read`: the operation, which goes from file to file with a reader for each;
-//! - `open`: which reader a format has.
+//! - `open`: which reader a format has;
+//! - `describe`: what files hold, where a dataset does not say.
 
+#[cfg(any(feature = "arrow", feature = "mds", feature = "numpy"))]
+mod columns;
+#[cfg(feature = "csv")]
+mod csv;
+mod describe;
 #[cfg(feature = "records")]
 mod fixed_length;
+mod image_folder;
+#[cfg(feature = "json")]
+mod json_lines;
 mod lines;
+#[cfg(feature = "mds")]
+mod mds;
+#[cfg(feature = "numpy")]
+mod numpy;
 mod open;
+#[cfg(any(
+    feature = "arrow",
+    feature = "csv",
+    feature = "json",
+    feature = "mds",
+    feature = "numpy",
+    feature = "sqlite"
+))]
+mod parse;
 mod path;
 mod read;
 mod reader;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(feature = "arrow")]
+mod tables;
 #[cfg(feature = "webdataset")]
 mod tar;
 mod text_lines;
@@ -20,4 +46,5 @@ mod tfrecord;
 #[cfg(feature = "webdataset")]
 mod webdataset;
 
+pub(super) use describe::described;
 pub(super) use open::{missing_feature, reading};

@@ -1,26 +1,48 @@
 //! Which reader a format has.
 
+use millstream_element::ElementSpec;
+
 use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
 use crate::exec::iterate::Input;
 use crate::exec::program::unprepared;
 use crate::graph::Format;
 
+use super::image_folder::ImageFolder;
 use super::read::Read;
 use super::reader::OpenFile;
+#[cfg(feature = "arrow")]
+use super::tables::{Arrow, Parquet, Tables};
 #[cfg(feature = "webdataset")]
 use super::webdataset::WebDataset;
 #[cfg(feature = "records")]
 use super::{fixed_length::FixedLength, tfrecord::TfRecord};
 
-/// The operation that reads files of `format`.
-pub(in crate::exec) fn reading(format: &Format, input: Input, shared: &Shared) -> Result<Input, ExecError> {
-    Ok(Box::new(Read::new(format, opener(format)?, input, shared)))
+/// The operation that reads files of `format`, which yield what `spec` says.
+pub(in crate::exec) fn reading(
+    format: &Format,
+    spec: &ElementSpec,
+    input: Input,
+    shared: &Shared,
+) -> Result<Input, ExecError> {
+    Ok(Box::new(Read::new(
+        format,
+        opener(format, spec, shared)?,
+        input,
+        shared,
+    )))
 }
 
-fn opener(format: &Format) -> Result<Box<dyn OpenFile>, ExecError> {
+#[cfg_attr(
+    not(any(feature = "arrow", feature = "mds", feature = "numpy")),
+    expect(unused_variables, reason = "no format is held against what the dataset says")
+)]
+fn opener(format: &Format, spec: &ElementSpec, shared: &Shared) -> Result<Box<dyn OpenFile>, ExecError> {
     if let Format::TextLines = format {
         return Ok(Box::new(super::text_lines::TextLines));
+    }
+    if let Format::ImageFolder(params) = format {
+        return Ok(Box::new(ImageFolder::new(params, &shared.storage)));
     }
     #[cfg(feature = "records")]
     if let Format::TfRecord(params) = format {
@@ -34,12 +56,61 @@ fn opener(format: &Format) -> Result<Box<dyn OpenFile>, ExecError> {
     if let Format::WebDataset(params) = format {
         return Ok(Box::new(WebDataset(params.clone())));
     }
+    #[cfg(feature = "csv")]
+    if let Format::Csv(params) = format {
+        return Ok(Box::new(super::csv::Csv(params.clone())));
+    }
+    #[cfg(feature = "json")]
+    if let Format::JsonLines(params) = format {
+        return Ok(Box::new(super::json_lines::JsonLines(params.clone())));
+    }
+    #[cfg(feature = "numpy")]
+    if let Format::Npy(params) = format {
+        let (params, spec) = (params.clone(), spec.clone());
+        return Ok(Box::new(super::numpy::Npy { params, spec }));
+    }
+    #[cfg(feature = "numpy")]
+    if let Format::Npz(params) = format {
+        let (params, spec) = (params.clone(), spec.clone());
+        return Ok(Box::new(super::numpy::Npz { params, spec }));
+    }
+    #[cfg(feature = "arrow")]
+    if let Format::Parquet(params) = format {
+        let (params, spec, format) = (params.clone(), spec.clone(), Parquet);
+        return Ok(Box::new(Tables { format, params, spec }));
+    }
+    #[cfg(feature = "arrow")]
+    if let Format::Arrow(params) = format {
+        let (params, spec, format) = (params.clone(), spec.clone(), Arrow);
+        return Ok(Box::new(Tables { format, params, spec }));
+    }
+    #[cfg(feature = "sqlite")]
+    if let Format::Sqlite(params) = format {
+        let (params, cancel) = (params.clone(), shared.cancel.clone());
+        return Ok(Box::new(super::sqlite::Sqlite { params, cancel }));
+    }
+    #[cfg(feature = "mds")]
+    if let Format::Mds(_) = format {
+        return Ok(Box::new(super::mds::Mds(spec.clone())));
+    }
     Err(unprepared(format.op_name()))
 }
 
 /// Whether this build has what reads `format`; if not, the feature that is missing.
 pub(in crate::exec) fn missing_feature(format: &Format) -> Option<&'static str> {
     const BUILT_IN: &[&str] = &[
+        #[cfg(feature = "arrow")]
+        "arrow",
+        #[cfg(feature = "csv")]
+        "csv",
+        #[cfg(feature = "json")]
+        "json",
+        #[cfg(feature = "mds")]
+        "mds",
+        #[cfg(feature = "numpy")]
+        "numpy",
+        #[cfg(feature = "sqlite")]
+        "sqlite",
         #[cfg(feature = "records")]
         "records",
         #[cfg(feature = "webdataset")]

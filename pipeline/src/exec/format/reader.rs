@@ -71,6 +71,52 @@ pub(super) struct Record {
     pub(super) origin: Arc<Origin>,
 }
 
+/// What is wrong, and whose fault it is: the data's, unless storage says otherwise.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) kind: ErrorKind,
+    pub(super) reason: String,
+}
+
+#[cfg(feature = "numpy")]
+impl Fault {
+    /// The same, of a part of the file.
+    pub(super) fn within(self, part: &str) -> Fault {
+        Fault {
+            reason: format!("{part}: {}", self.reason),
+            ..self
+        }
+    }
+}
+
+impl From<String> for Fault {
+    fn from(reason: String) -> Fault {
+        Fault {
+            kind: ErrorKind::Data,
+            reason,
+        }
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(reason: &str) -> Fault {
+        Fault::from(reason.to_owned())
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Fault {
+        Fault {
+            kind: blame(&error),
+            reason: if error.kind() == io::ErrorKind::UnexpectedEof {
+                format!("the file is cut off: {error}")
+            } else {
+                format!("cannot read the file: {error}")
+            },
+        }
+    }
+}
+
 /// What cannot be read.
 #[derive(Debug)]
 pub(super) struct ReadError {
@@ -112,20 +158,22 @@ impl ReadError {
     }
 
     /// A file of which nothing can be read from `origin` on.
-    pub(super) fn file(origin: Arc<Origin>, reason: impl Into<String>) -> ReadError {
+    pub(super) fn file(origin: Arc<Origin>, fault: impl Into<Fault>) -> ReadError {
+        let Fault { kind, reason } = fault.into();
         ReadError {
             is_record: false,
-            kind: ErrorKind::Data,
-            reason: reason.into(),
+            kind,
+            reason,
             origin: Some(origin),
         }
     }
 
-    /// The record at `origin`.
-    pub(super) fn record(origin: Arc<Origin>, reason: impl Into<String>) -> ReadError {
+    /// The record at `origin`; everything behind it too, if it is not the data's fault.
+    pub(super) fn record(origin: Arc<Origin>, fault: impl Into<Fault>) -> ReadError {
+        let error = ReadError::file(origin, fault);
         ReadError {
-            is_record: true,
-            ..ReadError::file(origin, reason)
+            is_record: error.kind == ErrorKind::Data,
+            ..error
         }
     }
 

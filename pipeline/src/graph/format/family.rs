@@ -6,8 +6,17 @@ use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use crate::graph::codec::{Parameters, encoded};
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::op::OnError;
+use crate::graph::registry::Registry;
 
+use super::columns::Columns;
+use super::csv::Csv;
+use super::image_folder::ImageFolder;
+use super::json_lines::JsonLines;
+use super::mds::Mds;
+use super::numpy::Numpy;
 use super::records::{Compression, FixedLength, TfRecord};
+use super::sqlite::Sqlite;
+use super::tables::Table;
 use super::webdataset::WebDataset;
 
 /// What is read from the files whose paths come in. Each file is read from its start to its end, one after the other.
@@ -21,6 +30,24 @@ pub enum Format {
     FixedLength(FixedLength),
     /// The samples of WebDataset tar shards.
     WebDataset(WebDataset),
+    /// The rows of CSV files.
+    Csv(Csv),
+    /// The documents of files of a JSON document a line.
+    JsonLines(JsonLines),
+    /// NumPy arrays.
+    Npy(Numpy),
+    /// Archives of NumPy arrays.
+    Npz(Numpy),
+    /// The rows of Parquet files.
+    Parquet(Table),
+    /// The rows of Arrow IPC files and streams.
+    Arrow(Table),
+    /// The rows that queries of SQLite databases yield.
+    Sqlite(Sqlite),
+    /// The samples of MosaicML shards.
+    Mds(Mds),
+    /// Whole files, by class.
+    ImageFolder(ImageFolder),
 }
 
 impl Format {
@@ -35,15 +62,30 @@ impl Format {
             Format::TfRecord(_) => "tfrecord",
             Format::FixedLength(_) => "fixed_length",
             Format::WebDataset(_) => "webdataset",
+            Format::Csv(_) => "csv",
+            Format::JsonLines(_) => "json_lines",
+            Format::Npy(_) => "npy",
+            Format::Npz(_) => "npz",
+            Format::Parquet(_) => "parquet",
+            Format::Arrow(_) => "arrow",
+            Format::Sqlite(_) => "sqlite",
+            Format::Mds(_) => "mds",
+            Format::ImageFolder(_) => "image_folder",
         }
     }
 
     /// The feature of this crate that reads it; `None` when it is always there.
     pub fn feature(&self) -> Option<&'static str> {
         match self {
-            Format::TextLines => None,
+            Format::TextLines | Format::ImageFolder(_) => None,
             Format::TfRecord(_) | Format::FixedLength(_) => Some("records"),
             Format::WebDataset(_) => Some("webdataset"),
+            Format::Csv(_) => Some("csv"),
+            Format::JsonLines(_) => Some("json"),
+            Format::Npy(_) | Format::Npz(_) => Some("numpy"),
+            Format::Parquet(_) | Format::Arrow(_) => Some("arrow"),
+            Format::Sqlite(_) => Some("sqlite"),
+            Format::Mds(_) => Some("mds"),
         }
     }
 
@@ -52,6 +94,13 @@ impl Format {
         match self {
             Format::TextLines | Format::TfRecord(_) | Format::FixedLength(_) => OnError::Raise,
             Format::WebDataset(webdataset) => webdataset.on_error,
+            Format::Csv(csv) => csv.on_error,
+            Format::JsonLines(json) => json.on_error,
+            Format::Npy(numpy) | Format::Npz(numpy) => numpy.on_error,
+            Format::Parquet(table) | Format::Arrow(table) => table.on_error,
+            Format::Sqlite(sqlite) => sqlite.on_error,
+            Format::Mds(mds) => mds.on_error,
+            Format::ImageFolder(folder) => folder.on_error,
         }
     }
 
@@ -71,6 +120,15 @@ impl Format {
             Format::TextLines => "a text file",
             Format::TfRecord(_) | Format::FixedLength(_) => "a record file",
             Format::WebDataset(_) => "a tar shard",
+            Format::Csv(_) => "a CSV file",
+            Format::JsonLines(_) => "a file of JSON lines",
+            Format::Npy(_) => "an .npy file",
+            Format::Npz(_) => "an .npz file",
+            Format::Parquet(_) => "a Parquet file",
+            Format::Arrow(_) => "an Arrow IPC file",
+            Format::Sqlite(_) => "an SQLite database",
+            Format::Mds(_) => "an MDS shard",
+            Format::ImageFolder(_) => "a file in the folder of a class",
         }
     }
 
@@ -80,11 +138,22 @@ impl Format {
             Format::TextLines | Format::TfRecord(_) => Ok(()),
             Format::FixedLength(fixed) => fixed.check(),
             Format::WebDataset(webdataset) => webdataset.check(),
+            Format::Csv(csv) => csv.check(),
+            Format::JsonLines(json) => json.check(),
+            Format::Npy(numpy) | Format::Npz(numpy) => numpy.columns.check(),
+            Format::Parquet(table) | Format::Arrow(table) => table.check(),
+            Format::Sqlite(sqlite) => sqlite.check(),
+            Format::Mds(mds) => mds.columns.check(),
+            Format::ImageFolder(folder) => folder.check(),
         }
     }
 
     /// What the files yield that `input`'s elements are the paths of.
-    pub(in crate::graph) fn spec(&self, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+    pub(in crate::graph) fn spec(
+        &self,
+        registry: &dyn Registry,
+        input: &ElementSpec,
+    ) -> Result<ElementSpec, AnalysisError> {
         match input.components() {
             [only] if only.accepts(Dtype::String, &[]) => {}
             _ => {
@@ -99,11 +168,53 @@ impl Format {
                 ElementSpec::single(TensorSpec::scalar(Dtype::Bytes))
             }
             Format::WebDataset(webdataset) => webdataset.spec(),
+            Format::Csv(csv) => csv.spec(),
+            Format::JsonLines(json) => json.spec(),
+            Format::Sqlite(sqlite) => sqlite.spec(),
+            Format::ImageFolder(_) => ImageFolder::spec(),
+            Format::Npy(Numpy { columns, .. })
+            | Format::Npz(Numpy { columns, .. })
+            | Format::Parquet(Table { columns, .. })
+            | Format::Arrow(Table { columns, .. })
+            | Format::Mds(Mds { columns, .. }) => match &columns.declared {
+                Some(declared) => Ok(declared.0.clone()),
+                None => return registry.files(self),
+            },
         };
         spec.map_err(|error| AnalysisError::Spec {
             op: self.op_name().to_owned(),
             reason: error.to_string(),
         })
+    }
+
+    /// Which columns are wanted, of files that say themselves what is in them.
+    pub fn columns(&self) -> Option<&Columns> {
+        match self {
+            Format::Npy(numpy) | Format::Npz(numpy) => Some(&numpy.columns),
+            Format::Parquet(table) | Format::Arrow(table) => Some(&table.columns),
+            Format::Mds(mds) => Some(&mds.columns),
+            Format::TextLines
+            | Format::TfRecord(_)
+            | Format::FixedLength(_)
+            | Format::WebDataset(_)
+            | Format::Csv(_)
+            | Format::JsonLines(_)
+            | Format::Sqlite(_)
+            | Format::ImageFolder(_) => None,
+        }
+    }
+
+    /// The same, to be filled in.
+    pub(in crate::graph) fn columns_mut(&mut self) -> Option<&mut Columns> {
+        if let Format::Npy(numpy) | Format::Npz(numpy) = self {
+            Some(&mut numpy.columns)
+        } else if let Format::Parquet(table) | Format::Arrow(table) = self {
+            Some(&mut table.columns)
+        } else if let Format::Mds(mds) = self {
+            Some(&mut mds.columns)
+        } else {
+            None
+        }
     }
 
     pub(in crate::graph) fn encode(&self) -> Result<Vec<u8>, GraphError> {
@@ -112,6 +223,13 @@ impl Format {
             Format::TfRecord(params) => encoded(params),
             Format::FixedLength(params) => encoded(params),
             Format::WebDataset(params) => encoded(params),
+            Format::Csv(params) => encoded(params),
+            Format::JsonLines(params) => encoded(params),
+            Format::Npy(params) | Format::Npz(params) => encoded(params),
+            Format::Parquet(params) | Format::Arrow(params) => encoded(params),
+            Format::Sqlite(params) => encoded(params),
+            Format::Mds(params) => encoded(params),
+            Format::ImageFolder(params) => encoded(params),
         }
     }
 
@@ -122,6 +240,15 @@ impl Format {
             "tfrecord" => Format::TfRecord(params.decode()?),
             "fixed_length" => Format::FixedLength(params.decode()?),
             "webdataset" => Format::WebDataset(params.decode()?),
+            "csv" => Format::Csv(params.decode()?),
+            "json_lines" => Format::JsonLines(params.decode()?),
+            "npy" => Format::Npy(params.decode()?),
+            "npz" => Format::Npz(params.decode()?),
+            "parquet" => Format::Parquet(params.decode()?),
+            "arrow" => Format::Arrow(params.decode()?),
+            "sqlite" => Format::Sqlite(params.decode()?),
+            "mds" => Format::Mds(params.decode()?),
+            "image_folder" => Format::ImageFolder(params.decode()?),
             _ => return Ok(None),
         }))
     }

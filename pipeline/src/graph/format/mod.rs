@@ -3,13 +3,32 @@
 //!
 //! - [`Format`]: which format it is, and what the graph asks of all of them;
 //! - [`TfRecord`], [`FixedLength`]: records, with their [`Compression`];
-//! - [`WebDataset`]: tar shards.
+//! - [`WebDataset`]: tar shards; [`Mds`]: MosaicML shards; [`ImageFolder`]: files by class;
+//! - [`Csv`], [`JsonLines`], [`Sqlite`]: rows whose columns are declared;
+//! - [`Numpy`], [`Table`]: files that say what their [`Columns`] are.
 
 mod builder;
+mod columns;
+mod csv;
 mod family;
+mod image_folder;
+mod json_lines;
+mod mds;
+mod numpy;
 mod records;
+mod sqlite;
+mod tables;
 mod webdataset;
 
+pub(super) use builder::with_example;
+pub use columns::Columns;
+pub use csv::{CSV_FIELDS_MAX, Csv, CsvColumn};
 pub use family::Format;
+pub use image_folder::{IMAGE_EXTENSIONS, ImageFolder};
+pub use json_lines::{JsonField, JsonLines};
+pub use mds::Mds;
+pub use numpy::Numpy;
 pub use records::{Compression, FixedLength, RECORD_BYTES_MAX, TfRecord};
+pub use sqlite::{SqlColumn, Sqlite};
+pub use tables::{TABLE_ROWS_MAX, Table};
 pub use webdataset::{KEY_COMPONENT, WebDataset};

@@ -1,0 +1,26 @@
+//! Columns by their names: which are wanted, and which a spec has.
+
+use millstream_element::{ElementSpec, Structure};
+
+/// The columns that are wanted of those that are there: all, if none is named.
+pub(super) fn wanted(names: &[String], there: &[String]) -> Result<Vec<String>, String> {
+    if names.is_empty() {
+        return Ok(there.to_vec());
+    }
+    match names.iter().find(|name| !there.contains(name)) {
+        Some(missing) => Err(format!(
+            "the file has no column {missing:?}; it has: {}",
+            there.join(", ")
+        )),
+        None => Ok(names.to_vec()),
+    }
+}
+
+/// The outermost names of an element that is a dict.
+pub(super) fn names_of(spec: &ElementSpec) -> Vec<String> {
+    if let Structure::Dict(entries) = spec.structure() {
+        entries.iter().map(|(name, _)| name.clone()).collect()
+    } else {
+        Vec::new()
+    }
+}

@@ -1,0 +1,66 @@
+//! What files hold that say it themselves: what the analysis asks for where a dataset does not declare it.
+
+use millstream_element::ElementSpec;
+
+use crate::graph::{AnalysisError, Format};
+use crate::storage::Storage;
+
+use super::open::missing_feature;
+use super::reader::{Fault, Opened};
+
+/// What the files are that the example of `format` matches, as the first of them says.
+pub(in crate::exec) fn described(format: &Format, storage: &Storage) -> Result<ElementSpec, AnalysisError> {
+    describe(format, storage).map_err(|reason| AnalysisError::Mismatch {
+        op: format.op_name().to_owned(),
+        reason,
+    })
+}
+
+fn describe(format: &Format, storage: &Storage) -> Result<ElementSpec, String> {
+    if let Some(feature) = missing_feature(format) {
+        return Err(format!(
+            "what its files hold is not declared, and cannot be looked up without the feature {feature:?}"
+        ));
+    }
+    let Some(pattern) = format.columns().and_then(|columns| columns.example.as_ref()) else {
+        return Err(
+            "what its files hold is not declared, and no files are known to look it up in: declare the \
+                    columns, or say which files are like them"
+                .to_owned(),
+        );
+    };
+    let files = storage.list(pattern).map_err(|error| error.to_string())?;
+    let Some(first) = files.first() else {
+        return Err(format!("no file matches {pattern:?}"));
+    };
+    let opened = Opened::new(storage, &first.path).map_err(|error| error.reason)?;
+    spec_of(format, opened).map_err(|fault| format!("{}: {}", first.path, fault.reason))
+}
+
+#[cfg_attr(
+    not(any(feature = "arrow", feature = "mds", feature = "numpy")),
+    expect(unused_mut, unused_variables, reason = "no format describes itself")
+)]
+fn spec_of(format: &Format, mut file: Opened) -> Result<ElementSpec, Fault> {
+    #[cfg(feature = "numpy")]
+    if let Format::Npy(params) = format {
+        return super::numpy::describe_npy(&mut file, params);
+    }
+    #[cfg(feature = "numpy")]
+    if let Format::Npz(params) = format {
+        return super::numpy::describe_npz(file, params);
+    }
+    #[cfg(feature = "arrow")]
+    if let Format::Parquet(params) = format {
+        return super::tables::describe(&super::tables::Parquet, &file, params);
+    }
+    #[cfg(feature = "arrow")]
+    if let Format::Arrow(params) = format {
+        return super::tables::describe(&super::tables::Arrow, &file, params);
+    }
+    #[cfg(feature = "mds")]
+    if let Format::Mds(params) = format {
+        return super::mds::describe(file, params);
+    }
+    Err(Fault::from("files of this format do not say what they hold"))
+}

@@ -1,0 +1,194 @@
+//! `json_lines`: the documents of files that have one a line.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millstream_element::{Dtype, TensorSpec};
+use serde_json::Value as Json;
+
+use crate::exec::error::Origin;
+use crate::exec::value::{Tensor, Value};
+use crate::graph::{self, JsonField};
+use crate::record::Stream;
+
+use super::lines::{Line, Lines};
+use super::parse::{inline, integer, shown};
+use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start};
+
+pub(super) struct JsonLines(pub(super) graph::JsonLines);
+
+struct JsonFile {
+    lines: Lines<Stream>,
+    fields: Arc<[Field]>,
+}
+
+struct Field {
+    field: JsonField,
+    default: Option<Tensor>,
+}
+
+impl OpenFile for JsonLines {
+    fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
+        let fields: Result<Arc<[Field]>, String> = self.0.fields.iter().map(Field::new).collect();
+        let fields = fields.map_err(ReadError::unopened)?;
+        let Opened { path, file } = file;
+        let stream = Stream::new(file, self.0.compression, start.place);
+        let stream = stream
+            .map_err(|error| ReadError::unopened(format!("cannot open {path}: {error}")).blaming(&error))?;
+        Ok(Box::new(JsonFile {
+            lines: Lines::new(path, stream, start),
+            fields,
+        }))
+    }
+}
+
+impl FileReader for JsonFile {
+    fn record(&mut self) -> Result<Option<Record>, ReadError> {
+        loop {
+            let Some(Line { text, origin }) = self.lines.line()? else {
+                return Ok(None);
+            };
+            if !text.trim_ascii().is_empty() {
+                return self.document(&text, origin).map(Some);
+            }
+        }
+    }
+
+    fn place(&self) -> u64 {
+        self.lines.offset_bytes()
+    }
+}
+
+impl JsonFile {
+    fn document(&self, text: &[u8], origin: Arc<Origin>) -> Result<Record, ReadError> {
+        let document: Json = match serde_json::from_slice(text) {
+            Ok(document) => document,
+            Err(error) => return Err(ReadError::record(origin, format!("the line is no JSON: {error}"))),
+        };
+        let mut value = Value::with_capacity(self.fields.len());
+        for field in self.fields.iter() {
+            match field.of(&document) {
+                Ok(tensor) => value.push(tensor),
+                Err(reason) => {
+                    let reason = format!("field {:?}: {reason}", field.field.name);
+                    return Err(ReadError::record(origin, reason));
+                }
+            }
+        }
+        Ok(Record { value, origin })
+    }
+}
+
+impl Field {
+    fn new(field: &JsonField) -> Result<Field, String> {
+        let (name, default) = (&field.name, field.default.as_ref());
+        let default = default.map(|text| {
+            let json: Json = serde_json::from_str(text).map_err(|error| error.to_string())?;
+            tensor_of(&json, spec_of(field)?)
+        });
+        Ok(Field {
+            field: field.clone(),
+            default: default
+                .transpose()
+                .map_err(|reason| format!("the default of {name:?}: {reason}"))?,
+        })
+    }
+
+    fn of(&self, document: &Json) -> Result<Tensor, String> {
+        let mut value = document;
+        for part in &self.field.path {
+            value = match (value, part.parse::<usize>()) {
+                (Json::Object(object), _) => object.get(part).unwrap_or(&Json::Null),
+                (Json::Array(items), Ok(index)) => items.get(index).unwrap_or(&Json::Null),
+                (Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) | Json::Array(_), _) => {
+                    &Json::Null
+                }
+            };
+        }
+        if value.is_null() {
+            let at = self.field.path.join(".");
+            let missing = || format!("there is no value at {at:?}, and the field has no default");
+            return self.default.clone().ok_or_else(missing);
+        }
+        tensor_of(value, spec_of(&self.field)?)
+    }
+}
+
+fn spec_of(field: &JsonField) -> Result<&TensorSpec, String> {
+    field.tensor().ok_or_else(|| "the field is no tensor".to_owned())
+}
+
+/// A value as a tensor that `spec` describes.
+fn tensor_of(value: &Json, spec: &TensorSpec) -> Result<Tensor, String> {
+    let dims = spec.dims().unwrap_or_default();
+    let mut items = Items::default();
+    let mut shape: Vec<Option<u64>> = dims.to_vec();
+    items.take(value, spec.dtype(), &mut shape)?;
+    // A dimension below an empty array is unknown: there is nothing along it.
+    let shape: Vec<u64> = shape.into_iter().map(|dim| dim.unwrap_or(0)).collect();
+    let dtype = spec.dtype();
+    if dtype.item_bytes().is_none() {
+        return Tensor::strings(dtype, &shape, items.strings);
+    }
+    if shape.is_empty() {
+        return inline(dtype, &items.fixed);
+    }
+    Tensor::fixed(dtype, &shape, items.fixed)
+}
+
+/// The items of a tensor, in row-major order.
+#[derive(Default)]
+struct Items {
+    fixed: Vec<u8>,
+    strings: Vec<Bytes>,
+}
+
+impl Items {
+    /// Takes the items of `value`, whose `shape` is filled in where it is not known.
+    fn take(&mut self, value: &Json, dtype: Dtype, shape: &mut [Option<u64>]) -> Result<(), String> {
+        let Some((length, below)) = shape.split_first_mut() else {
+            return self.item(value, dtype);
+        };
+        let Json::Array(items) = value else {
+            return Err(format!("{} is no array", shown(&value.to_string())));
+        };
+        let found = items.len() as u64;
+        match length {
+            Some(length) if *length != found => {
+                return Err(format!("an array has {found} items, {length} are expected"));
+            }
+            Some(_) => {}
+            None => *length = Some(found),
+        }
+        items.iter().try_for_each(|item| self.take(item, dtype, below))
+    }
+
+    fn item(&mut self, value: &Json, dtype: Dtype) -> Result<(), String> {
+        match (dtype, value) {
+            (Dtype::String | Dtype::Bytes, Json::String(text)) => {
+                self.strings.push(Bytes::copy_from_slice(text.as_bytes()));
+                return Ok(());
+            }
+            (Dtype::Bool, Json::Bool(value)) => self.fixed.push(u8::from(*value)),
+            (Dtype::F32, Json::Number(number)) => {
+                let value = number.as_f64().ok_or_else(|| format!("{number} is no f32"))?;
+                self.fixed.extend((value as f32).to_le_bytes());
+            }
+            (Dtype::F64, Json::Number(number)) => {
+                let value = number.as_f64().ok_or_else(|| format!("{number} is no f64"))?;
+                self.fixed.extend(value.to_le_bytes());
+            }
+            (_, Json::Number(number)) if dtype != Dtype::Bool => {
+                let value = number
+                    .as_i64()
+                    .map(i128::from)
+                    .or_else(|| number.as_u64().map(i128::from));
+                let bytes = value.and_then(|value| integer(dtype, value));
+                self.fixed
+                    .extend(bytes.ok_or_else(|| format!("{number} is no {dtype}"))?);
+            }
+            (_, _) => return Err(format!("{} is no {dtype}", shown(&value.to_string()))),
+        }
+        Ok(())
+    }
+}

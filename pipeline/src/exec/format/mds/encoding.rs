@@ -1,0 +1,168 @@
+//! The values of a column, as the encoding says that its shard names for it.
+
+use bytes::Bytes;
+use millstream_element::{Dtype, TensorSpec};
+
+use crate::exec::format::parse::{inline, scalar};
+use crate::exec::value::Tensor;
+
+/// Dimensions of a tensor.
+const RANK_MAX: usize = 16;
+
+/// How the values of a column are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// A scalar of fixed size.
+    Scalar(Dtype),
+    /// A scalar as decimal text.
+    Decimal(Dtype),
+    /// Text.
+    Text,
+    /// Bytes of any kind.
+    Bytes,
+    /// A tensor, whose type and shape the value says where they are not known.
+    Array(Option<Dtype>, Option<Vec<u64>>),
+}
+
+impl Encoding {
+    /// The encoding of this name.
+    pub(super) fn named(name: &str) -> Result<Encoding, String> {
+        let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
+        Ok(match kind {
+            "bytes" | "jpeg" | "png" => Encoding::Bytes,
+            "str" | "json" | "str_decimal" => Encoding::Text,
+            "int" => Encoding::Scalar(Dtype::I64),
+            "str_int" => Encoding::Decimal(Dtype::I64),
+            "str_float" => Encoding::Decimal(Dtype::F64),
+            "ndarray" => {
+                return Encoding::array(rest).ok_or_else(|| format!("has the garbled encoding {name:?}"));
+            }
+            "pkl" => return Err(
+                "is pickled, and to read it is to run what is in it: write the shards with another encoding"
+                    .to_owned(),
+            ),
+            _ => match number(kind) {
+                Some(dtype) => Encoding::Scalar(dtype),
+                None => return Err(format!("has the encoding {name:?}, which is not read")),
+            },
+        })
+    }
+
+    fn array(rest: &str) -> Option<Encoding> {
+        let (dtype, shape) = rest.split_once(':').unwrap_or((rest, ""));
+        let dtype = if dtype.is_empty() {
+            None
+        } else {
+            Some(number(dtype)?)
+        };
+        if shape.is_empty() {
+            return Some(Encoding::Array(dtype, None));
+        }
+        let shape: Option<Vec<u64>> = shape.split(',').map(|dim| dim.trim().parse().ok()).collect();
+        let shape = shape.filter(|shape| shape.len() <= RANK_MAX)?;
+        Some(Encoding::Array(dtype, Some(shape)))
+    }
+
+    /// What describes its values, of which `sample` is one.
+    pub(super) fn spec(&self, sample: Option<&Bytes>) -> Result<TensorSpec, String> {
+        Ok(match self {
+            Encoding::Scalar(dtype) | Encoding::Decimal(dtype) => TensorSpec::scalar(*dtype),
+            Encoding::Text => TensorSpec::scalar(Dtype::String),
+            Encoding::Bytes => TensorSpec::scalar(Dtype::Bytes),
+            Encoding::Array(Some(dtype), Some(shape)) => TensorSpec::fixed(*dtype, shape),
+            Encoding::Array(dtype, shape) => {
+                let sample = sample
+                    .ok_or("has a type that its first sample says, and there is none: declare the columns")?;
+                let found = self.tensor(sample.clone())?;
+                match shape {
+                    Some(shape) => TensorSpec::fixed(found.dtype(), shape),
+                    // What may differ from sample to sample is not known, its rank is taken to be the same.
+                    None => {
+                        TensorSpec::with_dims(dtype.unwrap_or(found.dtype()), &vec![None; found.dims().len()])
+                    }
+                }
+            }
+        })
+    }
+
+    /// A value.
+    pub(super) fn tensor(&self, bytes: Bytes) -> Result<Tensor, String> {
+        match self {
+            Encoding::Scalar(dtype) => inline(*dtype, &bytes),
+            Encoding::Decimal(dtype) => scalar(*dtype, &bytes),
+            Encoding::Text => scalar(Dtype::String, &bytes),
+            Encoding::Bytes => Ok(Tensor::bytes(bytes)),
+            Encoding::Array(dtype, shape) => array(bytes, *dtype, shape.as_deref()),
+        }
+    }
+}
+
+/// A tensor: type and shape, as far as they are not known, and items.
+fn array(mut bytes: Bytes, dtype: Option<Dtype>, shape: Option<&[u64]>) -> Result<Tensor, String> {
+    let cut = || "an array is cut off".to_owned();
+    let mut take = |count: usize| {
+        (count <= bytes.len())
+            .then(|| bytes.split_to(count))
+            .ok_or_else(cut)
+    };
+    let dtype = match dtype {
+        Some(dtype) => dtype,
+        None => {
+            let code = take(1)?[0];
+            coded(code).ok_or_else(|| format!("an array is of the unknown type {code}"))?
+        }
+    };
+    let shape: Vec<u64> = match shape {
+        Some(shape) => shape.to_vec(),
+        None => {
+            let byte = take(1)?[0];
+            let (rank, width) = (usize::from(byte >> 2), 1usize << (byte & 3));
+            if rank > RANK_MAX {
+                return Err(format!("an array has {rank} dimensions, the limit is {RANK_MAX}"));
+            }
+            let dims = take(rank * width)?;
+            let dim = |dim: &[u8]| {
+                dim.iter()
+                    .rev()
+                    .fold(0u64, |value, byte| value << 8 | u64::from(*byte))
+            };
+            dims.chunks_exact(width).map(dim).collect()
+        }
+    };
+    Tensor::fixed(dtype, &shape, bytes)
+}
+
+fn number(name: &str) -> Option<Dtype> {
+    Some(match name {
+        "uint8" => Dtype::U8,
+        "uint16" => Dtype::U16,
+        "uint32" => Dtype::U32,
+        "uint64" => Dtype::U64,
+        "int8" => Dtype::I8,
+        "int16" => Dtype::I16,
+        "int32" => Dtype::I32,
+        "int64" => Dtype::I64,
+        "float16" => Dtype::F16,
+        "float32" => Dtype::F32,
+        "float64" => Dtype::F64,
+        _ => return None,
+    })
+}
+
+/// The type that an array's own code says.
+fn coded(code: u8) -> Option<Dtype> {
+    Some(match code {
+        8 => Dtype::U8,
+        9 => Dtype::I8,
+        16 => Dtype::U16,
+        17 => Dtype::I16,
+        18 => Dtype::F16,
+        32 => Dtype::U32,
+        33 => Dtype::I32,
+        34 => Dtype::F32,
+        64 => Dtype::U64,
+        65 => Dtype::I64,
+        66 => Dtype::F64,
+        _ => return None,
+    })
+}

@@ -1,0 +1,123 @@
+//! `mds`: the samples of a shard as elements.
+
+use std::sync::Arc;
+
+use millstream_element::ElementSpec;
+
+use crate::exec::format::columns::{names_of, wanted};
+use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use crate::exec::value::Value;
+use crate::graph;
+
+use super::encoding::Encoding;
+use super::shard::{MdsColumn, Shard};
+
+pub(in crate::exec::format) struct Mds(pub(in crate::exec::format) ElementSpec);
+
+struct MdsFile {
+    path: Arc<str>,
+    shard: Shard,
+    /// The columns of the components: their places among those of the shard, and how their values are written.
+    columns: Vec<(usize, Encoding)>,
+    spec: ElementSpec,
+    next: u64,
+}
+
+/// What an element of such shards is.
+pub(in crate::exec::format) fn describe(file: Opened, params: &graph::Mds) -> Result<ElementSpec, Fault> {
+    let mut shard = Shard::open(file.file)?;
+    let sample = if shard.count() > 0 {
+        Some(shard.sample(0)?)
+    } else {
+        None
+    };
+    let there: Vec<String> = shard.columns.iter().map(|column| column.name.clone()).collect();
+    let mut fields = Vec::new();
+    for name in wanted(&params.columns.names, &there)? {
+        let (place, column) = found(&shard.columns, &name)?;
+        let value = sample.as_ref().and_then(|sample| sample.get(place));
+        let spec = column
+            .encoding()?
+            .spec(value)
+            .map_err(|reason| format!("column {name:?} {reason}"))?;
+        fields.push((name, spec));
+    }
+    ElementSpec::dict(fields).map_err(|error| Fault::from(error.to_string()))
+}
+
+impl OpenFile for Mds {
+    fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
+        let path = file.path;
+        let failed = |fault: Fault| ReadError::file(origin(&path, 0, ""), fault);
+        let shard = Shard::open(file.file).map_err(failed)?;
+        let columns = names_of(&self.0).into_iter().map(|name| {
+            let (place, column) = found(&shard.columns, &name)?;
+            Ok((place, column.encoding()?))
+        });
+        let columns: Result<Vec<_>, String> = columns.collect();
+        let columns = columns.map_err(|reason| failed(Fault::from(reason)))?;
+        Ok(Box::new(MdsFile {
+            columns,
+            spec: self.0.clone(),
+            next: start.place.min(shard.count()),
+            shard,
+            path,
+        }))
+    }
+}
+
+impl FileReader for MdsFile {
+    fn record(&mut self) -> Result<Option<Record>, ReadError> {
+        if self.next == self.shard.count() {
+            return Ok(None);
+        }
+        let index = self.next;
+        self.next += 1;
+        let origin = origin(
+            &self.path,
+            self.shard.offset_bytes(index),
+            format!("sample {index}"),
+        );
+        let sample = self
+            .shard
+            .sample(index)
+            .map_err(|fault| ReadError::record(Arc::clone(&origin), fault))?;
+        let mut value = Value::with_capacity(self.columns.len());
+        for ((place, encoding), spec) in self.columns.iter().zip(self.spec.components()) {
+            // A sample has a value for every column.
+            let found = encoding.tensor(sample[*place].clone()).and_then(|tensor| {
+                let reason = || {
+                    format!(
+                        "is {}{:?}, the dataset says {spec}",
+                        tensor.dtype(),
+                        tensor.dims()
+                    )
+                };
+                if tensor.fits(spec) {
+                    Ok(tensor)
+                } else {
+                    Err(reason())
+                }
+            });
+            match found {
+                Ok(tensor) => value.push(tensor),
+                Err(reason) => {
+                    let name = &self.shard.columns[*place].name;
+                    return Err(ReadError::record(origin, format!("column {name:?}: {reason}")));
+                }
+            }
+        }
+        Ok(Some(Record { value, origin }))
+    }
+
+    fn place(&self) -> u64 {
+        self.next
+    }
+}
+
+fn found<'c>(columns: &'c [MdsColumn], name: &str) -> Result<(usize, &'c MdsColumn), String> {
+    let mut places = columns.iter().enumerate();
+    places
+        .find(|(_, column)| column.name == name)
+        .ok_or_else(|| format!("the shard has no column {name:?}"))
+}

@@ -1,0 +1,257 @@
+//! The header of an array: a magic number, a version, a length, and a Python dict with type, order and shape.
+
+use std::io::Read;
+
+use millstream_element::{Dtype, TensorSpec};
+
+use crate::exec::format::parse::shown;
+use crate::exec::format::reader::Fault;
+
+/// Bytes of a header; NumPy itself reads no more than 10 000 without being told to.
+const HEADER_BYTES_MAX: usize = 64 << 10;
+const MAGIC: &[u8; 6] = b"\x93NUMPY";
+/// Dimensions of an array that a tensor can have.
+const RANK_MAX: usize = 16;
+
+/// What an array says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) items: ItemType,
+    pub(super) is_big_endian: bool,
+    pub(super) shape: Vec<u64>,
+    /// Bytes in front of the items.
+    pub(super) header_bytes: u64,
+    /// Bytes of the items.
+    pub(super) data_bytes: u64,
+}
+
+/// The type of the items of an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ItemType {
+    /// Of fixed size, as tensors have them.
+    Fixed(Dtype),
+    /// Byte strings of at most so many bytes, filled up with zeros.
+    Bytes(u64),
+    /// Texts of at most so many characters of four bytes each, filled up with zeros.
+    Text(u64),
+}
+
+impl ItemType {
+    /// Bytes of an item.
+    pub(super) fn bytes(self) -> u64 {
+        match self {
+            // An item has at most 16 bytes.
+            ItemType::Fixed(dtype) => dtype.item_bytes().unwrap_or(0) as u64,
+            ItemType::Bytes(length) => length,
+            ItemType::Text(length) => length.saturating_mul(4),
+        }
+    }
+
+    pub(super) fn dtype(self) -> Dtype {
+        match self {
+            ItemType::Fixed(dtype) => dtype,
+            ItemType::Bytes(_) => Dtype::Bytes,
+            ItemType::Text(_) => Dtype::String,
+        }
+    }
+
+    /// Bytes that belong together, which the other byte order turns round.
+    pub(super) fn swapped_bytes(self) -> usize {
+        match self {
+            ItemType::Fixed(Dtype::C64) => 4,
+            ItemType::Fixed(Dtype::C128) => 8,
+            ItemType::Fixed(dtype) => dtype.item_bytes().unwrap_or(1),
+            ItemType::Bytes(_) => 1,
+            ItemType::Text(_) => 4,
+        }
+    }
+}
+
+impl Header {
+    /// Reads the header at the start of `file`.
+    pub(super) fn read(file: &mut impl Read) -> Result<Header, Fault> {
+        let mut start = [0; 8];
+        file.read_exact(&mut start)?;
+        if start[..6] != *MAGIC {
+            return Err(Fault::from("the file does not begin as an array of NumPy does"));
+        }
+        let length = match start[6] {
+            1 => {
+                let mut length = [0; 2];
+                file.read_exact(&mut length)?;
+                u32::from(u16::from_le_bytes(length))
+            }
+            2 | 3 => {
+                let mut length = [0; 4];
+                file.read_exact(&mut length)?;
+                u32::from_le_bytes(length)
+            }
+            version => {
+                return Err(Fault::from(format!(
+                    "the array is of version {version}; 1 to 3 are known"
+                )));
+            }
+        } as usize;
+        if length > HEADER_BYTES_MAX {
+            return Err(Fault::from(format!(
+                "the header has {length} bytes, the limit is {HEADER_BYTES_MAX}"
+            )));
+        }
+        let mut text = vec![0; length];
+        file.read_exact(&mut text)?;
+        let text = std::str::from_utf8(&text).map_err(|error| format!("the header is no text: {error}"))?;
+        let before = if start[6] == 1 { 10 } else { 12 };
+        Header::parse(text, before + length as u64).map_err(Fault::from)
+    }
+
+    fn parse(text: &str, header_bytes: u64) -> Result<Header, String> {
+        let garbled = || format!("the header is garbled: {:?}", shown(text));
+        let descr = value(text, "descr").ok_or_else(garbled)?;
+        let order = value(text, "fortran_order").ok_or_else(garbled)?;
+        let shape = value(text, "shape")
+            .and_then(|shape| shape.strip_prefix('('))
+            .ok_or_else(garbled)?;
+        let inner = shape.split_once(')').ok_or_else(garbled)?.0;
+        let dims = inner.split(',').map(str::trim).filter(|dim| !dim.is_empty());
+        let shape: Vec<u64> = dims
+            .map(|dim| dim.trim_end_matches('L').parse().map_err(|_| garbled()))
+            .collect::<Result<_, _>>()?;
+        let (items, is_big_endian) = item_type(descr)?;
+        if order.starts_with("True") && shape.len() > 1 {
+            return Err("the array is in Fortran order; save np.ascontiguousarray(…) of it".to_owned());
+        }
+        if shape.len() > RANK_MAX {
+            return Err(format!(
+                "the array has {} dimensions, the limit is {RANK_MAX}",
+                shape.len()
+            ));
+        }
+        let data_bytes = shape
+            .iter()
+            .try_fold(items.bytes(), |bytes, dim| bytes.checked_mul(*dim));
+        Ok(Header {
+            items,
+            is_big_endian,
+            header_bytes,
+            data_bytes: data_bytes.ok_or_else(|| format!("an array of shape {shape:?} is too large"))?,
+            shape,
+        })
+    }
+
+    /// The shape of an element: of a row unless it is the whole array.
+    pub(super) fn dims(&self, whole: bool) -> Result<&[u64], String> {
+        match self.shape.split_first() {
+            _ if whole => Ok(&self.shape),
+            Some((_, rest)) => Ok(rest),
+            None => Err("the array is a scalar, which has no rows: read it whole".to_owned()),
+        }
+    }
+
+    /// What describes the elements of such arrays: of whole ones the leading dimension varies.
+    pub(super) fn spec(&self, whole: bool) -> Result<TensorSpec, String> {
+        let mut dims: Vec<Option<u64>> = self.dims(whole)?.iter().copied().map(Some).collect();
+        if whole && let Some(leading) = dims.first_mut() {
+            *leading = None;
+        }
+        Ok(TensorSpec::with_dims(self.items.dtype(), &dims))
+    }
+}
+
+/// What follows the key `key` of a Python dict without dicts in it.
+fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    let quoted = [format!("'{key}'"), format!("\"{key}\"")];
+    let after = quoted
+        .iter()
+        .find_map(|key| Some(text.split_once(key.as_str())?.1))?;
+    Some(after.trim_start().strip_prefix(':')?.trim_start())
+}
+
+/// The type that `descr` says, and whether its bytes are turned round.
+fn item_type(descr: &str) -> Result<(ItemType, bool), String> {
+    let refused = |what: &str| Err(format!("the array has {what}, which no tensor has"));
+    if descr.starts_with('[') {
+        return refused("records of several fields; save an array for each");
+    }
+    let quote = descr.chars().next().filter(|quote| matches!(quote, '\'' | '"'));
+    let inner = quote.and_then(|quote| descr[1..].split_once(quote));
+    let Some((code, _)) = inner.filter(|(code, _)| code.is_ascii() && code.len() >= 2) else {
+        return Err("the header says no type".to_owned());
+    };
+    let (order, code) = match code.split_at(1) {
+        (order @ ("<" | ">" | "|" | "="), code) => (order, code),
+        (_, _) => ("=", code),
+    };
+    let length = code.get(1..).unwrap_or_default();
+    let count = || {
+        length
+            .parse::<u32>()
+            .map(u64::from)
+            .map_err(|_| format!("the header has the garbled type {code:?}"))
+    };
+    let items = match code {
+        "b1" | "?" => ItemType::Fixed(Dtype::Bool),
+        "i1" => ItemType::Fixed(Dtype::I8),
+        "i2" => ItemType::Fixed(Dtype::I16),
+        "i4" => ItemType::Fixed(Dtype::I32),
+        "i8" => ItemType::Fixed(Dtype::I64),
+        "u1" => ItemType::Fixed(Dtype::U8),
+        "u2" => ItemType::Fixed(Dtype::U16),
+        "u4" => ItemType::Fixed(Dtype::U32),
+        "u8" => ItemType::Fixed(Dtype::U64),
+        "f2" => ItemType::Fixed(Dtype::F16),
+        "f4" => ItemType::Fixed(Dtype::F32),
+        "f8" => ItemType::Fixed(Dtype::F64),
+        "c8" => ItemType::Fixed(Dtype::C64),
+        "c16" => ItemType::Fixed(Dtype::C128),
+        _ if code.starts_with('S') || code.starts_with('a') => ItemType::Bytes(count()?),
+        _ if code.starts_with('U') => ItemType::Text(count()?),
+        _ if code.starts_with('O') => {
+            return refused(
+                "pickled objects: to read them is to run what is in them; save arrays of numbers or texts",
+            );
+        }
+        _ if code.starts_with('M') || code.starts_with('m') => return refused("dates; save them as int64"),
+        _ => return refused(&format!("items of type {code:?}")),
+    };
+    Ok((items, order == ">"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(descr: &str, shape: &str) -> Result<Header, String> {
+        Header::parse(
+            &format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}"),
+            128,
+        )
+    }
+
+    #[test]
+    fn types_and_shapes_are_those_of_the_dict() {
+        let header = parsed("'<f4'", "(3, 2)").unwrap();
+        assert_eq!(
+            (header.items, header.data_bytes),
+            (ItemType::Fixed(Dtype::F32), 24)
+        );
+        assert_eq!(header.shape, [3, 2]);
+        assert!(parsed("'>i8'", "(5,)").unwrap().is_big_endian);
+        assert_eq!(parsed("'|b1'", "()").unwrap().shape, [0u64; 0]);
+        assert_eq!(parsed("'<U7'", "(2,)").unwrap().data_bytes, 56);
+    }
+
+    #[test]
+    fn what_no_tensor_is_is_refused() {
+        for (descr, shape, reason) in [
+            ("'|O'", "(3,)", "pickled"),
+            ("[('a', '<i4')]", "(3,)", "several fields"),
+            ("'<M8[ns]'", "(3,)", "dates"),
+            ("'<f4'", "(18446744073709551615, 4)", "too large"),
+            ("'<f4'", "(-1,)", "garbled"),
+            ("''", "(1,)", "no type"),
+        ] {
+            let refused = parsed(descr, shape).unwrap_err();
+            assert!(refused.contains(reason), "{refused}");
+        }
+    }
+}

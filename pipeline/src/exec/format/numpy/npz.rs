@@ -1,0 +1,164 @@
+//! `npz`: the arrays of an archive, read whole, since they are compressed, one behind the other, as a rule.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use millstream_element::{ElementSpec, TensorSpec};
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use crate::exec::value::{Tensor, Value};
+use crate::graph;
+use crate::storage::Object;
+
+use super::header::Header;
+use super::items::{in_order, read_bytes, tensor};
+use crate::exec::format::columns::{names_of, wanted};
+use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+
+/// Bytes of the arrays of an archive that are wanted, which are held in memory.
+const ARRAYS_BYTES_MAX: u64 = 1 << 30;
+
+pub(in crate::exec::format) struct Npz {
+    pub(in crate::exec::format) params: graph::Numpy,
+    pub(in crate::exec::format) spec: ElementSpec,
+}
+
+struct NpzFile {
+    path: Arc<str>,
+    arrays: Vec<Tensor>,
+    whole: bool,
+    rows: u64,
+    next: u64,
+}
+
+/// What an element of such files is.
+pub(in crate::exec::format) fn describe(file: Opened, params: &graph::Numpy) -> Result<ElementSpec, Fault> {
+    let mut archive = archive(file.file)?;
+    let there = array_names(&archive);
+    let mut fields: Vec<(String, TensorSpec)> = Vec::new();
+    for name in wanted(&params.columns.names, &there)? {
+        let mut entry = entry(&mut archive, &name)?;
+        let spec = Header::read(&mut entry).and_then(|header| Ok(header.spec(params.whole)?));
+        fields.push((
+            name.clone(),
+            spec.map_err(|fault| fault.within(&format!("array {name:?}")))?,
+        ));
+    }
+    ElementSpec::dict(fields).map_err(|error| Fault::from(error.to_string()))
+}
+
+impl OpenFile for Npz {
+    fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
+        let path = file.path;
+        let failed = |reason| ReadError::file(origin(&path, 0, ""), reason);
+        let arrays = self.arrays(file.file).map_err(failed)?;
+        let leading = |array: &Tensor| array.dims().first().copied().unwrap_or(0);
+        let rows = if self.params.whole {
+            1
+        } else {
+            arrays.first().map_or(0, leading)
+        };
+        Ok(Box::new(NpzFile {
+            arrays,
+            whole: self.params.whole,
+            rows,
+            next: start.place.min(rows),
+            path,
+        }))
+    }
+}
+
+impl Npz {
+    /// The arrays that are wanted, in the order of the components.
+    fn arrays(&self, file: Object) -> Result<Vec<Tensor>, Fault> {
+        let mut archive = archive(file)?;
+        let (mut arrays, mut taken, mut rows) = (Vec::new(), 0u64, None);
+        for (name, spec) in names_of(&self.spec).iter().zip(self.spec.components()) {
+            let mut entry = entry(&mut archive, name)?;
+            let place = format!("array {name:?}");
+            let of = |reason: String| Fault::from(reason).within(&place);
+            let read = |error: std::io::Error| Fault::from(error).within(&place);
+            let header = Header::read(&mut entry).map_err(|fault| fault.within(&place))?;
+            let (dtype, dims) = (header.items.dtype(), header.dims(self.params.whole).map_err(of)?);
+            if !spec.accepts(dtype, dims) {
+                return Err(of(format!(
+                    "an element is {dtype}{dims:?}, the dataset says {spec}"
+                )));
+            }
+            if !self.params.whole && *rows.get_or_insert(header.shape[0]) != header.shape[0] {
+                let expected = rows.unwrap_or(0);
+                return Err(of(format!(
+                    "it has {} rows, the arrays before it have {expected}; read the arrays whole",
+                    header.shape[0]
+                )));
+            }
+            taken = taken.saturating_add(header.data_bytes);
+            if taken > ARRAYS_BYTES_MAX {
+                return Err(of(format!(
+                    "with it the arrays have {taken} bytes, the limit is {ARRAYS_BYTES_MAX}; save it as .npy"
+                )));
+            }
+            let bytes = read_bytes(&mut entry, header.data_bytes).map_err(read)?;
+            // At its end the checksum of the archive is compared.
+            if entry.read(&mut [0]).map_err(read)? > 0 {
+                return Err(of("bytes follow its end".to_owned()));
+            }
+            let shape = header.shape.clone();
+            arrays.push(tensor(&header, &shape, in_order(&header, bytes)).map_err(of)?);
+        }
+        Ok(arrays)
+    }
+}
+
+impl FileReader for NpzFile {
+    fn record(&mut self) -> Result<Option<Record>, ReadError> {
+        if self.next == self.rows {
+            return Ok(None);
+        }
+        let index = self.next;
+        self.next += 1;
+        if self.whole {
+            return Ok(Some(Record {
+                value: self.arrays.iter().cloned().collect(),
+                origin: origin(&self.path, 0, ""),
+            }));
+        }
+        let origin = origin(&self.path, 0, format!("row {index}"));
+        // All arrays have this many rows.
+        let rows: Option<Value> = self.arrays.iter().map(|array| array.row(index)).collect();
+        match rows {
+            Some(value) => Ok(Some(Record { value, origin })),
+            None => Err(ReadError::record(origin, "an array has no such row")),
+        }
+    }
+
+    fn place(&self) -> u64 {
+        self.next
+    }
+}
+
+fn archive(file: Object) -> Result<ZipArchive<Object>, Fault> {
+    ZipArchive::new(file).map_err(|error| fault(error, "the file is no archive, or cut off"))
+}
+
+fn entry<'a>(archive: &'a mut ZipArchive<Object>, name: &str) -> Result<impl Read + use<'a>, Fault> {
+    let there = array_names(archive).join(", ");
+    let entry = archive.by_name(&format!("{name}.npy"));
+    entry.map_err(|error| fault(error, &format!("array {name:?} of {there}")))
+}
+
+fn fault(error: ZipError, what: &str) -> Fault {
+    if let ZipError::Io(error) = error {
+        Fault::from(error)
+    } else {
+        Fault::from(format!("{what}: {error}"))
+    }
+}
+
+fn array_names(archive: &ZipArchive<Object>) -> Vec<String> {
+    let names = archive.file_names();
+    names
+        .filter_map(|name| Some(name.ok()?.strip_suffix(".npy")?.to_owned()))
+        .collect()
+}

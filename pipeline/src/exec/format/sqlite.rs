@@ -1,0 +1,217 @@
+//! `sqlite`: the rows of a query. SQLite's statements borrow their connection and block, so a thread of the reader's own runs
+//! the query, ahead by a bounded number of rows; it ends with the reader, and with the task.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use millstream_element::Dtype;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, InterruptHandle, OpenFlags, Row};
+
+use crate::exec::cancel::{Cancel, CancelHook};
+use crate::exec::error::ErrorKind;
+use crate::exec::value::{Tensor, Value};
+use crate::graph::{self, SqlColumn};
+
+use super::parse::{inline, integer, nothing, scalar, shown};
+use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+
+/// Rows that the query is ahead.
+const AHEAD_ROWS: usize = 64;
+
+pub(super) struct Sqlite {
+    pub(super) params: graph::Sqlite,
+    pub(super) cancel: Cancel,
+}
+
+struct SqliteFile {
+    path: Arc<str>,
+    passed: u64,
+    /// Absent when the reader is being dropped.
+    rows: Option<Receiver<Answer>>,
+    thread: Option<JoinHandle<()>>,
+    interrupt: Arc<InterruptHandle>,
+    _hook: CancelHook,
+}
+
+/// What the thread says.
+enum Answer {
+    Row(Value),
+    /// A row that cannot be read.
+    Refused(String),
+    /// The query failed, or cannot be run.
+    Failed(Fault),
+    End,
+}
+
+impl OpenFile for Sqlite {
+    fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
+        let path = file.path;
+        let failed = |fault: Fault| ReadError::file(origin(&path, 0, "query"), fault);
+        if file.file.local_file().is_none() {
+            return Err(failed(Fault {
+                kind: ErrorKind::Caller,
+                reason: "a database is read in place, and so has to be a file of this machine: copy it first"
+                    .to_owned(),
+            }));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&*path, flags).map_err(|error| failed(fault(&error)))?;
+        let interrupt = Arc::new(connection.get_interrupt_handle());
+        let stop = Arc::clone(&interrupt);
+        let hook = self.cancel.on_cancel(move || stop.interrupt());
+        let (sender, rows) = bounded(AHEAD_ROWS);
+        let params = self.params.clone();
+        let thread = std::thread::Builder::new()
+            .name("millstream-sqlite".to_owned())
+            .spawn(move || {
+                let answer = match run(&connection, &params, start.passed, &sender) {
+                    Ok(()) => Answer::End,
+                    Err(fault) => Answer::Failed(fault),
+                };
+                // Nobody to tell: the reader is gone.
+                let _ = sender.send(answer);
+            });
+        let thread = thread.map_err(|error| {
+            failed(Fault {
+                kind: ErrorKind::Resource,
+                reason: format!("no thread can be started: {error}"),
+            })
+        })?;
+        Ok(Box::new(SqliteFile {
+            path,
+            passed: start.passed,
+            rows: Some(rows),
+            thread: Some(thread),
+            interrupt,
+            _hook: hook,
+        }))
+    }
+}
+
+impl FileReader for SqliteFile {
+    fn record(&mut self) -> Result<Option<Record>, ReadError> {
+        let origin = origin(&self.path, 0, format!("row {}", self.passed.saturating_add(1)));
+        self.passed = self.passed.saturating_add(1);
+        match self.rows.as_ref().and_then(|rows| rows.recv().ok()) {
+            Some(Answer::Row(value)) => Ok(Some(Record { value, origin })),
+            Some(Answer::Refused(reason)) => Err(ReadError::record(origin, reason)),
+            Some(Answer::Failed(fault)) => Err(ReadError::file(origin, fault)),
+            Some(Answer::End) => Ok(None),
+            None => Err(ReadError::file(
+                origin,
+                Fault {
+                    kind: ErrorKind::Internal,
+                    reason: "the thread that ran the query is gone".to_owned(),
+                },
+            )),
+        }
+    }
+
+    fn place(&self) -> u64 {
+        0
+    }
+}
+
+impl Drop for SqliteFile {
+    fn drop(&mut self) {
+        // A thread that has a row to hand over, or looks for one, finds that nobody waits.
+        drop(self.rows.take());
+        self.interrupt.interrupt();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Hands over the rows of the query behind the first `before`.
+fn run(
+    connection: &Connection,
+    params: &graph::Sqlite,
+    before: u64,
+    rows: &Sender<Answer>,
+) -> Result<(), Fault> {
+    let of_caller = |reason: String| Fault {
+        kind: ErrorKind::Caller,
+        reason,
+    };
+    let mut statement = connection.prepare(&params.query).map_err(|error| fault(&error))?;
+    if !statement.readonly() {
+        return Err(of_caller(
+            "the query would change the database, which is only read".to_owned(),
+        ));
+    }
+    if statement.column_count() != params.columns.len() {
+        return Err(of_caller(format!(
+            "the query yields {} columns, the dataset names {}",
+            statement.column_count(),
+            params.columns.len()
+        )));
+    }
+    let mut found = statement.query([]).map_err(|error| fault(&error))?;
+    let mut passed = 0;
+    while let Some(row) = found.next().map_err(|error| fault(&error))? {
+        passed += 1;
+        if passed <= before {
+            continue;
+        }
+        let answer = match value(row, &params.columns) {
+            Ok(value) => Answer::Row(value),
+            Err(reason) => Answer::Refused(reason),
+        };
+        if rows.send(answer).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn value(row: &Row<'_>, columns: &[SqlColumn]) -> Result<Value, String> {
+    let mut value = Value::with_capacity(columns.len());
+    for (index, column) in columns.iter().enumerate() {
+        let field = row.get_ref(index).map_err(|error| error.to_string());
+        let tensor = field.and_then(|field| tensor(field, column));
+        value.push(tensor.map_err(|reason| format!("column {:?}: {reason}", column.name))?);
+    }
+    Ok(value)
+}
+
+fn tensor(field: ValueRef<'_>, column: &SqlColumn) -> Result<Tensor, String> {
+    let dtype = column.dtype.0;
+    match (field, dtype) {
+        (ValueRef::Null, _) if column.null_as_default => nothing(dtype),
+        (ValueRef::Null, _) => Err("it is null, and the column is read without nulls".to_owned()),
+        (ValueRef::Integer(value), Dtype::F32) => inline(dtype, &(value as f32).to_le_bytes()),
+        (ValueRef::Integer(value), Dtype::F64) => inline(dtype, &(value as f64).to_le_bytes()),
+        (ValueRef::Real(value), Dtype::F32) => inline(dtype, &(value as f32).to_le_bytes()),
+        (ValueRef::Real(value), Dtype::F64) => inline(dtype, &value.to_le_bytes()),
+        (ValueRef::Integer(value), _) => {
+            let bytes = integer(dtype, value.into()).ok_or_else(|| format!("{value} is no {dtype}"))?;
+            inline(dtype, &bytes)
+        }
+        (ValueRef::Text(text), Dtype::String | Dtype::Bytes) => scalar(dtype, text),
+        (ValueRef::Blob(bytes), Dtype::Bytes) => scalar(dtype, bytes),
+        (ValueRef::Real(value), _) => Err(format!("{value} is no {dtype}")),
+        (ValueRef::Text(text), _) => Err(format!(
+            "{:?} is no {dtype}",
+            shown(&String::from_utf8_lossy(text))
+        )),
+        (ValueRef::Blob(_), _) => Err(format!("a blob is no {dtype}")),
+    }
+}
+
+/// Who is to blame: whoever wrote a query that is none, else the database.
+fn fault(error: &rusqlite::Error) -> Fault {
+    use rusqlite::ErrorCode::{OperationInterrupted, Unknown};
+    let kind = match error.sqlite_error_code() {
+        Some(OperationInterrupted) => ErrorKind::Cancelled,
+        // SQLite's code for a query that cannot be compiled has no name.
+        Some(Unknown) | None => ErrorKind::Caller,
+        Some(_) => ErrorKind::Data,
+    };
+    Fault {
+        kind,
+        reason: format!("the query failed: {error}"),
+    }
+}

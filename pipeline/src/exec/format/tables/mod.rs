@@ -1,0 +1,17 @@
+//! Tables of columns: Parquet and Arrow IPC.
+//!
+//! - `shape`: what becomes of a column, by its type;
+//! - `convert`: the columns of a batch of rows as tensors;
+//! - `rows`: the reader of both formats, which goes from batch to batch;
+//! - `parquet`, `arrow`: the batches of a file.
+
+mod arrow;
+mod convert;
+mod messages;
+mod parquet;
+mod rows;
+mod shape;
+
+pub(super) use arrow::Arrow;
+pub(super) use parquet::Parquet;
+pub(super) use rows::{Tables, describe};

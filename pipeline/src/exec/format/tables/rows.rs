@@ -1,0 +1,297 @@
+//! The rows of a table, one by one or several at once: what Parquet and Arrow have in common. A decoder that gives up on a
+//! corrupt file, by a panic too, has found an error of the file.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, Schema};
+use millstream_element::ElementSpec;
+
+use crate::exec::error::{ErrorKind, Origin};
+use crate::exec::format::columns::{names_of, wanted};
+use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use crate::exec::value::Value;
+use crate::graph;
+use crate::storage::blame;
+
+use super::convert::Converted;
+use super::shape::{Shape, element};
+
+/// Rows that are decoded at once where elements are single rows.
+const ROWS_AT_ONCE: usize = 1024;
+
+/// How the tables of a format are opened.
+pub(in crate::exec::format) trait TableFile: Send {
+    /// What the columns of the file are.
+    fn schema(&self, file: &Opened) -> Result<Arc<Schema>, Fault>;
+
+    /// The batches of the columns with these indices, from row `first` on, of about `rows` rows each.
+    fn batches(&self, file: Opened, columns: &[usize], first: u64, rows: usize) -> Result<Batches, Fault>;
+}
+
+/// The batches of a file, in order.
+pub(in crate::exec::format) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Fault>> + Send>;
+
+/// The tables of one format.
+pub(in crate::exec::format) struct Tables<F> {
+    pub(in crate::exec::format) format: F,
+    pub(in crate::exec::format) params: graph::Table,
+    pub(in crate::exec::format) spec: ElementSpec,
+}
+
+struct TableReader {
+    path: Arc<str>,
+    batches: Batches,
+    /// Where each component's column is in a batch.
+    columns: Vec<(String, Shape)>,
+    params: graph::Table,
+    spec: ElementSpec,
+    /// Of the last batch, what is not yielded yet.
+    batch: Option<RecordBatch>,
+    converted: Option<Current>,
+    /// Rows passed.
+    passed: u64,
+}
+
+/// A batch whose rows are yielded one by one.
+struct Current {
+    tensors: Converted,
+    next: usize,
+    rows: usize,
+    origin: Arc<Origin>,
+}
+
+/// What an element of such files is.
+pub(in crate::exec::format) fn describe(
+    format: &impl TableFile,
+    file: &Opened,
+    params: &graph::Table,
+) -> Result<ElementSpec, Fault> {
+    let schema = decoded(|| format.schema(file))?;
+    let columns = columns(&schema, &params.columns.names)?;
+    Ok(element(&columns, params.rows.is_some())?)
+}
+
+impl<F: TableFile> OpenFile for Tables<F> {
+    fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
+        let path = Arc::clone(&file.path);
+        let failed = |fault: Fault| ReadError::file(origin(&path, 0, "schema"), fault);
+        let schema = decoded(|| self.format.schema(&file)).map_err(failed)?;
+        let columns =
+            columns(&schema, &names_of(&self.spec)).map_err(|reason| failed(Fault::from(reason)))?;
+        let found =
+            element(&columns, self.params.rows.is_some()).map_err(|reason| failed(Fault::from(reason)))?;
+        if !is_within(&found, &self.spec) {
+            let reason = format!("an element is {found}, the dataset says {}", self.spec);
+            return Err(failed(Fault::from(reason)));
+        }
+        let places: Result<Vec<usize>, _> = columns.iter().map(|(name, _)| schema.index_of(name)).collect();
+        let places = places.map_err(|error| failed(Fault::from(error.to_string())))?;
+        let rows = self.params.rows.map_or(ROWS_AT_ONCE, |rows| rows as usize);
+        let batches = decoded(|| self.format.batches(file, &places, start.place, rows)).map_err(failed)?;
+        Ok(Box::new(TableReader {
+            path,
+            batches,
+            columns,
+            params: self.params.clone(),
+            spec: self.spec.clone(),
+            batch: None,
+            converted: None,
+            passed: start.place,
+        }))
+    }
+}
+
+impl FileReader for TableReader {
+    fn record(&mut self) -> Result<Option<Record>, ReadError> {
+        match self.params.rows {
+            Some(rows) => self.several(rows as usize),
+            None => self.one(),
+        }
+    }
+
+    fn place(&self) -> u64 {
+        self.passed
+    }
+}
+
+impl TableReader {
+    /// The next row.
+    fn one(&mut self) -> Result<Option<Record>, ReadError> {
+        loop {
+            if let Some(current) = &mut self.converted
+                && current.next < current.rows
+            {
+                let row = current.next;
+                current.next += 1;
+                self.passed += 1;
+                let failed = |reason: String| {
+                    let key = format!("row {}", self.passed - 1);
+                    ReadError::record(origin(&self.path, 0, key), reason)
+                };
+                if let Some((_, column)) = current.tensors.null_rows.iter().find(|(null, _)| *null == row) {
+                    return Err(failed(null_in(column)));
+                }
+                let mut value = Value::with_capacity(self.spec.components().len());
+                for column in &current.tensors.columns {
+                    column.row(row, &mut value).map_err(failed)?;
+                }
+                let origin = Arc::clone(&current.origin);
+                return Ok(Some(Record { value, origin }));
+            }
+            let Some(batch) = self.next_batch()? else {
+                return Ok(None);
+            };
+            let origin = self.rows_origin(batch.num_rows());
+            let tensors = self
+                .convert(&batch)
+                .map_err(|reason| ReadError::file(Arc::clone(&origin), reason))?;
+            self.converted = Some(Current {
+                tensors,
+                next: 0,
+                rows: batch.num_rows(),
+                origin,
+            });
+        }
+    }
+
+    /// The next `wanted` rows, fewer at the end.
+    fn several(&mut self, wanted: usize) -> Result<Option<Record>, ReadError> {
+        let mut parts: Vec<RecordBatch> = Vec::new();
+        let mut rows = 0;
+        while rows < wanted {
+            let batch = match self.batch.take() {
+                Some(batch) => batch,
+                None => match self.next_batch()? {
+                    Some(batch) => batch,
+                    None => break,
+                },
+            };
+            let taken = batch.num_rows().min(wanted - rows);
+            if taken < batch.num_rows() {
+                self.batch = Some(batch.slice(taken, batch.num_rows() - taken));
+            }
+            rows += taken;
+            parts.push(batch.slice(0, taken));
+        }
+        let origin = self.rows_origin(rows);
+        let batch = match &parts[..] {
+            [] => return Ok(None),
+            [only] => only.clone(),
+            [first, ..] => arrow_select::concat::concat_batches(&first.schema(), &parts)
+                .map_err(|error| ReadError::file(Arc::clone(&origin), error.to_string()))?,
+        };
+        self.passed += rows as u64;
+        let tensors = self
+            .convert(&batch)
+            .map_err(|reason| ReadError::file(Arc::clone(&origin), reason))?;
+        if let Some((row, column)) = tensors.null_rows.first() {
+            let reason = format!(
+                "in row {} {}",
+                self.passed - rows as u64 + *row as u64,
+                null_in(column)
+            );
+            return Err(ReadError::record(origin, reason));
+        }
+        let mut value = Value::with_capacity(self.spec.components().len());
+        for column in tensors.columns {
+            let tensors = column.batch(&mut value);
+            tensors.map_err(|reason| ReadError::file(Arc::clone(&origin), reason))?;
+        }
+        Ok(Some(Record { value, origin }))
+    }
+
+    /// The next batch that has rows.
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, ReadError> {
+        loop {
+            let batches = &mut self.batches;
+            match decoded(|| batches.next().transpose()) {
+                Ok(Some(batch)) if batch.num_rows() == 0 => {}
+                Ok(batch) => return Ok(batch),
+                Err(fault) => return Err(ReadError::file(self.rows_origin(1), fault)),
+            }
+        }
+    }
+
+    fn convert(&self, batch: &RecordBatch) -> Result<Converted, String> {
+        let mut converted = Converted::default();
+        for (name, shape) in &self.columns {
+            let column = batch.column_by_name(name);
+            let column = column.ok_or_else(|| format!("a batch has no column {name:?}"))?;
+            converted.add(name, column, shape, self.params.nulls_as_default)?;
+        }
+        Ok(converted)
+    }
+
+    /// Where the next `rows` rows are. Where in the file their bytes lie is spread over its columns.
+    fn rows_origin(&self, rows: usize) -> Arc<Origin> {
+        let last = self.passed.saturating_add(rows.saturating_sub(1) as u64);
+        let key = match rows {
+            0 | 1 => format!("row {}", self.passed),
+            _ => format!("rows {} to {last}", self.passed),
+        };
+        origin(&self.path, 0, key)
+    }
+}
+
+fn null_in(column: &str) -> String {
+    format!("column {column:?} is null; read nulls as defaults, or fill them when the file is written")
+}
+
+/// The columns of these names and what becomes of them; of no names all.
+fn columns(schema: &Schema, names: &[String]) -> Result<Vec<(String, Shape)>, String> {
+    let there: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+    let mut columns = Vec::new();
+    for name in wanted(names, &there)? {
+        let field = schema.field_with_name(&name).map_err(|error| error.to_string())?;
+        columns.push((name, Shape::of(field)?));
+    }
+    Ok(columns)
+}
+
+/// Whether everything that `found` describes is described by `declared`.
+fn is_within(found: &ElementSpec, declared: &ElementSpec) -> bool {
+    let mut pairs = found.components().iter().zip(declared.components());
+    found.structure() == declared.structure()
+        && pairs.all(|(found, declared)| {
+            found.dtype() == declared.dtype()
+                && match (found.dims(), declared.dims()) {
+                    (_, None) => true,
+                    (None, Some(_)) => false,
+                    (Some(found), Some(declared)) => {
+                        found.len() == declared.len()
+                            && found
+                                .iter()
+                                .zip(declared)
+                                .all(|(found, declared)| declared.is_none() || found == declared)
+                    }
+                }
+        })
+}
+
+/// What a decoder makes of a file.
+fn decoded<T>(decode: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(decode))
+        .unwrap_or_else(|_| Err(Fault::from("the file is corrupt: its decoder gave up on it")))
+}
+
+impl From<ArrowError> for Fault {
+    fn from(error: ArrowError) -> Fault {
+        if let ArrowError::IoError(_, error) = error {
+            return Fault::from(error);
+        }
+        if let ArrowError::ExternalError(inner) = &error
+            && let Some(inner) = inner.downcast_ref::<std::io::Error>()
+        {
+            return Fault {
+                kind: blame(inner),
+                reason: inner.to_string(),
+            };
+        }
+        Fault {
+            kind: ErrorKind::Data,
+            reason: format!("the file is corrupt or cut off: {error}"),
+        }
+    }
+}

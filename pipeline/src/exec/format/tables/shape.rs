@@ -1,0 +1,152 @@
+//! What becomes of a column, by its type.
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "there are more types than are read"
+)]
+
+use arrow_schema::{DataType, Field};
+use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
+
+/// Dimensions of a tensor, and levels of what lies within each other.
+const DEPTH_MAX: usize = 16;
+
+/// What becomes of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A tensor.
+    Leaf(Leaf),
+    /// A dict of them.
+    Struct(Vec<(String, Shape)>),
+}
+
+/// A column that is a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Leaf {
+    /// Lists of any length, one in the other, from the outermost in.
+    pub(super) lists: usize,
+    /// Lengths of the lists of fixed length within them.
+    pub(super) dims: Vec<u64>,
+    pub(super) dtype: Dtype,
+}
+
+impl Shape {
+    /// What becomes of the column `field`.
+    pub(super) fn of(field: &Field) -> Result<Shape, String> {
+        Shape::of_type(field.data_type(), 0).map_err(|reason| format!("column {:?} {reason}", field.name()))
+    }
+
+    fn of_type(data: &DataType, depth: usize) -> Result<Shape, String> {
+        if depth == DEPTH_MAX {
+            return Err(format!("has more than {DEPTH_MAX} levels of lists and structs"));
+        }
+        if let DataType::Struct(fields) = data {
+            let fields = fields.iter().map(|field| {
+                let shape = Shape::of_type(field.data_type(), depth + 1);
+                Ok((
+                    field.name().clone(),
+                    shape.map_err(|reason| format!("field {:?} {reason}", field.name()))?,
+                ))
+            });
+            return fields.collect::<Result<_, String>>().map(Shape::Struct);
+        }
+        Leaf::of(data).map(Shape::Leaf)
+    }
+
+    /// How it nests, and what describes its tensors: of one row, or of batches.
+    pub(super) fn spec(&self, batches: bool) -> (Structure, Vec<TensorSpec>) {
+        match self {
+            Shape::Leaf(leaf) => leaf.spec(batches),
+            Shape::Struct(fields) => {
+                let (mut entries, mut specs) = (Vec::new(), Vec::new());
+                for (name, shape) in fields {
+                    let (structure, more) = shape.spec(batches);
+                    entries.push((name.clone(), structure));
+                    specs.extend(more);
+                }
+                (Structure::Dict(entries), specs)
+            }
+        }
+    }
+}
+
+impl Leaf {
+    fn of(data: &DataType) -> Result<Leaf, String> {
+        let (mut data, mut lists, mut dims) = (data, 0, Vec::new());
+        loop {
+            match data {
+                DataType::List(item) | DataType::LargeList(item) if dims.is_empty() => {
+                    lists += 1;
+                    data = item.data_type();
+                }
+                DataType::FixedSizeList(item, length) => {
+                    dims.push(
+                        u64::try_from(*length).map_err(|_| "has lists of a negative length".to_owned())?,
+                    );
+                    data = item.data_type();
+                }
+                DataType::Dictionary(_, value) => data = value,
+                _ => break,
+            }
+            if lists + dims.len() >= DEPTH_MAX {
+                return Err(format!("has more than {DEPTH_MAX} levels of lists"));
+            }
+        }
+        let dtype = dtype_of(data).ok_or_else(|| format!("is of type {data}, which is not read"))?;
+        Ok(Leaf { lists, dims, dtype })
+    }
+
+    fn spec(&self, batches: bool) -> (Structure, Vec<TensorSpec>) {
+        let mut dims: Vec<Option<u64>> = self.dims.iter().copied().map(Some).collect();
+        if batches || self.lists > 0 {
+            dims.insert(0, None);
+        }
+        let values = TensorSpec::with_dims(self.dtype, &dims);
+        // The outermost list of a single row is a dimension.
+        let ragged = if batches {
+            self.lists
+        } else {
+            self.lists.saturating_sub(1)
+        };
+        // There are at most 16 levels.
+        let structure = match u8::try_from(ragged) {
+            Ok(ragged_rank) if ragged_rank > 0 => Structure::Ragged { ragged_rank },
+            Ok(_) | Err(_) => Structure::Leaf,
+        };
+        let splits = TensorSpec::with_dims(Dtype::I64, &[None]);
+        let specs = std::iter::once(values).chain(std::iter::repeat_n(splits, ragged));
+        (structure, specs.collect())
+    }
+}
+
+/// The element of a table with these columns.
+pub(super) fn element(columns: &[(String, Shape)], batches: bool) -> Result<ElementSpec, String> {
+    let (structure, specs) = Shape::Struct(columns.to_vec()).spec(batches);
+    ElementSpec::new(structure, specs).map_err(|error| error.to_string())
+}
+
+/// The dtype of items; dates and times are the integers that they are stored as.
+fn dtype_of(data: &DataType) -> Option<Dtype> {
+    Some(match data {
+        DataType::Boolean => Dtype::Bool,
+        DataType::Int8 => Dtype::I8,
+        DataType::Int16 => Dtype::I16,
+        DataType::Int32 | DataType::Date32 | DataType::Time32(_) => Dtype::I32,
+        DataType::Int64
+        | DataType::Date64
+        | DataType::Time64(_)
+        | DataType::Timestamp(..)
+        | DataType::Duration(_) => Dtype::I64,
+        DataType::UInt8 => Dtype::U8,
+        DataType::UInt16 => Dtype::U16,
+        DataType::UInt32 => Dtype::U32,
+        DataType::UInt64 => Dtype::U64,
+        DataType::Float16 => Dtype::F16,
+        DataType::Float32 => Dtype::F32,
+        DataType::Float64 => Dtype::F64,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Dtype::String,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            Dtype::Bytes
+        }
+        _ => return None,
+    })
+}

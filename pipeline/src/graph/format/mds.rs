@@ -1,0 +1,33 @@
+//! MosaicML shards: which columns of a sample are wanted.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::graph::op::OnError;
+
+use super::columns::Columns;
+
+/// Parameters of `mds`, whose files are shards, plain or compressed with zstd, each of which says what its columns are.
+///
+/// `int` is `i64`, `uint8` to `float64` are scalars of these types, `str` is a string, `bytes`, `jpeg` and `png` are bytes as
+/// they are stored, `json` is a string of JSON. `ndarray` is a tensor. `pkl` is refused: to read it is to run what is in it.
+#[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Mds {
+    /// Which columns are wanted, and what an element is.
+    #[n(0)]
+    pub columns: Columns,
+    /// What becomes of what cannot be read: of a broken sample that sample, of a broken shard what is left of it.
+    #[n(1)]
+    pub on_error: OnError,
+}
+
+impl Mds {
+    /// Shards whose broken samples are errors.
+    pub fn new(columns: Columns) -> Mds {
+        Mds {
+            columns,
+            on_error: OnError::Raise,
+        }
+    }
+}

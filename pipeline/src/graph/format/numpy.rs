@@ -1,0 +1,42 @@
+//! NumPy files: whether an element is a row or a file.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::graph::op::OnError;
+
+use super::columns::Columns;
+
+/// Parameters of `npy`, whose files hold one array, and of `npz`, whose files are archives of named arrays.
+#[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Numpy {
+    /// Whether an element is a whole file; else it is a row: what lies at one index of the leading dimension, which is the
+    /// same for all arrays of an archive.
+    #[n(0)]
+    pub whole: bool,
+    /// Which arrays of an archive are wanted, and what an element is. Of `npy` no array has a name.
+    #[n(1)]
+    pub columns: Columns,
+    /// What becomes of files that cannot be read.
+    #[n(2)]
+    pub on_error: OnError,
+}
+
+impl Numpy {
+    /// The rows of arrays.
+    pub fn rows(columns: Columns) -> Numpy {
+        Numpy {
+            columns,
+            ..Numpy::default()
+        }
+    }
+
+    /// The arrays of a file as one element.
+    pub fn whole(columns: Columns) -> Numpy {
+        Numpy {
+            whole: true,
+            ..Numpy::rows(columns)
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! SQLite databases: the query that is read, and what its rows are.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
+use minicbor::{Decode, Encode};
+
+use crate::graph::check::check_names;
+use crate::graph::expr::DtypeField;
+use crate::graph::op::OnError;
+
+
+/// Bytes of a query.
+const QUERY_BYTES_MAX: usize = 1 << 20;
+
+/// Parameters of `sqlite`, whose files are databases, which are only read.
+///
+/// A database is read by one query, and so is one split. One that is gone on with after an interruption is asked again, and
+/// the rows before are passed over: the query should say the order.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Sqlite {
+    /// One statement that yields rows and changes nothing.
+    #[n(0)]
+    pub query: String,
+    /// What the columns of the result become, in this order, which is the query's.
+    #[n(1)]
+    pub columns: Vec<SqlColumn>,
+    /// What becomes of rows that cannot be read.
+    #[n(2)]
+    pub on_error: OnError,
+}
+
+/// A component made of one column of the result.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct SqlColumn {
+    /// The component's name.
+    #[n(0)]
+    pub name: String,
+    /// What the column's values are read as: an integer type, `f32`, `f64`, `bool`, `string` or `bytes`.
+    #[n(1)]
+    pub dtype: DtypeField,
+    /// Whether a null is read as what is nothing of its type: 0, false, an empty text; else it is an error.
+    #[n(2)]
+    pub null_as_default: bool,
+}
+
+impl SqlColumn {
+    /// A column without nulls.
+    pub fn required(name: impl Into<String>, dtype: Dtype) -> SqlColumn {
+        SqlColumn {
+            name: name.into(),
+            dtype: DtypeField(dtype),
+            null_as_default: false,
+        }
+    }
+
+    /// A column whose nulls are read as 0, false or an empty text.
+    pub fn nullable(name: impl Into<String>, dtype: Dtype) -> SqlColumn {
+        SqlColumn {
+            null_as_default: true,
+            ..SqlColumn::required(name, dtype)
+        }
+    }
+}
+
+impl Sqlite {
+    /// The rows of `query`, of which one that cannot be read is an error.
+    pub fn new(query: impl Into<String>, columns: impl IntoIterator<Item = SqlColumn>) -> Sqlite {
+        Sqlite {
+            query: query.into(),
+            columns: columns.into_iter().collect(),
+            on_error: OnError::Raise,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.query.trim().is_empty() || self.query.len() > QUERY_BYTES_MAX {
+            return Err(format!(
+                "has a query of {} bytes, which is not within 1..={QUERY_BYTES_MAX}",
+                self.query.len()
+            ));
+        }
+        if self.columns.is_empty() {
+            return Err("reads no column".to_owned());
+        }
+        for column in &self.columns {
+            if let Dtype::F16 | Dtype::Bf16 | Dtype::F8E4M3 | Dtype::F8E5M2 | Dtype::C64 | Dtype::C128 =
+                column.dtype.0
+            {
+                return Err(format!(
+                    "cannot read the column {:?} as {}: read it as f32 and cast it",
+                    column.name, column.dtype.0
+                ));
+            }
+        }
+        check_names("column", self.columns.iter().map(|column| column.name.as_str()))
+    }
+
+    pub(super) fn spec(&self) -> Result<ElementSpec, SpecError> {
+        let columns = self.columns.iter();
+        ElementSpec::dict(columns.map(|column| (column.name.clone(), TensorSpec::scalar(column.dtype.0))))
+    }
+}

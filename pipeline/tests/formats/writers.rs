@@ -1,0 +1,94 @@
+//! Files that this crate writes: read back as they were written, and there as a whole or not at all.
+
+use std::path::Path;
+
+use millstream_element::Dtype;
+use millstream_pipeline::graph::{Compression, Dataset, OnError};
+use millstream_pipeline::record::{TfRecordFileWriter, WebDatasetWriter};
+use proptest::prelude::*;
+
+use crate::support::files::{Flat, elements};
+
+fn files_in(directory: &Path) -> usize {
+    std::fs::read_dir(directory).unwrap().count()
+}
+
+fn bytes(content: &[u8]) -> Flat {
+    (Dtype::Bytes, vec![], vec![content.to_vec()])
+}
+
+fn read(path: &Path) -> Dataset {
+    Dataset::files(path.to_str().unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    #[test]
+    fn records_are_read_as_they_were_written(
+        records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5),
+        compression in prop::sample::select(vec![Compression::None, Compression::Gzip, Compression::Zlib]),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("records");
+        let mut writer = TfRecordFileWriter::create(&path, compression).unwrap();
+        records.iter().for_each(|record| writer.write(record).unwrap());
+        prop_assert!(!path.exists());
+        writer.finish().unwrap();
+        let expected: Vec<_> = records.iter().map(|record| vec![bytes(record)]).collect();
+        prop_assert_eq!(elements(&read(&path).tfrecord(compression).graph().unwrap()), expected);
+        prop_assert_eq!(files_in(directory.path()), 1);
+    }
+
+    #[test]
+    fn samples_are_read_as_they_were_written(
+        samples in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..600), any::<u8>()), 0..5),
+        folder in "[a-z]{0,120}",
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shard.tar");
+        let mut writer = WebDatasetWriter::create(&path).unwrap();
+        let key = |index: usize| format!("x{folder}/{index}");
+        for (index, (image, class)) in samples.iter().enumerate() {
+            writer.write(&key(index), &[("jpg", image), ("seg.cls", &[*class])]).unwrap();
+        }
+        writer.finish().unwrap();
+        let expected: Vec<_> = samples.iter().enumerate().map(|(index, (image, class))| {
+            let key = (Dtype::String, vec![], vec![key(index).into_bytes()]);
+            vec![bytes(&[*class]), bytes(image), key]
+        });
+        let expected: Vec<_> = expected.collect();
+        let dataset = read(&path).webdataset(["seg.cls", "jpg"], OnError::Raise);
+        prop_assert_eq!(elements(&dataset.graph().unwrap()), expected);
+    }
+}
+
+#[test]
+fn a_writer_that_is_dropped_leaves_nothing_and_what_was_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("records");
+    std::fs::write(&path, "before").unwrap();
+    let mut writer = TfRecordFileWriter::create(&path, Compression::None).unwrap();
+    writer.write(b"lost").unwrap();
+    drop(writer);
+    drop(WebDatasetWriter::create(&path).unwrap());
+    assert_eq!(std::fs::read(&path).unwrap(), b"before");
+    assert_eq!(files_in(directory.path()), 1);
+}
+
+#[test]
+fn samples_that_could_not_be_read_as_they_are_written_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = WebDatasetWriter::create(directory.path().join("shard.tar")).unwrap();
+    writer.write("a", &[("txt", b"1")]).unwrap();
+    for (key, fields, reason) in [
+        ("a", &[("txt", &b"2"[..])][..], "key of the sample before"),
+        ("b.c", &[("txt", &b"2"[..])][..], "has a dot"),
+        ("", &[("txt", &b"2"[..])][..], "a key ends"),
+        ("c", &[][..], "no fields"),
+        ("c", &[("txt", &b"2"[..]), ("TXT", &b"3"[..])][..], "twice"),
+    ] {
+        let refused = writer.write(key, fields).unwrap_err().to_string();
+        assert!(refused.contains(reason), "{refused}");
+    }
+}
