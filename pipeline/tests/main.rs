@@ -48,7 +48,17 @@ mod on_error;
 mod packs;
 #[cfg(feature = "records")]
 mod parts;
-#[cfg(all(feature = "images", feature = "records", feature = "webdataset"))]
+#[cfg(all(
+    feature = "arrow",
+    feature = "csv",
+    feature = "images",
+    feature = "json",
+    feature = "mds",
+    feature = "numpy",
+    feature = "records",
+    feature = "sqlite",
+    feature = "webdataset"
+))]
 mod promises;
 mod randomness;
 #[cfg(feature = "records")]

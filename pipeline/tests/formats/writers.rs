@@ -53,7 +53,7 @@ proptest! {
             writer.write(&key(index), &[("jpg", image), ("seg.cls", &[*class])]).unwrap();
         }
         writer.finish().unwrap();
-        let expected: Vec<_> = samples.iter().enumerate().map(|(index, (image, class))| {
+        let expected = samples.iter().enumerate().map(|(index, (image, class))| {
             let key = (Dtype::String, vec![], vec![key(index).into_bytes()]);
             vec![bytes(&[*class]), bytes(image), key]
         });

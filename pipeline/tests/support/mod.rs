@@ -5,10 +5,32 @@ pub(crate) mod jpeg;
 
 #[cfg_attr(not(feature = "csv"), expect(dead_code, reason = "most formats are features"))]
 pub(crate) mod files;
+#[cfg(all(
+    feature = "arrow",
+    feature = "csv",
+    feature = "images",
+    feature = "json",
+    feature = "mds",
+    feature = "numpy",
+    feature = "records",
+    feature = "sqlite",
+    feature = "webdataset"
+))]
+mod format_samples;
 mod functions;
 mod naive;
 mod rendered;
-#[cfg(all(feature = "images", feature = "records", feature = "webdataset"))]
+#[cfg(all(
+    feature = "arrow",
+    feature = "csv",
+    feature = "images",
+    feature = "json",
+    feature = "mds",
+    feature = "numpy",
+    feature = "records",
+    feature = "sqlite",
+    feature = "webdataset"
+))]
 pub(crate) mod samples;
 
 use std::sync::Arc;

@@ -311,6 +311,7 @@ fn readers(directory: &Path) -> Vec<Sample> {
     ];
     all.extend(records(directory));
     all.extend(pictures(directory));
+    all.extend(super::format_samples::formats(directory));
     all
 }
 

@@ -52,8 +52,21 @@ pub enum Format {
 
 impl Format {
     /// The names of all of them.
-    pub(in crate::graph) const NAMES: &'static [&'static str] =
-        &["text_lines", "tfrecord", "fixed_length", "webdataset"];
+    pub(in crate::graph) const NAMES: &'static [&'static str] = &[
+        "text_lines",
+        "tfrecord",
+        "fixed_length",
+        "webdataset",
+        "csv",
+        "json_lines",
+        "npy",
+        "npz",
+        "parquet",
+        "arrow",
+        "sqlite",
+        "mds",
+        "image_folder",
+    ];
 
     /// The name of the operation that reads it, on the wire and in messages.
     pub fn op_name(&self) -> &'static str {

@@ -8,7 +8,6 @@ use crate::graph::check::check_names;
 use crate::graph::expr::DtypeField;
 use crate::graph::op::OnError;
 
-
 /// Bytes of a query.
 const QUERY_BYTES_MAX: usize = 1 << 20;
 
