@@ -77,4 +77,11 @@ mod support;
 mod text;
 mod tuning;
 mod workers;
+#[cfg(all(
+    feature = "arrow",
+    feature = "mds",
+    feature = "numpy",
+    feature = "records",
+    feature = "webdataset"
+))]
 mod written_by_others;

@@ -43,7 +43,6 @@ fn each(element: impl Fn(i64) -> Vec<Flat>) -> Vec<Vec<Flat>> {
 }
 
 #[test]
-#[cfg(feature = "records")]
 fn tensorflow_writes_records_that_are_read() {
     for (name, compression) in [
         ("examples.tfrecord", Compression::None),
@@ -64,7 +63,6 @@ fn tensorflow_writes_records_that_are_read() {
 }
 
 #[test]
-#[cfg(feature = "webdataset")]
 fn webdataset_writes_samples_that_are_read() {
     let found = read(file("samples.tar").webdataset(["txt", "cls"], OnError::Raise));
     let bytes = |text: String| (Dtype::Bytes, vec![], vec![text.into_bytes()]);
@@ -79,7 +77,6 @@ fn webdataset_writes_samples_that_are_read() {
 }
 
 #[test]
-#[cfg(feature = "numpy")]
 fn numpy_writes_arrays_that_are_read() {
     let point = |row: i64| floats(&[2], &[row as f32 * 2.0, row as f32 * 2.0 + 1.0]);
     for name in ["points.npy", "points-big.npy"] {
@@ -93,7 +90,6 @@ fn numpy_writes_arrays_that_are_read() {
 }
 
 #[test]
-#[cfg(feature = "arrow")]
 fn pyarrow_writes_tables_that_are_read() {
     let ints = |items: Vec<i32>| {
         let bytes = items.iter().map(|item| item.to_le_bytes().to_vec()).collect();
@@ -128,7 +124,6 @@ fn pyarrow_writes_tables_that_are_read() {
 }
 
 #[test]
-#[cfg(feature = "mds")]
 fn mosaicml_streaming_writes_shards_that_are_read() {
     let expected = each(|row| {
         let count = row as u64 + 1;
