@@ -12,6 +12,7 @@
 //! - `folds`: operations that carry a state
 //! - `graphs`: encoding and analysis
 //! - `interleave`: datasets that are read ahead by turns
+//! - `kept`: elements kept in memory and in files
 //! - `listings`: which files there are and in which order
 //! - `on_error`: what becomes of elements that fail
 //! - `packs`: what is written into packs is what is yielded
@@ -38,11 +39,18 @@ mod failures;
 mod folds;
 mod graphs;
 mod interleave;
+#[cfg(feature = "saved")]
+mod kept;
 mod listings;
 mod model;
 mod on_error;
 mod packs;
-#[cfg(all(feature = "images", feature = "records", feature = "webdataset"))]
+#[cfg(all(
+    feature = "images",
+    feature = "records",
+    feature = "saved",
+    feature = "webdataset"
+))]
 mod promises;
 mod randomness;
 #[cfg(feature = "records")]

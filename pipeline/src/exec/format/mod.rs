@@ -5,6 +5,8 @@
 //! - `read`: the operation, which goes from file to file with a reader for each;
 //! - `open`: which reader a format has.
 
+#[cfg(feature = "saved")]
+mod elements;
 #[cfg(feature = "records")]
 mod fixed_length;
 mod lines;

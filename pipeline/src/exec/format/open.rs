@@ -34,6 +34,10 @@ fn opener(format: &Format) -> Result<Box<dyn OpenFile>, ExecError> {
     if let Format::WebDataset(params) = format {
         return Ok(Box::new(WebDataset(params.clone())));
     }
+    #[cfg(feature = "saved")]
+    if let Format::Elements(params) = format {
+        return Ok(Box::new(super::elements::Elements(params.clone())));
+    }
     Err(unprepared(format.op_name()))
 }
 
@@ -44,6 +48,8 @@ pub(in crate::exec) fn missing_feature(format: &Format) -> Option<&'static str> 
         "records",
         #[cfg(feature = "webdataset")]
         "webdataset",
+        #[cfg(feature = "saved")]
+        "saved",
     ];
     format.feature().filter(|feature| !BUILT_IN.contains(feature))
 }

@@ -7,6 +7,7 @@ use crate::graph::codec::{Parameters, encoded};
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::op::OnError;
 
+use super::elements::Elements;
 use super::records::{FixedLength, TfRecord};
 use super::webdataset::WebDataset;
 
@@ -21,12 +22,14 @@ pub enum Format {
     FixedLength(FixedLength),
     /// The samples of WebDataset tar shards.
     WebDataset(WebDataset),
+    /// Elements that were saved.
+    Elements(Elements),
 }
 
 impl Format {
     /// The names of all of them.
     pub(in crate::graph) const NAMES: &'static [&'static str] =
-        &["text_lines", "tfrecord", "fixed_length", "webdataset"];
+        &["text_lines", "tfrecord", "fixed_length", "webdataset", "elements"];
 
     /// The name of the operation that reads it, on the wire and in messages.
     pub fn op_name(&self) -> &'static str {
@@ -35,6 +38,7 @@ impl Format {
             Format::TfRecord(_) => "tfrecord",
             Format::FixedLength(_) => "fixed_length",
             Format::WebDataset(_) => "webdataset",
+            Format::Elements(_) => "elements",
         }
     }
 
@@ -44,13 +48,16 @@ impl Format {
             Format::TextLines => None,
             Format::TfRecord(_) | Format::FixedLength(_) => Some("records"),
             Format::WebDataset(_) => Some("webdataset"),
+            Format::Elements(_) => Some("saved"),
         }
     }
 
     /// What becomes of what cannot be read.
     pub fn on_error(&self) -> OnError {
         match self {
-            Format::TextLines | Format::TfRecord(_) | Format::FixedLength(_) => OnError::Raise,
+            Format::TextLines | Format::TfRecord(_) | Format::FixedLength(_) | Format::Elements(_) => {
+                OnError::Raise
+            }
             Format::WebDataset(webdataset) => webdataset.on_error,
         }
     }
@@ -61,13 +68,14 @@ impl Format {
             Format::TextLines => "a text file",
             Format::TfRecord(_) | Format::FixedLength(_) => "a record file",
             Format::WebDataset(_) => "a tar shard",
+            Format::Elements(_) => "a file of elements",
         }
     }
 
     /// The rules that the parameters obey by themselves.
     pub(in crate::graph) fn check(&self) -> Result<(), String> {
         match self {
-            Format::TextLines | Format::TfRecord(_) => Ok(()),
+            Format::TextLines | Format::TfRecord(_) | Format::Elements(_) => Ok(()),
             Format::FixedLength(fixed) => fixed.check(),
             Format::WebDataset(webdataset) => webdataset.check(),
         }
@@ -89,6 +97,7 @@ impl Format {
                 ElementSpec::single(TensorSpec::scalar(Dtype::Bytes))
             }
             Format::WebDataset(webdataset) => webdataset.spec(),
+            Format::Elements(elements) => Ok(elements.spec.0.clone()),
         };
         spec.map_err(|error| AnalysisError::Spec {
             op: self.op_name().to_owned(),
@@ -102,6 +111,7 @@ impl Format {
             Format::TfRecord(params) => encoded(params),
             Format::FixedLength(params) => encoded(params),
             Format::WebDataset(params) => encoded(params),
+            Format::Elements(params) => encoded(params),
         }
     }
 
@@ -112,6 +122,7 @@ impl Format {
             "tfrecord" => Format::TfRecord(params.decode()?),
             "fixed_length" => Format::FixedLength(params.decode()?),
             "webdataset" => Format::WebDataset(params.decode()?),
+            "elements" => Format::Elements(params.decode()?),
             _ => return Ok(None),
         }))
     }

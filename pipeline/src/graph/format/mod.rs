@@ -3,13 +3,16 @@
 //!
 //! - [`Format`]: which format it is, and what the graph asks of all of them;
 //! - [`TfRecord`], [`FixedLength`]: records, with their [`Compression`];
-//! - [`WebDataset`]: tar shards.
+//! - [`WebDataset`]: tar shards;
+//! - [`Elements`]: elements that were saved.
 
 mod builder;
+mod elements;
 mod family;
 mod records;
 mod webdataset;
 
+pub use elements::Elements;
 pub use family::Format;
 pub use records::{Compression, FixedLength, RECORD_BYTES_MAX, TfRecord};
 pub use webdataset::{KEY_COMPONENT, WebDataset};
