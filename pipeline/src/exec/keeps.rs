@@ -30,7 +30,11 @@ pub(super) struct KeptPart {
     )]
     shard: Option<Arc<Program>>,
     /// Absent of a cache.
-    pub(super) reader: Option<Arc<Program>>,
+    #[cfg_attr(
+        not(feature = "saved"),
+        expect(dead_code, reason = "nothing can be kept in files")
+    )]
+    reader: Option<Arc<Program>>,
 }
 
 /// Prepares `kept`, which is the node `node` of `graph`.

@@ -334,6 +334,7 @@ fn kept(directory: &Path) -> Vec<Sample> {
             range().snapshot(path("snapshots"), Packing::Gzip),
             0..11,
         ),
+        sample("elements", shards, [0, 8, 1, 9, 2, 10, 3, 4, 5, 6, 7]),
         sample(
             "load",
             Dataset::load(&saved.display().to_string(), scalar()),
