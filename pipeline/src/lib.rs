@@ -4,6 +4,7 @@
 //! - [`plan`]: what an iteration fixes before it starts: how many splits each source has, and which files
 //!   there are.
 //! - [`storage`]: where the bytes of files come from.
+//! - `saved`: how elements lie in files; with the feature `saved`.
 //! - `record`: how records lie in files; with the feature `records`.
 //! - [`exec`]: the graph as a tree of pull iterators, from sources to elements written into their slots.
 
@@ -12,4 +13,6 @@ pub mod graph;
 pub mod plan;
 #[cfg(feature = "records")]
 pub mod record;
+#[cfg(feature = "saved")]
+mod saved;
 pub mod storage;

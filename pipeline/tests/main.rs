@@ -13,6 +13,7 @@
 //! - `formats`: files of tables and arrays
 //! - `graphs`: encoding and analysis
 //! - `interleave`: datasets that are read ahead by turns
+//! - `kept`: elements kept in memory and in files
 //! - `listings`: which files there are and in which order
 //! - `on_error`: what becomes of elements that fail
 //! - `packs`: what is written into packs is what is yielded
@@ -42,6 +43,8 @@ mod folds;
 mod formats;
 mod graphs;
 mod interleave;
+#[cfg(feature = "saved")]
+mod kept;
 mod listings;
 mod model;
 mod on_error;
@@ -56,6 +59,7 @@ mod parts;
     feature = "mds",
     feature = "numpy",
     feature = "records",
+    feature = "saved",
     feature = "sqlite",
     feature = "webdataset"
 ))]

@@ -143,6 +143,12 @@ impl Program {
             }
             Op::Enumerate(enumerate) => Box::new(ops::Enumerate::new(enumerate.start, input)),
             Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
+            Op::Kept(kept) => {
+                let Part::Kept(part) = &self.parts[node] else {
+                    return Err(unprepared(op.name()));
+                };
+                super::keeps::open(kept, part, self.input_spec(node)?, input, shared)?
+            }
             Op::Step(step) => super::steps::open(step, self.drawn(node), input, shared),
             Op::Options(_)
             | Op::Map(..)

@@ -74,6 +74,16 @@ impl Identity {
     }
 }
 
+/// A name for contents, short enough for a file's and long enough that no two have one.
+pub(super) fn fingerprint(bytes: &[u8]) -> String {
+    let digest = digest_of(bytes);
+    let folded = bytes
+        .iter()
+        .rev()
+        .fold(digest, |folded, byte| mix(folded, u64::from(*byte)));
+    format!("{digest:016x}{folded:016x}")
+}
+
 /// Tells contents apart; nobody is kept from making two with one digest.
 fn digest_of(bytes: &[u8]) -> u64 {
     let mut digest = bytes.len() as u64;

@@ -24,6 +24,7 @@ mod functions;
 mod identity;
 mod item;
 mod iterate;
+mod keeps;
 mod measure;
 mod measuring;
 mod native;
@@ -31,6 +32,8 @@ mod ops;
 mod pool;
 mod program;
 mod random;
+#[cfg(feature = "saved")]
+mod saved;
 mod settings;
 mod skipped;
 mod slices;
@@ -58,6 +61,8 @@ pub use iterate::{Filled, Further, Input, Iterate, Stop};
 pub use measure::{Bottleneck, StageStats, Stats};
 pub use pool::Pool;
 pub use program::OpenError;
+#[cfg(feature = "saved")]
+pub use saved::{SaveError, save, saved_spec};
 pub use skipped::{FailureCounts, Failures};
 pub use source::Source;
 pub use splits::{Split, SplitError, SplitSource};

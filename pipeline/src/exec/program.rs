@@ -20,6 +20,7 @@ use super::error::{ErrorKind, ExecError};
 use super::expr::Verdict;
 use super::format;
 use super::functions::{Functions, OpenService, PreparedFlatMap, PreparedMap, SourceFactory};
+use super::keeps::{self, KeptPart};
 use super::native;
 use super::ops;
 use super::value::Tensor;
@@ -128,6 +129,8 @@ pub(super) enum Part {
         reduce: Arc<Program>,
         size: Option<Arc<Program>>,
     },
+    /// What a `snapshot` is of, and its functions.
+    Kept(KeptPart),
     /// The registered function of a `flat_map` or `interleave`.
     FlatMap(PreparedFlatMap),
 }
@@ -153,7 +156,10 @@ impl Program {
         let mut parts = Vec::with_capacity(specs.len());
         for (index, node) in graph.nodes().iter().enumerate() {
             let input = node.inputs.first().map(|input| &specs[*input as usize]);
-            parts.push(if let Op::Files(wanted) = &node.op {
+            parts.push(if let (Op::Kept(kept), Some(input)) = (&node.op, input) {
+                check_runs(&node.op)?;
+                Part::Kept(keeps::prepare(kept, graph, index, functions, input)?)
+            } else if let Op::Files(wanted) = &node.op {
                 let place = sources.iter().position(|source| *source == index);
                 files_part(wanted, files, place, functions.storage)?
             } else {
@@ -187,6 +193,7 @@ impl Program {
                         | Part::Service(_)
                         | Part::Predicate(_)
                         | Part::Native(_)
+                        | Part::Kept(_)
                         | Part::Function(_)
                         | Part::FlatMap(_) => Box::new(std::iter::empty()),
                     }
@@ -382,6 +389,7 @@ fn part(
         | Op::Prefetch(_)
         | Op::Options(_)
         | Op::Step(_)
+        | Op::Kept(_)
         | Op::Zip(_)
         | Op::Concatenate
         | Op::Sample(_) => Part::None,
@@ -401,7 +409,7 @@ fn test(predicate: &Predicate, functions: &Functions, input: &ElementSpec) -> Re
 }
 
 /// A graph that an operation has as a parameter, whose files are always listed here.
-fn body_of(
+pub(super) fn body_of(
     graph: &Graph,
     functions: &Means<'_>,
     argument: Option<&ElementSpec>,
@@ -440,6 +448,12 @@ fn check_runs(op: &Op) -> Result<(), OpenError> {
         && let Some(feature) = format::missing_feature(format)
     {
         return Err(without(feature));
+    }
+    if let Op::Kept(kept) = op
+        && kept.is_in_files()
+        && !cfg!(feature = "saved")
+    {
+        return Err(without("saved"));
     }
     if let Op::Shard(shard) = op
         && shard.count.is_none()

@@ -84,6 +84,7 @@ fn node_cardinality(
             let (input, spec) = given()?;
             multiplied(input, rows(spec).map_or(Unknown, Finite))
         }
+        Op::Kept(kept) => kept.cardinality(input()?),
         Op::Step(step) => given().map(|(input, spec)| step.cardinality(input, spec))?,
         Op::Fold(fold) => {
             let (input, spec) = given()?;

@@ -60,6 +60,7 @@ pub(super) fn check_params(op: &Op, inputs: usize) -> Result<(), String> {
         Op::Prefetch(prefetch) => check_buffer("prefetch buffer", prefetch.buffer),
         Op::Step(step) => step.check(),
         Op::Fold(fold) => fold.check(),
+        Op::Kept(kept) => kept.check(),
         Op::FlatMap(function) => check_flat_map(function),
         Op::Interleave(function, cycle) => {
             check_cycle(*cycle)?;

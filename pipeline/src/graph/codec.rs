@@ -13,6 +13,7 @@ use super::fold::Fold;
 use super::format::Format;
 use super::function::Function;
 use super::group::{Grouping, WindowSize};
+use super::kept::Kept;
 use super::native::Native;
 use super::op::{Cycle, FlatMap, Op, Schedule};
 use super::predicate::Predicate;
@@ -143,6 +144,7 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
         Op::Choose(_, params) => encoded(params)?,
         Op::Step(step) => step.encode()?,
         Op::Fold(fold) => fold.encode()?,
+        Op::Kept(kept) => kept.encode()?,
         Op::FlatMap(function) => encode_flat_map(function)?,
         Op::Interleave(function, turns) => {
             cycle = Some(*turns);
@@ -293,6 +295,9 @@ fn decode_with_graphs(
     };
     if let Some(fold) = Fold::decode(params, || graph(0, "function"))? {
         return Ok(Some(Op::Fold(fold)));
+    }
+    if let Some(kept) = Kept::decode(params, |index| graph(index, "function"))? {
+        return Ok(Some(Op::Kept(kept)));
     }
     Ok(Some(match params.op {
         "group_by_window" => Op::GroupByWindow(Box::new(Grouping {

@@ -172,6 +172,33 @@ impl Graph {
         })
     }
 
+    /// The encoding of the part of it that `node` reads.
+    pub(crate) fn below(&self, node: usize) -> Result<Vec<u8>, GraphError> {
+        let mut places = vec![None; self.nodes.len()];
+        let mut open: Vec<usize> = self.nodes[node]
+            .inputs
+            .iter()
+            .map(|input| *input as usize)
+            .collect();
+        while let Some(index) = open.pop() {
+            places[index] = Some(0);
+            open.extend(self.nodes[index].inputs.iter().map(|input| *input as usize));
+        }
+        let mut nodes: Vec<Node> = Vec::new();
+        for (node, place) in self.nodes.iter().zip(0..) {
+            if places[place].is_some() {
+                // A graph has at most 4096 nodes, and inputs precede their users.
+                places[place] = Some(nodes.len() as u32);
+                let inputs = node.inputs.iter().filter_map(|input| places[*input as usize]);
+                nodes.push(Node {
+                    op: node.op.clone(),
+                    inputs: inputs.collect(),
+                });
+            }
+        }
+        Graph::function(nodes)?.to_bytes()
+    }
+
     /// How its options have elements travel over a network: the last of them that say it.
     pub fn travel(&self) -> Option<Travel> {
         self.options().find_map(|options| options.compression)
@@ -264,6 +291,10 @@ impl Graph {
                 ));
             }
             check_params(&node.op, node.inputs.len()).map_err(invalid)?;
+            if matches!(&node.op, Op::Kept(kept) if kept.is_in_files()) && nesting > 0 {
+                let reason = "keeps elements in files, and stands in a function, which is called for many";
+                return Err(invalid(reason.to_owned()));
+            }
             for input in &node.inputs {
                 let input = *input as usize;
                 if input >= index {

@@ -47,7 +47,7 @@ impl Graph {
         let cardinality = cardinality(self, &specs, registry)?;
         let sources = split::sources(self, registry)?;
         let spec = specs.swap_remove(self.output());
-        let splittable = split::splittable(&sources);
+        let splittable = split::splittable(&sources).and_then(|()| split::keeps_nothing_apart(self));
         let aligned = split::aligned(self, &sources);
         Ok(Facts {
             spec,

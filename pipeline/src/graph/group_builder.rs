@@ -98,7 +98,7 @@ impl Dataset {
         }
     }
 
-    fn failed(mut self, error: GraphError) -> Dataset {
+    pub(super) fn failed(mut self, error: GraphError) -> Dataset {
         self.error.get_or_insert(error);
         self
     }

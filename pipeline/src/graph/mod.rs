@@ -32,6 +32,8 @@ mod function;
 mod group;
 mod group_builder;
 mod group_spec;
+mod kept;
+mod kept_builder;
 mod native;
 mod op;
 mod options;
@@ -65,12 +67,13 @@ pub use expr::{
 pub use facts::{Cardinality, Facts};
 pub use fold::{Fold, Folding, RejectionResample, Resampling};
 pub use format::{
-    CSV_FIELDS_MAX, Columns, Compression, Csv, CsvColumn, FixedLength, Format, IMAGE_EXTENSIONS, ImageFolder,
-    JsonField, JsonLines, KEY_COMPONENT, Mds, Numpy, RECORD_BYTES_MAX, SqlColumn, Sqlite, TABLE_ROWS_MAX,
+    CSV_FIELDS_MAX, Columns, Compression, Csv, CsvColumn, Elements, FixedLength, Format, IMAGE_EXTENSIONS, ImageFolder,
+    JsonColumn, JsonLines, KEY_COMPONENT, Mds, Numpy, RECORD_BYTES_MAX, SqlColumn, Sqlite, TABLE_ROWS_MAX,
     Table, TfRecord, WebDataset,
 };
 pub use function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
 pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
+pub use kept::{CACHE_BYTES_DEFAULT, Cache, Kept, Packing, Snapshot};
 pub use native::{Compute, Named, Native, Outputs, ParseInt, Select, Selected};
 pub use op::{
     Batch, Choose, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,
@@ -91,5 +94,7 @@ pub use step::{AssertCardinality, IgnoreErrors, Rebatch, ShuffleAndRepeat, Stati
 
 pub(crate) use expr::{Typed, TypedNode, axis_of, broadcast, column_of};
 pub(crate) use group_spec::{own_shapes, padded_shapes, ragged_rank};
+pub(crate) use kept::path_spec;
+pub(crate) use kept_builder::by_turns;
 pub(crate) use predicate::typed_predicate;
 pub(crate) use spec::{component, source_signature};

@@ -11,6 +11,7 @@ use super::fold::Fold;
 use super::format::Format;
 use super::function::Function;
 use super::group::{Buckets, Grouping, PaddedBatch, Window, WindowSize};
+use super::kept::Kept;
 use super::native::Native;
 use super::options::Options;
 use super::predicate::Predicate;
@@ -71,6 +72,8 @@ pub enum Op {
     Step(Step),
     /// Of the family that carries a state.
     Fold(Fold),
+    /// Of the family that keeps elements.
+    Kept(Kept),
     /// The input, several times over.
     Repeat(Repeat),
     /// The first `count` elements.
@@ -108,6 +111,7 @@ pub fn operations() -> impl Iterator<Item = &'static str> {
         Format::NAMES,
         Step::NAMES,
         Fold::NAMES,
+        Kept::NAMES,
     ];
     families.into_iter().flatten().copied()
 }
@@ -177,6 +181,7 @@ impl Op {
             Op::Shuffle(_) => "shuffle",
             Op::Step(step) => step.op_name(),
             Op::Fold(fold) => fold.op_name(),
+            Op::Kept(kept) => kept.op_name(),
             Op::Repeat(_) => "repeat",
             Op::Take(_) => "take",
             Op::Skip(_) => "skip",
@@ -205,6 +210,8 @@ impl Op {
             smallvec![(&**length, Role::Value)]
         } else if let Op::Fold(fold) = self {
             smallvec![(fold.function(), Role::Value)]
+        } else if let Op::Kept(kept) = self {
+            kept.graphs()
         } else if let Op::GroupByWindow(grouping) = self {
             let mut graphs = smallvec![(&grouping.key, Role::Value), (&grouping.reduce, Role::Function)];
             if let WindowSize::ByKey(size) = &grouping.size {
@@ -227,6 +234,8 @@ impl Op {
             smallvec![&mut **graph]
         } else if let Op::Fold(fold) = self {
             smallvec![fold.function_mut()]
+        } else if let Op::Kept(kept) = self {
+            kept.graphs_mut()
         } else if let Op::GroupByWindow(grouping) = self {
             let mut graphs = smallvec![&mut grouping.key, &mut grouping.reduce];
             if let WindowSize::ByKey(size) = &mut grouping.size {
@@ -264,6 +273,7 @@ impl Op {
             | Op::Shuffle(_)
             | Op::Step(_)
             | Op::Fold(_)
+            | Op::Kept(_)
             | Op::Repeat(_)
             | Op::Take(_)
             | Op::Skip(_)

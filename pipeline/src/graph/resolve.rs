@@ -59,6 +59,10 @@ fn resolved_op(
         **body = body.resolved_within(registry, input)?;
     } else if let Op::Window(graph, _) | Op::Bucket(graph, _) = &mut op {
         **graph = graph.resolved_within(registry, input)?;
+    } else if let Op::Kept(kept) = &mut op {
+        kept.resolve(input, |function, argument| {
+            function.resolved_within(registry, argument)
+        })?;
     } else if let Op::Fold(fold) = &mut op {
         let argument = input.map(|input| fold.argument(registry, input)).transpose()?;
         let function = fold.function().resolved_within(registry, argument.as_ref())?;

@@ -211,7 +211,12 @@ impl<'g> Rewrite<'g> {
                 self.above(*input as usize)?
             });
         }
-        let op = self.filled(op, true);
+        let mut op = self.filled(op, true);
+        if let Op::Kept(kept) = &mut op
+            && self.divides(index)
+        {
+            kept.of_share(self.share.index, self.share.count);
+        }
         Ok(self.push(op, copied))
     }
 
@@ -315,6 +320,7 @@ fn drawn_alike(mut op: Op, seed: u64) -> Op {
         }
         Op::Step(step) => step.draw_alike(seed),
         Op::Fold(fold) => fold.draw_alike(seed),
+        Op::Kept(_) => {}
         Op::Range(_)
         | Op::Counter(_)
         | Op::Tensors(_)
@@ -362,8 +368,8 @@ fn with_body(mut op: Op, change: impl Fn(&Op) -> Op) -> Op {
 /// Whether the operation makes elements of the files whose paths come in.
 fn reads_files(op: &Op) -> bool {
     let within = |(body, _): &(&Graph, _)| body.nodes().iter().any(|node| reads_files(&node.op));
-    // What says where a `choose` reads yields no elements.
-    let in_function = !matches!(op, Op::Choose(..)) && op.graphs().iter().any(within);
+    // What says where a `choose` reads yields no elements, and what a snapshot reads are its own.
+    let in_function = !matches!(op, Op::Choose(..) | Op::Kept(_)) && op.graphs().iter().any(within);
     matches!(op, Op::Read(_)) || in_function
 }
 
@@ -396,6 +402,7 @@ fn ignores_order(op: &Op) -> bool {
         | Op::Skip(_)
         | Op::Shard(_)
         | Op::Fold(_)
+        | Op::Kept(_)
         | Op::FlatMap(_)
         | Op::Zip(_)
         | Op::Concatenate

@@ -134,6 +134,7 @@ fn node_spec(op: &Op, registry: &dyn Registry, given: &[&ElementSpec]) -> Result
             bucket_spec(buckets, input()?).map_err(mismatch)
         }
         Op::Unbatch => without_leading(input()?).map_err(mismatch),
+        Op::Kept(kept) => kept.spec(registry, input()?),
         Op::Fold(fold) => fold.spec(registry, input()?),
         Op::Step(step) => step.spec(input()?).map_err(mismatch),
         Op::Shuffle(_)

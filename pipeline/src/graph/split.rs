@@ -114,6 +114,18 @@ pub(crate) fn splittable(sources: &[SourceFacts]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether no operation of `graph` keeps in files what would be a task's splits of the moment.
+pub(crate) fn keeps_nothing_apart(graph: &Graph) -> Result<(), String> {
+    let is_in_files = |op: &Op| matches!(op, Op::Kept(kept) if kept.is_in_files());
+    match graph.nodes().iter().find(|node| is_in_files(&node.op)) {
+        Some(node) => Err(format!(
+            "operation {:?} would keep in files only what one task was dealt: {WITHOUT_SPLITS}",
+            node.op.name()
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Whether the elements of `graph` state exactly the positions they stand for.
 pub(crate) fn aligned(graph: &Graph, sources: &[SourceFacts]) -> Result<(), String> {
     splittable(sources)?;
@@ -174,6 +186,7 @@ fn splitting(graph: &Graph, op: &Op, registry: &dyn Registry) -> Result<Splittin
         | Op::Options(_)
         | Op::Step(_)
         | Op::Fold(_)
+        | Op::Kept(_)
         | Op::FlatMap(_)
         | Op::Interleave(..)
         | Op::Zip(_)
@@ -191,6 +204,7 @@ fn misaligns(op: &Op, deterministic: bool) -> Option<&'static str> {
         }
         Op::Step(step) => step.misaligns(),
         Op::Fold(fold) => Some(fold.misaligns()),
+        Op::Kept(_) => Some("yields in a pass what it kept of another"),
         Op::Shuffle(_) | Op::GroupByWindow(_) | Op::Bucket(..) => Some("mixes positions"),
         Op::TakeWhile(_) | Op::Take(_) | Op::Skip(_) | Op::Shard(_) => {
             Some("counts elements of each task, not positions of the source")

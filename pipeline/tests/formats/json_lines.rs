@@ -1,13 +1,13 @@
 //! The documents of files of JSON lines.
 
 use millstream_element::{Dtype, TensorSpec};
-use millstream_pipeline::graph::{JsonField, JsonLines, OnError};
+use millstream_pipeline::graph::{JsonColumn, JsonLines, OnError};
 use proptest::prelude::*;
 
 use crate::support::files::{Flat, all, damaged, elements, failure, files, survives};
 
 fn json() -> JsonLines {
-    let field = |name: &str, spec| JsonField::required(name, spec).unwrap();
+    let field = |name: &str, spec| JsonColumn::required(name, spec).unwrap();
     JsonLines::new([
         field("id", TensorSpec::scalar(Dtype::I64)),
         field("box", TensorSpec::with_dims(Dtype::F32, &[None, Some(2)])).at(["meta", "boxes"]),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use millstream_element::{Dtype, TensorSpec};
 use millstream_pipeline::graph::{
-    Columns, Csv, CsvColumn, Dataset, ImageFolder, JsonField, JsonLines, Mds, Numpy, SqlColumn, Sqlite, Table,
+    Columns, Csv, CsvColumn, Dataset, ImageFolder, JsonColumn, JsonLines, Mds, Numpy, SqlColumn, Sqlite, Table,
 };
 
 use super::samples::Sample;
@@ -28,7 +28,7 @@ fn declared(directory: &Path) -> Vec<Sample> {
         CsvColumn::required("n", Dtype::I64),
         CsvColumn::required("s", Dtype::String),
     ]);
-    let json = JsonLines::new([JsonField::required("n", TensorSpec::scalar(Dtype::I64)).unwrap()]);
+    let json = JsonLines::new([JsonColumn::required("n", TensorSpec::scalar(Dtype::I64)).unwrap()]);
     let documents = written("samples.jsonl", "{\"n\": 1}\n\n{\"n\": 2}\n");
     let database = directory.join("samples.db");
     let connection = rusqlite::Connection::open(&database).unwrap();

@@ -28,6 +28,7 @@ mod rendered;
     feature = "mds",
     feature = "numpy",
     feature = "records",
+    feature = "saved",
     feature = "sqlite",
     feature = "webdataset"
 ))]
@@ -94,6 +95,7 @@ pub(crate) enum Step {
         parallel: Option<u32>,
     },
     Measured,
+    Cache,
     /// The sum of a state and twice the element, which is added to the state.
     Scan(i64),
     /// The sum of all elements and this number.
@@ -236,6 +238,7 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
             }
         }
         Step::Measured => dataset.statistics("here"),
+        Step::Cache => dataset.cache(),
         Step::Scan(initial) => dataset.scan(constant(*initial), |both| both.map("running", Params::none())),
         Step::Reduce(initial) => dataset.reduce(constant(*initial), |both| both.map("total", Params::none())),
         Step::Repeat(count) => dataset.repeat(Some(*count)),
@@ -351,6 +354,7 @@ fn counting_steps() -> Vec<BoxedStrategy<Step>> {
             .boxed(),
         (1i64..9).prop_map(Step::Unique).boxed(),
         (-5i64..5).prop_map(Step::Scan).boxed(),
+        Just(Step::Cache).boxed(),
         (-5i64..5).prop_map(Step::Reduce).boxed(),
         (0u64..40).prop_map(Step::Take).boxed(),
         (0u64..20).prop_map(Step::Skip).boxed(),

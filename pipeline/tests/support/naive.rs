@@ -40,7 +40,7 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             let numbered = input.iter().zip(*start..);
             numbered.map(|(model, number)| model_add(model, number)).collect()
         }
-        Step::Prefetch(_) | Step::Shuffle { .. } | Step::Measured => input,
+        Step::Prefetch(_) | Step::Shuffle { .. } | Step::Measured | Step::Cache => input,
         Step::FlatMap(steps) => each_reduced(input.into_iter().map(|model| vec![model]), steps),
         Step::Interleave {
             length, block, steps, ..

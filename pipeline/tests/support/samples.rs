@@ -4,9 +4,12 @@
 use std::path::Path;
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
-use millstream_pipeline::graph::{Buckets, ConstantTensor, Dataset, Options, Padding, Params, Window};
+use millstream_pipeline::exec::save;
+use millstream_pipeline::graph::{
+    Buckets, ConstantTensor, Dataset, Options, Packing, Padding, Params, Window,
+};
 
-use super::{Chain, Model, Step, scalar};
+use super::{Chain, Model, Step, context, scalar};
 
 /// A dataset and what it yields.
 pub(crate) struct Sample {
@@ -138,6 +141,7 @@ fn counting() -> Vec<Step> {
         Step::Repeat(3),
         Step::Unique(4),
         Step::Scan(3),
+        Step::Cache,
         Step::Reduce(4),
         Step::Take(4),
         Step::Skip(4),
@@ -309,10 +313,35 @@ fn readers(directory: &Path) -> Vec<Sample> {
         sample("text_lines", pattern().text_lines(), ["3", "1", "4", "", "15"]),
         sample("parse_int", pattern().take(1).text_lines().parse_int(""), [3, 1]),
     ];
+    all.extend(kept(directory));
     all.extend(records(directory));
     all.extend(pictures(directory));
     all.extend(super::format_samples::formats(directory));
     all
+}
+
+fn kept(directory: &Path) -> Vec<Sample> {
+    let path = |name: &str| directory.join(name).display().to_string();
+    let range = || Dataset::range(0, 11, 1);
+    let saved = directory.join("saved");
+    save(&range().graph().unwrap(), context(), &saved, Packing::Lz4).unwrap();
+    let again = || range().cache().repeat(Some(2));
+    let shards = Dataset::files(format!("{}/*.elements", saved.display())).elements(scalar());
+    vec![
+        sample("cache twice", again(), (0..11).chain(0..11)),
+        sample("cache in files", range().cache_in(path("cache")), 0..11),
+        sample(
+            "snapshot",
+            range().snapshot(path("snapshots"), Packing::Gzip),
+            0..11,
+        ),
+        sample("elements", shards, [0, 8, 1, 9, 2, 10, 3, 4, 5, 6, 7]),
+        sample(
+            "load",
+            Dataset::load(&saved.display().to_string(), scalar()),
+            0..11,
+        ),
+    ]
 }
 
 fn records(directory: &Path) -> Vec<Sample> {

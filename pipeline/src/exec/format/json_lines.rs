@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::exec::error::Origin;
 use crate::exec::value::{Tensor, Value};
-use crate::graph::{self, JsonField};
+use crate::graph::{self, JsonColumn};
 use crate::record::Stream;
 
 use super::lines::{Line, Lines};
@@ -23,7 +23,7 @@ struct JsonFile {
 }
 
 struct Field {
-    field: JsonField,
+    field: JsonColumn,
     default: Option<Tensor>,
 }
 
@@ -80,7 +80,7 @@ impl JsonFile {
 }
 
 impl Field {
-    fn new(field: &JsonField) -> Result<Field, String> {
+    fn new(field: &JsonColumn) -> Result<Field, String> {
         let (name, default) = (&field.name, field.default.as_ref());
         let default = default.map(|text| {
             let json: Json = serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -114,7 +114,7 @@ impl Field {
     }
 }
 
-fn spec_of(field: &JsonField) -> Result<&TensorSpec, String> {
+fn spec_of(field: &JsonColumn) -> Result<&TensorSpec, String> {
     field.tensor().ok_or_else(|| "the field is no tensor".to_owned())
 }
 

@@ -11,6 +11,8 @@ mod columns;
 #[cfg(feature = "csv")]
 mod csv;
 mod describe;
+#[cfg(feature = "saved")]
+mod elements;
 #[cfg(feature = "records")]
 mod fixed_length;
 mod image_folder;

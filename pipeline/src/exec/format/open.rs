@@ -93,6 +93,10 @@ fn opener(format: &Format, spec: &ElementSpec, shared: &Shared) -> Result<Box<dy
     if let Format::Mds(_) = format {
         return Ok(Box::new(super::mds::Mds(spec.clone())));
     }
+    #[cfg(feature = "saved")]
+    if let Format::Elements(params) = format {
+        return Ok(Box::new(super::elements::Elements(params.clone())));
+    }
     Err(unprepared(format.op_name()))
 }
 
@@ -115,6 +119,8 @@ pub(in crate::exec) fn missing_feature(format: &Format) -> Option<&'static str> 
         "records",
         #[cfg(feature = "webdataset")]
         "webdataset",
+        #[cfg(feature = "saved")]
+        "saved",
     ];
     format.feature().filter(|feature| !BUILT_IN.contains(feature))
 }

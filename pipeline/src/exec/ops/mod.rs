@@ -5,10 +5,13 @@ mod assert_cardinality;
 mod batch;
 mod body;
 mod bucket;
+mod cache;
 mod concatenate;
 #[cfg(feature = "images")]
 mod decode_image;
 mod enumerate;
+#[cfg(feature = "saved")]
+mod file_cache;
 mod files;
 mod filter;
 mod flat_map;
@@ -16,6 +19,8 @@ mod group_by_window;
 mod groups;
 mod ignore_errors;
 mod interleave;
+#[cfg(feature = "saved")]
+mod keeping;
 mod map;
 mod padded_batch;
 mod padding;
@@ -42,6 +47,8 @@ mod shard;
 mod shuffle;
 mod shuffle_and_repeat;
 mod skip;
+#[cfg(feature = "saved")]
+mod snapshot;
 mod source;
 mod statistics;
 mod take;
@@ -58,16 +65,21 @@ pub(crate) use assert_cardinality::AssertCardinality;
 pub(crate) use batch::Batch;
 pub(crate) use body::Body;
 pub(crate) use bucket::Bucket;
+pub(crate) use cache::Cache;
 pub(crate) use concatenate::Concatenate;
 #[cfg(feature = "images")]
 pub(crate) use decode_image::DecodeImageCall;
 pub(crate) use enumerate::Enumerate;
+#[cfg(feature = "saved")]
+pub(crate) use file_cache::FileCache;
 pub(crate) use files::Files;
 pub(crate) use filter::{Filter, Test};
 pub(crate) use flat_map::FlatMap;
 pub(crate) use group_by_window::{GroupByWindow, WindowSize};
 pub(crate) use ignore_errors::IgnoreErrors;
 pub(crate) use interleave::Interleave;
+#[cfg(feature = "saved")]
+pub(crate) use keeping::Keeping;
 pub(crate) use map::{Map, RegisteredCall};
 pub(crate) use padded_batch::PaddedBatch;
 pub(crate) use padding::Padding;
@@ -93,6 +105,8 @@ pub(crate) use shard::Shard;
 pub(crate) use shuffle::Shuffle;
 pub(crate) use shuffle_and_repeat::ShuffleAndRepeat;
 pub(crate) use skip::Skip;
+#[cfg(feature = "saved")]
+pub(crate) use snapshot::Snapshot;
 pub(crate) use source::Registered;
 pub(crate) use statistics::Statistics;
 pub(crate) use take::Take;

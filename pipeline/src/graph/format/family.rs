@@ -10,6 +10,7 @@ use crate::graph::registry::Registry;
 
 use super::columns::Columns;
 use super::csv::Csv;
+use super::elements::Elements;
 use super::image_folder::ImageFolder;
 use super::json_lines::JsonLines;
 use super::mds::Mds;
@@ -48,6 +49,8 @@ pub enum Format {
     Mds(Mds),
     /// Whole files, by class.
     ImageFolder(ImageFolder),
+    /// Elements that were saved.
+    Elements(Elements),
 }
 
 impl Format {
@@ -57,6 +60,7 @@ impl Format {
         "tfrecord",
         "fixed_length",
         "webdataset",
+        "elements",
         "csv",
         "json_lines",
         "npy",
@@ -84,6 +88,7 @@ impl Format {
             Format::Sqlite(_) => "sqlite",
             Format::Mds(_) => "mds",
             Format::ImageFolder(_) => "image_folder",
+            Format::Elements(_) => "elements",
         }
     }
 
@@ -99,13 +104,16 @@ impl Format {
             Format::Parquet(_) | Format::Arrow(_) => Some("arrow"),
             Format::Sqlite(_) => Some("sqlite"),
             Format::Mds(_) => Some("mds"),
+            Format::Elements(_) => Some("saved"),
         }
     }
 
     /// What becomes of what cannot be read.
     pub fn on_error(&self) -> OnError {
         match self {
-            Format::TextLines | Format::TfRecord(_) | Format::FixedLength(_) => OnError::Raise,
+            Format::TextLines | Format::TfRecord(_) | Format::FixedLength(_) | Format::Elements(_) => {
+                OnError::Raise
+            }
             Format::WebDataset(webdataset) => webdataset.on_error,
             Format::Csv(csv) => csv.on_error,
             Format::JsonLines(json) => json.on_error,
@@ -125,6 +133,7 @@ impl Format {
             // Where a record begins is only known from the one before it, or from what the file says of itself.
             Format::TfRecord(_)
             | Format::WebDataset(_)
+            | Format::Elements(_)
             | Format::Csv(_)
             | Format::JsonLines(_)
             | Format::Npy(_)
@@ -152,13 +161,14 @@ impl Format {
             Format::Sqlite(_) => "an SQLite database",
             Format::Mds(_) => "an MDS shard",
             Format::ImageFolder(_) => "a file in the folder of a class",
+            Format::Elements(_) => "a file of elements",
         }
     }
 
     /// The rules that the parameters obey by themselves.
     pub(in crate::graph) fn check(&self) -> Result<(), String> {
         match self {
-            Format::TextLines | Format::TfRecord(_) => Ok(()),
+            Format::TextLines | Format::TfRecord(_) | Format::Elements(_) => Ok(()),
             Format::FixedLength(fixed) => fixed.check(),
             Format::WebDataset(webdataset) => webdataset.check(),
             Format::Csv(csv) => csv.check(),
@@ -203,6 +213,7 @@ impl Format {
                 Some(declared) => Ok(declared.0.clone()),
                 None => return registry.files(self),
             },
+            Format::Elements(elements) => Ok(elements.spec.0.clone()),
         };
         spec.map_err(|error| AnalysisError::Spec {
             op: self.op_name().to_owned(),
@@ -220,6 +231,7 @@ impl Format {
             | Format::TfRecord(_)
             | Format::FixedLength(_)
             | Format::WebDataset(_)
+            | Format::Elements(_)
             | Format::Csv(_)
             | Format::JsonLines(_)
             | Format::Sqlite(_)
@@ -253,6 +265,7 @@ impl Format {
             Format::Sqlite(params) => encoded(params),
             Format::Mds(params) => encoded(params),
             Format::ImageFolder(params) => encoded(params),
+            Format::Elements(params) => encoded(params),
         }
     }
 
@@ -272,6 +285,7 @@ impl Format {
             "sqlite" => Format::Sqlite(params.decode()?),
             "mds" => Format::Mds(params.decode()?),
             "image_folder" => Format::ImageFolder(params.decode()?),
+            "elements" => Format::Elements(params.decode()?),
             _ => return Ok(None),
         }))
     }

@@ -16,7 +16,7 @@ use super::records::Compression;
 pub struct JsonLines {
     /// What becomes of the values of a document, in this order.
     #[n(0)]
-    pub fields: Vec<JsonField>,
+    pub fields: Vec<JsonColumn>,
     /// How the files are compressed.
     #[n(1)]
     pub compression: Compression,
@@ -28,7 +28,7 @@ pub struct JsonLines {
 /// A component made of one value of each document.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
-pub struct JsonField {
+pub struct JsonColumn {
     /// The component's name.
     #[n(0)]
     pub name: String,
@@ -44,11 +44,11 @@ pub struct JsonField {
     pub default: Option<String>,
 }
 
-impl JsonField {
+impl JsonColumn {
     /// The value of the key `name` of every document.
-    pub fn required(name: impl Into<String>, tensor: TensorSpec) -> Result<JsonField, SpecError> {
+    pub fn required(name: impl Into<String>, tensor: TensorSpec) -> Result<JsonColumn, SpecError> {
         let name = name.into();
-        Ok(JsonField {
+        Ok(JsonColumn {
             path: vec![name.clone()],
             name,
             tensor: SpecField(ElementSpec::single(tensor)?),
@@ -58,14 +58,14 @@ impl JsonField {
 
     /// States where the value is, if it is not the key of the component's name.
     #[must_use]
-    pub fn at<P: Into<String>>(mut self, path: impl IntoIterator<Item = P>) -> JsonField {
+    pub fn at<P: Into<String>>(mut self, path: impl IntoIterator<Item = P>) -> JsonColumn {
         self.path = path.into_iter().map(Into::into).collect();
         self
     }
 
     /// States what is read, as JSON, where the value is missing or null.
     #[must_use]
-    pub fn or(mut self, default: impl Into<String>) -> JsonField {
+    pub fn or(mut self, default: impl Into<String>) -> JsonColumn {
         self.default = Some(default.into());
         self
     }
@@ -102,7 +102,7 @@ impl JsonField {
 
 impl JsonLines {
     /// Uncompressed files, whose broken lines are errors.
-    pub fn new(fields: impl IntoIterator<Item = JsonField>) -> JsonLines {
+    pub fn new(fields: impl IntoIterator<Item = JsonColumn>) -> JsonLines {
         JsonLines {
             fields: fields.into_iter().collect(),
             compression: Compression::None,
@@ -114,7 +114,7 @@ impl JsonLines {
         if self.fields.is_empty() {
             return Err("reads no field".to_owned());
         }
-        self.fields.iter().try_for_each(JsonField::check)?;
+        self.fields.iter().try_for_each(JsonColumn::check)?;
         check_names("field", self.fields.iter().map(|field| field.name.as_str()))
     }
 

@@ -5,11 +5,13 @@
 //! - [`TfRecord`], [`FixedLength`]: records, with their [`Compression`];
 //! - [`WebDataset`]: tar shards; [`Mds`]: MosaicML shards; [`ImageFolder`]: files by class;
 //! - [`Csv`], [`JsonLines`], [`Sqlite`]: rows whose columns are declared;
-//! - [`Numpy`], [`Table`]: files that say what their [`Columns`] are.
+//! - [`Numpy`], [`Table`]: files that say what their [`Columns`] are;
+//! - [`Elements`]: elements that were saved.
 
 mod builder;
 mod columns;
 mod csv;
+mod elements;
 mod family;
 mod image_folder;
 mod json_lines;
@@ -23,9 +25,10 @@ mod webdataset;
 pub(super) use builder::with_example;
 pub use columns::Columns;
 pub use csv::{CSV_FIELDS_MAX, Csv, CsvColumn};
+pub use elements::Elements;
 pub use family::Format;
 pub use image_folder::{IMAGE_EXTENSIONS, ImageFolder};
-pub use json_lines::{JsonField, JsonLines};
+pub use json_lines::{JsonColumn, JsonLines};
 pub use mds::Mds;
 pub use numpy::Numpy;
 pub use records::{Compression, FixedLength, RECORD_BYTES_MAX, TfRecord};

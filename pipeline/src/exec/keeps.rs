@@ -1,0 +1,121 @@
+//! Prepares and opens the operations of the family that keeps elements.
+
+#[cfg(feature = "saved")]
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream_element::ElementSpec;
+
+use crate::graph::{Graph, Kept};
+
+use super::context::Shared;
+use super::error::{ErrorKind, ExecError};
+use super::iterate::Input;
+use super::ops;
+#[cfg(feature = "saved")]
+use super::ops::Keeping;
+use super::program::{Means, OpenError, Program, body_of};
+
+/// What an operation that keeps elements needs beside its parameters: of a snapshot.
+pub(super) struct KeptPart {
+    /// Tells apart what snapshots are of.
+    #[cfg_attr(
+        not(feature = "saved"),
+        expect(dead_code, reason = "nothing can be kept in files")
+    )]
+    fingerprint: String,
+    #[cfg_attr(
+        not(feature = "saved"),
+        expect(dead_code, reason = "nothing can be kept in files")
+    )]
+    shard: Option<Arc<Program>>,
+    /// Absent of a cache.
+    #[cfg_attr(
+        not(feature = "saved"),
+        expect(dead_code, reason = "nothing can be kept in files")
+    )]
+    reader: Option<Arc<Program>>,
+}
+
+/// Prepares `kept`, which is the node `node` of `graph`.
+pub(super) fn prepare(
+    kept: &Kept,
+    graph: &Graph,
+    node: usize,
+    means: &Means<'_>,
+    input: &ElementSpec,
+) -> Result<KeptPart, OpenError> {
+    let Kept::Snapshot(snapshot) = kept else {
+        return Ok(KeptPart {
+            fingerprint: String::new(),
+            shard: None,
+            reader: None,
+        });
+    };
+    // What is declared of functions says nothing of what is computed.
+    let bytes = graph.resolved(means.functions)?.below(node);
+    let bytes = bytes.map_err(|error| ExecError::new(ErrorKind::Caller, "snapshot", error.to_string()))?;
+    let fingerprint = super::identity::fingerprint(&bytes);
+    let shard = snapshot.shard.as_ref();
+    let path = crate::graph::path_spec()?;
+    let reader = match &snapshot.reader {
+        Some(reader) => body_of(reader, means, Some(&path))?,
+        None => body_of(&crate::graph::by_turns(input.clone())?, means, Some(&path))?,
+    };
+    Ok(KeptPart {
+        fingerprint,
+        shard: shard
+            .map(|shard| body_of(shard, means, Some(input)))
+            .transpose()?,
+        reader: Some(reader),
+    })
+}
+
+/// The operation `kept` over `input`, whose elements are of `spec`.
+#[cfg(feature = "saved")]
+pub(super) fn open(
+    kept: &Kept,
+    part: &KeptPart,
+    spec: &ElementSpec,
+    input: Input,
+    shared: &Shared,
+) -> Result<Input, ExecError> {
+    use crate::graph::{Cache, Packing};
+
+    Ok(match kept {
+        Kept::Cache(Cache {
+            path: None,
+            bytes_max,
+        }) => Box::new(ops::Cache::new(*bytes_max, input, shared)),
+        Kept::Cache(Cache { path: Some(path), .. }) => {
+            let keeping = Keeping::new("cache", Path::new(path), spec.clone(), Packing::None);
+            Box::new(ops::FileCache::new(keeping, input))
+        }
+        Kept::Snapshot(snapshot) => {
+            let reader = part.reader.as_ref();
+            let reader = reader.ok_or_else(|| super::program::unprepared("snapshot"))?;
+            let shard = part.shard.as_ref().map(|shard| shard.chain(shared)).transpose()?;
+            let path = Path::new(&snapshot.path).join(&part.fingerprint);
+            let keeping = Keeping::new("snapshot", &path, spec.clone(), snapshot.packing);
+            let reader = ops::Body::program(reader, shared);
+            Box::new(ops::Snapshot::new(keeping, shard, reader, input))
+        }
+    })
+}
+
+/// The operation `kept` over `input`: of this build, in memory only.
+#[cfg(not(feature = "saved"))]
+pub(super) fn open(
+    kept: &Kept,
+    _: &KeptPart,
+    _: &ElementSpec,
+    input: Input,
+    shared: &Shared,
+) -> Result<Input, ExecError> {
+    match kept {
+        Kept::Cache(cache) if cache.path.is_none() => {
+            Ok(Box::new(ops::Cache::new(cache.bytes_max, input, shared)))
+        }
+        Kept::Cache(_) | Kept::Snapshot(_) => Err(super::program::unprepared(kept.op_name())),
+    }
+}

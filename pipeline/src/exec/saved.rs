@@ -1,0 +1,104 @@
+//! Elements as bytes in files, and datasets saved as a whole.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use millstream_element::ElementSpec;
+use thiserror::Error;
+
+use crate::graph::{Graph, Packing};
+use crate::saved::{Begun, ElementReader, Folder};
+
+use super::context::ExecContext;
+use super::error::{ErrorKind, ExecError};
+use super::executor::Executor;
+use super::item::Item;
+use super::program::OpenError;
+use super::state::{StateReader, StateWriter};
+use super::token::Marks;
+
+/// Shards that a dataset is saved in, by turns: as [`Dataset::load`](crate::graph::Dataset::load) reads them.
+pub(crate) const SHARDS: u64 = 8;
+
+/// Why a dataset cannot be saved.
+#[derive(Debug, Clone, Error)]
+pub enum SaveError {
+    /// It cannot be executed.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Its elements cannot be made or written.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+}
+
+/// Executes `graph` to its end and saves its elements in the directory `path`, which is there afterwards whole or not at all;
+/// how many they were. [`Dataset::load`](crate::graph::Dataset::load) is the dataset of what was saved.
+///
+/// # Errors
+/// [`SaveError`]; of kind `Caller` when the directory is there already, or another process saves it.
+pub fn save(graph: &Graph, context: ExecContext, path: &Path, packing: Packing) -> Result<u64, SaveError> {
+    let mut executor = Executor::open(graph, context)?;
+    let refused = |why: &str| {
+        let message = format!("{} {why}", path.display());
+        ExecError::new(ErrorKind::Caller, "save", message)
+    };
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot save in {}: {error}", path.display());
+        ExecError::new(ErrorKind::Resource, "save", message)
+    };
+    let mut sink = match Folder::new(path)
+        .begin(executor.spec(), packing)
+        .map_err(failed)?
+    {
+        Begun::Writing(sink) => sink,
+        Begun::Whole(_) => return Err(refused("is there already: remove it, or save elsewhere").into()),
+        Begun::Taken => return Err(refused("is being saved by another process").into()),
+    };
+    while let Some(item) = executor.next()? {
+        let number = executor.handed() - 1;
+        sink.write(number % SHARDS, &encoded(item)?).map_err(failed)?;
+    }
+    sink.finish().map_err(failed)?;
+    Ok(executor.handed())
+}
+
+/// What was saved in the directory `path`; `None` when that is a dataset without elements.
+///
+/// # Errors
+/// [`ExecError`] of kind `Data` when nothing was, or it is damaged.
+pub fn saved_spec(path: &Path) -> Result<Option<ElementSpec>, ExecError> {
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot read what was saved in {}: {error}", path.display());
+        ExecError::new(ErrorKind::Data, "load", message)
+    };
+    let nothing = || failed(std::io::ErrorKind::NotFound.into());
+    let shards = Folder::new(path).shards().map_err(failed)?.ok_or_else(nothing)?;
+    let Some(first) = shards.first() else {
+        return Ok(None);
+    };
+    let file = File::open(first).map_err(failed)?;
+    let reader = ElementReader::new(BufReader::new(file)).map_err(failed)?;
+    Ok(Some(reader.header().spec().clone()))
+}
+
+/// `item` as bytes, computing what it defers; without the splits it stands for.
+pub(crate) fn encoded(mut item: Item) -> Result<Vec<u8>, ExecError> {
+    item.marks = Marks::new();
+    let mut state = StateWriter::new();
+    state
+        .item(&item)
+        .map_err(|error| ExecError::new(ErrorKind::Resource, "element", error.to_string()))?;
+    Ok(state.into_bytes())
+}
+
+/// The element that these bytes are.
+///
+/// # Errors
+/// The reason, as text, when they are none.
+pub(crate) fn decoded(bytes: &[u8]) -> Result<Item, String> {
+    let mut state = StateReader::new(bytes);
+    let item = state.item().map_err(|error| error.to_string())?;
+    state.finish().map_err(|error| error.to_string())?;
+    Ok(item)
+}

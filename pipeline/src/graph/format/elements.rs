@@ -1,0 +1,15 @@
+//! Files of elements, as `save`, `cache` and `snapshot` write them: what they hold.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::graph::params::SpecField;
+
+/// Parameters of `elements`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Elements {
+    /// What was written; a file of anything else is an error.
+    #[n(0)]
+    pub spec: SpecField,
+}

@@ -1,0 +1,85 @@
+//! What a file of elements says of itself: `MSELEMNT`, the length of the header, the header as a CBOR map, its checksum.
+
+use std::io::{self, Read, Write};
+
+use millstream_element::ElementSpec;
+use minicbor::{Decode, Encode};
+
+use crate::graph::{Packing, SpecField};
+
+const MAGIC: &[u8; 8] = b"MSELEMNT";
+/// The only version so far.
+const VERSION: u32 = 1;
+/// Bytes of a header: a spec, which is far smaller.
+const HEADER_BYTES_MAX: u32 = 16 << 20;
+
+/// The header of a file of elements.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct Header {
+    #[n(0)]
+    version: u32,
+    #[n(1)]
+    pub(crate) packing: Packing,
+    #[n(2)]
+    spec: SpecField,
+}
+
+impl Header {
+    pub(crate) fn new(spec: &ElementSpec, packing: Packing) -> Header {
+        Header {
+            version: VERSION,
+            packing,
+            spec: SpecField(spec.clone()),
+        }
+    }
+
+    pub(crate) fn spec(&self) -> &ElementSpec {
+        &self.spec.0
+    }
+
+    /// Writes it; its bytes.
+    pub(super) fn write(&self, into: &mut impl Write) -> io::Result<u64> {
+        let header = minicbor::to_vec(self).map_err(|error| io::Error::other(error.to_string()))?;
+        let len = u32::try_from(header.len()).map_err(|_| io::Error::other("the spec is too large"))?;
+        into.write_all(MAGIC)?;
+        into.write_all(&len.to_le_bytes())?;
+        into.write_all(&header)?;
+        into.write_all(&crc32c::crc32c(&header).to_le_bytes())?;
+        Ok(MAGIC.len() as u64 + 8 + u64::from(len))
+    }
+
+    /// Reads it; with its bytes.
+    pub(super) fn read(from: &mut impl Read) -> Result<(Header, u64), io::Error> {
+        let mut magic = [0; 8];
+        from.read_exact(&mut magic)?;
+        if &magic != MAGIC {
+            return Err(damaged("it is no file of elements"));
+        }
+        let len = number(from)?;
+        if len > HEADER_BYTES_MAX {
+            return Err(damaged("its header is damaged"));
+        }
+        let mut header = vec![0; len as usize];
+        from.read_exact(&mut header)?;
+        if crc32c::crc32c(&header) != number(from)? {
+            return Err(damaged("its header is damaged"));
+        }
+        let header: Header = minicbor::decode(&header).map_err(|error| damaged(&error.to_string()))?;
+        if header.version != VERSION {
+            let message = format!("it is of version {}, this is version {VERSION}", header.version);
+            return Err(damaged(&message));
+        }
+        Ok((header, MAGIC.len() as u64 + 8 + u64::from(len)))
+    }
+}
+
+pub(super) fn number(from: &mut impl Read) -> io::Result<u32> {
+    let mut bytes = [0; 4];
+    from.read_exact(&mut bytes)?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+pub(super) fn damaged(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason.to_owned())
+}
