@@ -122,8 +122,18 @@ impl Format {
         match self {
             Format::TextLines => true,
             Format::FixedLength(fixed) => fixed.compression == Compression::None,
-            // Where a record begins is only known from the one before it.
-            Format::TfRecord(_) | Format::WebDataset(_) => false,
+            // Where a record begins is only known from the one before it, or from what the file says of itself.
+            Format::TfRecord(_)
+            | Format::WebDataset(_)
+            | Format::Csv(_)
+            | Format::JsonLines(_)
+            | Format::Npy(_)
+            | Format::Npz(_)
+            | Format::Parquet(_)
+            | Format::Arrow(_)
+            | Format::Sqlite(_)
+            | Format::Mds(_)
+            | Format::ImageFolder(_) => false,
         }
     }
 
