@@ -67,9 +67,9 @@ pub use expr::{
 pub use facts::{Cardinality, Facts};
 pub use fold::{Fold, Folding, RejectionResample, Resampling};
 pub use format::{
-    CSV_FIELDS_MAX, Columns, Compression, Csv, CsvColumn, Elements, FixedLength, Format, IMAGE_EXTENSIONS, ImageFolder,
-    JsonColumn, JsonLines, KEY_COMPONENT, Mds, Numpy, RECORD_BYTES_MAX, SqlColumn, Sqlite, TABLE_ROWS_MAX,
-    Table, TfRecord, WebDataset,
+    CSV_FIELDS_MAX, Columns, Compression, Csv, CsvColumn, Elements, FixedLength, Format, IMAGE_EXTENSIONS,
+    ImageFolder, JsonColumn, JsonLines, KEY_COMPONENT, Mds, Numpy, RECORD_BYTES_MAX, SqlColumn, Sqlite,
+    TABLE_ROWS_MAX, Table, TfRecord, WebDataset,
 };
 pub use function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
 pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use millstream_element::{Dtype, TensorSpec};
 use millstream_pipeline::graph::{
-    Columns, Csv, CsvColumn, Dataset, ImageFolder, JsonColumn, JsonLines, Mds, Numpy, SqlColumn, Sqlite, Table,
+    Columns, Csv, CsvColumn, Dataset, ImageFolder, JsonColumn, JsonLines, Mds, Numpy, SqlColumn, Sqlite,
+    Table,
 };
 
 use super::samples::Sample;
