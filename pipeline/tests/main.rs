@@ -14,6 +14,8 @@
 //! - `interleave`: datasets that are read ahead by turns
 //! - `listings`: which files there are and in which order
 //! - `on_error`: what becomes of elements that fail
+//! - `parsing`: examples, JSON, CSV
+//! - `packing`: sequences of tokens in rows
 //! - `packs`: what is written into packs is what is yielded
 //! - `promises`: every operation does what is promised of all of them
 //! - `randomness`: what is drawn anew, and what is drawn alike
@@ -41,7 +43,10 @@ mod interleave;
 mod listings;
 mod model;
 mod on_error;
+mod packing;
 mod packs;
+#[cfg(feature = "text")]
+mod parsing;
 #[cfg(all(feature = "images", feature = "records", feature = "webdataset"))]
 mod promises;
 mod randomness;

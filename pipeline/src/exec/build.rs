@@ -143,7 +143,9 @@ impl Program {
             }
             Op::Enumerate(enumerate) => Box::new(ops::Enumerate::new(enumerate.start, input)),
             Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
-            Op::Step(step) => super::steps::open(step, self.drawn(node), input, shared),
+            Op::Step(step) => {
+                super::steps::open(step, self.drawn(node), self.input_spec(node)?, input, shared)?
+            }
             Op::Options(_)
             | Op::Map(..)
             | Op::Read(_)

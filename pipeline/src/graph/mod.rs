@@ -34,6 +34,7 @@ mod group_spec;
 mod native;
 mod op;
 mod options;
+mod pack_sequences;
 mod parameters;
 mod params;
 mod predicate;
@@ -65,13 +66,17 @@ pub use fold::{Fold, Folding, RejectionResample, Resampling};
 pub use format::{Compression, FixedLength, Format, KEY_COMPONENT, RECORD_BYTES_MAX, TfRecord, WebDataset};
 pub use function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
 pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
-pub use native::{Compute, Named, Native, Outputs, ParseInt, Select, Selected};
+pub use native::{
+    Compute, CsvField, DecodeCsv, Feature, FeatureLayout, JsonField, Named, Native, Outputs, ParseExample,
+    ParseInt, ParseJson, ParseSequenceExample, Select, Selected, SplitRagged,
+};
 pub use op::{
     Batch, Choose, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,
     RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
     SourceDeclaration, TensorSlices, Tensors, Zip, operations,
 };
 pub use options::{Options, Travel};
+pub use pack_sequences::{Cut, PackSequences};
 pub use params::{Params, SpecField};
 pub use predicate::{Predicate, RegisteredPredicate};
 pub use registry::{NoFunctions, Registry, SourceSignature};
