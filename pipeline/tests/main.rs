@@ -16,6 +16,8 @@
 //! - `kept`: elements kept in memory and in files
 //! - `listings`: which files there are and in which order
 //! - `on_error`: what becomes of elements that fail
+//! - `parsing`: examples, JSON, CSV
+//! - `packing`: sequences of tokens in rows
 //! - `packs`: what is written into packs is what is yielded
 //! - `promises`: every operation does what is promised of all of them
 //! - `parts`: files that are read in parts
@@ -48,9 +50,12 @@ mod kept;
 mod listings;
 mod model;
 mod on_error;
+mod packing;
 mod packs;
 #[cfg(feature = "records")]
 mod parts;
+#[cfg(feature = "text")]
+mod parsing;
 #[cfg(all(
     feature = "arrow",
     feature = "csv",

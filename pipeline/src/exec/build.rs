@@ -149,7 +149,9 @@ impl Program {
                 };
                 super::keeps::open(kept, part, self.input_spec(node)?, input, shared)?
             }
-            Op::Step(step) => super::steps::open(step, self.drawn(node), input, shared),
+            Op::Step(step) => {
+                super::steps::open(step, self.drawn(node), self.input_spec(node)?, input, shared)?
+            }
             Op::Options(_)
             | Op::Map(..)
             | Op::Read(_)

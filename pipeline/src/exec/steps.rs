@@ -1,14 +1,23 @@
 //! Opens the operations of the family that needs parameters alone.
 
+use millstream_element::ElementSpec;
+
 use crate::graph::Step;
 
 use super::context::Shared;
+use super::error::ExecError;
 use super::iterate::Input;
 use super::ops;
 
-/// The operation `step`, which is the node `node` of its graph, over `input`.
-pub(super) fn open(step: &Step, node: usize, input: Input, shared: &Shared) -> Input {
-    match step {
+/// The operation `step`, which is the node `node` of its graph, over `input`, whose elements are like `spec`.
+pub(super) fn open(
+    step: &Step,
+    node: usize,
+    spec: &ElementSpec,
+    input: Input,
+    shared: &Shared,
+) -> Result<Input, ExecError> {
+    Ok(match step {
         Step::Rebatch(rebatch) => Box::new(ops::Rebatch::new(rebatch.clone(), input, shared)),
         Step::ShuffleAndRepeat(shuffle) => {
             Box::new(ops::ShuffleAndRepeat::new(*shuffle, node, input, shared.clone()))
@@ -24,5 +33,6 @@ pub(super) fn open(step: &Step, node: usize, input: Input, shared: &Shared) -> I
             shared.statistics.stage(&statistics.name),
             input,
         )),
-    }
+        Step::PackSequences(pack) => Box::new(ops::PackSequences::new(pack.clone(), spec, input, shared)?),
+    })
 }

@@ -4,8 +4,11 @@
 use millstream_element::Dtype;
 
 use super::dataset::Dataset;
-use super::expr::{Expr, Span, col, concat};
-use super::native::{Compute, Named, Outputs};
+use super::expr::{Expr, Span, Split, col, concat};
+use super::native::{
+    Compute, DecodeCsv, Feature, JsonField, Named, Outputs, ParseExample, ParseJson, ParseSequenceExample,
+    SplitRagged,
+};
 use super::op::Op;
 use super::predicate::Predicate;
 
@@ -105,6 +108,62 @@ impl Dataset {
     /// Reads decimal text in a component as floats, white space around it aside.
     pub fn parse_float(self, component: impl Into<String>, dtype: Dtype) -> Dataset {
         self.changed(component, |of| of.to_number(dtype))
+    }
+
+    /// Parses the serialised `tf.train.Example` in `component`, or the vector of them, into its features. An element that is
+    /// nothing else becomes a dict of them; in a dict they take the place of the component.
+    pub fn parse_example(
+        self,
+        component: impl Into<String>,
+        features: impl IntoIterator<Item = Feature>,
+    ) -> Dataset {
+        self.native(ParseExample {
+            component: component.into(),
+            features: features.into_iter().collect(),
+        })
+    }
+
+    /// Parses the serialised `tf.train.SequenceExample` in `component` into the features of its context and its feature
+    /// lists, as [`Dataset::parse_example`] does. Each list has a row for every one of its features.
+    pub fn parse_sequence_example(
+        self,
+        component: impl Into<String>,
+        context: impl IntoIterator<Item = Feature>,
+        sequences: impl IntoIterator<Item = Feature>,
+    ) -> Dataset {
+        self.native(ParseSequenceExample {
+            component: component.into(),
+            context: context.into_iter().collect(),
+            sequences: sequences.into_iter().collect(),
+        })
+    }
+
+    /// Parses the text of JSON in `component` into the fields that are declared, as [`Dataset::parse_example`] does.
+    pub fn parse_json(
+        self,
+        component: impl Into<String>,
+        fields: impl IntoIterator<Item = JsonField>,
+    ) -> Dataset {
+        self.native(ParseJson {
+            component: component.into(),
+            fields: fields.into_iter().collect(),
+        })
+    }
+
+    /// Parses lines of comma-separated values into their columns, as `tf.io.decode_csv`.
+    pub fn decode_csv(self, decode: DecodeCsv) -> Dataset {
+        self.native(decode)
+    }
+
+    /// Cuts the strings in `component`, a vector, into ragged parts: between `separator`s, or words between white space.
+    pub fn split_ragged(self, component: impl Into<String>, separator: Option<&str>) -> Dataset {
+        self.native(SplitRagged {
+            component: component.into(),
+            split: Split {
+                separator: separator.map(str::to_owned),
+                cuts_max: None,
+            },
+        })
     }
 
     fn changed(self, component: impl Into<String>, change: impl FnOnce(Expr) -> Expr) -> Dataset {

@@ -37,6 +37,7 @@ mod kept_builder;
 mod native;
 mod op;
 mod options;
+mod pack_sequences;
 mod parameters;
 mod params;
 mod part;
@@ -74,13 +75,17 @@ pub use format::{
 pub use function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
 pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
 pub use kept::{CACHE_BYTES_DEFAULT, Cache, Kept, Packing, Snapshot};
-pub use native::{Compute, Named, Native, Outputs, ParseInt, Select, Selected};
+pub use native::{
+    Compute, CsvField, DecodeCsv, Feature, FeatureLayout, JsonField, Named, Native, Outputs, ParseExample,
+    ParseInt, ParseJson, ParseSequenceExample, Select, Selected, SplitRagged,
+};
 pub use op::{
     Batch, Choose, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,
     RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
     SourceDeclaration, TensorSlices, Tensors, Zip, operations,
 };
 pub use options::{Options, Travel};
+pub use pack_sequences::{Cut, PackSequences};
 pub use params::{Params, SpecField};
 pub use part::FilePart;
 pub use predicate::{Predicate, RegisteredPredicate};

@@ -10,6 +10,7 @@ use super::check::{check_buffer, check_name};
 use super::codec::{Parameters, encoded};
 use super::error::GraphError;
 use super::facts::Cardinality;
+use super::pack_sequences::PackSequences;
 use super::spec::without_leading;
 
 /// Sizes that a `rebatch` goes through by turns.
@@ -30,6 +31,8 @@ pub enum Step {
     IgnoreErrors(IgnoreErrors),
     /// Nothing to the elements; measures them under a name.
     Statistics(Statistics),
+    /// Sequences of tokens one behind the other, in rows of one length.
+    PackSequences(PackSequences),
 }
 
 /// Parameters of `rebatch`.
@@ -95,6 +98,7 @@ impl Step {
         "assert_cardinality",
         "ignore_errors",
         "statistics",
+        "pack_sequences",
     ];
 
     /// The name on the wire and in messages.
@@ -106,6 +110,7 @@ impl Step {
             Step::AssertCardinality(_) => "assert_cardinality",
             Step::IgnoreErrors(_) => "ignore_errors",
             Step::Statistics(_) => "statistics",
+            Step::PackSequences(_) => "pack_sequences",
         }
     }
 
@@ -118,6 +123,7 @@ impl Step {
             Step::AssertCardinality(params) => encoded(params),
             Step::IgnoreErrors(params) => encoded(params),
             Step::Statistics(params) => encoded(params),
+            Step::PackSequences(params) => encoded(params),
         }
     }
 
@@ -130,6 +136,7 @@ impl Step {
             "assert_cardinality" => Step::AssertCardinality(params.decode()?),
             "ignore_errors" => Step::IgnoreErrors(params.decode()?),
             "statistics" => Step::Statistics(params.decode()?),
+            "pack_sequences" => Step::PackSequences(params.decode()?),
             _ => return Ok(None),
         }))
     }
@@ -147,12 +154,16 @@ impl Step {
             }
             Step::ShuffleAndRepeat(shuffle) => check_buffer("shuffle buffer", shuffle.buffer),
             Step::Statistics(statistics) => check_name("name", &statistics.name),
+            Step::PackSequences(pack) => pack.check(),
             Step::Unique | Step::AssertCardinality(_) | Step::IgnoreErrors(_) => Ok(()),
         }
     }
 
     /// What it yields, given elements of `input`.
     pub(super) fn spec(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
+        if let Step::PackSequences(pack) = self {
+            return pack.spec(input);
+        }
         let Step::Rebatch(rebatch) = self else {
             return Ok(input.clone());
         };
@@ -177,7 +188,7 @@ impl Step {
                 }
             },
             Step::ShuffleAndRepeat(shuffle) => repeated(shuffle.count, input),
-            Step::Unique | Step::IgnoreErrors(_) => thinned(input),
+            Step::Unique | Step::IgnoreErrors(_) | Step::PackSequences(_) => thinned(input),
             Step::AssertCardinality(asserted) => declared(asserted.count, asserted.count.is_none()),
             Step::Statistics(_) => input,
         }
@@ -188,6 +199,7 @@ impl Step {
         match self {
             Step::Rebatch(_) => Some("makes several elements of one position"),
             Step::ShuffleAndRepeat(_) => Some("mixes positions"),
+            Step::PackSequences(_) => Some("puts several positions into one element"),
             Step::Unique => Some("drops what a task has seen, which depends on the positions it was given"),
             Step::AssertCardinality(_) | Step::IgnoreErrors(_) | Step::Statistics(_) => None,
         }
@@ -198,7 +210,7 @@ impl Step {
         match self {
             Step::AssertCardinality(_) | Step::IgnoreErrors(_) | Step::Statistics(_) => true,
             // Which of several equals is kept says nothing of what they are, but positions do.
-            Step::Unique | Step::Rebatch(_) | Step::ShuffleAndRepeat(_) => false,
+            Step::Unique | Step::Rebatch(_) | Step::ShuffleAndRepeat(_) | Step::PackSequences(_) => false,
         }
     }
 

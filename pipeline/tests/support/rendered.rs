@@ -19,6 +19,18 @@ fn rendered_tensor(tensor: &Tensor) -> String {
                 .map(|item| i64::from_le_bytes(item.try_into().unwrap()));
             items.extend(numbers.map(|number| number.to_string()));
         }
+        (Dtype::F32, Some(bytes)) => {
+            let numbers = bytes
+                .chunks_exact(4)
+                .map(|item| f32::from_le_bytes(item.try_into().unwrap()));
+            items.extend(numbers.map(|number| number.to_string()));
+        }
+        (Dtype::I32, Some(bytes)) => {
+            let numbers = bytes
+                .chunks_exact(4)
+                .map(|item| i32::from_le_bytes(item.try_into().unwrap()));
+            items.extend(numbers.map(|number| number.to_string()));
+        }
         (Dtype::String | Dtype::Bytes, _) => {
             tensor.for_each_string(&mut |item| items.push(String::from_utf8_lossy(item).into_owned()));
         }

@@ -25,6 +25,7 @@ pub(crate) fn samples(directory: &Path) -> Vec<Sample> {
     let mut all = chains();
     all.extend(sources());
     all.extend(groups());
+    all.extend(texts());
     all.extend(readers(directory));
     all
 }
@@ -261,6 +262,63 @@ fn sources() -> Vec<Sample> {
             1..4,
         ),
     ]
+}
+
+/// What is made of texts and tokens. Other tests hold more of it against models.
+fn texts() -> Vec<Sample> {
+    use millstream_pipeline::graph::{CsvField, DecodeCsv, Feature, JsonField, PackSequences};
+
+    let of = |dtype: Dtype, rows: &[&[u8]]| {
+        let spec = ElementSpec::single(TensorSpec::fixed(dtype, &[rows.len() as u64])).unwrap();
+        let items = rows.iter().map(|row| row.to_vec());
+        Dataset::tensor_slices(spec, vec![ConstantTensor::items(items)])
+    };
+    let text = |rows: &[&str]| {
+        let rows: Vec<&[u8]> = rows.iter().map(|row| row.as_bytes()).collect();
+        of(Dtype::String, &rows)
+    };
+    // The feature "a" of the integers 1 and 2; in the context of a sequence example it is the same.
+    let example: &[u8] = b"\x0a\x0d\x0a\x0b\x0a\x01a\x12\x06\x1a\x04\x0a\x02\x01\x02";
+    let feature = || [Feature::fixed("a", Dtype::I64, &[2])];
+    let examples = || of(Dtype::Bytes, &[example, example]);
+    let json = JsonField::new("v", "v", Dtype::I64, &[]);
+    let columns = [CsvField::new("a", Dtype::I64), CsvField::new("b", Dtype::String)];
+    let tokens = Dataset::range(0, 4, 1).map("up_to", Params::none());
+    let mut all = vec![
+        sample(
+            "parse_example",
+            examples().parse_example("", feature()),
+            ["[1 2]", "[1 2]"],
+        ),
+        sample(
+            "parse_sequence_example",
+            examples().parse_sequence_example("", feature(), [Feature::ragged("b", Dtype::I64)]),
+            ["[1 2] [] [0]", "[1 2] [] [0]"],
+        ),
+        sample(
+            "split_ragged",
+            text(&["a b", "c"]).batch(2, false).split_ragged("", None),
+            ["[a b c] [0 2 3]"],
+        ),
+        sample(
+            "pack_sequences",
+            tokens.pack_sequences(PackSequences::new("", 4)),
+            ["[0 0 1 0] [1 2 2 3] [0 0 1 0]", "[1 2 0 0] [1 1 0 0] [1 2 0 0]"],
+        ),
+    ];
+    if cfg!(feature = "text") {
+        all.push(sample(
+            "parse_json",
+            text(&[r#"{"v": 3}"#, r#"{"v": 4}"#]).parse_json("", [json]),
+            [3, 4],
+        ));
+        all.push(sample(
+            "decode_csv",
+            text(&["1,x", "2,y"]).decode_csv(DecodeCsv::new("", columns)),
+            ["1 x", "2 y"],
+        ));
+    }
+    all
 }
 
 fn groups() -> Vec<Sample> {

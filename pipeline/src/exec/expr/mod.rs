@@ -19,3 +19,6 @@ mod strings;
 mod text;
 
 pub(crate) use formula::{Formula, Verdict};
+#[cfg(feature = "text")]
+pub(crate) use text::number_of;
+pub(crate) use text::parts;

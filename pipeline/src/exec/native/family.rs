@@ -5,11 +5,15 @@ use std::sync::Arc;
 use millstream_element::ElementSpec;
 
 use crate::exec::call::{Call, Place};
+#[cfg(not(feature = "text"))]
+use crate::exec::error::ErrorKind;
 use crate::exec::error::ExecError;
 use crate::exec::value::Value;
 use crate::graph::Native;
 
-use super::{compute, parse_int, select};
+use super::{compute, example, parse_int, select, split_ragged};
+#[cfg(feature = "text")]
+use super::{csv_line, json};
 
 /// The call of `native` for elements of `input`.
 ///
@@ -20,6 +24,22 @@ pub(crate) fn prepare(native: &Native, input: &ElementSpec) -> Result<Arc<dyn Ca
         Native::Compute(compute) => Arc::new(compute::ComputeCall::new(compute, input)?),
         Native::ParseInt(parse) => Arc::new(parse_int::ParseIntCall::new(parse, input)?),
         Native::Select(select) => Arc::new(select::SelectCall::new(select, input)?),
+        Native::ParseExample(parse) => Arc::new(example::ExampleCall::new(parse, input)?),
+        Native::ParseSequenceExample(parse) => Arc::new(example::SequenceExampleCall::new(parse, input)?),
+        Native::SplitRagged(split) => Arc::new(split_ragged::SplitRaggedCall::new(split, input)?),
+        #[cfg(feature = "text")]
+        Native::ParseJson(parse) => Arc::new(json::JsonCall::new(parse, input)?),
+        #[cfg(feature = "text")]
+        Native::DecodeCsv(decode) => Arc::new(csv_line::CsvCall::new(decode, input)?),
+        #[cfg(not(feature = "text"))]
+        Native::ParseJson(_) | Native::DecodeCsv(_) => {
+            let op = native.op_name();
+            return Err(ExecError::new(
+                ErrorKind::Caller,
+                op,
+                "is not built in: build with the feature \"text\"",
+            ));
+        }
     })
 }
 

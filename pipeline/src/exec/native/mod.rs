@@ -3,8 +3,15 @@
 //! A call is prepared once for all elements of one spec, whatever patterns, vocabularies or models that takes.
 
 mod compute;
+#[cfg(feature = "text")]
+mod csv_line;
+mod example;
 mod family;
+#[cfg(feature = "text")]
+mod json;
+mod made;
 mod parse_int;
 mod select;
+mod split_ragged;
 
 pub(crate) use family::{Shared, prepare};

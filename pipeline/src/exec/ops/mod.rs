@@ -22,6 +22,7 @@ mod interleave;
 #[cfg(feature = "saved")]
 mod keeping;
 mod map;
+mod pack_sequences;
 mod padded_batch;
 mod padding;
 mod parallel_interleave;
@@ -81,6 +82,7 @@ pub(crate) use interleave::Interleave;
 #[cfg(feature = "saved")]
 pub(crate) use keeping::Keeping;
 pub(crate) use map::{Map, RegisteredCall};
+pub(crate) use pack_sequences::PackSequences;
 pub(crate) use padded_batch::PaddedBatch;
 pub(crate) use padding::Padding;
 pub(crate) use parallel_interleave::ParallelInterleave;

@@ -163,13 +163,7 @@ impl Text {
                 check_length("pattern", pattern)?;
                 check_length("replacement", rewrite)
             }
-            Text::Split(split) => match &split.separator {
-                Some(separator) if separator.is_empty() => {
-                    Err("has an empty separator: leave it out to split at white space".to_owned())
-                }
-                Some(separator) => check_length("separator", separator),
-                None => Ok(()),
-            },
+            Text::Split(split) => split.check(),
             Text::JoinAxis(separator) | Text::Join(separator) => check_length("separator", separator),
             Text::HashBucket(0) => Err("has no buckets".to_owned()),
             Text::HashBucket(buckets) if i64::try_from(*buckets).is_err() => {
@@ -190,6 +184,18 @@ impl Text {
     /// Whether it needs the feature `text`.
     pub(crate) fn needs_regex(&self) -> bool {
         matches!(self, Text::Matches(..) | Text::Replace(..))
+    }
+}
+
+impl Split {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match &self.separator {
+            Some(separator) if separator.is_empty() => {
+                Err("has an empty separator: leave it out to split at white space".to_owned())
+            }
+            Some(separator) => check_length("separator", separator),
+            None => Ok(()),
+        }
     }
 }
 

@@ -4,8 +4,12 @@ use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
 
 use super::compute::Compute;
+use super::csv_line::DecodeCsv;
+use super::example::{ParseExample, ParseSequenceExample};
+use super::json::ParseJson;
 use super::parse_int::ParseInt;
 use super::select::Select;
+use super::split_ragged::SplitRagged;
 use crate::graph::error::{AnalysisError, GraphError};
 
 /// What a native function says of itself.
@@ -74,6 +78,16 @@ family! {
     ParseInt = "parse_int",
     /// Chooses, orders and names components.
     Select = "select",
+    /// The features of serialised `tf.train.Example`s.
+    ParseExample = "parse_example",
+    /// The features of a serialised `tf.train.SequenceExample`.
+    ParseSequenceExample = "parse_sequence_example",
+    /// The fields of a text of JSON.
+    ParseJson = "parse_json",
+    /// The columns of lines of comma-separated values.
+    DecodeCsv = "decode_csv",
+    /// The parts of strings, as a ragged tensor.
+    SplitRagged = "split_ragged",
 }
 
 impl Native {

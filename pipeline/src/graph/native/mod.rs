@@ -6,12 +6,22 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod compute;
+mod csv_line;
+mod example;
 mod family;
+mod feature;
+mod json;
 mod parse_int;
 mod replaced;
 mod select;
+mod split_ragged;
 
 pub use compute::{Compute, Named, Outputs};
+pub use csv_line::{CsvField, DecodeCsv};
+pub use example::{ParseExample, ParseSequenceExample};
 pub use family::Native;
+pub use feature::{Feature, FeatureLayout};
+pub use json::{JsonField, ParseJson};
 pub use parse_int::ParseInt;
 pub use select::{Select, Selected};
+pub use split_ragged::SplitRagged;

@@ -1,0 +1,13 @@
+//! `parse_example` and `parse_sequence_example`.
+//!
+//! - [`wire`] reads protocol messages field by field, strictly and without copying;
+//! - [`message`] finds the features in an example, and the values in a feature;
+//! - [`column`] gathers the values of one feature and makes tensors of them;
+//! - [`call`] does it for every element.
+
+mod call;
+mod column;
+mod message;
+mod wire;
+
+pub(crate) use call::{ExampleCall, SequenceExampleCall};

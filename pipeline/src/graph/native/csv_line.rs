@@ -1,0 +1,179 @@
+//! `decode_csv`: lines of comma-separated values become a component for every column.
+
+use millstream_element::{Dtype, ElementSpec, MAX_COMPONENTS, Structure, TensorSpec};
+use minicbor::{Decode, Encode};
+
+use super::family::NativeFunction;
+use super::feature::unpacked;
+use crate::graph::check::check_name;
+use crate::graph::constant::{Constant, ConstantTensor};
+use crate::graph::expr::{DtypeField, column_of};
+use crate::graph::params::SpecField;
+
+/// Parameters of `decode_csv`: the component, lines of values in a tensor of any shape, becomes its columns, tensors of this shape.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct DecodeCsv {
+    /// The component that holds the lines.
+    #[n(0)]
+    pub component: String,
+    /// All columns, in their order.
+    #[n(1)]
+    pub columns: Vec<CsvField>,
+    /// The byte between values.
+    #[n(2)]
+    pub delimiter: u8,
+    /// Whether values may stand in quotation marks, which then may hold delimiters.
+    #[n(3)]
+    pub quoted: bool,
+    /// What stands for a missing value, beside nothing.
+    #[n(4)]
+    pub missing: String,
+}
+
+/// A column.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct CsvField {
+    /// What the component is called.
+    #[n(0)]
+    pub name: String,
+    /// What its values are: integers, floats, `string`, `bytes`.
+    #[n(1)]
+    pub dtype: DtypeField,
+    /// What a missing value is, a scalar; without, that is an error. A missing string without default is empty.
+    #[n(2)]
+    pub default: Option<ConstantTensor>,
+    /// Whether it becomes a component; a column that does not is not parsed.
+    #[n(3)]
+    pub skipped: bool,
+}
+
+impl CsvField {
+    /// A column that has to have a value.
+    pub fn new(name: impl Into<String>, dtype: Dtype) -> CsvField {
+        CsvField {
+            name: name.into(),
+            dtype: DtypeField(dtype),
+            default: None,
+            skipped: false,
+        }
+    }
+
+    /// A column that becomes no component.
+    pub fn skipped() -> CsvField {
+        CsvField {
+            name: String::new(),
+            dtype: DtypeField(Dtype::String),
+            default: None,
+            skipped: true,
+        }
+    }
+
+    /// With a value where it is missing.
+    #[must_use]
+    pub fn or(mut self, default: ConstantTensor) -> CsvField {
+        self.default = Some(default);
+        self
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.skipped {
+            return Ok(());
+        }
+        check_name("column", &self.name)?;
+        let dtype = self.dtype.0;
+        if matches!(
+            dtype,
+            Dtype::Bool | Dtype::F8E4M3 | Dtype::F8E5M2 | Dtype::C64 | Dtype::C128
+        ) {
+            return Err(format!(
+                "wants the column {:?} as {dtype}: read it as a number or a string, and cast or compare it",
+                self.name
+            ));
+        }
+        let Some(default) = &self.default else {
+            return Ok(());
+        };
+        let spec = ElementSpec::single(TensorSpec::scalar(dtype)).map_err(|error| error.to_string())?;
+        let constant = Constant {
+            spec: SpecField(spec),
+            tensors: vec![default.clone()],
+        };
+        constant.check().map_err(|reason| {
+            format!(
+                "has a default for the column {:?} that is no {dtype}: {reason}",
+                self.name
+            )
+        })
+    }
+}
+
+impl DecodeCsv {
+    /// Columns between commas, with quotation marks, as RFC 4180 has them.
+    pub fn new(component: impl Into<String>, columns: impl IntoIterator<Item = CsvField>) -> DecodeCsv {
+        DecodeCsv {
+            component: component.into(),
+            columns: columns.into_iter().collect(),
+            delimiter: b',',
+            quoted: true,
+            missing: String::new(),
+        }
+    }
+}
+
+impl NativeFunction for DecodeCsv {
+    fn check(&self) -> Result<(), String> {
+        const COLUMNS_MAX: usize = 1 << 16;
+        if self.columns.len() > COLUMNS_MAX {
+            return Err(format!(
+                "has {} columns, the limit is {COLUMNS_MAX}",
+                self.columns.len()
+            ));
+        }
+        let kept: Vec<&CsvField> = self.columns.iter().filter(|column| !column.skipped).collect();
+        if kept.is_empty() || kept.len() > MAX_COMPONENTS {
+            return Err(format!(
+                "keeps {} columns; there can be 1 to {MAX_COMPONENTS}",
+                kept.len()
+            ));
+        }
+        for (index, column) in kept.iter().enumerate() {
+            column.check()?;
+            if kept[..index].iter().any(|other| other.name == column.name) {
+                return Err(format!("names the column {:?} twice", column.name));
+            }
+        }
+        if matches!(self.delimiter, b'"' | b'\n' | b'\r') {
+            return Err("has a quotation mark or the end of a line as delimiter".to_owned());
+        }
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        check_name("mark of a missing value", &self.missing)
+    }
+
+    fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
+        let spec = &input.components()[column_of(&self.component, input)?];
+        if !matches!(spec.dtype(), Dtype::String | Dtype::Bytes) {
+            return Err(format!(
+                "component {:?} should be strings: {input}",
+                self.component
+            ));
+        }
+        let kept = self.columns.iter().filter(|column| !column.skipped);
+        let parts = kept.map(|column| {
+            let dtype = column.dtype.0;
+            let spec = match spec.dims() {
+                Some(dims) => TensorSpec::with_dims(dtype, dims),
+                None => TensorSpec::unknown_rank(dtype),
+            };
+            (column.name.clone(), (Structure::Leaf, vec![spec]))
+        });
+        unpacked(input, &self.component, parts)
+    }
+
+    fn feature(&self) -> Option<&'static str> {
+        Some("text")
+    }
+}

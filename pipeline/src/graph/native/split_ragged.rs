@@ -1,0 +1,46 @@
+//! `split_ragged`: a vector of strings becomes a ragged tensor of their parts.
+
+use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
+use minicbor::{Decode, Encode};
+
+use super::family::NativeFunction;
+use super::feature::{rows_of, unpacked};
+use crate::graph::expr::{Split, column_of};
+
+/// Parameters of `split_ragged`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct SplitRagged {
+    /// The component that holds the strings, and then their parts.
+    #[n(0)]
+    pub component: String,
+    /// Where they are cut.
+    #[n(1)]
+    pub split: Split,
+}
+
+impl NativeFunction for SplitRagged {
+    fn check(&self) -> Result<(), String> {
+        self.split.check()
+    }
+
+    fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
+        let Some(rows) = rows_of(input, &self.component)? else {
+            return Err("one string is cut with the expression split, into a vector".to_owned());
+        };
+        let dtype = input.components()[column_of(&self.component, input)?].dtype();
+        let parts = vec![
+            TensorSpec::with_dims(dtype, &[None]),
+            TensorSpec::with_dims(Dtype::I64, &[rows.and_then(|rows| rows.checked_add(1))]),
+        ];
+        let ragged = Structure::Ragged { ragged_rank: 1 };
+        if *input.structure() == Structure::Leaf {
+            return ElementSpec::new(ragged, parts).map_err(|error| error.to_string());
+        }
+        unpacked(
+            input,
+            &self.component,
+            [(self.component.clone(), (ragged, parts))],
+        )
+    }
+}
