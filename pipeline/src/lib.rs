@@ -4,11 +4,14 @@
 //! - [`plan`]: what an iteration fixes before it starts: how many splits each source has, and which files
 //!   there are.
 //! - [`storage`]: where the bytes of files come from.
+//! - `image`: pictures, from encoded bytes to pixels; with the feature `images`.
 //! - `record`: how records lie in files; with the feature `records`.
 //! - [`exec`]: the graph as a tree of pull iterators, from sources to elements written into their slots.
 
 pub mod exec;
 pub mod graph;
+#[cfg(feature = "images")]
+mod image;
 pub mod plan;
 #[cfg(feature = "records")]
 pub mod record;

@@ -11,6 +11,7 @@
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `folds`: operations that carry a state
 //! - `graphs`: encoding and analysis
+//! - `images`: pictures decoded and changed
 //! - `interleave`: datasets that are read ahead by turns
 //! - `listings`: which files there are and in which order
 //! - `on_error`: what becomes of elements that fail
@@ -36,6 +37,8 @@ mod expressions;
 mod failures;
 mod folds;
 mod graphs;
+#[cfg(feature = "images")]
+mod images;
 mod interleave;
 mod listings;
 mod model;

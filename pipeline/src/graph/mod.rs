@@ -31,6 +31,7 @@ mod function;
 mod group;
 mod group_builder;
 mod group_spec;
+mod image;
 mod native;
 mod op;
 mod options;
@@ -62,8 +63,12 @@ pub use expr::{
 pub use facts::{Cardinality, Facts};
 pub use fold::{Fold, Folding, RejectionResample, Resampling};
 pub use format::{Compression, FixedLength, Format, KEY_COMPONENT, RECORD_BYTES_MAX, TfRecord, WebDataset};
-pub use function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
+pub use function::{Function, RegisteredMap};
 pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
+pub use image::{
+    CenterCrop, CentralCrop, ColorJitter, Crop, DecodeImage, Flip, FlipAxis, Grayscale, HwcToChw,
+    ImageFunction, Normalize, RandomCrop, RandomResizedCrop, Resize, ResizeMethod,
+};
 pub use native::{Compute, Named, Native, Outputs, ParseInt, Select, Selected};
 pub use op::{
     Batch, Choose, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,
@@ -82,5 +87,7 @@ pub use step::{AssertCardinality, IgnoreErrors, Rebatch, ShuffleAndRepeat, Stati
 
 pub(crate) use expr::{Typed, TypedNode, axis_of, broadcast, column_of};
 pub(crate) use group_spec::{own_shapes, padded_shapes, ragged_rank};
+#[cfg(feature = "images")]
+pub(crate) use image::kept;
 pub(crate) use predicate::typed_predicate;
 pub(crate) use spec::{component, source_signature};

@@ -6,8 +6,6 @@ mod batch;
 mod body;
 mod bucket;
 mod concatenate;
-#[cfg(feature = "images")]
-mod decode_image;
 mod enumerate;
 mod files;
 mod filter;
@@ -26,15 +24,11 @@ mod positions;
 mod prefetch;
 mod ragged_batch;
 mod random;
-#[cfg(feature = "images")]
-mod random_resized_crop;
 mod read_ahead;
 mod rebatch;
 mod reduce;
 mod rejection_resample;
 mod repeat;
-#[cfg(feature = "images")]
-mod resize;
 mod rows;
 mod scan;
 mod service;
@@ -59,8 +53,6 @@ pub(crate) use batch::Batch;
 pub(crate) use body::Body;
 pub(crate) use bucket::Bucket;
 pub(crate) use concatenate::Concatenate;
-#[cfg(feature = "images")]
-pub(crate) use decode_image::DecodeImageCall;
 pub(crate) use enumerate::Enumerate;
 pub(crate) use files::Files;
 pub(crate) use filter::{Filter, Test};
@@ -78,14 +70,10 @@ pub(crate) use positions::Positions;
 pub(crate) use prefetch::Prefetch;
 pub(crate) use ragged_batch::RaggedBatch;
 pub(crate) use random::Random;
-#[cfg(feature = "images")]
-pub(crate) use random_resized_crop::RandomResizedCropCall;
 pub(crate) use rebatch::Rebatch;
 pub(crate) use reduce::Reduce;
 pub(crate) use rejection_resample::RejectionResample;
 pub(crate) use repeat::Repeat;
-#[cfg(feature = "images")]
-pub(crate) use resize::ResizeCall;
 pub(crate) use rows::Rows;
 pub(crate) use scan::Scan;
 pub(crate) use service::Service;
