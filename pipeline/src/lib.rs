@@ -5,11 +5,14 @@
 //!   there are.
 //! - [`storage`]: where the bytes of files come from.
 //! - `saved`: how elements lie in files; with the feature `saved`.
+//! - `image`: pictures, from encoded bytes to pixels; with the feature `images`.
 //! - `record`: how records lie in files; with the feature `records`.
 //! - [`exec`]: the graph as a tree of pull iterators, from sources to elements written into their slots.
 
 pub mod exec;
 pub mod graph;
+#[cfg(feature = "images")]
+mod image;
 pub mod plan;
 #[cfg(feature = "records")]
 pub mod record;

@@ -12,6 +12,7 @@
 //! - `folds`: operations that carry a state
 //! - `formats`: files of tables and arrays
 //! - `graphs`: encoding and analysis
+//! - `images`: pictures decoded and changed
 //! - `interleave`: datasets that are read ahead by turns
 //! - `kept`: elements kept in memory and in files
 //! - `listings`: which files there are and in which order
@@ -44,6 +45,8 @@ mod failures;
 mod folds;
 mod formats;
 mod graphs;
+#[cfg(feature = "images")]
+mod images;
 mod interleave;
 #[cfg(feature = "saved")]
 mod kept;

@@ -50,14 +50,12 @@ fn samples(pattern: &str, on_error: OnError) -> Dataset {
 
 fn pictures(pattern: &str, threads: u32) -> Dataset {
     let crop = RandomResizedCrop {
-        component: "jpg".to_owned(),
-        height: 16,
-        width: 16,
         scale_min: 0.2,
         scale_max: 1.0,
         ratio_min: 0.75,
         ratio_max: 1.33,
         seed: Some(5),
+        ..RandomResizedCrop::new("jpg", 16, 16)
     };
     samples(pattern, OnError::Raise)
         .decode_image("jpg")
@@ -195,9 +193,9 @@ fn a_corrupt_picture_names_file_offset_and_key_or_is_skipped() {
     for threads in [1, 2] {
         let decode = |on_error| {
             let decode = DecodeImage {
-                component: "jpg".to_owned(),
                 pixels_max: 1 << 20,
                 on_error,
+                ..DecodeImage::new("jpg")
             };
             open(
                 &samples(&pattern, OnError::Raise)

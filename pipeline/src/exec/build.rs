@@ -6,7 +6,6 @@ use millstream_element::ElementSpec;
 
 use crate::graph::{Cardinality, FlatMap, Op, Schedule, WindowSize};
 
-use super::call::Chain;
 use super::context::Shared;
 use super::cursor::{Cursor, Cut};
 use super::error::{ErrorKind, ExecError};
@@ -267,17 +266,17 @@ impl Program {
         shared: &Shared,
         argument: Option<&Arc<[Item]>>,
     ) -> Result<Input, ExecError> {
-        let mut calls = Vec::new();
+        let mut maps = Vec::new();
         let mut below = node;
-        while let Op::Map(function, _) = &self.graph.nodes()[below].op
+        while let Op::Map(..) = &self.graph.nodes()[below].op
             && (below == node || self.graph.is_fused(below))
         {
-            calls.push(self.call(below, function, shared)?);
+            maps.push(below);
             // A map has an input.
             below = self.graph.nodes()[below].inputs[0] as usize;
         }
-        calls.reverse();
-        let chain: Chain = calls.into();
+        maps.reverse();
+        let chain = self.calls(&maps, shared)?;
         let input = self.open_node(below, shared, argument)?;
         Ok(if schedule.parallel == 1 {
             Box::new(ops::Map::new(chain, input, shared))

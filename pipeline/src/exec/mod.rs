@@ -12,6 +12,7 @@ mod budget;
 mod build;
 mod call;
 mod cancel;
+mod chain;
 mod context;
 mod cursor;
 mod error;
@@ -22,6 +23,8 @@ mod folds;
 mod format;
 mod functions;
 mod identity;
+#[cfg(feature = "images")]
+mod image;
 mod item;
 mod iterate;
 mod keeps;

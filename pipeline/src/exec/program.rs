@@ -8,7 +8,7 @@ use millstream_element::ElementSpec;
 use thiserror::Error;
 
 use crate::graph::{
-    AnalysisError, Files, FlatMap, Function, Graph, Grouping, Node, Op, Predicate, SourceSignature,
+    AnalysisError, Files, FlatMap, Function, Graph, Grouping, ImageFunction, Op, Predicate, SourceSignature,
     TensorSlices, Tensors, WindowSize, component, node_specs, source_signature,
 };
 use crate::plan::{PlanError, SourcePlan, SplitPlan};
@@ -209,11 +209,8 @@ impl Program {
     /// All of it as one call: of the body of a function that is maps alone.
     pub(super) fn chain(&self, shared: &Shared) -> Result<Chain, ExecError> {
         let nodes = self.graph.nodes().iter().enumerate();
-        let calls = nodes.filter_map(|(node, Node { op, .. })| {
-            let Op::Map(function, _) = op else { return None };
-            Some(self.call(node, function, shared))
-        });
-        calls.collect::<Result<Vec<_>, _>>().map(Chain::from)
+        let maps = nodes.filter(|(_, node)| matches!(node.op, Op::Map(..)));
+        self.calls(&maps.map(|(node, _)| node).collect::<Vec<_>>(), shared)
     }
 
     /// The map function at `node` as a call.
@@ -249,9 +246,7 @@ impl Program {
                 };
                 Box::new(native::Shared(Arc::clone(call)))
             }
-            Function::DecodeImage(_) | Function::Resize(_) | Function::RandomResizedCrop(_) => {
-                image_call(self.drawn(node), function, shared, &place)?
-            }
+            Function::Image(image) => image_call(self.drawn(node), image, place(image.component())?, shared)?,
         })
     }
 }
@@ -259,40 +254,15 @@ impl Program {
 #[cfg(feature = "images")]
 fn image_call(
     node: usize,
-    function: &Function,
+    function: &ImageFunction,
+    component: usize,
     shared: &Shared,
-    place: &dyn Fn(&str) -> Result<usize, ExecError>,
 ) -> Result<Box<dyn Call>, ExecError> {
-    Ok(match function {
-        Function::DecodeImage(decode) => Box::new(ops::DecodeImageCall {
-            component: place(&decode.component)?,
-            pixels_max: decode.pixels_max,
-            on_error: decode.on_error,
-            skipped: shared.skipped.clone(),
-        }),
-        Function::Resize(resize) => Box::new(ops::ResizeCall {
-            component: place(&resize.component)?,
-            height: resize.height,
-            width: resize.width,
-        }),
-        Function::RandomResizedCrop(crop) => Box::new(ops::RandomResizedCropCall {
-            component: place(&crop.component)?,
-            crop: crop.clone(),
-            seeds: shared.seeds(node, crop.seed),
-        }),
-        Function::Registered(_) | Function::Native(_) => {
-            return Err(unprepared(function.op_name()));
-        }
-    })
+    super::image::call(node, function, component, shared)
 }
 
 #[cfg(not(feature = "images"))]
-fn image_call(
-    _: usize,
-    function: &Function,
-    _: &Shared,
-    _: &dyn Fn(&str) -> Result<usize, ExecError>,
-) -> Result<Box<dyn Call>, ExecError> {
+fn image_call(_: usize, function: &ImageFunction, _: usize, _: &Shared) -> Result<Box<dyn Call>, ExecError> {
     Err(unprepared(function.op_name()))
 }
 
@@ -433,7 +403,7 @@ fn check_runs(op: &Op) -> Result<(), OpenError> {
         op: op.name(),
         feature,
     };
-    if let Op::Map(Function::DecodeImage(_) | Function::Resize(_) | Function::RandomResizedCrop(_), _) = op
+    if let Op::Map(Function::Image(_), _) = op
         && !cfg!(feature = "images")
     {
         return Err(without("images"));

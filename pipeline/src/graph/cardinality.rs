@@ -8,7 +8,7 @@ use super::definition::Graph;
 use super::error::AnalysisError;
 use super::facts::Cardinality;
 use super::function::Function;
-use super::op::{FlatMap, OnError, Op};
+use super::op::{FlatMap, Op};
 use super::registry::Registry;
 use super::spec::{no_input, node_specs, source_signature};
 
@@ -67,7 +67,7 @@ fn node_cardinality(
         Op::Source(source) => source_signature(source, registry)?.cardinality,
         Op::Service(service) => declared(service.count, service.infinite),
         Op::Argument => Finite(1),
-        Op::Map(Function::DecodeImage(decode), _) if decode.on_error == OnError::Skip => thinned(input()?),
+        Op::Map(Function::Image(image), _) if image.may_skip() => thinned(input()?),
         Op::Options(options) if options.on_error.is_some_and(|policy| policy.skips) => thinned(input()?),
         Op::Map(..) | Op::Shuffle(_) | Op::Enumerate(_) | Op::Prefetch(_) | Op::Options(_) => input()?,
         Op::Filter(_)

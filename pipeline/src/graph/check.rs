@@ -142,40 +142,20 @@ fn check_flat_map(function: &FlatMap) -> Result<(), String> {
 fn check_function(function: &Function) -> Result<(), String> {
     match function {
         Function::Registered(registered) => check_name("function", &registered.name),
-        Function::DecodeImage(decode) if decode.pixels_max == 0 => Err("allows no pixels".to_owned()),
-        Function::DecodeImage(_) => Ok(()),
-        Function::Resize(resize) => check_image_size(resize.height, resize.width),
-        Function::RandomResizedCrop(crop) => {
-            check_image_size(crop.height, crop.width)?;
-            let scale = crop.scale_min > 0.0 && crop.scale_min <= crop.scale_max && crop.scale_max <= 1.0;
-            if !scale {
-                return Err(format!(
-                    "scale {}..{} is not within 0..1",
-                    crop.scale_min, crop.scale_max
-                ));
-            }
-            let ratio =
-                crop.ratio_min > 0.0 && crop.ratio_min <= crop.ratio_max && crop.ratio_max.is_finite();
-            if !ratio {
-                return Err(format!(
-                    "ratio {}..{} is not a positive range",
-                    crop.ratio_min, crop.ratio_max
-                ));
-            }
-            Ok(())
+        Function::Image(image) => {
+            check_component(image.component())?;
+            image.check()
         }
         Function::Native(native) => native.check(),
     }
 }
 
-fn check_image_size(height: u32, width: u32) -> Result<(), String> {
-    const SIDE_MAX: u32 = 1 << 16;
-    if height == 0 || width == 0 || height > SIDE_MAX || width > SIDE_MAX {
-        return Err(format!(
-            "size {height} x {width} is not within 1..={SIDE_MAX} pixels a side"
-        ));
+/// The empty name is the only component.
+fn check_component(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    check_name("component", name)
 }
 
 pub(super) fn check_name(what: &str, name: &str) -> Result<(), String> {

@@ -14,6 +14,7 @@ use super::format::Format;
 use super::function::Function;
 use super::group::{Grouping, WindowSize};
 use super::kept::Kept;
+use super::image::ImageFunction;
 use super::native::Native;
 use super::op::{Cycle, FlatMap, Op, Schedule};
 use super::predicate::Predicate;
@@ -114,9 +115,7 @@ fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
             schedule = Some(*calls);
             match function {
                 Function::Registered(params) => encoded(params)?,
-                Function::DecodeImage(params) => encoded(params)?,
-                Function::Resize(params) => encoded(params)?,
-                Function::RandomResizedCrop(params) => encoded(params)?,
+                Function::Image(image) => image.encode()?,
                 Function::Native(native) => native.encode()?,
             }
         }
@@ -229,9 +228,9 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node,
 fn decode_function(params: &Parameters<'_>) -> Result<Option<Function>, GraphError> {
     Ok(Some(match params.op {
         "map" => Function::Registered(params.decode()?),
-        "decode_image" => Function::DecodeImage(params.decode()?),
-        "resize" => Function::Resize(params.decode()?),
-        "random_resized_crop" => Function::RandomResizedCrop(params.decode()?),
+        _ if ImageFunction::NAMES.contains(&params.op) => {
+            return Ok(ImageFunction::decode(params)?.map(Function::Image));
+        }
         _ => match Native::decode(params.op, params.bytes) {
             Some(native) => Function::Native(native.map_err(|error| params.malformed(error))?),
             None => return Ok(None),

@@ -8,12 +8,12 @@ use super::definition::{Graph, Node};
 use super::error::GraphError;
 use super::error_policy::ErrorPolicy;
 use super::format::with_example;
-use super::function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
+use super::function::{Function, RegisteredMap};
 use super::native::{Native, ParseInt, Select, Selected};
 use super::op::{
-    Batch, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,
-    RegisteredFlatMap, RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration,
-    TensorSlices, Tensors,
+    Batch, Count, Counter, Cycle, Enumerate, Files, FlatMap, Op, Prefetch, Random, Range, RegisteredFlatMap,
+    RegisteredSource, Repeat, Schedule, ServiceReader, Shard, Shuffle, SourceDeclaration, TensorSlices,
+    Tensors,
 };
 use super::options::Options;
 use super::params::{Params, SpecField};
@@ -134,49 +134,6 @@ impl Dataset {
             params,
             output,
         }))
-    }
-
-    /// Decodes the image in `component` into `u8[height, width, 3]`; a broken one is an error.
-    pub fn decode_image(self, component: impl Into<String>) -> Dataset {
-        self.decode_image_with(DecodeImage {
-            component: component.into(),
-            pixels_max: PIXELS_MAX_DEFAULT,
-            on_error: OnError::Raise,
-        })
-    }
-
-    /// Decodes an image as `decode` says.
-    pub fn decode_image_with(self, decode: DecodeImage) -> Dataset {
-        self.function(Function::DecodeImage(decode))
-    }
-
-    /// Resizes the image in `component`.
-    pub fn resize(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
-        self.function(Function::Resize(Resize {
-            component: component.into(),
-            height,
-            width,
-        }))
-    }
-
-    /// Crops a random area of the image in `component`, of 8 % to 100 % of it and an aspect ratio of 3:4 to
-    /// 4:3, and resizes it.
-    pub fn random_resized_crop(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
-        self.random_resized_crop_with(RandomResizedCrop {
-            component: component.into(),
-            height,
-            width,
-            scale_min: 0.08,
-            scale_max: 1.0,
-            ratio_min: 3.0 / 4.0,
-            ratio_max: 4.0 / 3.0,
-            seed: None,
-        })
-    }
-
-    /// Crops and resizes as `crop` says.
-    pub fn random_resized_crop_with(self, crop: RandomResizedCrop) -> Dataset {
-        self.function(Function::RandomResizedCrop(crop))
     }
 
     /// Reads the decimal text in `component` as an `i64`.
@@ -409,7 +366,7 @@ impl Dataset {
         self.function(Function::Native(native.into()))
     }
 
-    fn function(self, function: Function) -> Dataset {
+    pub(super) fn function(self, function: Function) -> Dataset {
         self.then(Op::Map(function, Schedule::default()))
     }
 

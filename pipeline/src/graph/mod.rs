@@ -32,6 +32,7 @@ mod function;
 mod group;
 mod group_builder;
 mod group_spec;
+mod image;
 mod kept;
 mod kept_builder;
 mod native;
@@ -72,8 +73,12 @@ pub use format::{
     ImageFolder, JsonColumn, JsonLines, KEY_COMPONENT, Mds, Numpy, RECORD_BYTES_MAX, SqlColumn, Sqlite,
     TABLE_ROWS_MAX, Table, TfRecord, WebDataset,
 };
-pub use function::{DecodeImage, Function, RandomResizedCrop, RegisteredMap, Resize};
+pub use function::{Function, RegisteredMap};
 pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
+pub use image::{
+    CenterCrop, CentralCrop, ColorJitter, Crop, DecodeImage, Flip, FlipAxis, Grayscale, HwcToChw,
+    ImageFunction, Normalize, RandomCrop, RandomResizedCrop, Resize, ResizeMethod,
+};
 pub use kept::{CACHE_BYTES_DEFAULT, Cache, Kept, Packing, Snapshot};
 pub use native::{
     Compute, CsvField, DecodeCsv, Feature, FeatureLayout, JsonField, Named, Native, Outputs, ParseExample,
@@ -99,6 +104,8 @@ pub use step::{AssertCardinality, IgnoreErrors, Rebatch, ShuffleAndRepeat, Stati
 
 pub(crate) use expr::{Typed, TypedNode, axis_of, broadcast, column_of};
 pub(crate) use group_spec::{own_shapes, padded_shapes, ragged_rank};
+#[cfg(feature = "images")]
+pub(crate) use image::kept;
 pub(crate) use kept::path_spec;
 pub(crate) use kept_builder::by_turns;
 pub(crate) use predicate::typed_predicate;

@@ -12,6 +12,7 @@ use super::format::Format;
 use super::function::Function;
 use super::group::{Buckets, Grouping, PaddedBatch, Window, WindowSize};
 use super::kept::Kept;
+use super::image::ImageFunction;
 use super::native::Native;
 use super::options::Options;
 use super::predicate::Predicate;
@@ -108,6 +109,7 @@ pub fn operations() -> impl Iterator<Item = &'static str> {
         NAMES,
         Function::NAMES,
         Native::NAMES,
+        ImageFunction::NAMES,
         Format::NAMES,
         Step::NAMES,
         Fold::NAMES,

@@ -267,70 +267,30 @@ fn function_spec(
     registry: &dyn Registry,
     input: &ElementSpec,
 ) -> Result<ElementSpec, AnalysisError> {
-    let op = function.op_name();
     match function {
         Function::Registered(registered) => match &registered.output {
             Some(output) => Ok(output.0.clone()),
             None => registry.map(&registered.name, &registered.params, input),
         },
-        Function::DecodeImage(decode) => {
-            let wants =
-                |spec: &TensorSpec| spec.accepts(Dtype::Bytes, &[]) || spec.accepts(Dtype::String, &[]);
-            let output = TensorSpec::with_dims(Dtype::U8, &[None, None, Some(3)]);
-            replaced(op, input, &decode.component, "a byte string", wants, output)
-        }
-        Function::Resize(resize) => {
-            let output = TensorSpec::fixed(Dtype::U8, &[resize.height.into(), resize.width.into(), 3]);
-            replaced(
-                op,
-                input,
-                &resize.component,
-                "an image u8[height, width, 3]",
-                is_image,
-                output,
-            )
-        }
-        Function::RandomResizedCrop(crop) => {
-            let output = TensorSpec::fixed(Dtype::U8, &[crop.height.into(), crop.width.into(), 3]);
-            replaced(
-                op,
-                input,
-                &crop.component,
-                "an image u8[height, width, 3]",
-                is_image,
-                output,
-            )
-        }
+        Function::Image(image) => image.spec(input),
         Function::Native(native) => native.output(input),
     }
 }
 
-fn is_image(spec: &TensorSpec) -> bool {
-    let shape = match spec.dims() {
-        None => true,
-        Some([_, _, channels]) => channels.is_none_or(|channels| channels == 3),
-        Some(_) => false,
-    };
-    spec.dtype() == Dtype::U8 && shape
-}
-
-fn replaced(
+/// `input` with the component `name` replaced by what `yields` makes of it, which is `None` unless it is what is `wanted`.
+pub(super) fn replaced(
     op: &str,
     input: &ElementSpec,
     name: &str,
     wanted: &str,
-    accepts: impl Fn(&TensorSpec) -> bool,
-    output: TensorSpec,
+    yields: impl FnOnce(&TensorSpec) -> Option<TensorSpec>,
 ) -> Result<ElementSpec, AnalysisError> {
     let position = component(op, input, name)?;
     let mut components = input.components().to_vec();
-    if !accepts(&components[position]) {
-        return Err(AnalysisError::Mismatch {
-            op: op.to_owned(),
-            reason: format!("component {name:?} should be {wanted}: {input}"),
-        });
-    }
-    components[position] = output;
+    components[position] = yields(&components[position]).ok_or_else(|| AnalysisError::Mismatch {
+        op: op.to_owned(),
+        reason: format!("component {name:?} should be {wanted}: {input}"),
+    })?;
     ElementSpec::new(input.structure().clone(), components).map_err(|error| AnalysisError::Spec {
         op: op.to_owned(),
         reason: error.to_string(),

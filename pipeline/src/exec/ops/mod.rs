@@ -7,8 +7,6 @@ mod body;
 mod bucket;
 mod cache;
 mod concatenate;
-#[cfg(feature = "images")]
-mod decode_image;
 mod enumerate;
 #[cfg(feature = "saved")]
 mod file_cache;
@@ -32,15 +30,11 @@ mod positions;
 mod prefetch;
 mod ragged_batch;
 mod random;
-#[cfg(feature = "images")]
-mod random_resized_crop;
 mod read_ahead;
 mod rebatch;
 mod reduce;
 mod rejection_resample;
 mod repeat;
-#[cfg(feature = "images")]
-mod resize;
 mod rows;
 mod scan;
 mod service;
@@ -68,8 +62,6 @@ pub(crate) use body::Body;
 pub(crate) use bucket::Bucket;
 pub(crate) use cache::Cache;
 pub(crate) use concatenate::Concatenate;
-#[cfg(feature = "images")]
-pub(crate) use decode_image::DecodeImageCall;
 pub(crate) use enumerate::Enumerate;
 #[cfg(feature = "saved")]
 pub(crate) use file_cache::FileCache;
@@ -92,14 +84,10 @@ pub(crate) use positions::Positions;
 pub(crate) use prefetch::Prefetch;
 pub(crate) use ragged_batch::RaggedBatch;
 pub(crate) use random::Random;
-#[cfg(feature = "images")]
-pub(crate) use random_resized_crop::RandomResizedCropCall;
 pub(crate) use rebatch::Rebatch;
 pub(crate) use reduce::Reduce;
 pub(crate) use rejection_resample::RejectionResample;
 pub(crate) use repeat::Repeat;
-#[cfg(feature = "images")]
-pub(crate) use resize::ResizeCall;
 pub(crate) use rows::Rows;
 pub(crate) use scan::Scan;
 pub(crate) use service::Service;

@@ -1,0 +1,118 @@
+//! Pictures a second: JPEG files through decode, random resized crop, flip and batch, into packs as a worker writes them.
+//!
+//! `cargo bench -p millstream-pipeline --bench images -- PATTERN THREADS` makes a round of as many seconds as each line of its
+//! standard input says, and prints what it was as a line of JSON. `benches/peers/images.py` is what runs it beside others.
+#![expect(clippy::print_stdout, reason = "its output is what it is for")]
+
+use std::error::Error;
+use std::io::BufRead;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_element::{Dtype, ElementSpec, HeapAlloc, Layout, PackWriter, TensorSpec};
+use millstream_pipeline::exec::{ExecContext, Executor, Functions, Pool, PreparedMap, Tensor, Value};
+use millstream_pipeline::graph::{Dataset, Graph, Params};
+
+const BATCH: u64 = 32;
+/// Batches of a round that are not counted: caches and threads warm up.
+const WARM_UP: u64 = 2;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // Cargo adds `--bench`.
+    let args: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .collect();
+    let [pattern, threads] = &args[..] else {
+        println!("usage: images PATTERN THREADS, and seconds on the standard input");
+        return Ok(());
+    };
+    let threads: usize = threads.parse()?;
+    let pool = Arc::new(Pool::new(threads)?);
+    let graph = graph(pattern)?;
+    for line in std::io::stdin().lock().lines() {
+        let seconds: f64 = line?.trim().parse()?;
+        let (images, seconds, all, cpu_s) = round(&graph, &pool, Duration::from_secs_f64(seconds))?;
+        println!(
+            "{{\"images_per_s\": {:.1}, \"cpu_ms_per_image\": {:.4}}}",
+            images as f64 / seconds,
+            cpu_s * 1e3 / all as f64
+        );
+    }
+    Ok(())
+}
+
+fn graph(pattern: &str) -> Result<Graph, Box<dyn Error>> {
+    Ok(Dataset::files_shuffled(pattern, None)
+        .repeat(None)
+        .map("read_file", Params::none())
+        .parallel(0)
+        .decode_image("")
+        .parallel(0)
+        .random_resized_crop("", 224, 224)
+        .parallel(0)
+        .random_flip_left_right("", None)
+        .parallel(0)
+        .batch(BATCH, true)
+        .graph()?)
+}
+
+/// Images counted, the seconds that they took, all images, and the processor's seconds for all.
+fn round(graph: &Graph, pool: &Arc<Pool>, time: Duration) -> Result<(u64, f64, u64, f64), Box<dyn Error>> {
+    let before = cpu_s()?;
+    let context = ExecContext::new(1, Arc::new(functions()), Arc::clone(pool));
+    let mut executor = Executor::open(graph, context)?;
+    let layout = Layout::new(executor.spec().clone())?;
+    let mut batch = || -> Result<(), Box<dyn Error>> {
+        let (mut pack, _taken) = PackWriter::open(&HeapAlloc, 8 << 20, 1)?;
+        executor.write(&layout, &mut pack, 1)?;
+        Ok(())
+    };
+    for _ in 0..WARM_UP {
+        batch()?;
+    }
+    let (start, mut batches) = (Instant::now(), 0);
+    while start.elapsed() < time {
+        batch()?;
+        batches += 1;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    drop(executor);
+    Ok((
+        batches * BATCH,
+        seconds,
+        (batches + WARM_UP) * BATCH,
+        cpu_s()? - before,
+    ))
+}
+
+/// The whole of a file, as `tf.io.read_file`.
+fn functions() -> Functions {
+    Functions::new().with_map("read_file", |_, _| {
+        let call = |value: Value| {
+            let path = value.first().and_then(Tensor::contiguous).unwrap_or_default();
+            let bytes = std::fs::read(std::str::from_utf8(path)?)?;
+            Ok(Value::from_buf([Tensor::bytes(bytes)]))
+        };
+        let output =
+            ElementSpec::single(TensorSpec::scalar(Dtype::Bytes)).map_err(|error| error.to_string())?;
+        Ok(PreparedMap {
+            output,
+            call: Arc::new(call),
+        })
+    })
+}
+
+/// The processor's seconds that this process has used.
+fn cpu_s() -> Result<f64, Box<dyn Error>> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // Behind the name, which may have anything in it: user and system time are the 12th and 13th, in hundredths.
+    let behind = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 = behind
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .map(str::parse::<u64>)
+        .sum::<Result<u64, _>>()?;
+    Ok(ticks as f64 / 100.0)
+}

@@ -1,0 +1,85 @@
+//! The calls of neighbouring maps as one step. Where a picture is decoded and only a part of it is taken, the two are one call,
+//! which decodes that part.
+
+use crate::graph::{Function, Op};
+
+use super::call::{Call, Chain};
+use super::context::Shared;
+use super::error::ExecError;
+use super::program::{Program, unprepared};
+
+impl Program {
+    /// The maps at `nodes`, each of which is the input of the next, one after the other.
+    pub(super) fn calls(&self, nodes: &[usize], shared: &Shared) -> Result<Chain, ExecError> {
+        let mut calls = Vec::with_capacity(nodes.len());
+        let mut rest = nodes;
+        while let [node, behind @ ..] = rest {
+            rest = behind;
+            if let [next, behind @ ..] = behind
+                && let Some(call) = self.fused(*node, *next, shared)?
+            {
+                calls.push(call);
+                rest = behind;
+            } else {
+                calls.push(self.call(*node, self.function(*node)?, shared)?);
+            }
+        }
+        Ok(calls.into())
+    }
+
+    fn function(&self, node: usize) -> Result<&Function, ExecError> {
+        let op = &self.graph.nodes()[node].op;
+        let Op::Map(function, _) = op else {
+            return Err(unprepared(op.name()));
+        };
+        Ok(function)
+    }
+
+    /// The maps at `node` and `next` as one call, where that does less than the two and yields the same.
+    #[cfg(feature = "images")]
+    fn fused(&self, node: usize, next: usize, shared: &Shared) -> Result<Option<Box<dyn Call>>, ExecError> {
+        let (Function::Image(first), Function::Image(second)) = (self.function(node)?, self.function(next)?)
+        else {
+            return Ok(None);
+        };
+        let component = self.image_component(node, first)?;
+        if component != self.image_component(next, second)? {
+            return Ok(None);
+        }
+        Ok(super::image::fused(
+            first,
+            (self.drawn(next), second),
+            component,
+            shared,
+        ))
+    }
+
+    #[cfg(not(feature = "images"))]
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "without pictures nothing is fused"
+    )]
+    fn fused(&self, _: usize, _: usize, _: &Shared) -> Result<Option<Box<dyn Call>>, ExecError> {
+        Ok(None)
+    }
+
+    /// Where the picture is of which `function` at `node` is.
+    #[cfg(feature = "images")]
+    fn image_component(
+        &self,
+        node: usize,
+        function: &crate::graph::ImageFunction,
+    ) -> Result<usize, ExecError> {
+        let input = self.graph.nodes()[node].inputs.first();
+        let input = input.map(|input| &self.specs[*input as usize]);
+        let input = input.ok_or_else(|| unprepared(function.op_name()))?;
+        crate::graph::component(function.op_name(), input, function.component()).map_err(|error| {
+            ExecError::new(
+                super::error::ErrorKind::Caller,
+                function.op_name(),
+                error.to_string(),
+            )
+        })
+    }
+}

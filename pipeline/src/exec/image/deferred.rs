@@ -1,0 +1,156 @@
+//! Pictures that are not yet made: computed when they are written, straight to where they stay, in a batch's row of the slot
+//! if the map is not parallel.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use crate::exec::error::{ErrorKind, ExecError, Origin};
+use crate::exec::value::{Fill, Tensor};
+use crate::graph::FlipAxis;
+use crate::image::colour::{Adjustment, Normaliser, to_grey};
+use crate::image::resize::{Channel, Filter, Source, resize};
+use crate::image::{Area, flip, layout};
+
+use millstream_element::Dtype;
+
+use super::picture::Shape;
+
+/// Bytes of working memory that a thread keeps from one picture to the next.
+const SCRATCH_BYTES_MAX: usize = 16 << 20;
+
+/// What is made of a picture.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// An area at another size.
+    Resize {
+        area: Area,
+        size: (u32, u32),
+        filter: Filter,
+    },
+    /// An area.
+    Crop(Area),
+    /// Its mirror image.
+    Flip(FlipAxis),
+    /// Other colours.
+    Jitter(Vec<Adjustment>),
+    /// Scaled values.
+    Normalise(Normaliser),
+    /// As many equal channels.
+    Grey(u8),
+    /// Its channels one after the other.
+    Planes,
+}
+
+/// A picture not yet made of another.
+#[derive(Debug)]
+pub(super) struct Deferred {
+    pub(super) op: &'static str,
+    pub(super) input: Tensor,
+    pub(super) shape: Shape,
+    pub(super) step: Step,
+    pub(super) origin: Option<Arc<Origin>>,
+}
+
+impl Deferred {
+    /// The tensor that it will be.
+    pub(super) fn tensor(self, dtype: Dtype, dims: [u64; 3]) -> Result<Tensor, ExecError> {
+        let op = self.op;
+        Tensor::deferred(dtype, &dims, Arc::new(self))
+            .map_err(|reason| ExecError::new(ErrorKind::Caller, op, reason))
+    }
+}
+
+impl Fill for Deferred {
+    fn fill(&self, destination: &mut [u8]) -> Result<(), ExecError> {
+        let shape = &self.shape;
+        let (pixel_bytes, width) = (shape.pixel_bytes(), shape.width as usize);
+        match &self.step {
+            // These change pixels where they are.
+            Step::Flip(FlipAxis::LeftRight) => {
+                self.input.write_to(destination)?;
+                flip::left_right(destination, width * pixel_bytes, pixel_bytes);
+                Ok(())
+            }
+            Step::Flip(FlipAxis::UpDown) => {
+                self.input.write_to(destination)?;
+                flip::up_down(destination, width * pixel_bytes);
+                Ok(())
+            }
+            Step::Jitter(adjustments) => {
+                self.input.write_to(destination)?;
+                for adjustment in adjustments {
+                    adjustment.apply(destination, shape.channels);
+                }
+                Ok(())
+            }
+            Step::Resize { area, size, filter } => {
+                let channel = if shape.dtype == Dtype::F32 {
+                    Channel::F32
+                } else {
+                    Channel::U8
+                };
+                self.with_pixels(|pixels| {
+                    let source = Source {
+                        pixels,
+                        height: shape.height,
+                        width: shape.width,
+                        channel,
+                        channels: shape.channels,
+                    };
+                    resize(source, *area, *size, *filter, destination)
+                })
+            }
+            Step::Crop(area) => self.with_pixels(|pixels| {
+                area.copy(pixels, shape.width, pixel_bytes, destination);
+                Ok(())
+            }),
+            Step::Normalise(normaliser) => self.with_pixels(|pixels| {
+                if shape.dtype == Dtype::F32 {
+                    normaliser.floats(pixels, destination);
+                } else {
+                    normaliser.bytes(pixels, destination);
+                }
+                Ok(())
+            }),
+            Step::Grey(channels) => self.with_pixels(|pixels| {
+                to_grey(pixels, *channels, destination);
+                Ok(())
+            }),
+            Step::Planes => self.with_pixels(|pixels| {
+                let item_bytes = pixel_bytes / shape.channels;
+                layout::planes(pixels, shape.channels, item_bytes, destination);
+                Ok(())
+            }),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.input.held_bytes()
+    }
+}
+
+impl Deferred {
+    /// Calls `make` with the pixels of the input, which are computed first where they are deferred too.
+    fn with_pixels(&self, make: impl FnOnce(&[u8]) -> Result<(), String>) -> Result<(), ExecError> {
+        let failed =
+            |reason: String| ExecError::new(ErrorKind::Internal, self.op, reason).at(self.origin.as_ref());
+        if let Some(pixels) = self.input.contiguous() {
+            return make(pixels).map_err(failed);
+        }
+        let mut scratch = SCRATCH.take();
+        scratch.resize(self.input.size_bytes(), 0);
+        let made = self
+            .input
+            .write_to(&mut scratch)
+            .and_then(|()| make(&scratch).map_err(failed));
+        if scratch.capacity() <= SCRATCH_BYTES_MAX {
+            SCRATCH.set(scratch);
+        }
+        made
+    }
+}
+
+thread_local! {
+    /// Taken while it is used, so that a picture made of one that is made of another has its own.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}

@@ -1,0 +1,84 @@
+//! `decode_image` and a crop of what it decodes as one call: only what the crop needs is decoded, where the format allows it. What
+//! comes out is the same; of a JPEG, what garbles only the rest goes unnoticed.
+
+use crate::exec::call::{Call, Place};
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::random::Seeds;
+use crate::exec::value::{Tensor, Value};
+use crate::image::Area;
+
+use super::area::Rule;
+use super::calls::{Sizing, resized};
+use super::decode::{DecodeCall, Failed};
+use super::deferred::Deferred;
+use super::picture::Shape;
+
+pub(super) struct PartCall {
+    decode: DecodeCall,
+    /// The operation that takes the part.
+    op: &'static str,
+    seeds: Seeds,
+    rule: Rule,
+    sizing: Option<Sizing>,
+}
+
+impl PartCall {
+    pub(super) fn new(
+        decode: DecodeCall,
+        op: &'static str,
+        seeds: Seeds,
+        rule: Rule,
+        sizing: Option<Sizing>,
+    ) -> PartCall {
+        PartCall {
+            decode,
+            op,
+            seeds,
+            rule,
+            sizing,
+        }
+    }
+
+    fn part(&self, value: &Value, at: &Place<'_>) -> Result<Tensor, Failed> {
+        let encoded = self.decode.open(value)?;
+        let (height, width) = (encoded.height(), encoded.width());
+        let generator = || self.seeds.draws(at.pass).generator(at.position);
+        let area = match self.rule.area(height, width, generator) {
+            Ok(area) => area,
+            Err(reason) => {
+                // That the picture is broken matters more than that it is too small.
+                self.decode.pixels(encoded, Area::whole(height, width))?;
+                return Err(Failed::Ours(ExecError::new(ErrorKind::Data, self.op, reason)));
+            }
+        };
+        let pixels = self.decode.pixels(encoded, area)?;
+        match self.sizing {
+            None => Ok(pixels),
+            Some(sizing) => self.resized(pixels, sizing, at).map_err(Failed::Ours),
+        }
+    }
+
+    fn resized(&self, pixels: Tensor, sizing: Sizing, at: &Place<'_>) -> Result<Tensor, ExecError> {
+        let shape = Shape::of(self.op, &pixels)?;
+        let (step, dtype, dims) = resized(Area::whole(shape.height, shape.width), sizing, &shape);
+        let deferred = Deferred {
+            op: self.op,
+            input: pixels,
+            shape,
+            step,
+            origin: at.origin.cloned(),
+        };
+        deferred.tensor(dtype, dims)
+    }
+}
+
+impl Call for PartCall {
+    fn name(&self) -> &str {
+        self.op
+    }
+
+    fn call(&self, value: Value, at: &Place<'_>) -> Result<Option<Value>, ExecError> {
+        let part = self.part(&value, at);
+        self.decode.settle(value, part, at)
+    }
+}

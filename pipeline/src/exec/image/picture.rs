@@ -1,0 +1,75 @@
+//! Tensors taken for pictures: `[height, width, channels]`.
+
+use millstream_element::Dtype;
+
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::value::{Tensor, Value};
+
+/// The type and the sides of a picture, none of which is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) dtype: Dtype,
+    pub(super) height: u32,
+    pub(super) width: u32,
+    pub(super) channels: usize,
+}
+
+impl Shape {
+    /// That of the tensor, if it is a picture.
+    pub(super) fn of(op: &str, tensor: &Tensor) -> Result<Shape, ExecError> {
+        let (dtype, dims) = (tensor.dtype(), tensor.dims());
+        let refused = || {
+            ExecError::new(
+                ErrorKind::Data,
+                op,
+                format!("{dtype}{dims:?} is no image [height, width, channels]"),
+            )
+        };
+        let [height, width, channels] = dims else {
+            return Err(refused());
+        };
+        if dtype.item_bytes().is_none() || dims.contains(&0) {
+            return Err(refused());
+        }
+        let side = |side: u64| u32::try_from(side).map_err(|_| refused());
+        Ok(Shape {
+            dtype,
+            height: side(*height)?,
+            width: side(*width)?,
+            channels: usize::try_from(*channels).map_err(|_| refused())?,
+        })
+    }
+
+    pub(super) fn dims(&self) -> [u64; 3] {
+        [self.height.into(), self.width.into(), self.channels as u64]
+    }
+
+    /// Bytes of a pixel. What exists in memory has a size that fits.
+    pub(super) fn pixel_bytes(&self) -> usize {
+        self.channels * self.dtype.item_bytes().unwrap_or(0)
+    }
+}
+
+/// The component at `component`.
+pub(super) fn component<'v>(op: &str, value: &'v Value, component: usize) -> Result<&'v Tensor, ExecError> {
+    value
+        .get(component)
+        .ok_or_else(|| ExecError::new(ErrorKind::Internal, op, "the component is missing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_image_is_refused() {
+        for tensor in [
+            Tensor::i64(7),
+            Tensor::string("x"),
+            Tensor::fixed(Dtype::U8, &[2, 0, 3], Vec::new()).unwrap(),
+        ] {
+            let error = Shape::of("resize", &tensor).unwrap_err();
+            assert!(error.to_string().contains("no image"), "{error}");
+        }
+    }
+}

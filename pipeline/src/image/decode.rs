@@ -1,0 +1,235 @@
+//! Encoded pictures of any format: recognised by their first bytes, held against a limit of pixels before anything is
+//! allocated for them, and decoded to as many channels as are wanted. How a format is laid out is its own file's business.
+//!
+//! Decoding is strict: a picture that is cut short or garbled is an error, never a picture that ends in grey.
+
+use super::area::Area;
+use super::jpeg::Jpeg;
+use super::png::Png;
+use super::webp::WebP;
+
+/// An encoded picture whose size is known.
+pub(crate) struct Encoded<'b> {
+    format: Format<'b>,
+    height: u32,
+    width: u32,
+}
+
+enum Format<'b> {
+    Jpeg(Box<Jpeg<'b>>),
+    Png(Box<Png<'b>>),
+    WebP(Box<WebP<'b>>),
+}
+
+/// Pixels: `height` rows of `width` pixels of `channels` bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    pub(crate) height: u32,
+    pub(crate) width: u32,
+    pub(crate) channels: u8,
+    pub(crate) pixels: Vec<u8>,
+}
+
+impl<'b> Encoded<'b> {
+    /// Reads the header of `bytes`: a JPEG, PNG or WebP of at most `pixels_max` pixels.
+    ///
+    /// # Errors
+    /// The reason, as text: what it is instead, that it is corrupt, or that it is too large.
+    pub(crate) fn open(bytes: &'b [u8], pixels_max: u64) -> Result<Encoded<'b>, String> {
+        let (format, name, (height, width)) = match bytes {
+            [0xff, 0xd8, ..] => {
+                let jpeg = Jpeg::open(bytes)?;
+                let size = jpeg.size();
+                (Format::Jpeg(Box::new(jpeg)), "JPEG", size)
+            }
+            [0x89, b'P', b'N', b'G', ..] => {
+                let png = Png::open(bytes, pixels_max)?;
+                let size = png.size();
+                (Format::Png(Box::new(png)), "PNG", size)
+            }
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => {
+                let webp = WebP::open(bytes, pixels_max)?;
+                let size = webp.size();
+                (Format::WebP(Box::new(webp)), "WebP", size)
+            }
+            _ => return Err(unknown(bytes)),
+        };
+        if height == 0 || width == 0 {
+            return Err(format!("the {name} is corrupt: it has {width} x {height} pixels"));
+        }
+        check_pixels(name, height, width, pixels_max)?;
+        Ok(Encoded {
+            format,
+            height,
+            width,
+        })
+    }
+
+    pub(crate) fn height(&self) -> u32 {
+        self.height
+    }
+
+    pub(crate) fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Decodes `area`, which lies within the picture, to `channels`: 1 = grey, 3 = RGB, 4 = RGBA, 0 = as in the picture,
+    /// which may then be 2, grey and alpha. The same pixels as are in that area of the whole.
+    ///
+    /// # Errors
+    /// The reason, as text. Of a JPEG that is decoded in part, what garbles only the rest goes unnoticed; that it is cut
+    /// short does not.
+    pub(crate) fn decode(self, area: Area, channels: u8) -> Result<Decoded, String> {
+        if !area.fits(self.height, self.width) {
+            return Err(format!(
+                "the image of {} x {} pixels does not have the area of {} x {} below row {}, right of column {}",
+                self.width, self.height, area.width, area.height, area.top, area.left
+            ));
+        }
+        let whole = match self.format {
+            Format::Jpeg(jpeg) => return jpeg.decode(area, channels),
+            Format::Png(png) => png.decode()?,
+            Format::WebP(webp) => webp.decode()?,
+        };
+        Ok(whole.converted(channels).cut(area))
+    }
+}
+
+impl Decoded {
+    /// With so many channels; 0 = as it is.
+    pub(super) fn converted(self, channels: u8) -> Decoded {
+        if channels == 0 || channels == self.channels {
+            return self;
+        }
+        let convert: fn(&[u8]) -> [u8; 4] = match self.channels {
+            1 => |pixel| [pixel[0], pixel[0], pixel[0], 255],
+            2 => |pixel| [pixel[0], pixel[0], pixel[0], pixel[1]],
+            3 => |pixel| [pixel[0], pixel[1], pixel[2], 255],
+            _ => |pixel| [pixel[0], pixel[1], pixel[2], pixel[3]],
+        };
+        let from = self.pixels.chunks_exact(usize::from(self.channels));
+        let mut pixels = Vec::with_capacity(from.len() * usize::from(channels));
+        for pixel in from {
+            let [r, g, b, a] = convert(pixel);
+            match channels {
+                1 => pixels.push(super::colour::grey(r, g, b)),
+                3 => pixels.extend([r, g, b]),
+                _ => pixels.extend([r, g, b, a]),
+            }
+        }
+        Decoded {
+            channels,
+            pixels,
+            ..self
+        }
+    }
+
+    /// The part in `area`, which lies within it.
+    pub(super) fn cut(self, area: Area) -> Decoded {
+        if area.is_whole(self.height, self.width) {
+            return self;
+        }
+        let pixel_bytes = usize::from(self.channels);
+        // Smaller than what is in memory already.
+        let mut pixels = vec![0; area.height as usize * area.width as usize * pixel_bytes];
+        area.copy(&self.pixels, self.width, pixel_bytes, &mut pixels);
+        Decoded {
+            height: area.height,
+            width: area.width,
+            channels: self.channels,
+            pixels,
+        }
+    }
+}
+
+/// Refuses more pixels than are allowed.
+pub(super) fn check_pixels(name: &str, height: u32, width: u32, pixels_max: u64) -> Result<(), String> {
+    if u64::from(height) * u64::from(width) > pixels_max {
+        return Err(format!(
+            "the {name} has {width} x {height} pixels, more than the {pixels_max} allowed"
+        ));
+    }
+    Ok(())
+}
+
+/// What the bytes are that are no picture known here.
+fn unknown(bytes: &[u8]) -> String {
+    let format = match bytes {
+        [] => return "the image is empty".to_owned(),
+        [b'G', b'I', b'F', b'8', ..] => "GIF",
+        [b'B', b'M', ..] => "BMP",
+        [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => "TIFF",
+        _ if bytes.get(4..8) == Some(b"ftyp") => "AVIF or HEIF",
+        _ => {
+            return format!(
+                "the image is no JPEG, PNG or WebP: it begins with {:02x?}",
+                &bytes[..bytes.len().min(4)]
+            );
+        }
+    };
+    format!("the image is {format}, which is not supported: convert it to JPEG, PNG or WebP")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(bytes: &[u8], pixels_max: u64) -> String {
+        Encoded::open(bytes, pixels_max).err().unwrap()
+    }
+
+    #[test]
+    fn other_formats_are_named() {
+        assert!(refusal(b"GIF89a", 1).contains("GIF"));
+        assert!(refusal(b"BM....", 1).contains("BMP"));
+        assert!(refusal(b"", 1).contains("empty"));
+        assert!(refusal(b"hello", 1).contains("no JPEG, PNG or WebP"));
+    }
+
+    #[test]
+    fn too_many_pixels_are_refused_before_they_are_allocated() {
+        // Start of image, then a frame header: 8 bits, 65500 x 65500, one component.
+        let header = [
+            0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0xff, 0xdc, 0xff, 0xdc, 1, 1, 0x11, 0,
+        ];
+        let scan = [0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0];
+        let error = refusal(&[&header[..], &scan[..]].concat(), 1 << 20);
+        assert!(error.contains("65500"), "{error}");
+    }
+
+    #[test]
+    fn what_is_cut_short_is_corrupt() {
+        let heads: [&[u8]; 3] = [&[0xff, 0xd8, 0xff], b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBPVP8 "];
+        for head in heads {
+            let error = refusal(head, 1 << 20);
+            assert!(error.contains("corrupt"), "{error}");
+        }
+    }
+
+    #[test]
+    fn channels_are_added_and_dropped() {
+        let pixel = |channels: u8, pixels: &[u8]| Decoded {
+            height: 1,
+            width: 1,
+            channels,
+            pixels: pixels.to_vec(),
+        };
+        let cases: [(u8, &[u8], u8, &[u8]); 8] = [
+            (1, &[7], 3, &[7, 7, 7]),
+            (1, &[7], 4, &[7, 7, 7, 255]),
+            (2, &[7, 9], 4, &[7, 7, 7, 9]),
+            (2, &[7, 9], 1, &[7]),
+            (2, &[7, 9], 0, &[7, 9]),
+            (3, &[1, 2, 3], 4, &[1, 2, 3, 255]),
+            (4, &[1, 2, 3, 4], 3, &[1, 2, 3]),
+            (4, &[255, 0, 0, 4], 1, &[76]),
+        ];
+        for (from, pixels, to, expected) in cases {
+            assert_eq!(
+                pixel(from, pixels).converted(to).pixels,
+                expected,
+                "{from} to {to}"
+            );
+        }
+    }
+}

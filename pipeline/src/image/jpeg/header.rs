@@ -1,0 +1,203 @@
+//! What stands in front of the scan of a baseline JPEG. A picture of another kind, or a corrupt header, is nothing here.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::rc::Rc;
+
+use super::huffman::Table;
+
+/// The place in a block of every coefficient, in the order in which they are stored.
+pub(super) const ZIGZAG: [u8; 64] = [
+    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7,
+    14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39,
+    46, 53, 60, 61, 54, 47, 55, 62, 63,
+];
+
+/// A baseline JPEG of one scan, of grey or of YCbCr, the two colours at full size or at half the width, or half of both.
+pub(in crate::image) struct Header<'b> {
+    pub(super) height: u32,
+    pub(super) width: u32,
+    /// One or three.
+    pub(super) components: Vec<Component>,
+    /// MCUs from one restart to the next; 0 = there are none.
+    pub(super) restart_interval: u32,
+    /// What follows the header.
+    pub(super) scan: &'b [u8],
+}
+
+/// One component of a picture.
+pub(super) struct Component {
+    id: u8,
+    /// Blocks across an MCU: 1, or 2 for the first of three.
+    pub(super) across: u32,
+    /// Blocks down an MCU.
+    pub(super) down: u32,
+    quantisation: u8,
+    /// Factors in the order of a block, row by row.
+    pub(super) factors: [i16; 64],
+    pub(super) dc: Rc<Table>,
+    pub(super) ac: Rc<Table>,
+}
+
+/// Tables as they come, to be used by what follows.
+#[derive(Default)]
+struct Tables {
+    quantisation: [Option<[i16; 64]>; 4],
+    dc: [Option<Rc<Table>>; 4],
+    ac: [Option<Rc<Table>>; 4],
+    restart_interval: u32,
+    /// What the marker of JFIF or Adobe says of the colours; `Some(true)` = YCbCr.
+    is_ycc: Option<bool>,
+}
+
+impl<'b> Header<'b> {
+    /// The header of `bytes`, if it is one of those.
+    pub(super) fn read(bytes: &'b [u8]) -> Option<Header<'b>> {
+        let mut tables = Tables::default();
+        let mut frame: Option<(u32, u32, Vec<Component>)> = None;
+        let mut rest = bytes.strip_prefix(&[0xff, 0xd8])?;
+        loop {
+            let (marker, body, behind) = segment(rest)?;
+            rest = behind;
+            match marker {
+                0xc0 if frame.is_none() => frame = Some(read_frame(body)?),
+                // Start of scan: there must be a frame, and this must be all of it.
+                0xda => {
+                    let (height, width, mut components) = frame?;
+                    tables.assign(&mut components, body)?;
+                    return Some(Header {
+                        height,
+                        width,
+                        components,
+                        restart_interval: tables.restart_interval,
+                        scan: rest,
+                    });
+                }
+                0xdb => tables.read_quantisation(body)?,
+                0xc4 => tables.read_huffman(body)?,
+                0xdd => tables.restart_interval = u32::from(word(body, 0)?),
+                0xe0 if body.starts_with(b"JFIF\0") => tables.is_ycc = Some(true),
+                // The last byte says how colours were transformed; JFIF says it first.
+                0xee if body.starts_with(b"Adobe") && tables.is_ycc.is_none() => {
+                    tables.is_ycc = Some(*body.get(11)? == 1);
+                }
+                // Other application data and comments.
+                0xe0..=0xef | 0xfe => {}
+                _ => return None,
+            }
+        }
+    }
+
+    /// The most blocks across and down an MCU that a component has.
+    pub(super) fn most(&self) -> (u32, u32) {
+        // The first component has the most.
+        self.components
+            .first()
+            .map_or((1, 1), |first| (first.across, first.down))
+    }
+}
+
+/// A segment: its marker, its body, and what is behind it.
+fn segment(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let mut rest = bytes.strip_prefix(&[0xff])?;
+    // Any number of fill bytes stand in front of a marker.
+    while let Some(filled) = rest.strip_prefix(&[0xff]) {
+        rest = filled;
+    }
+    let (marker, rest) = rest.split_first()?;
+    let length = usize::from(word(rest, 0)?);
+    Some((*marker, rest.get(2..length)?, rest.get(length..)?))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+}
+
+/// Height, width and components of a frame, without tables.
+fn read_frame(body: &[u8]) -> Option<(u32, u32, Vec<Component>)> {
+    let (height, width) = (u32::from(word(body, 1)?), u32::from(word(body, 3)?));
+    let listed = body.get(6..)?.as_chunks::<3>().0;
+    let is_usual = *body.first()? == 8
+        && height > 0
+        && width > 0
+        && usize::from(*body.get(5)?) == listed.len()
+        && body.len() == 6 + 3 * listed.len();
+    if !is_usual {
+        return None;
+    }
+    let sampling: Vec<(u8, u8)> = listed.iter().map(|[_, both, _]| (both >> 4, both & 15)).collect();
+    // A single component has blocks in rows, whatever it says.
+    let sampling: &[(u32, u32)] = match sampling[..] {
+        [(1..=4, 1..=4)] => &[(1, 1)],
+        [(1, 1), (1, 1), (1, 1)] => &[(1, 1), (1, 1), (1, 1)],
+        [(2, 1), (1, 1), (1, 1)] => &[(2, 1), (1, 1), (1, 1)],
+        [(2, 2), (1, 1), (1, 1)] => &[(2, 2), (1, 1), (1, 1)],
+        _ => return None,
+    };
+    let components = listed
+        .iter()
+        .zip(sampling)
+        .map(|([id, _, quantisation], (across, down))| Component {
+            id: *id,
+            across: *across,
+            down: *down,
+            quantisation: *quantisation,
+            factors: [0; 64],
+            dc: Rc::default(),
+            ac: Rc::default(),
+        });
+    Some((height, width, components.collect()))
+}
+
+impl Tables {
+    fn read_quantisation(&mut self, mut body: &[u8]) -> Option<()> {
+        while let Some((head, rest)) = body.split_first() {
+            // Factors of 16 bits are not of baseline pictures.
+            let into = self.quantisation.get_mut(usize::from(*head))?;
+            let mut factors = [0; 64];
+            for (place, factor) in ZIGZAG.iter().zip(rest.get(..64)?) {
+                factors[usize::from(*place)] = i16::from(*factor);
+            }
+            *into = Some(factors);
+            body = &rest[64..];
+        }
+        Some(())
+    }
+
+    fn read_huffman(&mut self, mut body: &[u8]) -> Option<()> {
+        while let Some((head, rest)) = body.split_first() {
+            let counts: &[u8; 16] = rest.first_chunk()?;
+            let total = counts.iter().map(|count| usize::from(*count)).sum::<usize>();
+            let symbols = rest.get(16..16 + total)?;
+            let class = match head >> 4 {
+                0 => &mut self.dc,
+                1 => &mut self.ac,
+                _ => return None,
+            };
+            *class.get_mut(usize::from(head & 15))? = Some(Rc::new(Table::new(counts, symbols)?));
+            body = &rest[16 + total..];
+        }
+        Some(())
+    }
+
+    /// Gives the components of a scan, which must be all, their tables.
+    fn assign(&self, components: &mut [Component], scan: &[u8]) -> Option<()> {
+        let (count, rest) = scan.split_first()?;
+        let (listed, spectrum) = rest.split_at_checked(2 * usize::from(*count))?;
+        let listed = listed.as_chunks::<2>().0;
+        // All coefficients, at once.
+        if listed.len() != components.len() || spectrum != [0, 63, 0] {
+            return None;
+        }
+        for (component, [id, both]) in components.iter_mut().zip(listed) {
+            if component.id != *id {
+                return None;
+            }
+            component.factors = (*self.quantisation.get(usize::from(component.quantisation))?)?;
+            component.dc = self.dc.get(usize::from(both >> 4))?.clone()?;
+            component.ac = self.ac.get(usize::from(both & 15))?.clone()?;
+        }
+        // As libjpeg guesses: without a marker, by the components' names.
+        let named_ycc = || components.iter().map(|component| component.id).ne(*b"RGB");
+        (components.len() == 1 || self.is_ycc.unwrap_or_else(named_ycc)).then_some(())
+    }
+}

@@ -1,0 +1,24 @@
+//! JPEG. What cameras and data sets have as a rule, baseline pictures in one scan, is decoded here, and only where it is wanted;
+//! everything else is left to a library, which decodes the whole.
+//!
+//! - `picture`: a JPEG, of either kind;
+//! - `header`: which of the two a picture is;
+//! - `bits`, `huffman`: the entropy-coded numbers;
+//! - `scan`: the blocks of a picture, those outside of an area passed over;
+//! - `idct`: a block's pixels;
+//! - `render`: rows of colours from rows of components;
+//! - `other`: the library.
+//!
+//! The arithmetic is that of libjpeg (the slow integer transform, triangular upsampling, its conversion of colours), so
+//! that pixels are to the bit those which libjpeg-turbo decodes, and with it Pillow, torchvision and TensorFlow.
+
+mod bits;
+mod header;
+mod huffman;
+mod idct;
+mod other;
+mod picture;
+mod render;
+mod scan;
+
+pub(super) use picture::Jpeg;

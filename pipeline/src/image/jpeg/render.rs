@@ -1,0 +1,207 @@
+//! Pixels from the planes of their components: colours at half the size are brought to the full one and all are converted, as
+//! libjpeg does both, to the bit.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use crate::image::area::Area;
+use crate::image::decode::Decoded;
+
+use super::header::Header;
+use super::scan::Plane;
+
+/// The pixels of `area` with 1 or 3 channels.
+pub(super) fn pixels(header: &Header<'_>, planes: &[Plane], area: Area, channels: u8) -> Decoded {
+    let (top, left) = (area.top as usize, area.left as usize);
+    let (height, width) = (area.height as usize, area.width as usize);
+    let row_bytes = width * usize::from(channels);
+    // As many as the area has, which the limit on pixels bounds.
+    let mut pixels = vec![0; height * row_bytes];
+    let mut rows = pixels.chunks_exact_mut(row_bytes);
+    match planes {
+        [y, cb, cr] if channels == 3 => {
+            let (mut blue, mut red) = (Chroma::new(header, cb, area), Chroma::new(header, cr, area));
+            for (row, out) in (top..).zip(rows.by_ref()) {
+                let luma = y.row(row, left);
+                colours(luma, blue.row(row), red.row(row), out.as_chunks_mut::<3>().0);
+            }
+        }
+        [y, ..] => {
+            for (row, out) in (top..).zip(rows.by_ref()) {
+                let luma = y.row(row, left);
+                if channels == 1 {
+                    out.copy_from_slice(&luma[..width]);
+                } else {
+                    for (out, luma) in out.as_chunks_mut::<3>().0.iter_mut().zip(luma) {
+                        *out = [*luma; 3];
+                    }
+                }
+            }
+        }
+        [] => {}
+    }
+    Decoded {
+        height: area.height,
+        width: area.width,
+        channels,
+        pixels,
+    }
+}
+
+/// Rows of a colour at the full size.
+struct Chroma<'p> {
+    plane: &'p Plane,
+    /// Pixels of the picture for one of the plane, across and down.
+    each: (usize, usize),
+    /// Whether pixels in between are made of both neighbours; libjpeg does not for pictures this narrow.
+    is_smooth: bool,
+    /// The last row of the plane.
+    last_row: usize,
+    /// The columns of the area.
+    left: usize,
+    width: usize,
+    /// The first and the last column of the plane that these are made of, and the last there is.
+    first: usize,
+    end: usize,
+    last: usize,
+    /// Sums of two rows, with a neighbour at either end.
+    sums: Vec<i16>,
+    wide: Vec<u8>,
+}
+
+impl<'p> Chroma<'p> {
+    fn new(header: &Header<'_>, plane: &'p Plane, area: Area) -> Chroma<'p> {
+        let (across, down) = header.most();
+        let each = (across as usize, down as usize);
+        let (left, width) = (area.left as usize, area.width as usize);
+        let columns = (header.width as usize).div_ceil(each.0);
+        let (first, end) = (left / each.0, (left + width - 1) / each.0);
+        Chroma {
+            plane,
+            each,
+            is_smooth: columns > 2,
+            last_row: (header.height as usize).div_ceil(each.1) - 1,
+            left,
+            width,
+            first,
+            end,
+            last: columns - 1,
+            sums: vec![0; end - first + 3],
+            wide: vec![0; (end - first + 1) * 2],
+        }
+    }
+
+    /// The area's part of row `row` of the picture.
+    fn row(&mut self, row: usize) -> &[u8] {
+        if self.each == (1, 1) {
+            return &self.plane.row(row, self.left)[..self.width];
+        }
+        let near = row / self.each.1;
+        if self.is_smooth {
+            self.add_rows(row, near);
+            if self.each.1 == 2 {
+                widen::<4>(&self.sums, &mut self.wide, 8, 7);
+            } else {
+                widen::<2>(&self.sums, &mut self.wide, 1, 2);
+            }
+        } else {
+            let pixels = self.plane.row(near, self.first);
+            for (wide, pixel) in self.wide.as_chunks_mut::<2>().0.iter_mut().zip(pixels) {
+                *wide = [*pixel; 2];
+            }
+        }
+        let begin = self.left - self.first * 2;
+        &self.wide[begin..begin + self.width]
+    }
+
+    /// Fills `sums` with what is to be widened: the nearest row three times and the next one once, or the row itself.
+    fn add_rows(&mut self, row: usize, near: usize) {
+        // The columns beyond the first and the last are these again.
+        let (from, to) = (self.first.saturating_sub(1), (self.end + 1).min(self.last));
+        let own = &self.plane.row(near, from)[..=to - from];
+        let skipped = usize::from(self.first == 0);
+        let sums = &mut self.sums[skipped..][..own.len()];
+        if self.each.1 == 2 {
+            let far = if row.is_multiple_of(2) {
+                near.saturating_sub(1)
+            } else {
+                (near + 1).min(self.last_row)
+            };
+            let far = self.plane.row(far, from);
+            for ((sum, own), far) in sums.iter_mut().zip(own).zip(far) {
+                *sum = 3 * i16::from(*own) + i16::from(*far);
+            }
+        } else {
+            for (sum, own) in sums.iter_mut().zip(own) {
+                *sum = i16::from(*own);
+            }
+        }
+        let count = own.len();
+        if skipped == 1 {
+            self.sums[0] = self.sums[1];
+        }
+        if self.end == self.last {
+            self.sums[skipped + count] = self.sums[skipped + count - 1];
+        }
+    }
+}
+
+/// Two pixels for each of `sums` but the first and the last: three shares of itself and one of its neighbour, divided by
+/// `2^SHIFT` after `left` or `right` is added, which break ties by turns.
+#[inline(always)]
+fn widen<const SHIFT: u32>(sums: &[i16], wide: &mut [u8], left: i16, right: i16) {
+    let count = sums.len() - 2;
+    let (before, own, after) = (&sums[..count], &sums[1..=count], &sums[2..]);
+    let neighbours = before.iter().zip(own).zip(after);
+    for (out, ((before, own), after)) in wide.as_chunks_mut::<2>().0.iter_mut().zip(neighbours) {
+        *out = [
+            ((3 * own + before + left) >> SHIFT) as u8,
+            ((3 * own + after + right) >> SHIFT) as u8,
+        ];
+    }
+}
+
+/// YCbCr to RGB.
+#[inline(always)]
+fn colours(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [[u8; 3]]) {
+    let pixels = luma.iter().zip(blue).zip(red);
+    for (out, ((y, cb), cr)) in out.iter_mut().zip(pixels) {
+        let (y, cb, cr) = (i16::from(*y), i16::from(*cb) - 128, i16::from(*cr) - 128);
+        // 1.402, -0.34414, -0.71414 and 1.772 in units of 2^-16, rounded; less whole parts, so that 16 bits suffice.
+        let r = y + cr + high(cr, 26345);
+        let g = y - cr + ((-22554 * i32::from(cb) + 18734 * i32::from(cr) + 32768) >> 16) as i16;
+        let b = y + 2 * cb + high(cb, -14942);
+        *out = [r, g, b].map(|value| value.clamp(0, 255) as u8);
+    }
+}
+
+/// `(value * factor + 2^15) >> 16`, of a value of 9 bits: as half of a product of 17 bits, for which there is an instruction.
+#[inline(always)]
+fn high(value: i16, factor: i16) -> i16 {
+    let product = ((i32::from(2 * value) * i32::from(factor)) >> 16) as i16;
+    (product + 1) >> 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_colour_is_the_one_of_the_formula_of_libjpeg() {
+        let clamp = |value: i32| value.clamp(0, 255) as u8;
+        for cb in 0..=255u8 {
+            for cr in 0..=255u8 {
+                let (blue, red) = (i32::from(cb) - 128, i32::from(cr) - 128);
+                for y in [0u8, 1, 100, 128, 254, 255] {
+                    let mut found = [[0; 3]];
+                    colours(&[y], &[cb], &[cr], &mut found);
+                    let y = i32::from(y);
+                    let expected = [
+                        clamp(y + ((91881 * red + 32768) >> 16)),
+                        clamp(y + ((-22554 * blue - 46802 * red + 32768) >> 16)),
+                        clamp(y + ((116_130 * blue + 32768) >> 16)),
+                    ];
+                    assert_eq!(found, [expected], "{y} {cb} {cr}");
+                }
+            }
+        }
+    }
+}
