@@ -30,7 +30,7 @@ pub(super) fn parts(files: &[Listed]) -> Vec<Vec<u8>> {
         for start in (0..count).map(|part| part * length) {
             let part = FilePart {
                 path: &file.path,
-                range: Some(start..(start + length).min(size)),
+                range: Some(start..start.saturating_add(length).min(size)),
             };
             parts.push(part.written().into_bytes());
         }
