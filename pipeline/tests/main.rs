@@ -55,10 +55,10 @@ mod model;
 mod on_error;
 mod packing;
 mod packs;
-#[cfg(feature = "records")]
-mod parts;
 #[cfg(feature = "text")]
 mod parsing;
+#[cfg(feature = "records")]
+mod parts;
 #[cfg(all(
     feature = "arrow",
     feature = "csv",

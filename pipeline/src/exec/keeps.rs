@@ -98,7 +98,7 @@ pub(super) fn open(
             let path = Path::new(&snapshot.path).join(&part.fingerprint);
             let keeping = Keeping::new("snapshot", &path, spec.clone(), snapshot.packing);
             let reader = ops::Body::program(reader, shared);
-            Box::new(ops::Snapshot::new(keeping, shard, reader, input))
+            Box::new(ops::Snapshot::new(keeping, shard, reader, input, shared))
         }
     })
 }

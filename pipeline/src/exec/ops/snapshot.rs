@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use crate::exec::call::{self, Chain};
+use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::saved::SHARDS;
@@ -20,6 +22,8 @@ pub(crate) struct Snapshot {
     keeping: Keeping,
     /// The shard of an element; absent = by turns.
     shard: Option<Chain>,
+    /// Of that function: an element without a shard can be tried again, but not be left out of one reading alone.
+    faults: Faults,
     reader: Body,
     input: Input,
     mode: Mode,
@@ -42,10 +46,17 @@ enum Mode {
 }
 
 impl Snapshot {
-    pub(crate) fn new(keeping: Keeping, shard: Option<Chain>, reader: Body, input: Input) -> Snapshot {
+    pub(crate) fn new(
+        keeping: Keeping,
+        shard: Option<Chain>,
+        reader: Body,
+        input: Input,
+        shared: &Shared,
+    ) -> Snapshot {
         Snapshot {
             keeping,
             shard,
+            faults: shared.faults().raising(),
             reader,
             input,
             mode: Mode::Unopened,
@@ -96,9 +107,10 @@ impl Snapshot {
         let shard = match &self.shard {
             None => self.passed % SHARDS,
             Some(chain) => {
-                let shard = number("snapshot", chain, &item, self.pass)?;
-                u64::try_from(shard).map_err(|_| {
+                let shard = number("snapshot", chain, &item, self.pass, &self.faults)?;
+                shard.and_then(|shard| u64::try_from(shard).ok()).ok_or_else(|| {
                     token::abandon(&item.marks);
+                    let shard = shard.unwrap_or_default();
                     let message = format!("the shard of an element is {shard}: shards are numbered from 0");
                     let error = ExecError::new(ErrorKind::Data, "snapshot", message);
                     error.at(item.origin.as_ref()).at_position(item.position)
