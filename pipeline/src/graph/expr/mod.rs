@@ -2,7 +2,7 @@
 //! they yield. How they are computed is `exec`'s.
 //!
 //! - [`Expr`] holds operations in the order of their evaluation; [`col`] and [`lit`] begin one;
-//! - [`typed`] infers dtypes and shapes, and gives untyped numbers the dtype of what they meet.
+//! - `typed` infers dtypes and shapes, and gives untyped numbers the dtype of what they meet.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod expression;

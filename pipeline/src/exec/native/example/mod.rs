@@ -2,7 +2,7 @@
 //!
 //! - [`wire`] reads protocol messages field by field, strictly and without copying;
 //! - [`message`] finds the features in an example, and the values in a feature;
-//! - [`column`] gathers the values of one feature and makes tensors of them;
+//! - `column` gathers the values of one feature and makes tensors of them;
 //! - [`call`] does it for every element.
 
 mod call;
