@@ -69,7 +69,11 @@ fn described() -> Vec<Sample> {
     let batches = fixture("table-none.parquet").parquet(Table::batches(2, Columns::all()));
     let mds = fixture("samples-zstd.mds").mds(Mds::new(columns()));
     vec![
-        sample("npy", points, Some(&["[0 1]", "[2 3]", "[4 5]", "[6 7]", "[8 9]"])),
+        sample(
+            "npy",
+            points,
+            Some(&["[0 1]", "[2 3]", "[4 5]", "[6 7]", "[8 9]"]),
+        ),
         sample("npz", ids, Some(&["0", "1", "2", "3", "4"])),
         sample("parquet", parquet, Some(&texts)),
         sample("arrow", arrow, Some(&texts)),
