@@ -5,7 +5,8 @@
 //! - [`Dispatcher`] = the control plane and the pipeline's planner
 //! - [`Worker`] = a control agent, the pipeline and the data plane
 //! - [`Service`] = what a trainer holds: register a [`Dataset`](pipeline::graph::Dataset), get a [`Reader`](client::Reader)
-//! - [`service_reader`] and [`LocalReader`] = a dataset of what a service yields, which goes on in the trainer
+//! - [`service_reader`] and [`LocalReader`] = a dataset of what a service yields, which goes on in the trainer; [`LocalElements`]
+//!   is one that runs ahead on a thread of its own
 //!
 //! The parts are re-exported under the names of their crates.
 
@@ -13,6 +14,7 @@ mod connect;
 mod dispatcher;
 pub mod functions;
 mod local;
+mod local_elements;
 mod local_reader;
 mod metadata;
 mod planner;
@@ -27,6 +29,7 @@ pub mod worker;
 pub use connect::AutoConnector;
 pub use dispatcher::{Dispatcher, DispatcherError};
 pub use local::LocalWorkers;
+pub use local_elements::{LocalElements, LocalRun};
 pub use local_reader::{LocalReader, LocalReaderError};
 pub use metadata::DatasetMetadata;
 pub use planner::GraphPlanner;

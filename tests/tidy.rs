@@ -38,6 +38,7 @@ const CRATES: &[CrateEdges<'_>] = &[
             "millstream-pipeline",
         ],
     ),
+    ("millstream-python", &["millstream"]),
 ];
 
 /// Where the sources may name QUIC's implementation. The last is `raw-quic`, the yardstick that must not be ours.
@@ -48,6 +49,9 @@ const QUINN: &[&str] = &[
     "control/tests/support/raw.rs",
     "src/bin/bench-transfer",
 ];
+
+/// Where the sources may name Python.
+const PYO3: &[&str] = &["client/python"];
 
 /// What the modules inside a crate keep out.
 const WALLS: &[Wall] = &[
@@ -142,6 +146,10 @@ const PURE: &[&str] = &[
 
 /// The files in which `unsafe` may stand, each because it cannot be written without.
 const UNSAFE: &[&str] = &[
+    "client/python/src/array.rs",                      // arrays of Python over a slot
+    "client/python/src/dlpack.rs",                     // an interface of C
+    "client/python/src/fork.rs",                       // the system's hook of fork
+    "client/python/src/npy.rs",                        // numpy's table of functions
     "dataplane/src/transport/shm/arena.rs",            // slots in a mapping
     "dataplane/src/transport/shm/map.rs",              // memory mapped from a descriptor
     "dataplane/src/transport/shm/view.rs",             // slots in another process's memory
@@ -179,16 +187,12 @@ fn crates_depend_on_each_other_as_the_table_says() {
 
 #[test]
 fn only_the_shells_name_quinn() {
-    let outside = |file: &&File| file.is_rust() && !QUINN.iter().any(|place| file.is_in(place));
-    let stray = |file: &File| {
-        let lines = paths::crate_lines(file, &["quinn", "quinn_proto", "quinn_udp"]);
-        let what = || format!("names quinn, which only {} may", QUINN.join(", "));
-        lines
-            .into_iter()
-            .map(|line| Finding::new(&file.path, line, "crate name", what()))
-            .collect::<Vec<_>>()
-    };
-    assert_clean(tree::files().iter().filter(outside).flat_map(stray));
+    assert_named_only_in(QUINN, &["quinn", "quinn_proto", "quinn_udp"]);
+}
+
+#[test]
+fn only_the_wheel_names_python() {
+    assert_named_only_in(PYO3, &["pyo3", "pyo3_ffi"]);
 }
 
 #[test]
@@ -295,6 +299,7 @@ fn what_the_tables_list_exists() {
     let absent = |place: &&str| !files.iter().any(|file| file.is_in(place));
     let places = QUINN
         .iter()
+        .chain(PYO3)
         .chain(PURE)
         .chain(UNSAFE)
         .copied()
@@ -317,6 +322,20 @@ fn is_denied_with_its_parents(file: &File, files: &[File]) -> bool {
     let parents: Vec<String> = folders.collect();
     let is_above = |other: &&File| other.path == file.path || parents.contains(&other.path);
     files.iter().filter(is_above).any(shape::is_denied_the_world)
+}
+
+/// Nobody else names these crates.
+fn assert_named_only_in(places: &[&str], crates: &[&str]) {
+    let outside = |file: &&File| file.is_rust() && !places.iter().any(|place| file.is_in(place));
+    let stray = |file: &File| {
+        let lines = paths::crate_lines(file, crates);
+        let what = || format!("names {}, which only {} may", crates[0], places.join(", "));
+        lines
+            .into_iter()
+            .map(|line| Finding::new(&file.path, line, "crate name", what()))
+            .collect::<Vec<_>>()
+    };
+    assert_clean(tree::files().iter().filter(outside).flat_map(stray));
 }
 
 fn assert_clean(findings: impl IntoIterator<Item = Finding>) {

@@ -152,6 +152,32 @@ impl Reader {
         }
     }
 
+    /// The next element if it is at hand: of a pack that has been opened. `None` says nothing; never blocks.
+    ///
+    /// # Errors
+    /// As [`Reader::next_element`].
+    #[inline]
+    pub fn try_element(&mut self) -> Option<Result<Option<Element>, ReadError>> {
+        let handover = self.cursor.next_at_hand()?;
+        Some(self.hand_over(handover))
+    }
+
+    /// The next element; blocks the thread for `patience` at most, and may be asked again.
+    ///
+    /// # Errors
+    /// As [`Reader::next_element`].
+    pub fn wait_element(&mut self, patience: Duration) -> Poll<Result<Option<Element>, ReadError>> {
+        if let Some(handover) = self.try_element() {
+            return Poll::Ready(handover);
+        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        self.stopwatch.waiting_since(since);
+        let handover = std::task::ready!(self.cursor.wait_next(patience.min(self.look_up_every)));
+        self.stopwatch.waited(since.elapsed());
+        self.waiting_since = None;
+        Poll::Ready(self.hand_over(handover))
+    }
+
     /// The same for an async caller. Cancel-safe: an element is either returned or still here.
     pub fn poll_element(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Element>, ReadError>> {
         if let Some(handover) = self.cursor.next_at_hand() {

@@ -151,7 +151,7 @@ impl Worker {
         let endpoint = bind(&lane, credentials, (config.bind, config.endpoint), server.clone())?;
         let local_socket = serve_shared::listen(&lane, config.shm_dir, config.shm_bytes, server.clone())?;
         let local_addr = endpoint.local_addr();
-        let address = config.advertise.unwrap_or_else(|| local_addr.to_string());
+        let address = advertised(config.advertise, local_addr);
         // Taken back on every way out: a worker that did not start serves nobody.
         let local = config.local.add(&address, server.clone());
         let mut agent_config = AgentConfig::new(&address, ticket_key);
@@ -278,6 +278,14 @@ impl Drop for Worker {
             drop(lane);
             self.threads.join(STOP_GRACE);
         }
+    }
+}
+
+/// The address that readers are told.
+fn advertised(wanted: Option<String>, bound: SocketAddr) -> String {
+    match wanted {
+        Some(address) => address.replace("%port%", &bound.port().to_string()),
+        None => bound.to_string(),
     }
 }
 

@@ -132,6 +132,14 @@ impl Slot {
         self.region.access() == Access::Shared
     }
 
+    /// Where the bytes begin, for code outside of Rust that looks at them while it holds this slot. It may write them if they are
+    /// not [`Slot::is_shared`] and nobody else looks at any of them, through this slot or another, from then on.
+    #[must_use]
+    #[inline]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// # Safety
     /// `range` lies in the region, and nobody writes those bytes while the slot or a clone of it lives.
     pub(super) unsafe fn of_region(region: Arc<Region>, range: Range<usize>) -> Slot {

@@ -426,6 +426,17 @@ impl Dataset {
     }
 }
 
+impl From<Graph> for Dataset {
+    /// The dataset goes on where the graph ends.
+    fn from(graph: Graph) -> Dataset {
+        Dataset {
+            nodes: graph.nodes().to_vec(),
+            error: None,
+            split_size: graph.split_size(),
+        }
+    }
+}
+
 /// Turns taken by whoever pulls.
 fn cycle(length: u64, block: u64) -> Cycle {
     Cycle {

@@ -84,6 +84,14 @@ impl Dataset {
         }
     }
 
+    /// The graph of what was built on the placeholder of a function's argument, for whoever wants to know what it yields.
+    ///
+    /// # Errors
+    /// [`GraphError`]: the first mistake in the chain.
+    pub fn function_graph(self) -> Result<Graph, GraphError> {
+        self.error.map_or_else(|| Graph::function(self.nodes), Err)
+    }
+
     fn grouped(
         self,
         key: impl FnOnce(Dataset) -> Dataset,
@@ -106,6 +114,5 @@ impl Dataset {
 
 /// The graph of a function's body.
 pub(super) fn body(function: impl FnOnce(Dataset) -> Dataset) -> Result<Graph, GraphError> {
-    let body = function(Dataset::source(Op::Argument));
-    body.error.map_or_else(|| Graph::function(body.nodes), Err)
+    function(Dataset::source(Op::Argument)).function_graph()
 }

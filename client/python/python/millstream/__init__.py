@@ -1,0 +1,94 @@
+"""Millstream: datasets computed by a pool of workers, for trainers of any framework.
+
+``import millstream as ms``: ``ms.Dataset`` builds pipelines as ``tf.data`` does, ``ms.service`` runs them on a service as
+``tf.data.experimental.service`` does, ``ms.local`` starts such a service on this machine.
+"""
+
+from . import errors, ops, service
+from ._millstream import key_path, version
+from .composites import Ragged, Sparse
+from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
+from .dtypes import (
+    DType,
+    as_dtype,
+    bfloat16,
+    complex64,
+    complex128,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from .dtypes import bool_ as bool
+from .dtypes import bytes_ as bytes
+from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from .local import LocalService, local
+from .ops import cast, concat, one_hot, reshape, stack, where
+from .options import Options
+from .ranks import Rank, rank
+from .spec import RaggedTensorSpec, SparseTensorSpec, TensorSpec
+from .tensor import Tensor
+
+__version__ = version()
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "DType",
+    "Dataset",
+    "FixedLengthRecordDataset",
+    "LocalService",
+    "Options",
+    "Ragged",
+    "RaggedTensorSpec",
+    "Rank",
+    "Sparse",
+    "SparseTensorSpec",
+    "TFRecordDataset",
+    "Tensor",
+    "TensorSpec",
+    "TextLineDataset",
+    "as_dtype",
+    "bfloat16",
+    "bool",
+    "bytes",
+    "cast",
+    "complex64",
+    "complex128",
+    "concat",
+    "errors",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "key_path",
+    "local",
+    "one_hot",
+    "ops",
+    "rank",
+    "reshape",
+    "service",
+    "stack",
+    "string",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "where",
+]

@@ -1,0 +1,566 @@
+"""Datasets: chains of operations that are executed natively, here or on the workers of a service.
+
+The methods are those of ``tf.data.Dataset``. What stands before ``distribute`` runs on workers, what stands behind it
+runs here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import tensor as _tensor
+from ._millstream import Elements, Graph
+from .composites import Ragged, Sparse
+from .images import ImageMethods
+from .options import ExternalStatePolicy, Options
+from .output import taker
+from .spec import dressed, plain
+from .structure import constants
+from .tensor import Tensor, applied, arguments, called, scope_of
+
+if TYPE_CHECKING:
+    from .service import Reading
+
+__all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset"]
+
+AUTOTUNE = -1
+INFINITE_CARDINALITY = -1
+UNKNOWN_CARDINALITY = -2
+
+_END = object()
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _tuned(value: int | None) -> int:
+    return 0 if value is None or value == AUTOTUNE else value
+
+
+class Dataset(ImageMethods):
+    """Elements and the operations on them. Immutable: every method makes a new dataset.
+
+    Iterating yields elements nested as ``element_spec`` says: numpy arrays and scalars, ``str`` and ``bytes``. Arrays are
+    views of the memory that elements arrived in, valid as long as they are referenced, and writable. ``iter`` does nothing
+    before the first element is asked for; several iterators may live at a time, and each is a pass of its own.
+    """
+
+    def __init__(self, graph: Graph, *, reading: Reading | None = None, output: str = "numpy") -> None:
+        self._graph = graph
+        #: How a service is read directly; of a dataset that is nothing but that.
+        self._reading = reading
+        self._output = output
+        self._passes = 0
+        #: Which draws are made without a seed: the same for every copy of a dataset, others for every dataset.
+        self._task_id = random.getrandbits(63)
+
+    # Sources.
+
+    @staticmethod
+    def range(*args: int, output_type: Any = None, name: str | None = None) -> Dataset:
+        """Integers, as Python's ``range``."""
+        start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+        numbers = Dataset(Graph.range(start, stop, step))
+        return numbers if output_type is None else numbers.map(lambda x: x.cast(output_type))
+
+    @staticmethod
+    def counter(start: int = 0, step: int = 1, dtype: Any = None, name: str | None = None) -> Dataset:
+        """Integers without end."""
+        numbers = Dataset(Graph.counter(start, step))
+        return numbers if dtype is None else numbers.map(lambda x: x.cast(dtype))
+
+    @staticmethod
+    def random(
+        seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
+    ) -> Dataset:
+        """Random integers of 32 bits without end, drawn anew every pass."""
+        return Dataset(Graph.random(seed))
+
+    @staticmethod
+    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
+        """One element: these arrays, nested as they are."""
+        scope = scope_of(tensors)
+        if scope is not None:
+            return Dataset(applied(scope, tensors))
+        described, data = constants(tensors)
+        return Dataset(Graph.tensors(described, data))
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
+        """The slices of arrays along their common leading dimension."""
+        scope = scope_of(tensors)
+        if scope is not None:
+            return Dataset(applied(scope, tensors).unbatch())
+        if isinstance(tensors, Ragged | Sparse):
+            raise TypeError("ragged and sparse tensors have no slices here: use from_tensors, or a list of rows")
+        described, data = constants(tensors)
+        return Dataset(Graph.tensor_slices(described, data))
+
+    @staticmethod
+    def list_files(
+        file_pattern: str | Sequence[str],
+        shuffle: bool | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """The paths that a pattern matches, shuffled anew every pass unless ``shuffle`` is false."""
+        patterns = [file_pattern] if isinstance(file_pattern, str) else list(file_pattern)
+        if not patterns:
+            raise ValueError("list_files needs a pattern")
+
+        def files(pattern: str) -> Graph:
+            return Graph.files(pattern) if shuffle is False else Graph.files_shuffled(pattern, seed)
+
+        graph = files(patterns[0])
+        for pattern in patterns[1:]:
+            graph = graph.concatenate(files(pattern))
+        return Dataset(graph)
+
+    @staticmethod
+    def load(path: str, element_spec: Any, name: str | None = None) -> Dataset:
+        """The elements that were saved in a directory."""
+        return Dataset(Graph.load(path, plain(element_spec)))
+
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
+        """Tuples, or dicts, of one element of each dataset."""
+        given = datasets if datasets is not None else args
+        if len(given) == 1 and not isinstance(given, dict) and not isinstance(given[0], Dataset):
+            given = given[0]
+        if isinstance(given, dict):
+            return Dataset(Graph.zip_named([(key, dataset._graph) for key, dataset in given.items()]))
+        return Dataset(Graph.zip([dataset._graph for dataset in given]))
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Sequence[float] | None = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset:
+        """Elements of datasets drawn at random, in proportion to weights."""
+        if weights is not None and len(weights) != len(datasets):
+            raise ValueError(f"{len(weights)} weights for {len(datasets)} datasets")
+        shares = [1.0] * len(datasets) if weights is None else [float(weight) for weight in weights]
+        graphs = [(share, dataset._graph) for share, dataset in zip(shares, datasets, strict=True)]
+        return Dataset(Graph.sample(graphs, seed, stop_on_empty_dataset))
+
+    @staticmethod
+    def choose_from_datasets(
+        datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
+    ) -> Dataset:
+        """Elements of datasets in the order that ``choice_dataset`` says, a dataset of indices."""
+        graphs = [dataset._graph for dataset in datasets]
+        return Dataset(Graph.choose(choice_dataset._graph, graphs, stop_on_empty_dataset))
+
+    # What is known.
+
+    @property
+    def element_spec(self) -> Any:
+        """What elements are: specs, nested as elements."""
+        return dressed(self._graph.spec)
+
+    def cardinality(self) -> int:
+        """How many elements there are, ``INFINITE_CARDINALITY`` or ``UNKNOWN_CARDINALITY``."""
+        return self._graph.cardinality
+
+    def __len__(self) -> int:
+        count = self.cardinality()
+        if count < 0:
+            known = "has no end" if count == INFINITE_CARDINALITY else "does not know how many elements it has"
+            raise TypeError(f"the dataset {known}, so it has no len()")
+        return count
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<millstream.Dataset element_spec={self.element_spec!r}>"
+
+    def explain(self) -> str:
+        """The dataset drawn as text."""
+        return self._graph.explain()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_unpickled, (type(self), self._graph.to_bytes(), self._reading, self._output))
+
+    # Elements.
+
+    def __iter__(self) -> Iterator[Any]:
+        return Elements.lazy(self._open)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        elements = Elements.lazy(self._open)
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                element = elements.ready(_END)
+                if element is _END:
+                    # What must be waited for is waited for on another thread.
+                    element = await loop.run_in_executor(None, next, elements, _END)
+                    if element is _END:
+                        return
+                yield element
+        finally:
+            elements.close()
+
+    def as_numpy_iterator(self) -> Iterator[Any]:
+        """The elements as numpy arrays and scalars."""
+        return iter(self if self._output == "numpy" else self.with_output("numpy"))
+
+    def with_output(self, output: str) -> Dataset:
+        """The same elements as ``"numpy"`` arrays, or as tensors of ``"torch"`` or ``"jax"`` over the same memory."""
+        taker(output)
+        return Dataset(self._graph, reading=self._reading, output=output)
+
+    def _open(self) -> Elements:
+        number, self._passes = self._passes, self._passes + 1
+        take = taker(self._output)
+        if self._graph.is_within:
+            raise TypeError("a dataset of a function has no elements until the function is called")
+        if self._reading is not None:
+            return self._reading.open(number, take)
+        return self._graph.run(number, _threads(), self._task_id, take)
+
+    def get_single_element(self, name: str | None = None) -> Any:
+        """The only element.
+
+        Raises:
+            InvalidArgumentError: There are none, or several.
+        """
+        from .errors import InvalidArgumentError
+
+        found = list(self.take(2))
+        if len(found) != 1:
+            raise InvalidArgumentError(f"the dataset has {'no element' if not found else 'several elements'}, not one")
+        return found[0]
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
+        """What a function of Python leaves of a state after all elements. It runs here, at once."""
+        state = initial_state
+        for element in self:
+            state = reduce_func(state, element)
+        return state
+
+    # Operations.
+
+    def _then(self, graph: Graph) -> Dataset:
+        return Dataset(graph, output=self._output)
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """What a function makes of the dataset."""
+        dataset = transformation_func(self)
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"the function given to apply made {dataset!r} and not a dataset")
+        return dataset
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        use_unbounded_threadpool: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """What a function makes of each element.
+
+        The function is called once, with tensors that have no value yet, to find out what it computes.
+        """
+        graph = applied(self._graph, called(map_func, self._graph))
+        return self._scheduled(graph, num_parallel_calls, deterministic)
+
+    def _scheduled(self, graph: Graph, threads: int | None, deterministic: bool | None) -> Dataset:
+        if threads is not None and graph is not self._graph:
+            graph = graph.parallel(_tuned(threads))
+            if deterministic is not None:
+                graph = graph.in_order(deterministic)
+        return self._then(graph)
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        """The elements for which a function yields true."""
+        return self._then(self._graph.filter_expr(self._expression(predicate)))
+
+    def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        """The elements before the first one for which a function yields false."""
+        return self._then(self._graph.take_while_expr(self._expression(predicate)))
+
+    def _expression(self, function: Callable[..., Any]) -> Any:
+        return _tensor.convert_to_tensor(called(function, self._graph))._expr
+
+    def flat_map(self, map_func: Callable[..., Dataset], name: str | None = None) -> Dataset:
+        """The datasets that a function makes of the elements, one after the other."""
+        return self._then(self._graph.flat_map(_body(map_func)))
+
+    def interleave(
+        self,
+        map_func: Callable[..., Dataset],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """The datasets that a function makes of the elements, so many of them by turns."""
+        length = _threads() if cycle_length is None or cycle_length == AUTOTUNE else cycle_length
+        graph = self._graph.interleave(length, block_length or 1, _body(map_func))
+        return self._scheduled(graph, num_parallel_calls, deterministic)
+
+    def batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """So many consecutive elements stacked along a new leading dimension."""
+        return self._then(self._graph.batch(batch_size, drop_remainder))
+
+    def unbatch(self, name: str | None = None) -> Dataset:
+        """The rows of every element."""
+        return self._then(self._graph.unbatch())
+
+    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False, name: str | None = None) -> Dataset:
+        """The rows of batches cut anew into batches of this size, or of these sizes by turns."""
+        sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
+        return self._then(self._graph.rebatch(sizes, drop_remainder))
+
+    def ragged_batch(self, batch_size: int, drop_remainder: bool = False, name: str | None = None) -> Dataset:
+        """So many consecutive elements; tensors whose shapes vary become ragged ones."""
+        return self._then(self._graph.ragged_batch(batch_size, drop_remainder))
+
+    def padded_batch(
+        self,
+        batch_size: int,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """So many consecutive elements padded to one shape: the one given, ``None`` or -1 to the longest, or the longest."""
+        shapes = [] if padded_shapes is None else [_shape(shape) for shape in _flat(padded_shapes, self.element_spec)]
+        values: list[bytes] = []
+        if padding_values is not None:
+            specs = _flat(self.element_spec, self.element_spec)
+            given = _flat(padding_values, self.element_spec)
+            values = [_item(value, spec.dtype) for value, spec in zip(given, specs, strict=True)]
+        return self._then(self._graph.padded_batch(batch_size, shapes, values, drop_remainder))
+
+    def shuffle(
+        self,
+        buffer_size: int,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Draws from a buffer of elements, anew every pass."""
+        return self._then(self._graph.shuffle(buffer_size, seed))
+
+    def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
+        """The dataset so many times over; without end for ``None`` or -1."""
+        return self._then(self._graph.repeat(None if count is None or count < 0 else count))
+
+    def take(self, count: int, name: str | None = None) -> Dataset:
+        """The first elements; all for -1."""
+        return self._then(self._graph.take(count)) if count >= 0 else self
+
+    def skip(self, count: int, name: str | None = None) -> Dataset:
+        """All but the first elements; none for -1."""
+        return self._then(self._graph.skip(count) if count >= 0 else self._graph.take(0))
+
+    def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
+        """One shard of so many. ``service.SHARD_HINT`` for the number: as the workers are."""
+        if num_shards == -1:
+            return self._then(self._graph.shard_hint())
+        return self._then(self._graph.shard(num_shards, index))
+
+    def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
+        """Tuples of a number and the element."""
+        return self._then(self._graph.enumerate(start))
+
+    def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
+        """The elements of this dataset, and then those of another."""
+        return self._then(self._graph.concatenate(dataset._graph))
+
+    def prefetch(self, buffer_size: int = AUTOTUNE, name: str | None = None) -> Dataset:
+        """A buffer that is filled ahead."""
+        return self._then(self._graph.prefetch(_tuned(buffer_size)))
+
+    def cache(self, filename: str = "", name: str | None = None) -> Dataset:
+        """The elements of the first pass in every pass: from memory, or from a directory."""
+        return self._then(self._graph.cache(filename or None))
+
+    def snapshot(self, path: str, compression: str = "AUTO", name: str | None = None) -> Dataset:
+        """The elements as they were when first read, from files. ``compression``: ``AUTO``, ``LZ4``, ``GZIP`` or ``NONE``."""
+        packing = {"AUTO": "lz4", "SNAPPY": "lz4"}.get(compression, str(compression).lower())
+        return self._then(self._graph.snapshot(path, packing))
+
+    def unique(self, name: str | None = None) -> Dataset:
+        """The first of equal elements."""
+        return self._then(self._graph.unique())
+
+    def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Dataset:
+        """Leaves out elements that fail."""
+        return self._then(self._graph.ignore_errors(log_warning))
+
+    def on_error(self, policy: str) -> Dataset:
+        """What becomes of elements that fail up to here: ``raise``, ``skip``, ``retry:n``, or ``retry:n,skip``."""
+        words = policy.split(",")
+        retries = next((int(word.removeprefix("retry:")) for word in words if word.startswith("retry:")), 0)
+        if not all(word in ("raise", "skip") or word.startswith("retry:") for word in words):
+            raise ValueError(f"on_error {policy!r}: use raise, skip, retry:n, or retry:n,skip")
+        return self._then(self._graph.on_error(retries, "skip" in words))
+
+    def assert_cardinality(self, expected_cardinality: int) -> Dataset:
+        """States how many elements there are; that there are others is an error."""
+        count = None if expected_cardinality == INFINITE_CARDINALITY else expected_cardinality
+        return self._then(self._graph.assert_cardinality(count))
+
+    def window(
+        self,
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Windows:
+        """Windows of consecutive elements: datasets, which ``flat_map`` makes elements of."""
+        return Windows(self, size, size if shift is None else shift, stride, drop_remainder)
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Dataset], Dataset],
+        window_size: int,
+        name: str | None = None,
+    ) -> Dataset:
+        """Collects elements by key, and yields the dataset that ``reduce_func`` makes of each window of one key."""
+        key = _tensor._Untraceable("the key of a window")
+
+        def reduced(graph: Graph) -> Graph:
+            return reduce_func(key, Dataset(graph))._graph
+
+        return self._then(self._graph.group_by_window(_number(key_func), window_size, reduced))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Batches of elements of similar length."""
+        length = _number(element_length_func)
+        boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
+        return self._then(
+            self._graph.bucket_by_sequence_length(
+                length, boundaries, sizes, pad_to_bucket_boundary, not no_padding, drop_remainder
+            )
+        )
+
+    def rejection_resample(
+        self,
+        class_func: Callable[..., Any],
+        target_dist: Sequence[float],
+        initial_dist: Sequence[float] | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Tuples of class and element, so many dropped that classes are as frequent as is wanted."""
+        initial = None if initial_dist is None else [float(share) for share in initial_dist]
+        target = [float(share) for share in target_dist]
+        return self._then(self._graph.rejection_resample(_number(class_func), target, initial, seed))
+
+    def with_options(self, options: Options, name: str | None = None) -> Dataset:
+        """Says how everything up to here is executed."""
+        state: ExternalStatePolicy | None = options.external_state_policy
+        return self._then(
+            self._graph.with_options(
+                deterministic=options.deterministic,
+                private_threads=options.threading.private_threadpool_size,
+                max_intra_op=options.threading.max_intra_op_parallelism,
+                autotune=options.autotune.enabled,
+                cpu_budget=options.autotune.cpu_budget,
+                ram_budget=options.autotune.ram_budget,
+                external_state=None if state is None else state.value,
+            )
+        )
+
+    def split_size(self, positions: int) -> Dataset:
+        """Deals sources out to workers in splits of so many positions."""
+        return self._then(self._graph.split_size(positions))
+
+
+class Windows:
+    """Windows of a dataset's elements, each a dataset that ``flat_map`` makes elements of."""
+
+    def __init__(self, dataset: Dataset, size: int, shift: int, stride: int, drop_remainder: bool) -> None:
+        self._dataset = dataset
+        self._window = (size, shift, stride, drop_remainder)
+
+    def flat_map(self, map_func: Callable[[Any], Dataset]) -> Dataset:
+        """The datasets that a function makes of the windows, one after the other. Of tuples and dicts a window is one of
+        datasets, as in TensorFlow, or what it would be of single elements: ``Dataset.zip`` takes either back."""
+
+        def reduced(graph: Graph) -> Graph:
+            return map_func(Dataset(graph))._graph
+
+        return self._dataset._then(self._dataset._graph.window(*self._window, reduced))
+
+
+def _body(function: Callable[..., Dataset]) -> Callable[[Graph], Graph]:
+    def body(graph: Graph) -> Graph:
+        made = function(*arguments(graph))
+        if not isinstance(made, Dataset):
+            raise TypeError(f"the function made {made!r} of an element and not a dataset")
+        return made._graph
+
+    return body
+
+
+def _number(function: Callable[..., Any]) -> Callable[[Graph], Graph]:
+    def body(graph: Graph) -> Graph:
+        result = function(*arguments(graph))
+        if not isinstance(result, Tensor | int):
+            raise TypeError(f"the function made {result!r} of an element and not a number")
+        return graph.map_expr(_tensor.convert_to_tensor(result).cast("int64")._expr)
+
+    return body
+
+
+def _flat(value: Any, spec: Any) -> list[Any]:
+    """The parts of ``value`` that stand where leaves of ``spec`` stand; what is single stands for all."""
+    if isinstance(spec, dict):
+        parts = [(value[name] if isinstance(value, dict) else value, item) for name, item in spec.items()]
+    elif type(spec) in (tuple, list):
+        nested = type(value) in (tuple, list) and len(value) == len(spec)
+        parts = [(value[index] if nested else value, item) for index, item in enumerate(spec)]
+    else:
+        return [value]
+    return [leaf for part, item in parts for leaf in _flat(part, item)]
+
+
+def _shape(shape: Iterable[int | None]) -> list[int | None]:
+    return [None if size is None or size < 0 else size for size in shape]
+
+
+def _item(value: Any, dtype: Any) -> bytes:
+    if dtype.code in ("string", "bytes"):
+        return value.encode() if isinstance(value, str) else bytes(value or b"")
+    return np.asarray(0 if value is None else value).astype(dtype.as_numpy_dtype).tobytes()
+
+
+def _unpickled(kind: type[Dataset], graph: bytes, reading: Reading | None, output: str) -> Dataset:
+    return kind(Graph.from_bytes(graph), reading=reading, output=output)

@@ -1,0 +1,101 @@
+"""What can go wrong, by kind: the names are those of ``tf.errors``, and each is also what Python itself would raise."""
+
+from __future__ import annotations
+
+__all__ = [
+    "AbortedError",
+    "CancelledError",
+    "DataLossError",
+    "DeadlineExceededError",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "MillstreamError",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UserFunctionError",
+]
+
+
+class MillstreamError(Exception):
+    """The base of all errors of Millstream.
+
+    Attributes:
+        worker: The address of the worker it happened on; empty if none is known.
+        origin: The record it happened at: file, offset, key; empty if none is known.
+        remote_traceback: The worker's account of how it got there; empty if there is none.
+    """
+
+    def __init__(self, message: str, *, worker: str = "", origin: str = "", remote_traceback: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.worker = worker
+        self.origin = origin
+        self.remote_traceback = remote_traceback
+        if origin and origin not in message:
+            self.add_note(f"record: {origin}")
+        if remote_traceback:
+            self.add_note(f"on the worker {worker}:\n{remote_traceback}" if worker else remote_traceback)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        details = {"worker": self.worker, "origin": self.origin, "remote_traceback": self.remote_traceback}
+        return (_rebuilt, (type(self), self.message, details))
+
+
+def _rebuilt(kind: type[MillstreamError], message: str, details: dict[str, str]) -> MillstreamError:
+    return kind(message, **details)
+
+
+class InvalidArgumentError(MillstreamError, ValueError):
+    """What was asked for cannot be: the caller must change it."""
+
+
+class NotFoundError(MillstreamError, LookupError):
+    """It names something that does not exist, or no longer does."""
+
+
+class FailedPreconditionError(MillstreamError, RuntimeError):
+    """The state of the service does not allow it now."""
+
+
+class PermissionDeniedError(MillstreamError, PermissionError):
+    """The key of this process does not allow it, or there is none."""
+
+
+class UnimplementedError(MillstreamError, NotImplementedError):
+    """This version cannot do it."""
+
+
+class ResourceExhaustedError(MillstreamError, MemoryError):
+    """A limit is reached."""
+
+
+class UnavailableError(MillstreamError, ConnectionError):
+    """A service, a worker or a socket cannot be reached: a retry may succeed."""
+
+
+class DeadlineExceededError(MillstreamError, TimeoutError):
+    """It took longer than the caller wanted to wait."""
+
+
+class AbortedError(MillstreamError, RuntimeError):
+    """The dispatcher forgot this reader, or its state: start over."""
+
+
+class CancelledError(MillstreamError, RuntimeError):
+    """Somebody ended it."""
+
+
+class DataLossError(MillstreamError, ValueError):
+    """Data is missing, truncated or corrupt."""
+
+
+class UserFunctionError(MillstreamError, RuntimeError):
+    """A user's function failed, on a worker or here."""
+
+
+class InternalError(MillstreamError, RuntimeError):
+    """A defect of Millstream."""

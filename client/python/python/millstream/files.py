@@ -1,0 +1,161 @@
+"""Datasets of what is in files. Paths are names, patterns' matches from ``Dataset.list_files``, or a function's tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._millstream import Graph
+from .dataset import Dataset
+from .dtypes import as_dtype
+from .spec import plain
+from .tensor import Tensor, convert_to_tensor
+
+__all__ = [
+    "FixedLengthRecordDataset",
+    "TFRecordDataset",
+    "TextLineDataset",
+    "csv",
+    "image_folder",
+    "json_lines",
+    "npy",
+    "parquet",
+    "sqlite",
+    "webdataset",
+]
+
+
+def _paths(filenames: Any) -> Graph:
+    if isinstance(filenames, Dataset):
+        return filenames._graph
+    if isinstance(filenames, Tensor):
+        if filenames._scope is None:
+            raise TypeError("a path that is a tensor must be one of a function of a dataset")
+        return filenames._scope.map_expr(convert_to_tensor(filenames)._expr)
+    names = [filenames] if isinstance(filenames, str) else [str(name) for name in filenames]
+    return Dataset.from_tensor_slices(names)._graph
+
+
+class TFRecordDataset(Dataset):
+    """The records of TFRecord files, as ``bytes``. ``compression_type``: ``""``, ``"GZIP"`` or ``"ZLIB"``."""
+
+    def __init__(
+        self,
+        filenames: Any,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(_paths(filenames).tfrecord(compression_type or ""))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dataset(self._graph, output=self._output).__reduce__()
+
+
+class TextLineDataset(Dataset):
+    """The lines of text files, as ``str``."""
+
+    def __init__(
+        self,
+        filenames: Any,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        if compression_type:
+            raise NotImplementedError("compressed text files are not read; decompress them, or use TFRecord files")
+        super().__init__(_paths(filenames).text_lines())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dataset(self._graph, output=self._output).__reduce__()
+
+
+class FixedLengthRecordDataset(Dataset):
+    """The records of files, of so many bytes each, as ``bytes``."""
+
+    def __init__(
+        self,
+        filenames: Any,
+        record_bytes: int,
+        header_bytes: int | None = None,
+        footer_bytes: int | None = None,
+        buffer_size: int | None = None,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        graph = _paths(filenames)
+        super().__init__(
+            graph.fixed_length_records(record_bytes, header_bytes or 0, footer_bytes or 0, compression_type or "")
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dataset(self._graph, output=self._output).__reduce__()
+
+
+def csv(
+    filenames: Any,
+    columns: dict[str, Any],
+    *,
+    defaults: dict[str, str] | None = None,
+    header: bool = False,
+    delimiter: str = ",",
+    compression_type: str = "",
+    on_error: str = "raise",
+) -> Dataset:
+    """Dicts of the columns of CSV files, each of a dtype."""
+    missing = defaults or {}
+    wanted = [(name, as_dtype(dtype).code, missing.get(name)) for name, dtype in columns.items()]
+    return Dataset(_paths(filenames).csv(wanted, header, delimiter, compression_type, on_error == "skip"))
+
+
+def json_lines(
+    filenames: Any,
+    fields: dict[str, Any],
+    *,
+    defaults: dict[str, str] | None = None,
+    compression_type: str = "",
+    on_error: str = "raise",
+) -> Dataset:
+    """Dicts of values of JSON documents, one a line, each a ``TensorSpec``. ``defaults``: the JSON for what is missing."""
+    missing = defaults or {}
+    wanted = [(name, plain(spec), missing.get(name)) for name, spec in fields.items()]
+    return Dataset(_paths(filenames).json_lines(wanted, compression_type, on_error == "skip"))
+
+
+def npy(filenames: Any, element_spec: Any = None, *, whole: bool = False, on_error: str = "raise") -> Dataset:
+    """The rows of ``.npy`` files, or whole arrays."""
+    declared = None if element_spec is None else plain(element_spec)
+    return Dataset(_paths(filenames).numpy_files("npy", [], declared, whole, on_error == "skip"))
+
+
+def parquet(
+    filenames: Any,
+    columns: Sequence[str] = (),
+    element_spec: Any = None,
+    *,
+    batch_size: int | None = None,
+    on_error: str = "raise",
+) -> Dataset:
+    """Dicts of the columns of Parquet files: row by row, or in batches."""
+    declared = None if element_spec is None else plain(element_spec)
+    graph = _paths(filenames)
+    return Dataset(graph.tables("parquet", list(columns), declared, batch_size, on_error == "skip"))
+
+
+def sqlite(filenames: Any, query: str, columns: dict[str, Any]) -> Dataset:
+    """Dicts of what a query of SQLite databases yields, of which each column has a dtype."""
+    wanted = [(name, as_dtype(dtype).code, False) for name, dtype in columns.items()]
+    return Dataset(_paths(filenames).sqlite(query, wanted))
+
+
+def webdataset(filenames: Any, fields: Sequence[str], *, on_error: str = "raise") -> Dataset:
+    """Dicts of the files of samples in tar shards, as ``bytes``."""
+    return Dataset(_paths(filenames).webdataset(list(fields), on_error == "skip"))
+
+
+def image_folder(root: str) -> Dataset:
+    """The pictures in folders named after their classes."""
+    return Dataset(Graph.image_folder(root))

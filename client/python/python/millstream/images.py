@@ -1,0 +1,100 @@
+"""Pictures: methods of datasets that change one component. Sizes are in pixels, rows before columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._millstream import Graph
+    from .dataset import Dataset
+
+__all__ = ["ImageMethods"]
+
+
+class ImageMethods:
+    """What a dataset can do with a component that is a picture; an empty name is the only component."""
+
+    _graph: Graph
+
+    def _then(self, graph: Graph) -> Dataset:
+        raise NotImplementedError
+
+    def decode_image(
+        self, component: str = "", *, channels: int | None = None, on_error: str = "raise"
+    ) -> Dataset:
+        """Decodes JPEG, PNG or WebP to ``uint8`` of height, width and channels."""
+        return self._then(self._graph.decode_image(component, channels, on_error == "skip"))
+
+    def resize(
+        self,
+        component: str = "",
+        size: tuple[int, int] = (224, 224),
+        *,
+        method: str = "bilinear",
+        antialias: bool = True,
+    ) -> Dataset:
+        """Resizes to height and width: ``nearest``, ``bilinear``, ``bicubic``, ``area`` or ``lanczos3``."""
+        return self._then(self._graph.resize(component, size[0], size[1], method, antialias))
+
+    def crop(self, component: str, top: int, left: int, height: int, width: int) -> Dataset:
+        """A part that lies within every picture."""
+        return self._then(self._graph.crop(component, top, left, height, width))
+
+    def central_crop(self, component: str, fraction: float) -> Dataset:
+        """The middle: a part of each side."""
+        return self._then(self._graph.central_crop(component, fraction))
+
+    def center_crop(self, component: str, height: int, width: int) -> Dataset:
+        """The middle, of a size."""
+        return self._then(self._graph.center_crop(component, height, width))
+
+    def random_crop(self, component: str, height: int, width: int, seed: int | None = None) -> Dataset:
+        """A part at a random place."""
+        return self._then(self._graph.random_crop(component, height, width, seed))
+
+    def random_resized_crop(
+        self,
+        component: str,
+        size: tuple[int, int],
+        *,
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        seed: int | None = None,
+    ) -> Dataset:
+        """A random part, resized."""
+        return self._then(self._graph.random_resized_crop(component, size, scale, ratio, seed))
+
+    def flip_left_right(self, component: str = "") -> Dataset:
+        """Mirrored."""
+        return self._then(self._graph.flip(component, "left_right", False, None))
+
+    def flip_up_down(self, component: str = "") -> Dataset:
+        """Upside down."""
+        return self._then(self._graph.flip(component, "up_down", False, None))
+
+    def random_flip_left_right(self, component: str = "", seed: int | None = None) -> Dataset:
+        """Every other one mirrored, by chance."""
+        return self._then(self._graph.flip(component, "left_right", True, seed))
+
+    def random_flip_up_down(self, component: str = "", seed: int | None = None) -> Dataset:
+        """Every other one upside down, by chance."""
+        return self._then(self._graph.flip(component, "up_down", True, seed))
+
+    def color_jitter(
+        self, component: str, *, brightness: Any = None, contrast: Any = None, saturation: Any = None, hue: Any = None,
+        seed: int | None = None,
+    ) -> Dataset:
+        """Colours changed by chance, each within a range."""
+        return self._then(self._graph.color_jitter(component, brightness, contrast, saturation, hue, seed))
+
+    def normalize(self, component: str, mean: list[float], std: list[float]) -> Dataset:
+        """``(value / 255 - mean) / std`` as ``float32``, with one of each a channel, or one for all."""
+        return self._then(self._graph.normalize(component, list(mean), list(std)))
+
+    def rgb_to_grayscale(self, component: str = "", channels: int = 1) -> Dataset:
+        """Without colours."""
+        return self._then(self._graph.rgb_to_grayscale(component, channels))
+
+    def hwc_to_chw(self, component: str = "") -> Dataset:
+        """With the channels first, as torch wants them."""
+        return self._then(self._graph.hwc_to_chw(component))

@@ -1,0 +1,65 @@
+"""Python values as tensors: nested structures taken apart into leaves, each with its bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .composites import Ragged, Sparse
+from .dtypes import as_dtype
+
+__all__ = ["constants", "leaf"]
+
+
+def constants(value: Any) -> tuple[tuple[Any, ...], list[bytes | list[bytes]]]:
+    """What a structure of arrays is, as plain tuples, and the data of its leaves in order.
+
+    Lists are arrays, as in TensorFlow; tuples and dicts nest.
+    """
+    data: list[bytes | list[bytes]] = []
+    return _described(value, data), data
+
+
+def _described(value: Any, data: list[bytes | list[bytes]]) -> tuple[Any, ...]:
+    if value is None:
+        return ("none",)
+    if isinstance(value, dict):
+        return ("dict", [(str(name), _described(item, data)) for name, item in value.items()])
+    if isinstance(value, tuple):
+        return ("tuple", [_described(item, data) for item in value])
+    if isinstance(value, Ragged):
+        return ("ragged", [_described(part, data) for part in (value.values, *value.nested_row_splits)])
+    if isinstance(value, Sparse):
+        return ("sparse", [_described(part, data) for part in (value.indices, value.values, value.dense_shape)])
+    code, dims, items = leaf(value)
+    data.append(items)
+    return ("tensor", code, dims)
+
+
+def leaf(value: Any) -> tuple[str, tuple[int, ...], bytes | list[bytes]]:
+    """The dtype's code, the shape and the data of one array, in row-major order.
+
+    Raises:
+        TypeError: Its items are none that elements can have.
+    """
+    array = np.asarray(value)
+    if array.dtype.kind in "US" and not isinstance(value, np.ndarray):
+        # Numpy's own byte strings end before their last zeros.
+        array = np.array(value, object)
+    if array.dtype.kind in "US" or array.dtype == object:
+        return _text(array)
+    code = as_dtype(array.dtype).code
+    # Little-endian, as elements are everywhere.
+    native = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
+    return code, array.shape, native.tobytes()
+
+
+def _text(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], list[bytes]]:
+    items = array.ravel().tolist()
+    if all(isinstance(item, bytes) for item in items) and items:
+        return "bytes", array.shape, items
+    for item in items:
+        if not isinstance(item, str):
+            raise TypeError(f"{item!r} among text, or rows of different lengths: no tensor has such items")
+    return "string", array.shape, [item.encode() for item in items]

@@ -1,0 +1,257 @@
+//! Elements as Python objects: containers as the spec nests them, and in their leaves numpy arrays, scalars, text, or what a
+//! framework makes of DLPack.
+//!
+//! Made once for a spec, so that an element costs its objects and nothing else. Refuses to know where elements come from.
+
+use std::sync::Arc;
+
+use millstream::element::{Dtype, Element, ElementSpec, Layout, Slot, Structure, TensorView};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PySlice, PyString, PyTuple};
+
+use crate::failure::raise;
+use crate::{array, dlpack, npy};
+
+/// Components of at most so many bytes are copied: that costs no more than a view, and frees the memory at once.
+const COPY_BYTES_MAX: usize = 1024;
+
+/// What leaves become.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Arrays and scalars of numpy.
+    Numpy,
+    /// What this makes of a capsule of DLPack; strings stay Python's.
+    Dlpack(Py<PyAny>),
+}
+
+/// How elements of one spec are put together.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    /// Which spec: elements of one task share it.
+    layout: Arc<Layout>,
+    root: Node,
+}
+
+#[derive(Debug)]
+enum Node {
+    Tensor {
+        index: usize,
+        descr: Py<PyAny>,
+    },
+    Text {
+        index: usize,
+    },
+    Tuple(Vec<Node>),
+    List(Vec<Node>),
+    Dict(Vec<(Py<PyString>, Node)>),
+    /// Parts that a class of the package takes.
+    Composite {
+        class: Py<PyAny>,
+        parts: Vec<Node>,
+    },
+    None,
+}
+
+/// An element being put together.
+struct Building<'a, 'py> {
+    py: Python<'py>,
+    element: &'a Element,
+    output: &'a Output,
+    is_writable: bool,
+    /// Made when the first view needs it.
+    keeper: Option<Bound<'py, PyAny>>,
+}
+
+impl Assembly {
+    /// For elements of this layout.
+    pub(crate) fn new(py: Python<'_>, layout: &Arc<Layout>) -> PyResult<Assembly> {
+        let mut next = 0;
+        let root = Node::new(py, layout.spec().structure(), layout.spec(), &mut next)?;
+        Ok(Assembly {
+            layout: layout.clone(),
+            root,
+        })
+    }
+
+    /// Whether it is for this element. Tasks have layouts of their own, of one spec.
+    #[inline]
+    pub(crate) fn suits(&self, element: &Element) -> bool {
+        Arc::ptr_eq(&self.layout, element.layout()) || self.layout.spec() == element.spec()
+    }
+
+    /// The element as a Python object. What is `exclusive` nobody else sees: it may be written.
+    #[inline]
+    pub(crate) fn build<'py>(
+        &self,
+        py: Python<'py>,
+        element: &Element,
+        output: &Output,
+        exclusive: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut building = Building {
+            py,
+            element,
+            output,
+            is_writable: exclusive && !element.slot().is_shared(),
+            keeper: None,
+        };
+        building.node(&self.root)
+    }
+}
+
+impl Node {
+    fn new(py: Python<'_>, structure: &Structure, spec: &ElementSpec, next: &mut usize) -> PyResult<Node> {
+        let all = |py, items: &[Structure], next: &mut usize| -> PyResult<Vec<Node>> {
+            items.iter().map(|item| Node::new(py, item, spec, next)).collect()
+        };
+        let composite = |name: &str, parts: usize, next: &mut usize| -> PyResult<Node> {
+            let class = py.import("millstream.composites")?.getattr(name)?.unbind();
+            let parts = all(py, &vec![Structure::Leaf; parts], next)?;
+            Ok(Node::Composite { class, parts })
+        };
+        Ok(match structure {
+            Structure::Leaf => Node::leaf(py, spec, next)?,
+            Structure::Ragged { ragged_rank } => composite("Ragged", 1 + usize::from(*ragged_rank), next)?,
+            Structure::Sparse => composite("Sparse", 3, next)?,
+            Structure::Tuple(items) => Node::Tuple(all(py, items, next)?),
+            Structure::List(items) => Node::List(all(py, items, next)?),
+            Structure::Dict(entries) => {
+                let entry = |(name, item): &(String, Structure)| -> PyResult<_> {
+                    Ok((
+                        PyString::intern(py, name).unbind(),
+                        Node::new(py, item, spec, next)?,
+                    ))
+                };
+                Node::Dict(entries.iter().map(entry).collect::<PyResult<_>>()?)
+            }
+            Structure::None => Node::None,
+        })
+    }
+
+    fn leaf(py: Python<'_>, spec: &ElementSpec, next: &mut usize) -> PyResult<Node> {
+        let index = *next;
+        *next += 1;
+        let component = spec.components().get(index);
+        let dtype = component
+            .ok_or_else(|| PyValueError::new_err("a spec lacks a component"))?
+            .dtype();
+        if dtype.item_bytes().is_none() {
+            return Ok(Node::Text { index });
+        }
+        let described = py
+            .import("millstream.dtypes")?
+            .call_method1("numpy_dtype", (dtype.to_string(),))?;
+        let descr = described.unbind();
+        Ok(Node::Tensor { index, descr })
+    }
+}
+
+impl<'py> Building<'_, 'py> {
+    fn node(&mut self, node: &Node) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.py;
+        Ok(match node {
+            Node::Tensor { index, descr } => self.tensor(*index, descr.bind(py))?,
+            Node::Dict(entries) => {
+                let dict = PyDict::new(py);
+                for (name, item) in entries {
+                    dict.set_item(name.bind(py), self.node(item)?)?;
+                }
+                dict.into_any()
+            }
+            Node::Tuple(items) => PyTuple::new(py, self.all(items)?)?.into_any(),
+            Node::List(items) => PyList::new(py, self.all(items)?)?.into_any(),
+            Node::Text { index } => self.text(*index)?,
+            Node::Composite { class, parts } => {
+                let parts = self.all(parts)?;
+                class.bind(py).call1(PyTuple::new(py, parts)?)?
+            }
+            Node::None => py.None().into_bound(py),
+        })
+    }
+
+    fn all(&mut self, nodes: &[Node]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        nodes.iter().map(|node| self.node(node)).collect()
+    }
+
+    fn component(&self, index: usize) -> PyResult<TensorView<'_>> {
+        let view = self.element.component(index);
+        view.ok_or_else(|| raise("InternalError", "an element lacks a component"))
+    }
+
+    #[inline]
+    fn tensor(&mut self, index: usize, descr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let element = self.element;
+        let view = element
+            .component(index)
+            .ok_or_else(|| raise("InternalError", "an element lacks a component"))?;
+        let (dims, bytes) = (view.dims(), view.bytes());
+        if let Output::Dlpack(take) = self.output {
+            let capsule = self.capsule(view, bytes)?;
+            return take.bind(self.py).call1((capsule,));
+        }
+        if dims.is_empty() {
+            return npy::scalar(descr, bytes);
+        }
+        if bytes.len() <= COPY_BYTES_MAX {
+            return array::copy(descr, dims, bytes);
+        }
+        let keeper = match &self.keeper {
+            Some(keeper) => keeper,
+            None => self
+                .keeper
+                .insert(array::keeper(self.py, element.slot().clone())?),
+        };
+        array::view(descr, dims, element.slot(), bytes, self.is_writable, keeper)
+    }
+
+    /// Frameworks do not all heed that memory may not be written: what others see is copied for them.
+    fn capsule(&self, view: TensorView<'_>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        let (dtype, dims) = (view.dtype(), view.dims());
+        if self.is_writable && bytes.len() > COPY_BYTES_MAX {
+            return dlpack::capsule(self.py, dtype, dims, self.element.slot(), bytes, true);
+        }
+        let copied: Slot = copied(bytes)?;
+        dlpack::capsule(self.py, dtype, dims, &copied, &copied[..bytes.len()], true)
+    }
+
+    fn text(&self, index: usize) -> PyResult<Bound<'py, PyAny>> {
+        let view = self.component(index)?;
+        let strings = view
+            .strings()
+            .map_err(|error| raise("DataLossError", error.to_string()))?;
+        let is_text = view.dtype() == Dtype::String;
+        let item = |bytes: &[u8]| -> PyResult<Bound<'py, PyAny>> {
+            if is_text {
+                let text = std::str::from_utf8(bytes).map_err(|error| raise("DataLossError", error))?;
+                Ok(PyString::new(self.py, text).into_any())
+            } else {
+                Ok(PyBytes::new(self.py, bytes).into_any())
+            }
+        };
+        if view.dims().is_empty() {
+            return item(strings.bytes(0).unwrap_or_default());
+        }
+        let items: PyResult<Vec<_>> = strings.iter().map(item).collect();
+        self.objects(items?, view.dims())
+    }
+
+    /// An array of Python objects.
+    fn objects(&self, items: Vec<Bound<'py, PyAny>>, dims: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.py;
+        let array = py.import("numpy")?.call_method1("empty", (items.len(), "O"))?;
+        array.set_item(PySlice::full(py), PyList::new(py, items)?)?;
+        array.call_method1("reshape", (PyTuple::new(py, dims)?,))
+    }
+}
+
+/// A slot of its own with these bytes.
+fn copied(bytes: &[u8]) -> PyResult<Slot> {
+    use millstream::element::{HeapAlloc, SlotAlloc};
+
+    let mut slot = HeapAlloc
+        .alloc(bytes.len().max(1))
+        .map_err(|error| raise("ResourceExhaustedError", error))?;
+    slot[..bytes.len()].copy_from_slice(bytes);
+    Ok(slot.freeze())
+}

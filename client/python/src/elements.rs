@@ -1,0 +1,279 @@
+//! The iterator: elements of a service's job or of a dataset in this process, one Python object each.
+//!
+//! What is at hand is handed over under the interpreter's lock; only to wait it is released, in steps short enough to hear
+//! Ctrl-C. Refuses to know what objects elements become.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
+
+use millstream::client::{Canceller, ReadError, Reader};
+use millstream::element::Element;
+use millstream::pipeline::exec::{Cancel, ExecError};
+use millstream::{LocalElements, client::ReaderStats};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyDict;
+
+use crate::assembly::{Assembly, Output};
+use crate::failure;
+use crate::fork::Here;
+use crate::wait::LOOK_EVERY;
+
+/// Where elements come from.
+#[derive(Debug)]
+pub(crate) enum Supply {
+    /// The workers of a service.
+    Service(Box<Reader>),
+    /// A dataset that is executed here.
+    Local(LocalElements),
+    /// Nothing before the first element is asked for: then what this makes.
+    Later(Py<PyAny>),
+}
+
+#[derive(Debug)]
+enum Stopper {
+    Service(Canceller),
+    Local(Cancel),
+    /// Nothing is open yet.
+    Unopened,
+    /// It was closed before anything was open.
+    Closed,
+}
+
+/// Why there are no more elements.
+enum Failed {
+    Read(ReadError),
+    Exec(ExecError),
+}
+
+/// Yields one pass of elements. One thread at a time gets the next one; another waits its turn.
+#[derive(Debug)]
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Elements {
+    state: Here<Mutex<State>>,
+    /// Apart, for whoever ends it while somebody waits.
+    stopper: Here<Mutex<Stopper>>,
+}
+
+#[derive(Debug)]
+struct State {
+    supply: Supply,
+    /// What opened it, and with that the connection that it comes by: gone after it.
+    _opener: Option<Py<PyAny>>,
+    output: Output,
+    /// Whether nobody else has its elements.
+    exclusive: bool,
+    assembly: Option<Assembly>,
+    delivered: u64,
+    is_done: bool,
+}
+
+impl Supply {
+    #[inline]
+    fn try_element(&mut self) -> Option<Result<Option<Element>, Failed>> {
+        match self {
+            Supply::Service(reader) => Some(reader.try_element()?.map_err(Failed::Read)),
+            Supply::Local(elements) => elements.try_element().map(|element| Ok(Some(element))),
+            Supply::Later(_) => None,
+        }
+    }
+
+    fn wait_element(&mut self) -> Poll<Result<Option<Element>, Failed>> {
+        match self {
+            Supply::Service(reader) => reader
+                .wait_element(LOOK_EVERY)
+                .map(|next| next.map_err(Failed::Read)),
+            Supply::Local(elements) => elements
+                .wait_element(LOOK_EVERY)
+                .map(|next| next.map_err(Failed::Exec)),
+            Supply::Later(_) => Poll::Pending,
+        }
+    }
+
+    fn stopper(&self) -> Stopper {
+        match self {
+            Supply::Service(reader) => Stopper::Service(reader.canceller()),
+            Supply::Local(elements) => Stopper::Local(elements.canceller()),
+            Supply::Later(_) => Stopper::Unopened,
+        }
+    }
+}
+
+impl Elements {
+    /// An iterator over what `supply` yields. `exclusive` elements nobody else has: they may be written.
+    pub(crate) fn new(supply: Supply, output: Output, exclusive: bool) -> Elements {
+        Elements {
+            stopper: Here::new(Mutex::new(supply.stopper())),
+            state: Here::new(Mutex::new(State {
+                supply,
+                _opener: None,
+                output,
+                exclusive,
+                assembly: None,
+                delivered: 0,
+                is_done: false,
+            })),
+        }
+    }
+}
+
+impl State {
+    /// The element as an object; `None` at the end.
+    #[inline]
+    fn hand_over<'py>(
+        &mut self,
+        py: Python<'py>,
+        element: Result<Option<Element>, Failed>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let element = match element {
+            Ok(Some(element)) => element,
+            Ok(None) => {
+                self.is_done = true;
+                return Ok(None);
+            }
+            Err(Failed::Read(error)) => return Err(failure::read(&error)),
+            Err(Failed::Exec(error)) => return Err(failure::execution(&error)),
+        };
+        let assembly = match &self.assembly {
+            Some(assembly) if assembly.suits(&element) => assembly,
+            Some(_) | None => self.assembly.insert(Assembly::new(py, element.layout())?),
+        };
+        let object = assembly.build(py, &element, &self.output, self.exclusive)?;
+        self.delivered += 1;
+        Ok(Some(object))
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = PyDict::new(py);
+        stats.set_item("delivered", self.delivered)?;
+        if let Supply::Service(reader) = &self.supply {
+            describe(&reader.stats(), &stats)?;
+        }
+        Ok(stats)
+    }
+}
+
+impl Elements {
+    /// Opens what is not open yet.
+    fn open(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
+        let Supply::Later(opener) = &state.supply else {
+            return Ok(());
+        };
+        let opened = opener.bind(py).call0()?.cast_into::<Elements>()?;
+        let taken = {
+            let mut of_opened = lock(py, opened.get().state.get("iterator")?);
+            // What was opened is nobody else's: it is an empty shell from here on.
+            let output = std::mem::replace(&mut of_opened.output, Output::Numpy);
+            let supply = std::mem::replace(&mut of_opened.supply, Supply::Later(py.None()));
+            (supply, output, of_opened.exclusive)
+        };
+        let later = std::mem::replace(&mut state.supply, taken.0);
+        (state.output, state.exclusive) = (taken.1, taken.2);
+        if let Supply::Later(opener) = later {
+            state._opener = Some(opener);
+        }
+        let stopper = self.stopper.get("iterator")?.lock();
+        let mut stopper = stopper.unwrap_or_else(PoisonError::into_inner);
+        let is_closed = matches!(*stopper, Stopper::Closed);
+        *stopper = state.supply.stopper();
+        drop(stopper);
+        if is_closed {
+            self.close();
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Elements {
+    /// An iterator that calls `opener` for another one when its first element is asked for.
+    #[staticmethod]
+    fn lazy(opener: Py<PyAny>) -> Elements {
+        Elements::new(Supply::Later(opener), Output::Numpy, false)
+    }
+
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    #[inline]
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut guard = lock(py, self.state.get("iterator")?);
+        let state = &mut *guard;
+        if let Some(element) = state.supply.try_element() {
+            return state.hand_over(py, element);
+        }
+        if state.is_done {
+            return Ok(None);
+        }
+        self.open(py, state)?;
+        loop {
+            let supply = &mut state.supply;
+            let waited = py.detach(|| supply.wait_element());
+            if let Poll::Ready(element) = waited {
+                return state.hand_over(py, element);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// The next element if it is at hand, else `otherwise`. Never waits; the end, too, is `otherwise`.
+    fn ready<'py>(&self, py: Python<'py>, otherwise: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let mut state = lock(py, self.state.get("iterator")?);
+        match state.supply.try_element() {
+            Some(element) => Ok(state.hand_over(py, element)?.unwrap_or(otherwise)),
+            None => Ok(otherwise),
+        }
+    }
+
+    /// Ends it: whoever waits for an element gets `CancelledError`.
+    fn close(&self) {
+        let Ok(stopper) = self.stopper.get("iterator") else {
+            return;
+        };
+        let mut stopper = stopper.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*stopper {
+            Stopper::Service(canceller) => canceller.cancel(),
+            Stopper::Local(cancel) => cancel.cancel(),
+            Stopper::Unopened | Stopper::Closed => *stopper = Stopper::Closed,
+        }
+    }
+
+    /// What was measured so far.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        lock(py, self.state.get("iterator")?).stats(py)
+    }
+
+    /// Elements handed over.
+    #[getter]
+    fn delivered(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(lock(py, self.state.get("iterator")?).delivered)
+    }
+}
+
+/// A thread that panicked with the lock was in this code: what it left is as good as before.
+#[inline]
+fn lock<'a>(py: Python<'_>, state: &'a Mutex<State>) -> std::sync::MutexGuard<'a, State> {
+    match state.try_lock() {
+        Ok(state) => state,
+        Err(_) => state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
+fn describe(stats: &ReaderStats, into: &Bound<'_, PyDict>) -> PyResult<()> {
+    into.set_item("elements", stats.elements)?;
+    into.set_item("bytes", stats.bytes)?;
+    into.set_item("elapsed_s", stats.elapsed.as_secs_f64())?;
+    into.set_item("waited_s", stats.waited.as_secs_f64())?;
+    into.set_item("wait_share", stats.wait_share())?;
+    into.set_item("bottleneck", stats.bottleneck.name())?;
+    let transports: BTreeMap<&str, &str> = stats
+        .links
+        .iter()
+        .map(|(worker, link)| (worker.as_str(), link.transport))
+        .collect();
+    into.set_item("transports", transports)?;
+    let lost: u64 = stats.lost_splits.iter().map(|lost| lost.count).sum();
+    into.set_item("lost_splits", lost)
+}

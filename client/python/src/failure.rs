@@ -1,0 +1,155 @@
+//! Errors of the library as exceptions of the package's module `errors`, named as TensorFlow names its own.
+
+use millstream::client::ReadError;
+use millstream::control::{Code, Error};
+use millstream::pipeline::exec::{ErrorKind, ExecError};
+use millstream::pipeline::graph::{AnalysisError, GraphError};
+use millstream::{DispatcherError, ServiceError, WorkerError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The exception `name` of the package, with a message.
+pub(crate) fn raise(name: &str, message: impl ToString) -> PyErr {
+    raise_with(name, &message.to_string(), &[])
+}
+
+/// The same with attributes.
+fn raise_with(name: &str, message: &str, attributes: &[(&str, &str)]) -> PyErr {
+    Python::attach(|py| {
+        let made = || -> PyResult<Bound<'_, PyAny>> {
+            let arguments = PyDict::new(py);
+            for (key, value) in attributes {
+                arguments.set_item(key, value)?;
+            }
+            let class = py.import("millstream.errors")?.getattr(name)?;
+            class.call((message,), Some(&arguments))
+        };
+        made().map_or_else(|error| error, PyErr::from_value)
+    })
+}
+
+/// A refusal of the control plane.
+pub(crate) fn refused(error: &Error) -> PyErr {
+    raise(class_of(error.code), &error.message)
+}
+
+fn class_of(code: Code) -> &'static str {
+    match code {
+        Code::InvalidArgument => "InvalidArgumentError",
+        Code::NotFound => "NotFoundError",
+        Code::FailedPrecondition => "FailedPreconditionError",
+        Code::PermissionDenied => "PermissionDeniedError",
+        Code::Unimplemented => "UnimplementedError",
+        Code::ResourceExhausted => "ResourceExhaustedError",
+        Code::Unavailable => "UnavailableError",
+        Code::DeadlineExceeded => "DeadlineExceededError",
+        Code::Aborted => "AbortedError",
+        Code::Internal => "InternalError",
+    }
+}
+
+/// What a service answers.
+pub(crate) fn service(error: ServiceError) -> PyErr {
+    match error {
+        ServiceError::Dispatcher(error) => refused(&error),
+        ServiceError::Address(_) | ServiceError::Definition(_) => raise("InvalidArgumentError", error),
+        ServiceError::Dataset(error) => dataset(error),
+        ServiceError::Key(_) => raise("PermissionDeniedError", error),
+        ServiceError::Socket(_) => raise("UnavailableError", error),
+        ServiceError::GivenUp => raise("CancelledError", error),
+        ServiceError::Lane(_) => raise("InternalError", error),
+    }
+}
+
+/// Why a dispatcher does not start.
+pub(crate) fn dispatcher(error: DispatcherError) -> PyErr {
+    let class = match &error {
+        DispatcherError::Key(_) => "PermissionDeniedError",
+        DispatcherError::Start(_) => "UnavailableError",
+        DispatcherError::WorkDir(_) | DispatcherError::Store(_) => "DataLossError",
+        DispatcherError::Lane(_) => "InternalError",
+    };
+    raise(class, error)
+}
+
+/// Why a worker does not start.
+pub(crate) fn worker(error: WorkerError) -> PyErr {
+    match error {
+        WorkerError::Dispatcher(error) => refused(&error),
+        WorkerError::Address(_) | WorkerError::Settings(_) => raise("InvalidArgumentError", error),
+        WorkerError::Bind(_) => raise("UnavailableError", error),
+        WorkerError::Resource(_) => raise("ResourceExhaustedError", error),
+        WorkerError::GivenUp => raise("CancelledError", error),
+        WorkerError::Lane(_) => raise("InternalError", error),
+    }
+}
+
+/// A mistake in a chain of operations.
+pub(crate) fn dataset(error: GraphError) -> PyErr {
+    raise("InvalidArgumentError", error)
+}
+
+/// Operations that do not fit each other.
+pub(crate) fn analysis(error: AnalysisError) -> PyErr {
+    raise("InvalidArgumentError", error)
+}
+
+/// Why a pipeline in this process stopped.
+pub(crate) fn execution(error: &ExecError) -> PyErr {
+    let failure = error.failure();
+    let class = match failure.kind {
+        ErrorKind::Caller => "InvalidArgumentError",
+        ErrorKind::UserFunction => "UserFunctionError",
+        ErrorKind::Data => "DataLossError",
+        ErrorKind::Resource => "ResourceExhaustedError",
+        ErrorKind::Peer => "UnavailableError",
+        ErrorKind::Cancelled => "CancelledError",
+        ErrorKind::Internal => "InternalError",
+    };
+    raise_failure(class, &error.to_string(), "", "", failure.traceback.as_deref())
+}
+
+/// Why a reader has no further elements.
+pub(crate) fn read(error: &ReadError) -> PyErr {
+    match error {
+        ReadError::Task { worker, failure } => {
+            let class = match failure.code.as_str() {
+                "caller" => "InvalidArgumentError",
+                "data" => "DataLossError",
+                "resource" => "ResourceExhaustedError",
+                "peer" => "UnavailableError",
+                "cancelled" => "CancelledError",
+                "failed_precondition" => "FailedPreconditionError",
+                "user_function" | "task" => "UserFunctionError",
+                _ => "InternalError",
+            };
+            raise_failure(
+                class,
+                &error.to_string(),
+                worker,
+                &failure.origin,
+                Some(&failure.traceback),
+            )
+        }
+        ReadError::WorkerUnreachable { .. } | ReadError::WorkersLost { .. } => {
+            raise("UnavailableError", error)
+        }
+        ReadError::ConsumersLost { .. } => raise("AbortedError", error),
+        ReadError::Dispatcher(_) => raise("AbortedError", error),
+        ReadError::ShutDown { .. } => raise("UnavailableError", error),
+        ReadError::Refused { .. } => raise("FailedPreconditionError", error),
+        ReadError::ElementTooLarge { .. } => raise("ResourceExhaustedError", error),
+        ReadError::Element { .. } => raise("DataLossError", error),
+        ReadError::Cancelled => raise("CancelledError", error),
+        _ => raise("InternalError", error),
+    }
+}
+
+fn raise_failure(class: &str, message: &str, worker: &str, origin: &str, traceback: Option<&str>) -> PyErr {
+    let attributes = [
+        ("worker", worker),
+        ("origin", origin),
+        ("remote_traceback", traceback.unwrap_or_default()),
+    ];
+    raise_with(class, message, &attributes)
+}

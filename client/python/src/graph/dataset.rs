@@ -1,0 +1,149 @@
+//! The dataset as an object: immutable, checked, picklable by its bytes. Refuses to know single operations.
+
+use std::sync::Arc;
+
+use millstream::element::ElementSpec;
+use millstream::pipeline::exec::Functions;
+use millstream::pipeline::graph::{Cardinality, Dataset, Graph as Definition, node_specs};
+use millstream::{LocalElements, LocalRun};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::assembly::Output;
+use crate::elements::{Elements, Supply};
+use crate::{failure, key, spec};
+
+/// A dataset under construction. Every operation makes a new one.
+#[derive(Debug, Clone)]
+#[pyclass(frozen, from_py_object, module = "millstream._millstream")]
+pub(crate) struct Graph {
+    dataset: Dataset,
+    /// What the argument is, of what is built within a function.
+    argument: Option<Arc<ElementSpec>>,
+    spec: Arc<ElementSpec>,
+    /// Unknown within a function.
+    cardinality: Cardinality,
+}
+
+impl Graph {
+    /// Checks a whole dataset.
+    ///
+    /// # Errors
+    /// `InvalidArgumentError` naming the operation and what is wrong with it.
+    pub(crate) fn new(dataset: Dataset) -> PyResult<Graph> {
+        let graph = dataset.clone().graph().map_err(failure::dataset)?;
+        let facts = graph.facts(&Functions::new()).map_err(failure::analysis)?;
+        Ok(Graph {
+            dataset,
+            argument: None,
+            spec: Arc::new(facts.spec),
+            cardinality: facts.cardinality,
+        })
+    }
+
+    /// Checks what is built within a function whose argument is of `argument`.
+    pub(super) fn within(dataset: Dataset, argument: Arc<ElementSpec>) -> PyResult<Graph> {
+        let graph = dataset.clone().function_graph().map_err(failure::dataset)?;
+        let specs = node_specs(&graph, &Functions::new(), Some(&argument)).map_err(failure::analysis)?;
+        let spec = specs.into_iter().nth(graph.output());
+        Ok(Graph {
+            dataset,
+            spec: spec.map_or_else(|| argument.clone(), Arc::new),
+            argument: Some(argument),
+            cardinality: Cardinality::Unknown,
+        })
+    }
+
+    /// This dataset with one more operation.
+    pub(super) fn then(&self, step: impl FnOnce(Dataset) -> Dataset) -> PyResult<Graph> {
+        self.made(step(self.dataset.clone()))
+    }
+
+    /// A dataset made of this one.
+    pub(super) fn made(&self, dataset: Dataset) -> PyResult<Graph> {
+        match &self.argument {
+            Some(argument) => Graph::within(dataset, argument.clone()),
+            None => Graph::new(dataset),
+        }
+    }
+
+    pub(super) fn dataset(&self) -> Dataset {
+        self.dataset.clone()
+    }
+
+    pub(super) fn is_built_within(&self) -> bool {
+        self.argument.is_some()
+    }
+
+    pub(super) fn element_spec(&self) -> &Arc<ElementSpec> {
+        &self.spec
+    }
+
+    fn definition(&self) -> PyResult<Definition> {
+        self.dataset.clone().graph().map_err(failure::dataset)
+    }
+}
+
+impl From<&Graph> for Dataset {
+    fn from(graph: &Graph) -> Dataset {
+        graph.dataset.clone()
+    }
+}
+
+#[pymethods]
+impl Graph {
+    /// What elements are, as plain tuples.
+    #[getter]
+    fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        spec::to_python(py, &self.spec)
+    }
+
+    /// How many elements there are: -1 without end, -2 unknown.
+    #[getter]
+    fn cardinality(&self) -> i64 {
+        match self.cardinality {
+            Cardinality::Infinite => -1,
+            Cardinality::Unknown => -2,
+            Cardinality::Finite(count) => i64::try_from(count).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Whether it is built within a function.
+    #[getter]
+    fn is_within(&self) -> bool {
+        self.argument.is_some()
+    }
+
+    /// Its definition, the same for the same chain of operations.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.definition()?.to_bytes().map_err(failure::dataset)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// The dataset of a definition.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8]) -> PyResult<Graph> {
+        let definition = Definition::from_bytes(bytes).map_err(failure::dataset)?;
+        Graph::new(Dataset::from(definition))
+    }
+
+    /// The dataset drawn as text.
+    fn explain(&self) -> PyResult<String> {
+        Ok(self.definition()?.drawing().to_string())
+    }
+
+    /// One pass over it, executed in this process. `take` makes what leaves become of capsules of DLPack.
+    #[pyo3(signature = (epoch, threads, task_id, take=None))]
+    fn run(&self, epoch: u64, threads: usize, task_id: u64, take: Option<Py<PyAny>>) -> PyResult<Elements> {
+        let run = LocalRun {
+            graph: self.definition()?,
+            functions: key::functions()?,
+            threads,
+            epoch,
+            task_id,
+        };
+        let elements = LocalElements::start(run).map_err(|error| failure::execution(&error))?;
+        let output = take.map_or(Output::Numpy, Output::Dlpack);
+        Ok(Elements::new(Supply::Local(elements), output, true))
+    }
+}

@@ -1,0 +1,189 @@
+//! Formats of files: each operation reads the files whose paths the dataset yields.
+
+use millstream::pipeline::graph::{
+    Columns, Compression, Csv, CsvColumn, Dataset, FixedLength, ImageFolder, JsonColumn, JsonLines, Mds,
+    Numpy, OnError, SqlColumn, Sqlite, Table,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::Graph;
+use crate::failure::raise;
+use crate::spec;
+
+#[pymethods]
+impl Graph {
+    fn text_lines(&self) -> PyResult<Graph> {
+        self.then(|dataset| dataset.text_lines())
+    }
+
+    fn tfrecord(&self, compression: &str) -> PyResult<Graph> {
+        let compression = packed(compression)?;
+        self.then(|dataset| dataset.tfrecord(compression))
+    }
+
+    fn fixed_length_records(
+        &self,
+        record_bytes: u64,
+        header_bytes: u64,
+        footer_bytes: u64,
+        compression: &str,
+    ) -> PyResult<Graph> {
+        let layout = FixedLength {
+            record_bytes,
+            header_bytes,
+            footer_bytes,
+            compression: packed(compression)?,
+        };
+        self.then(|dataset| dataset.fixed_length_records(layout))
+    }
+
+    /// `columns`: name, dtype and the text that is read where the value is missing.
+    fn csv(
+        &self,
+        columns: Vec<(String, String, Option<String>)>,
+        header: bool,
+        delimiter: &str,
+        compression: &str,
+        skips_errors: bool,
+    ) -> PyResult<Graph> {
+        let columns = columns.into_iter().map(|(name, dtype, default)| {
+            Ok(CsvColumn {
+                default,
+                ..CsvColumn::required(name, spec::dtype(&dtype)?)
+            })
+        });
+        let [delimiter] = delimiter.as_bytes() else {
+            return Err(PyValueError::new_err("a delimiter is one character of ASCII"));
+        };
+        let csv = Csv {
+            header,
+            delimiter: *delimiter,
+            compression: packed(compression)?,
+            on_error: on_error(skips_errors),
+            ..Csv::new(columns.collect::<PyResult<Vec<_>>>()?)
+        };
+        self.then(|dataset| dataset.csv(csv))
+    }
+
+    /// `fields`: name, the spec of one tensor, and the JSON that is read where the value is missing.
+    fn json_lines(
+        &self,
+        fields: Vec<(String, Bound<'_, PyAny>, Option<String>)>,
+        compression: &str,
+        skips_errors: bool,
+    ) -> PyResult<Graph> {
+        let fields = fields.into_iter().map(|(name, described, default)| {
+            let spec = spec::from_python(&described)?;
+            let [tensor] = spec.components() else {
+                return Err(PyValueError::new_err(format!("the field {name:?} is no tensor")));
+            };
+            let field = JsonColumn::required(name, tensor.clone());
+            let field = field.map_err(|error| raise("InvalidArgumentError", error))?;
+            Ok(JsonColumn { default, ..field })
+        });
+        let json = JsonLines {
+            compression: packed(compression)?,
+            on_error: on_error(skips_errors),
+            ..JsonLines::new(fields.collect::<PyResult<Vec<_>>>()?)
+        };
+        self.then(|dataset| dataset.json_lines(json))
+    }
+
+    #[pyo3(signature = (kind, names, declared, whole, skips_errors))]
+    fn numpy_files(
+        &self,
+        kind: &str,
+        names: Vec<String>,
+        declared: Option<Bound<'_, PyAny>>,
+        whole: bool,
+        skips_errors: bool,
+    ) -> PyResult<Graph> {
+        let numpy = Numpy {
+            whole,
+            columns: columns(names, declared)?,
+            on_error: on_error(skips_errors),
+        };
+        self.then(|dataset| {
+            if kind == "npz" {
+                dataset.npz(numpy)
+            } else {
+                dataset.npy(numpy)
+            }
+        })
+    }
+
+    /// `rows`: of a batch; none = single rows.
+    fn tables(
+        &self,
+        kind: &str,
+        names: Vec<String>,
+        declared: Option<Bound<'_, PyAny>>,
+        rows: Option<u64>,
+        skips_errors: bool,
+    ) -> PyResult<Graph> {
+        let columns = columns(names, declared)?;
+        let table = Table {
+            rows,
+            on_error: on_error(skips_errors),
+            ..Table::rows(columns)
+        };
+        self.then(|dataset| {
+            if kind == "arrow" {
+                dataset.arrow(table)
+            } else {
+                dataset.parquet(table)
+            }
+        })
+    }
+
+    /// `columns`: name, dtype, and whether NULL is read as zero.
+    fn sqlite(&self, query: String, columns: Vec<(String, String, bool)>) -> PyResult<Graph> {
+        let columns = columns.into_iter().map(|(name, dtype, null_as_default)| {
+            Ok(SqlColumn {
+                null_as_default,
+                ..SqlColumn::required(name, spec::dtype(&dtype)?)
+            })
+        });
+        let sqlite = Sqlite::new(query, columns.collect::<PyResult<Vec<_>>>()?);
+        self.then(|dataset| dataset.sqlite(sqlite))
+    }
+
+    fn webdataset(&self, fields: Vec<String>, skips_errors: bool) -> PyResult<Graph> {
+        let on_error = on_error(skips_errors);
+        self.then(|dataset| dataset.webdataset(fields.iter().map(String::as_str), on_error))
+    }
+
+    fn mds(&self, names: Vec<String>, declared: Option<Bound<'_, PyAny>>) -> PyResult<Graph> {
+        let mds = Mds::new(columns(names, declared)?);
+        self.then(|dataset| dataset.mds(mds))
+    }
+
+    #[staticmethod]
+    fn image_folder(root: String) -> PyResult<Graph> {
+        Graph::new(Dataset::image_folder(ImageFolder::new(root)))
+    }
+}
+
+fn packed(compression: &str) -> PyResult<Compression> {
+    match compression {
+        "" => Ok(Compression::None),
+        "GZIP" => Ok(Compression::Gzip),
+        "ZLIB" => Ok(Compression::Zlib),
+        other => Err(PyValueError::new_err(format!(
+            "compression_type {other:?}: use \"\", \"GZIP\" or \"ZLIB\""
+        ))),
+    }
+}
+
+fn on_error(skips: bool) -> OnError {
+    if skips { OnError::Skip } else { OnError::Raise }
+}
+
+fn columns(names: Vec<String>, declared: Option<Bound<'_, PyAny>>) -> PyResult<Columns> {
+    let columns = Columns::named(names);
+    Ok(match declared {
+        Some(described) => columns.declared(spec::from_python(&described)?),
+        None => columns,
+    })
+}

@@ -1,0 +1,170 @@
+//! Operations that take functions: expressions over the element, and bodies that make datasets.
+
+use std::sync::Arc;
+
+use millstream::element::ElementSpec;
+use millstream::pipeline::graph::{Buckets, Dataset, Padding, Window};
+use pyo3::prelude::*;
+
+use super::Graph;
+use crate::expr::Expr;
+
+/// Calls a function of Python to build what the library asks for. Its exception is kept, since the library has no place for it.
+struct Bodies {
+    raised: Option<PyErr>,
+}
+
+impl Bodies {
+    /// The dataset that `function` makes of the placeholder of its argument, which is of `argument`.
+    fn build(
+        &mut self,
+        placeholder: Dataset,
+        argument: &Arc<ElementSpec>,
+        function: &Bound<'_, PyAny>,
+    ) -> Dataset {
+        let made = Graph::within(placeholder.clone(), argument.clone())
+            .and_then(|graph| function.call1((graph,)))
+            .and_then(|made| Ok(made.extract::<Graph>()?));
+        match made {
+            Ok(graph) => graph.dataset(),
+            Err(error) => {
+                self.raised.get_or_insert(error);
+                placeholder
+            }
+        }
+    }
+
+    fn finish(self, of: &Graph, dataset: Dataset) -> PyResult<Graph> {
+        match self.raised {
+            Some(error) => Err(error),
+            None => of.made(dataset),
+        }
+    }
+}
+
+impl Graph {
+    /// Adds an operation with one body, whose argument is of `argument`.
+    fn with_body(
+        &self,
+        argument: &Arc<ElementSpec>,
+        function: &Bound<'_, PyAny>,
+        op: impl FnOnce(Dataset, &mut dyn FnMut(Dataset) -> Dataset) -> Dataset,
+    ) -> PyResult<Graph> {
+        let mut bodies = Bodies { raised: None };
+        let dataset = op(self.dataset(), &mut |placeholder| {
+            bodies.build(placeholder, argument, function)
+        });
+        bodies.finish(self, dataset)
+    }
+}
+
+#[pymethods]
+impl Graph {
+    /// One tensor.
+    fn map_expr(&self, expr: Expr) -> PyResult<Graph> {
+        self.then(|dataset| dataset.map_expr(expr.0))
+    }
+
+    /// A dict.
+    fn map_exprs(&self, exprs: Vec<(String, Expr)>) -> PyResult<Graph> {
+        self.then(|dataset| dataset.map_exprs(exprs.into_iter().map(|(name, expr)| (name, expr.0))))
+    }
+
+    /// A tuple.
+    fn map_tuple(&self, exprs: Vec<Expr>) -> PyResult<Graph> {
+        self.then(|dataset| dataset.map_tuple(exprs.into_iter().map(|expr| expr.0)))
+    }
+
+    /// The element with components of these names changed, or added to a dict.
+    fn with_components(&self, exprs: Vec<(String, Expr)>) -> PyResult<Graph> {
+        self.then(|dataset| dataset.with_components(exprs.into_iter().map(|(name, expr)| (name, expr.0))))
+    }
+
+    fn filter_expr(&self, expr: Expr) -> PyResult<Graph> {
+        self.then(|dataset| dataset.filter_expr(expr.0))
+    }
+
+    fn take_while_expr(&self, expr: Expr) -> PyResult<Graph> {
+        self.then(|dataset| dataset.take_while_expr(expr.0))
+    }
+
+    fn flat_map(&self, body: &Bound<'_, PyAny>) -> PyResult<Graph> {
+        self.with_body(self.element_spec(), body, |dataset, build| {
+            dataset.flat_map(build)
+        })
+    }
+
+    fn interleave(&self, length: u64, block: u64, body: &Bound<'_, PyAny>) -> PyResult<Graph> {
+        self.with_body(self.element_spec(), body, |dataset, build| {
+            dataset.interleave(length, block, build)
+        })
+    }
+
+    fn window(
+        &self,
+        size: u64,
+        shift: u64,
+        stride: u64,
+        drop_remainder: bool,
+        body: &Bound<'_, PyAny>,
+    ) -> PyResult<Graph> {
+        let window = Window {
+            size,
+            shift,
+            stride,
+            drop_remainder,
+        };
+        self.with_body(self.element_spec(), body, |dataset, build| {
+            dataset.window(window, build)
+        })
+    }
+
+    fn group_by_window(&self, key: &Bound<'_, PyAny>, size: u64, body: &Bound<'_, PyAny>) -> PyResult<Graph> {
+        let (mut of_key, mut of_body) = (Bodies { raised: None }, Bodies { raised: None });
+        let spec = self.element_spec();
+        let dataset = self.dataset().group_by_window(
+            |placeholder| of_key.build(placeholder, spec, key),
+            size,
+            |placeholder| of_body.build(placeholder, spec, body),
+        );
+        let raised = of_key.raised.or(of_body.raised);
+        Bodies { raised }.finish(self, dataset)
+    }
+
+    fn bucket_by_sequence_length(
+        &self,
+        length: &Bound<'_, PyAny>,
+        boundaries: Vec<i64>,
+        batch_sizes: Vec<u64>,
+        pads_to_boundary: bool,
+        is_padded: bool,
+        drop_remainder: bool,
+    ) -> PyResult<Graph> {
+        let padding = match (is_padded, pads_to_boundary) {
+            (false, _) => Padding::None,
+            (true, true) => Padding::Boundary,
+            (true, false) => Padding::Longest,
+        };
+        let buckets = Buckets {
+            boundaries,
+            batch_sizes,
+            padding,
+            drop_remainder,
+        };
+        self.with_body(self.element_spec(), length, |dataset, build| {
+            dataset.bucket_by_sequence_length(build, buckets)
+        })
+    }
+
+    fn rejection_resample(
+        &self,
+        class_func: &Bound<'_, PyAny>,
+        target: Vec<f64>,
+        initial: Option<Vec<f64>>,
+        seed: Option<u64>,
+    ) -> PyResult<Graph> {
+        self.with_body(self.element_spec(), class_func, |dataset, build| {
+            dataset.rejection_resample(build, target, initial, seed)
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! The key by which this process proves who it is: from the environment, else the user's own file. And the version.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use millstream::LocalWorkers;
+use millstream::link::{KeySource, LoadedKey};
+use millstream::pipeline::exec::Functions;
+use pyo3::prelude::*;
+
+use crate::failure::raise;
+use crate::fork;
+
+/// The environment's word for a key or the path of one.
+const VARIABLE: &str = "MILLSTREAM_KEY";
+
+fn source() -> PyResult<KeySource> {
+    if let Some(setting) = std::env::var(VARIABLE).ok().filter(|setting| !setting.is_empty()) {
+        return Ok(KeySource::from_setting(&setting));
+    }
+    let (xdg, home) = (std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"));
+    KeySource::own_file(xdg.as_deref(), home.as_deref())
+        .map_err(|error| raise("PermissionDeniedError", error))
+}
+
+/// The key; made on first use where none was given.
+pub(crate) fn load() -> PyResult<LoadedKey> {
+    source()?
+        .load()
+        .map_err(|error| raise("PermissionDeniedError", error))
+}
+
+/// The file that this process takes its key from; `None` where the environment has the key itself.
+#[pyfunction]
+pub(crate) fn key_path() -> PyResult<Option<String>> {
+    Ok(match source()? {
+        KeySource::File(path) | KeySource::OwnFile(path) => Some(path.display().to_string()),
+        KeySource::Text(_) => None,
+    })
+}
+
+/// The version of Millstream.
+#[pyfunction]
+pub(crate) fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// The functions that datasets may name here, the reader of services among them.
+pub(crate) fn functions() -> PyResult<Arc<Functions>> {
+    Ok(Arc::new(millstream::functions::builtin(Some(&load()?))))
+}
+
+/// The workers of this process, whom its readers reach without a network. A forked child has its own; the parent's are left
+/// alone, since their lock may be held for ever.
+pub(crate) fn local_workers() -> LocalWorkers {
+    static LOCAL: AtomicPtr<(u32, LocalWorkers)> = AtomicPtr::new(std::ptr::null_mut());
+    let generation = fork::generation();
+    // Leaked: one for each generation of a process, of which there are few.
+    let leak = || Box::leak(Box::new((generation, LocalWorkers::default())));
+    let mut known = LOCAL.load(Ordering::Acquire);
+    loop {
+        if let Some(workers) = fork::of_generation(known, generation) {
+            return workers.clone();
+        }
+        let fresh: *mut (u32, LocalWorkers) = leak();
+        match LOCAL.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => known = fresh,
+            Err(other) => known = other,
+        }
+    }
+}

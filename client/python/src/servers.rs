@@ -1,0 +1,243 @@
+//! A dispatcher and workers in this process. Refuses to know what they serve.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use millstream::control::{DispatcherConfig, WorkerAddresses};
+use millstream::dataplane::transport::Compression;
+use millstream::{WorkerConfig, WorkerStopper};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::fork::Here;
+use crate::wait::{LOOK_EVERY, interruptible};
+use crate::{failure, key};
+
+/// Heartbeats that a silence may swallow before it counts as death.
+const HEARTBEATS: u32 = 5;
+
+/// A dispatcher that serves.
+#[derive(Debug)]
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Dispatcher {
+    running: Here<Mutex<Option<millstream::Dispatcher>>>,
+    address: SocketAddr,
+}
+
+/// A worker that serves.
+#[derive(Debug)]
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Worker {
+    running: Here<Mutex<Option<millstream::Worker>>>,
+    stopper: Here<WorkerStopper>,
+    address: String,
+}
+
+fn take<T>(running: &Here<Mutex<Option<T>>>) -> Option<T> {
+    // In a forked child there is nothing to end.
+    let running = running.get("server").ok()?;
+    running.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+fn look<T>(running: &Here<Mutex<Option<T>>>, has_ended: impl Fn(&T) -> bool) -> PyResult<bool> {
+    let running = running
+        .get("server")?
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    Ok(running.as_ref().is_none_or(has_ended))
+}
+
+/// Waits until `has_ended`, in steps that hear signals.
+fn wait_until(py: Python<'_>, has_ended: impl Fn() -> PyResult<bool>) -> PyResult<()> {
+    while !has_ended()? {
+        py.detach(|| std::thread::sleep(LOOK_EVERY));
+        py.check_signals()?;
+    }
+    Ok(())
+}
+
+fn bind(host: &str, port: u16) -> PyResult<SocketAddr> {
+    let host: IpAddr = host
+        .parse()
+        .map_err(|_| PyValueError::new_err(format!("host {host:?}: give the IP address to listen on")))?;
+    Ok(SocketAddr::new(host, port))
+}
+
+/// `None`: the default; below 0: never.
+fn lifetime(ms: Option<i64>, default: Option<Duration>) -> Option<Duration> {
+    match ms {
+        None => default,
+        Some(ms) => u64::try_from(ms).ok().map(Duration::from_millis),
+    }
+}
+
+#[pymethods]
+impl Dispatcher {
+    /// Binds and serves.
+    #[staticmethod]
+    #[pyo3(signature = (*, host, port, work_dir=None, worker_addresses=Vec::new(), job_gc_check_interval_ms=None,
+        job_gc_timeout_ms=None, worker_timeout_ms=None, client_timeout_ms=None, gc_dynamic_sharding_jobs=false,
+        liveness_ms=None, deployment_mode=None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a setting with a name")]
+    fn start(
+        py: Python<'_>,
+        host: &str,
+        port: u16,
+        work_dir: Option<std::path::PathBuf>,
+        worker_addresses: Vec<String>,
+        job_gc_check_interval_ms: Option<u64>,
+        job_gc_timeout_ms: Option<i64>,
+        worker_timeout_ms: Option<u64>,
+        client_timeout_ms: Option<u64>,
+        gc_dynamic_sharding_jobs: bool,
+        liveness_ms: Option<u64>,
+        deployment_mode: Option<&str>,
+    ) -> PyResult<Dispatcher> {
+        let defaults = DispatcherConfig::default();
+        let time = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
+        let liveness = time(liveness_ms, defaults.liveness);
+        let config = DispatcherConfig {
+            work_dir,
+            worker_addresses: WorkerAddresses::new(worker_addresses)
+                .map_err(|error| failure::raise("InvalidArgumentError", error))?,
+            job_gc_check_interval: time(job_gc_check_interval_ms, defaults.job_gc_check_interval),
+            job_gc_timeout: lifetime(job_gc_timeout_ms, defaults.job_gc_timeout),
+            worker_timeout: time(worker_timeout_ms, defaults.worker_timeout),
+            client_timeout: time(client_timeout_ms, defaults.client_timeout),
+            gc_dynamic_sharding_jobs,
+            liveness,
+            heartbeat_interval: defaults.heartbeat_interval.min(liveness / HEARTBEATS),
+            deployment_mode: match deployment_mode {
+                Some(mode) => mode
+                    .parse()
+                    .map_err(|error: millstream::control::UnknownDeploymentMode| {
+                        failure::raise("InvalidArgumentError", error)
+                    })?,
+                None => defaults.deployment_mode,
+            },
+            ..defaults
+        };
+        let (key, functions, address) = (key::load()?, key::functions()?, bind(host, port)?);
+        let started = py.detach(|| millstream::Dispatcher::start(&key, Some(address), config, functions));
+        let dispatcher = started.map_err(failure::dispatcher)?;
+        Ok(Dispatcher {
+            address: dispatcher.local_addr(),
+            running: Here::new(Mutex::new(Some(dispatcher))),
+        })
+    }
+
+    /// Where it listens, as `host:port`.
+    #[getter]
+    fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Whether it has ended.
+    fn has_ended(&self) -> PyResult<bool> {
+        look(&self.running, millstream::Dispatcher::has_ended)
+    }
+
+    /// Waits until it has ended.
+    fn join(&self, py: Python<'_>) -> PyResult<()> {
+        wait_until(py, || self.has_ended())?;
+        self.stop(py)
+    }
+
+    /// Says goodbye and ends; nothing if it has.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        match take(&self.running) {
+            Some(dispatcher) => py.detach(|| dispatcher.stop()).map_err(failure::dispatcher),
+            None => Ok(()),
+        }
+    }
+}
+
+#[pymethods]
+impl Worker {
+    /// Binds, registers and serves. Waits until the dispatcher has accepted it.
+    #[staticmethod]
+    #[pyo3(signature = (*, dispatcher, host, port, advertise=None, tags=Vec::new(), threads=None, memory_bytes=None,
+        cross_trainer_cache_bytes=None, shm_bytes=None, compression=None, connect_timeout_ms=None,
+        dispatcher_timeout_ms=None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a setting with a name")]
+    fn start(
+        py: Python<'_>,
+        dispatcher: String,
+        host: &str,
+        port: u16,
+        advertise: Option<String>,
+        tags: Vec<String>,
+        threads: Option<usize>,
+        memory_bytes: Option<usize>,
+        cross_trainer_cache_bytes: Option<u64>,
+        shm_bytes: Option<usize>,
+        compression: Option<&str>,
+        connect_timeout_ms: Option<u64>,
+        dispatcher_timeout_ms: Option<u64>,
+    ) -> PyResult<Worker> {
+        let key = key::load()?;
+        let mut config = WorkerConfig::new(dispatcher);
+        (config.bind, config.advertise) = (Some(bind(host, port)?), advertise);
+        (config.tags, config.threads) = (tags, threads);
+        config.functions = key::functions()?;
+        config.local = key::local_workers();
+        config.pool_bytes = memory_bytes.unwrap_or(config.pool_bytes);
+        (config.cross_trainer_cache_bytes, config.shm_bytes) = (cross_trainer_cache_bytes, shm_bytes);
+        if let Some(compression) = compression {
+            let parsed: Result<Compression, _> = compression.parse();
+            config.server.compression =
+                parsed.map_err(|_| PyValueError::new_err(format!("{compression:?} is no compression")))?;
+        }
+        if let Some(timeout_ms) = connect_timeout_ms {
+            config.session.connect_deadline = Duration::from_millis(timeout_ms);
+        }
+        if let Some(timeout_ms) = dispatcher_timeout_ms {
+            config.session.give_up = Duration::from_millis(timeout_ms);
+        }
+        let stopper = WorkerStopper::new();
+        let give_up = stopper.clone();
+        let started = interruptible(
+            py,
+            || give_up.stop(),
+            || millstream::Worker::start_stoppable(&key, config, stopper),
+        )?;
+        let worker = started.map_err(failure::worker)?;
+        Ok(Worker {
+            address: worker.address().to_owned(),
+            stopper: Here::new(worker.stopper()),
+            running: Here::new(Mutex::new(Some(worker))),
+        })
+    }
+
+    /// The address that readers are told.
+    #[getter]
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Whether it has ended.
+    fn has_ended(&self) -> PyResult<bool> {
+        look(&self.running, millstream::Worker::has_ended)
+    }
+
+    /// Waits until it has ended.
+    fn join(&self, py: Python<'_>) -> PyResult<()> {
+        wait_until(py, || self.has_ended())?;
+        self.stop(py)
+    }
+
+    /// Has it leave in good order: what it has begun is brought to its readers. Returns at once.
+    fn drain(&self) -> PyResult<()> {
+        self.stopper.get("server")?.drain();
+        Ok(())
+    }
+
+    /// Says goodbye and ends; nothing if it has.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        match take(&self.running) {
+            Some(worker) => py.detach(|| worker.stop()).map_err(failure::worker),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What a trainer holds of a service: it registers datasets, asks for jobs and reads them.
+
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use millstream::client::{MaxOutstanding, ReaderConfig};
+use millstream::control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
+use millstream::dataplane::transport::Compression;
+use millstream::{GiveUp, ReadRequest, ServiceConfig, ServiceError, service_reader};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::assembly::Output;
+use crate::elements::{Elements, Supply};
+use crate::failure::{self, raise};
+use crate::fork::Here;
+use crate::graph::Graph;
+use crate::wait::interruptible;
+use crate::{key, spec};
+
+/// A connection with a service. Its readers may outlive it.
+#[derive(Debug)]
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Service {
+    /// Absent once it was closed.
+    service: Here<Mutex<Option<Arc<millstream::Service>>>>,
+    give_up: Here<GiveUp>,
+    dispatcher: String,
+}
+
+/// What to read: see [`ReadRequest`].
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+struct Request {
+    dataset_id: String,
+    policy: String,
+    job_name: Option<String>,
+    target_workers: String,
+    num_consumers: Option<u32>,
+    cross_trainer_cache: bool,
+}
+
+/// How to read it: see [`ReaderConfig`].
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+struct Reading {
+    max_outstanding: Option<u64>,
+    max_outstanding_bytes: Option<u64>,
+    consumer: Option<u32>,
+    trainer_id: Option<String>,
+}
+
+impl Request {
+    fn parsed(self) -> PyResult<ReadRequest> {
+        let invalid = |error: &dyn std::fmt::Display| raise("InvalidArgumentError", error);
+        Ok(ReadRequest {
+            dataset: DatasetId::new(&self.dataset_id).map_err(|error| invalid(&error))?,
+            policy: Policy::from_str(&self.policy).map_err(|error| invalid(&error))?,
+            job_name: self.job_name,
+            target_workers: TargetWorkers::from_str(&self.target_workers).map_err(|error| invalid(&error))?,
+            num_consumers: self.num_consumers,
+            cross_trainer_cache: self.cross_trainer_cache,
+        })
+    }
+}
+
+impl Reading {
+    fn config(self) -> ReaderConfig {
+        let defaults = ReaderConfig::default();
+        ReaderConfig {
+            max_outstanding: self
+                .max_outstanding
+                .map_or(MaxOutstanding::Auto, MaxOutstanding::Elements),
+            max_outstanding_bytes: self
+                .max_outstanding_bytes
+                .unwrap_or(defaults.max_outstanding_bytes),
+            consumer: self.consumer,
+            trainer_id: self.trainer_id,
+            ..defaults
+        }
+    }
+}
+
+impl Service {
+    /// Asks the service something that may take long.
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&millstream::Service) -> Result<T, ServiceError> + Send,
+    ) -> PyResult<T> {
+        let service = self.connected()?;
+        let give_up = self.give_up.get("connection")?;
+        let answer = interruptible(py, || give_up.give_up(), || question(&service));
+        if answer.is_err() {
+            // Whoever gave up once gets no answer any more.
+            self.taken();
+        }
+        answer?.map_err(failure::service)
+    }
+
+    fn taken(&self) -> Option<Arc<millstream::Service>> {
+        let service = self.service.get("connection").ok()?;
+        service.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn connected(&self) -> PyResult<Arc<millstream::Service>> {
+        let service = self
+            .service
+            .get("connection")?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        service
+            .clone()
+            .ok_or_else(|| raise("FailedPreconditionError", "the connection was closed"))
+    }
+}
+
+#[pymethods]
+impl Service {
+    /// Connects to the dispatcher at `host:port`, waiting for one that is not there yet.
+    #[staticmethod]
+    fn connect(
+        py: Python<'_>,
+        dispatcher: String,
+        shares_memory: bool,
+        timeout_s: Option<f64>,
+    ) -> PyResult<Service> {
+        let key = key::load()?;
+        let give_up = GiveUp::default();
+        let mut config = ServiceConfig {
+            local: key::local_workers(),
+            no_shared_memory: !shares_memory,
+            give_up: give_up.clone(),
+            ..ServiceConfig::default()
+        };
+        if let Some(timeout_s) = timeout_s {
+            config.session.connect_deadline = Duration::try_from_secs_f64(timeout_s)
+                .map_err(|error| raise("InvalidArgumentError", error))?;
+        }
+        let connecting = || millstream::Service::connect(&key, &dispatcher, config);
+        let service = interruptible(py, || give_up.give_up(), connecting)?.map_err(failure::service)?;
+        Ok(Service {
+            service: Here::new(Mutex::new(Some(Arc::new(service)))),
+            give_up: Here::new(give_up.clone()),
+            dispatcher,
+        })
+    }
+
+    /// The dispatcher, as it was given.
+    #[getter]
+    fn dispatcher(&self) -> &str {
+        &self.dispatcher
+    }
+
+    /// Whether this process made it, and has not closed it.
+    fn is_usable(&self) -> bool {
+        self.service.is_here() && self.connected().is_ok()
+    }
+
+    /// Registers a dataset, under this id or one that the dispatcher chooses. Returns the id.
+    fn register(&self, py: Python<'_>, graph: &Graph, dataset_id: Option<&str>) -> PyResult<String> {
+        let id = dataset_id
+            .map(DatasetId::new)
+            .transpose()
+            .map_err(|error| raise("InvalidArgumentError", error))?;
+        let dataset = graph.into();
+        let id = self.ask(py, |service| service.register(dataset, id))?;
+        Ok(id.to_string())
+    }
+
+    /// What is known of a dataset: its spec as plain tuples, how many elements (-1 without end, -2 unknown), and how it travels.
+    fn dataset<'py>(&self, py: Python<'py>, dataset_id: &str) -> PyResult<Bound<'py, PyDict>> {
+        let id = DatasetId::new(dataset_id).map_err(|error| raise("InvalidArgumentError", error))?;
+        let metadata = self.ask(py, |service| service.dataset(&id))?;
+        let known = PyDict::new(py);
+        known.set_item("spec", spec::to_python(py, &metadata.spec)?)?;
+        known.set_item(
+            "cardinality",
+            match metadata.cardinality {
+                Cardinality::Infinite => -1,
+                Cardinality::Unknown => -2,
+                Cardinality::Finite(count) => i64::try_from(count).unwrap_or(i64::MAX),
+            },
+        )?;
+        known.set_item(
+            "compression",
+            metadata.compression.map(|travel| match travel {
+                Compression::None => "none",
+                Compression::Lz4 => "lz4",
+                Compression::Auto => "auto",
+            }),
+        )?;
+        Ok(known)
+    }
+
+    /// The dataset of what a job yields, to which operations can be added that run here.
+    fn distributed(&self, py: Python<'_>, request: Request, reading: Reading) -> PyResult<Graph> {
+        let (request, config) = (request.parsed()?, reading.config());
+        let dataset = self.ask(py, |service| service_reader::dataset(service, &request, &config))?;
+        Graph::new(dataset)
+    }
+
+    /// The number of the job that a request is for.
+    fn job(&self, py: Python<'_>, request: Request) -> PyResult<u64> {
+        let request = request.parsed()?;
+        Ok(self.ask(py, |service| service.job(&request))?.0)
+    }
+
+    /// One pass of a job, numbered from 0. `take` makes what leaves become of capsules of DLPack.
+    #[pyo3(signature = (job, repetition, reading, take=None))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        job: u64,
+        repetition: u64,
+        reading: Reading,
+        take: Option<Py<PyAny>>,
+    ) -> PyResult<Elements> {
+        let config = reading.config();
+        // What workers of this process keep for several trainers all of them see.
+        let exclusive = config.trainer_id.is_none() || key::local_workers().is_empty();
+        let reader = self.ask(py, |service| service.read(JobId(job), repetition, &config))?;
+        let output = take.map_or(Output::Numpy, Output::Dlpack);
+        Ok(Elements::new(
+            Supply::Service(Box::new(reader)),
+            output,
+            exclusive,
+        ))
+    }
+
+    /// The workers that live: dicts of address, tags, tasks.
+    fn workers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let status = self.ask(py, millstream::Service::status)?;
+        let alive = status.workers.iter().filter(|worker| worker.dead.is_none());
+        let described: PyResult<Vec<_>> = alive
+            .map(|worker| {
+                let known = PyDict::new(py);
+                known.set_item("address", &worker.address)?;
+                known.set_item("tags", &worker.tags)?;
+                known.set_item("tasks", worker.tasks)?;
+                Ok(known)
+            })
+            .collect();
+        PyList::new(py, described?)
+    }
+
+    /// Ends the service: its workers and its dispatcher stop.
+    fn shutdown(&self, py: Python<'_>) -> PyResult<()> {
+        self.ask(py, millstream::Service::shutdown)
+    }
+
+    /// Says goodbye; readers that live on are waited for no longer than a second.
+    fn close(&self, py: Python<'_>) {
+        if let Some(service) = self.taken().and_then(Arc::into_inner) {
+            py.detach(|| service.close());
+        }
+    }
+}

@@ -1,0 +1,201 @@
+"""Datasets that are executed here: each operation yields what the one of tf.data yields."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import millstream as ms
+from millstream import Dataset, ops
+
+PIPELINES: dict[str, tuple[Callable[[], Any], list[Any]]] = {
+    "range": (lambda: Dataset.range(3), [0, 1, 2]),
+    "range of three": (lambda: Dataset.range(10, 0, -4), [10, 6, 2]),
+    "range of a type": (lambda: Dataset.range(2, output_type=ms.float32), [0.0, 1.0]),
+    "from_tensors": (lambda: Dataset.from_tensors([1, 2]), [[1, 2]]),
+    "from_tensor_slices": (lambda: Dataset.from_tensor_slices([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+    "slices of tuples": (lambda: Dataset.from_tensor_slices(([1, 2], ["a", "b"])), [(1, "a"), (2, "b")]),
+    "slices of dicts": (lambda: Dataset.from_tensor_slices({"x": [1, 2]}), [{"x": 1}, {"x": 2}]),
+    "map": (lambda: Dataset.range(3).map(lambda x: x * x + 1), [1, 2, 5]),
+    "map to a tuple": (lambda: Dataset.range(2).map(lambda x: (x, -x)), [(0, 0), (1, -1)]),
+    "map to a dict": (lambda: Dataset.range(2).map(lambda x: {"a": x, "b": 7}), [{"a": 0, "b": 7}, {"a": 1, "b": 7}]),
+    "map of a tuple": (lambda: Dataset.from_tensor_slices(([1, 2], [3, 4])).map(lambda x, y: x + y), [4, 6]),
+    "map of a dict": (lambda: Dataset.from_tensor_slices({"x": [1, 2]}).map(lambda row: row["x"] * 2), [2, 4]),
+    "map with numpy": (lambda: Dataset.range(3).map(lambda x: np.square(2) + np.maximum(x, 1) * np.int64(2)), [6, 6, 8]),
+    "map with an array": (lambda: Dataset.range(2).map(lambda x: np.arange(2) + x), [[0, 1], [1, 2]]),
+    "parallel map": (lambda: Dataset.range(4).map(lambda x: x + 1, num_parallel_calls=2), [1, 2, 3, 4]),
+    "map with where": (lambda: Dataset.range(4).map(lambda x: ms.where(x % 2 == 0, x, -x)), [0, -1, 2, -3]),
+    "map with a cast": (lambda: Dataset.range(2).map(lambda x: ms.cast(x, ms.float32) / 2), [0.0, 0.5]),
+    "map that stacks": (lambda: Dataset.range(2).map(lambda x: [x, x + 1]), [[0, 1], [1, 2]]),
+    "map that reduces": (lambda: Dataset.from_tensors([1, 2, 3]).map(ops.reduce_sum), [6]),
+    "map that indexes": (lambda: Dataset.from_tensors([[1, 2], [3, 4]]).map(lambda x: x[1, ::-1]), [[4, 3]]),
+    "filter": (lambda: Dataset.range(5).filter(lambda x: x % 2 == 1), [1, 3]),
+    "take_while": (lambda: Dataset.range(5).take_while(lambda x: x < 2), [0, 1]),
+    "batch": (lambda: Dataset.range(5).batch(2), [[0, 1], [2, 3], [4]]),
+    "batch without the rest": (lambda: Dataset.range(5).batch(2, drop_remainder=True), [[0, 1], [2, 3]]),
+    "unbatch": (lambda: Dataset.range(3).batch(2).unbatch(), [0, 1, 2]),
+    "rebatch": (lambda: Dataset.range(5).batch(2).rebatch(3), [[0, 1, 2], [3, 4]]),
+    "repeat": (lambda: Dataset.range(2).repeat(2), [0, 1, 0, 1]),
+    "endless repeat": (lambda: Dataset.range(2).repeat().take(3), [0, 1, 0]),
+    "take all": (lambda: Dataset.range(2).take(-1), [0, 1]),
+    "skip": (lambda: Dataset.range(3).skip(1), [1, 2]),
+    "skip all": (lambda: Dataset.range(3).skip(-1), []),
+    "shard": (lambda: Dataset.range(5).shard(2, 1), [1, 3]),
+    "enumerate": (lambda: Dataset.range(7, 9).enumerate(5), [(5, 7), (6, 8)]),
+    "concatenate": (lambda: Dataset.range(2).concatenate(Dataset.range(1)), [0, 1, 0]),
+    "zip": (lambda: Dataset.zip((Dataset.range(2), Dataset.range(5, 9))), [(0, 5), (1, 6)]),
+    "zip of a dict": (lambda: Dataset.zip({"a": Dataset.range(1), "b": Dataset.range(1)}), [{"a": 0, "b": 0}]),
+    "cache": (lambda: Dataset.range(2).cache().repeat(2), [0, 1, 0, 1]),
+    "prefetch": (lambda: Dataset.range(2).prefetch(ms.AUTOTUNE), [0, 1]),
+    "unique": (lambda: Dataset.from_tensor_slices([1, 2, 1]).unique(), [1, 2]),
+    "flat_map": (
+        lambda: Dataset.from_tensor_slices([[1, 2], [3, 4]]).flat_map(Dataset.from_tensor_slices),
+        [1, 2, 3, 4],
+    ),
+    "interleave": (
+        lambda: Dataset.range(1, 4).interleave(lambda x: Dataset.from_tensors(x).repeat(2), cycle_length=2),
+        [1, 2, 1, 2, 3, 3],
+    ),
+    "window": (
+        lambda: Dataset.range(5).window(3, shift=1, drop_remainder=True).flat_map(lambda window: window.batch(3)),
+        [[0, 1, 2], [1, 2, 3], [2, 3, 4]],
+    ),
+    "group_by_window": (
+        lambda: Dataset.range(6).group_by_window(lambda x: x % 2, lambda key, group: group.batch(3), 3),
+        [[0, 2, 4], [1, 3, 5]],
+    ),
+    "padded_batch": (
+        lambda: Dataset.range(1, 4)
+        .map(lambda x: {"x": x})
+        .batch(2)
+        .map(lambda row: row["x"])
+        .padded_batch(2, padded_shapes=[3], padding_values=-1),
+        [[[1, 2, -1], [3, -1, -1]]],
+    ),
+    "choose_from_datasets": (
+        lambda: Dataset.choose_from_datasets(
+            [Dataset.range(2), Dataset.range(10, 12)], Dataset.from_tensor_slices([1, 0, 0, 1])
+        ),
+        [10, 0, 1, 11],
+    ),
+    "apply": (lambda: Dataset.range(2).apply(lambda dataset: dataset.skip(1)), [1]),
+    "text": (lambda: Dataset.from_tensor_slices(["A b", "C"]).map(ops.strings_lower), ["a b", "c"]),
+    "ignore_errors": (lambda: Dataset.range(3).map(lambda x: 6 // x).ignore_errors(), [6, 3]),
+}
+
+
+def plain(value: Any) -> Any:
+    """Elements as Python's own values."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(plain(item) for item in value)
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_an_operation_yields_what_that_of_tf_data_yields(name: str) -> None:
+    build, expected = PIPELINES[name]
+    dataset = build()
+    assert [plain(element) for element in dataset] == expected
+    # Every iteration is a pass of its own.
+    assert [plain(element) for element in dataset.as_numpy_iterator()] == expected
+
+
+def test_shuffle_draws_anew_each_pass_and_the_same_with_a_seed() -> None:
+    passes = [[int(x) for x in dataset] for dataset in [Dataset.range(100).shuffle(100, seed=1)] * 2]
+    assert passes[0] != passes[1] and sorted(passes[0]) == sorted(passes[1]) == list(range(100))
+    again = [int(x) for x in Dataset.range(100).shuffle(100, seed=1)]
+    assert again == passes[0]
+
+
+def test_element_specs_nest_as_elements_do() -> None:
+    dataset = Dataset.from_tensor_slices({"x": np.zeros((4, 2), np.float32), "y": ["a", "b", "c", "d"]}).batch(3)
+    assert dataset.element_spec == {
+        "x": ms.TensorSpec((None, 2), ms.float32),
+        "y": ms.TensorSpec((None,), ms.string),
+    }
+    assert repr(ms.TensorSpec((), ms.int64)) == "TensorSpec(shape=(), dtype=ms.int64, name=None)"
+    assert Dataset.range(2).batch(2, drop_remainder=True).element_spec == ms.TensorSpec([2], "int64")
+
+
+def test_length_is_known_infinite_or_unknown() -> None:
+    assert len(Dataset.range(10).batch(3)) == 4
+    endless, unknown = Dataset.range(3).repeat(), Dataset.range(3).filter(lambda x: x > 1)
+    assert endless.cardinality() == ms.INFINITE_CARDINALITY and unknown.cardinality() == ms.UNKNOWN_CARDINALITY
+    for dataset, said in ((endless, "no end"), (unknown, "does not know")):
+        with pytest.raises(TypeError, match=said):
+            len(dataset)
+        assert dataset
+
+
+def test_a_mistake_is_raised_where_it_is_made() -> None:
+    with pytest.raises(ms.errors.InvalidArgumentError, match="batch"):
+        Dataset.range(3).batch(0)
+    with pytest.raises(ValueError, match="cast one of them"):
+        Dataset.from_tensor_slices((["a"], [1])).map(lambda text, number: text + number)
+
+
+def test_what_python_would_have_to_decide_is_refused_with_the_cure() -> None:
+    with pytest.raises(TypeError, match="ms.where"):
+        Dataset.range(3).map(lambda x: 1 if x > 1 else 0)
+    with pytest.raises(TypeError, match=r"np\.sin.*no value yet"):
+        Dataset.range(3).map(np.sin)
+    with pytest.raises(TypeError, match="no value yet"):
+        Dataset.range(3).map(lambda x: np.array(x))
+    with pytest.raises(TypeError, match="not a dataset"):
+        Dataset.range(3).flat_map(lambda x: x)
+
+
+def test_an_error_of_an_element_says_where_it_happened() -> None:
+    elements = iter(Dataset.range(-1, 2).map(lambda x: 6 // x))
+    assert next(elements) == -6
+    with pytest.raises(ms.errors.MillstreamError, match="position 1"):
+        next(elements)
+
+
+def test_nested_elements_keep_their_structure_where_a_function_changes_parts() -> None:
+    nested = {"a": (np.arange(2), np.ones(2)), "b": np.arange(2)}
+    changed = Dataset.from_tensor_slices(nested).map(lambda row: {"a": (row["a"][0] + 5, row["a"][1]), "b": row["b"]})
+    assert [plain(element) for element in changed] == [{"a": (5, 1.0), "b": 0}, {"a": (6, 1.0), "b": 1}]
+
+
+def test_files_are_read_by_name_by_pattern_and_in_functions(tmp_path: Path) -> None:
+    for name, lines in (("a.txt", "one\ntwo\n"), ("b.txt", "three\n")):
+        (tmp_path / name).write_text(lines)
+    expected = ["one", "two", "three"]
+    assert list(ms.TextLineDataset([str(tmp_path / "a.txt"), str(tmp_path / "b.txt")])) == expected
+    files = Dataset.list_files(str(tmp_path / "*.txt"), shuffle=False)
+    assert list(files.flat_map(ms.TextLineDataset)) == expected
+    assert sorted(files.interleave(ms.TextLineDataset, num_parallel_calls=ms.AUTOTUNE)) == sorted(expected)
+    assert [Path(path).name for path in files] == ["a.txt", "b.txt"]
+
+
+def test_a_dataset_is_the_same_after_pickling() -> None:
+    dataset = Dataset.range(10).map(lambda x: x * 2).batch(4).with_output("numpy")
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert [plain(batch) for batch in copy] == [plain(batch) for batch in dataset]
+    assert copy.element_spec == dataset.element_spec
+
+
+def test_options_are_those_of_tf_data() -> None:
+    options = ms.Options()
+    options.deterministic = False
+    options.threading.private_threadpool_size = 2
+    options.autotune.enabled = False
+    assert sorted(int(x) for x in Dataset.range(5).map(lambda x: x + 1, 2).with_options(options)) == [1, 2, 3, 4, 5]
+    later = ms.Options(deterministic=True)
+    assert options.merge(later).deterministic is True
+    assert options.merge(later).threading.private_threadpool_size == 2
+
+
+def test_reduce_runs_a_function_of_python_here() -> None:
+    assert Dataset.range(5).reduce(np.int64(0), lambda state, x: state + x) == 10
+    assert Dataset.from_tensors(3).get_single_element() == 3
+    with pytest.raises(ms.errors.InvalidArgumentError, match="several"):
+        Dataset.range(2).get_single_element()

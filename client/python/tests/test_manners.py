@@ -1,0 +1,203 @@
+"""How iterators behave in a program: lazily, beside each other, in threads, in forks, and at Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import millstream as ms
+from millstream import Dataset
+from millstream.service import distribute
+
+Start = Callable[..., str]
+
+
+def test_iter_asks_nobody_before_the_first_element() -> None:
+    dispatcher = ms.service.DispatchServer()
+    dataset = Dataset.range(3).apply(distribute("parallel_epochs", dispatcher))
+    dispatcher.stop()
+    # Nobody is there any more, and nothing is asked.
+    elements = iter(dataset)
+    assert iter(elements) is elements and dataset._passes == 0
+
+
+def test_several_iterators_live_at_a_time_and_each_is_a_pass(cluster: Start) -> None:
+    for dataset in (Dataset.range(4), Dataset.range(4).apply(distribute("parallel_epochs", cluster(1)))):
+        one, two = iter(dataset), iter(dataset)
+        mixed = [(int(a), int(b)) for a, b in zip(one, two, strict=True)]
+        assert mixed == [(x, x) for x in range(4)]
+        assert next(one, "end") == next(one, "end") == "end"
+
+
+def test_a_distributed_dataset_is_read_anew_after_pickling(cluster: Start) -> None:
+    dataset = Dataset.range(5).apply(distribute("parallel_epochs", cluster(1)))
+    assert [int(x) for x in dataset] == list(range(5))
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert [int(x) for x in copy] == list(range(5))
+    assert copy.element_spec == dataset.element_spec
+
+
+def test_async_iteration_yields_the_same(cluster: Start) -> None:
+    dataset = Dataset.range(100).apply(distribute("parallel_epochs", cluster(1)))
+
+    async def read() -> list[int]:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(tick())
+        read = [int(element) async for element in dataset]
+        ticking.cancel()
+        assert ticks
+        return read
+
+    assert asyncio.run(read()) == list(range(100))
+
+
+def test_other_threads_run_while_one_waits(cluster: Start) -> None:
+    # Without workers nothing ever comes.
+    elements = iter(Dataset.range(3).apply(distribute("parallel_epochs", cluster(0))))
+    failed: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            next(elements)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    # This thread runs although the other one waits, and ends it.
+    elements.close()  # type: ignore[attr-defined]
+    while thread.is_alive():
+        elements.close()  # type: ignore[attr-defined]
+        thread.join(0.01)
+    assert [type(error) for error in failed] == [ms.errors.CancelledError]
+
+
+def test_threads_share_an_iterator_and_every_element_comes_once() -> None:
+    elements = iter(Dataset.range(2000))
+    read: list[list[int]] = [[] for _ in range(4)]
+    threads = [threading.Thread(target=lambda into=into: into.extend(map(int, elements))) for into in read]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(sum(read, [])) == list(range(2000))
+
+
+def run(program: str, *, interrupt: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs a program; once it says that it waits, interrupts it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    if interrupt:
+        assert process.stdout is not None and process.stdout.readline() == "waits\n"
+        process.send_signal(signal.SIGINT)
+    said, complained = process.communicate(timeout=240)
+    return subprocess.CompletedProcess([], process.returncode, said, complained)
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "next(iter(ms.Dataset.range(3).apply(ms.service.distribute('parallel_epochs', dispatcher))))",
+        "next(iter(ms.Dataset.range(3).apply(ms.service.distribute('parallel_epochs', dispatcher)).batch(2)))",
+        "ms.service.distribute('parallel_epochs', 'localhost:9')(ms.Dataset.range(3))",
+        "ms.service.WorkerServer(ms.service.WorkerConfig('localhost:9'))",
+        "dispatcher.join()",
+        "next(iter(ms.Dataset.range(1 << 60).filter(lambda x: x < 0)))",
+    ],
+)
+def test_ctrl_c_ends_whatever_waits(waits: str) -> None:
+    ended = run(
+        f"""
+        import signal, sys, threading, time
+        import millstream as ms
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        dispatcher = ms.service.DispatchServer()
+        def tell():
+            # Once the main thread is in the library, which has no condition to wait for.
+            time.sleep(0.5)
+            print("waits", flush=True)
+        threading.Thread(target=tell, daemon=True).start()
+        try:
+            {waits}
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        """,
+        interrupt=True,
+    )
+    assert (ended.stdout, ended.returncode) == ("interrupted\n", 0), ended.stderr
+
+
+def in_child(dataset: Dataset, elements: Any, told: Any) -> None:
+    """What a child of a process does with what it inherited."""
+    if elements is not None:
+        try:
+            next(elements)
+        except RuntimeError as error:
+            told.put(str(error))
+        else:
+            told.put("it went on")
+    told.put([int(element) for element in dataset])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("is_distributed", [False, True])
+def test_datasets_work_in_child_processes_and_iterators_do_not_go_there(
+    method: str, is_distributed: bool, processes: ms.LocalService
+) -> None:
+    dataset = Dataset.range(50)
+    if is_distributed:
+        dataset = dataset.apply(distribute("distributed_epoch", processes))
+    # The parent has read: its threads run.
+    assert sorted(int(element) for element in dataset) == list(range(50))
+    elements = iter(dataset)
+    next(elements)
+    context = multiprocessing.get_context(method)
+    told = context.Queue()
+    inherited = elements if method == "fork" else None
+    child = context.Process(target=in_child, args=(dataset, inherited, told))
+    child.start()
+    if inherited is not None:
+        assert "before the process was forked" in told.get(timeout=240)
+    assert sorted(told.get(timeout=240)) == list(range(50))
+    child.join(240)
+    assert child.exitcode == 0
+    # The parent's iterator has not noticed.
+    assert len(list(elements)) == 49
+
+
+def test_a_program_ends_at_once_with_iterators_and_elements_alive() -> None:
+    ended = run(
+        """
+        import numpy as np
+        import millstream as ms
+        service = ms.local(workers=1, inline=True)
+        endless = ms.Dataset.from_tensors(np.zeros(5000)).repeat()
+        readers = [iter(endless), iter(endless.apply(ms.service.distribute("parallel_epochs", service)))]
+        kept = [next(reader) for reader in readers for _ in range(3)]
+        print("ends")
+        """
+    )
+    assert (ended.stdout, ended.returncode, ended.stderr) == ("ends\n", 0, "")

@@ -1,0 +1,40 @@
+"""Which trainer this is: as given, or as whoever started it says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from millstream import Rank, rank
+
+CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        ({}, (0, 1, "default")),
+        ({"RANK": "3", "WORLD_SIZE": "8"}, (3, 8, "torchrun")),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "4"}, (1, 4, "SLURM")),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, (1, 2, "Open MPI")),
+        ({"RANK": "0", "WORLD_SIZE": "2", "SLURM_PROCID": "1", "SLURM_NTASKS": "4"}, (0, 2, "torchrun")),
+        ({"JAX_PROCESS_ID": "2", "JAX_NUM_PROCESSES": "3"}, (2, 3, "JAX")),
+        ({"JOB_COMPLETION_INDEX": "1", "JOB_PARALLELISM": "2"}, (1, 2, "Kubernetes")),
+        ({"TF_CONFIG": json.dumps({"cluster": CLUSTER, "task": {"type": "worker", "index": 1}})}, (2, 3, "TF_CONFIG")),
+        ({"TF_CONFIG": json.dumps({"cluster": CLUSTER, "task": {"type": "chief", "index": 0}})}, (0, 3, "TF_CONFIG")),
+        ({"TF_CONFIG": "{}"}, (0, 1, "default")),
+        ({"RANK": "3"}, (0, 1, "default")),
+    ],
+)
+def test_the_launcher_says_which_trainer_this_is(environ: dict[str, str], found: tuple[int, int, str]) -> None:
+    told = rank(environ=environ)
+    assert (told.dp_rank, told.dp_size) == found[:2] and found[2] in told.source
+
+
+def test_what_is_given_wins_and_is_checked() -> None:
+    assert rank(1, 4, {"RANK": "3", "WORLD_SIZE": "8"}) == Rank(1, 4, "arguments")
+    with pytest.raises(ValueError, match="both"):
+        rank(1)
+    with pytest.raises(ValueError, match="ranks are 0 to 3"):
+        rank(4, 4)

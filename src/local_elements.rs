@@ -1,0 +1,314 @@
+//! Executes a dataset in this process on a thread of its own, for callers that must not block for long.
+//!
+//! Elements are written once, into packs, as a worker writes them. At most [`PACKS_AHEAD`] packs wait, the first of one
+//! element each, so that nothing is computed long before it is asked for. Refuses to know who asks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::task::Poll;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millstream_element::{
+    AllocError, Element, HeapAlloc, Layout, Origin, Pack, PackWriter, Pool as Memory, SlotAlloc, SlotMut,
+};
+use millstream_pipeline::exec::{
+    Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stop,
+};
+use millstream_pipeline::graph::Graph;
+
+/// Packs that are ready and wait.
+const PACKS_AHEAD: usize = 2;
+
+/// Elements of one pack.
+const PACK_ELEMENTS_MAX: usize = 128;
+
+/// Bytes of a pack of small elements: whoever keeps one of them keeps the pack.
+const PACK_BYTES: usize = 64 << 10;
+
+/// A pack that took longer is followed by one of fewer elements.
+const PACK_TIME_MAX: Duration = Duration::from_millis(2);
+
+/// Bytes of memory that is used again; beyond them packs lie on the heap.
+const POOL_BYTES: usize = 256 << 20;
+
+/// How long the end of the thread is waited for; it may be within a file system's call.
+const END_GRACE: Duration = Duration::from_secs(2);
+
+/// Yields the elements of one pass over a dataset. Dropping it ends the execution.
+#[derive(Debug)]
+pub struct LocalElements {
+    packs: Option<Receiver<Result<Ready, ExecError>>>,
+    at_hand: VecDeque<Element>,
+    /// What ended it: an error, or the end.
+    ended: Option<Result<(), ExecError>>,
+    cancel: Cancel,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread has ready.
+#[derive(Debug)]
+struct Ready {
+    pack: Pack,
+    layout: Arc<Layout>,
+}
+
+/// What to execute, and how.
+#[derive(Debug, Clone)]
+pub struct LocalRun {
+    /// The dataset.
+    pub graph: Graph,
+    /// The registered names.
+    pub functions: Arc<Functions>,
+    /// Threads of parallel maps.
+    pub threads: usize,
+    /// The pass over the dataset.
+    pub epoch: u64,
+    /// Decides what is drawn without a seed: another number, other draws.
+    pub task_id: u64,
+}
+
+impl LocalElements {
+    /// Begins to execute. Opening, too, happens on the thread: its failures come as the first element.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(run: LocalRun) -> Result<Self, ExecError> {
+        let cancel = Cancel::new();
+        let (ready, packs) = sync_channel(PACKS_AHEAD);
+        let flag = cancel.clone();
+        let thread = std::thread::Builder::new()
+            .name("millstream-local".to_owned())
+            .spawn(move || {
+                if let Err(error) = produce(run, flag, &ready) {
+                    // Nobody listens any more: nobody wants to know.
+                    let _ = ready.send(Err(error));
+                }
+            })
+            .map_err(|error| ExecError::new(ErrorKind::Resource, "local", error.to_string()))?;
+        Ok(Self {
+            packs: Some(packs),
+            at_hand: VecDeque::new(),
+            ended: None,
+            cancel,
+            thread: Some(thread),
+        })
+    }
+
+    /// The next element if it is at hand. `None` says nothing; never blocks.
+    pub fn try_element(&mut self) -> Option<Element> {
+        self.at_hand.pop_front()
+    }
+
+    /// The next element, `None` at the end and again whenever asked; blocks for `patience` at most, and may be asked again.
+    ///
+    /// # Errors
+    /// Why there are no more, and the same again whenever asked.
+    pub fn wait_element(&mut self, patience: Duration) -> Poll<Result<Option<Element>, ExecError>> {
+        loop {
+            if let Some(element) = self.try_element() {
+                return Poll::Ready(Ok(Some(element)));
+            }
+            if let Some(ended) = &self.ended {
+                return Poll::Ready(ended.clone().map(|()| None));
+            }
+            let received = self.packs.as_ref().map(|packs| packs.recv_timeout(patience));
+            match received {
+                Some(Ok(Ok(ready))) => {
+                    if let Err(error) = self.open(&ready) {
+                        self.ended = Some(Err(error));
+                    }
+                }
+                Some(Ok(Err(error))) => self.ended = Some(Err(error)),
+                Some(Err(RecvTimeoutError::Timeout)) => return Poll::Pending,
+                Some(Err(RecvTimeoutError::Disconnected)) | None => self.ended = Some(self.outcome()),
+            }
+        }
+    }
+
+    /// Ends the execution from elsewhere; elements that are at hand are still handed over.
+    pub fn canceller(&self) -> Cancel {
+        self.cancel.clone()
+    }
+
+    fn open(&mut self, ready: &Ready) -> Result<(), ExecError> {
+        for index in 0..ready.pack.len() {
+            let Some(slot) = ready.pack.element_slot(index) else {
+                break;
+            };
+            let origin = Origin::of(&slot);
+            let element = Element::open(slot, &ready.layout, origin).map_err(internal)?;
+            self.at_hand.push_back(element);
+        }
+        Ok(())
+    }
+
+    /// How the thread ended, which says nothing more.
+    fn outcome(&mut self) -> Result<(), ExecError> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(_)) => Err(internal(
+                "a part of the pipeline panicked; its message stands above",
+            )),
+            Some(Ok(())) | None => Ok(()),
+        }
+    }
+}
+
+impl Drop for LocalElements {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        // A thread that waits for room is told that nobody listens.
+        self.packs = None;
+        let Some(thread) = self.thread.take() else { return };
+        let until = Instant::now() + END_GRACE;
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if thread.is_finished() {
+            // What it panicked of nobody asks for.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Executes until the end, or until nobody listens.
+fn produce(
+    run: LocalRun,
+    cancel: Cancel,
+    ready: &SyncSender<Result<Ready, ExecError>>,
+) -> Result<(), ExecError> {
+    let pool = Arc::new(Pool::new(run.threads)?);
+    let context = ExecContext {
+        epoch: run.epoch,
+        cancel,
+        ..ExecContext::new(run.task_id, run.functions, pool)
+    };
+    let mut executor = Executor::open(&run.graph, context).map_err(opening)?;
+    let layout = Layout::new(executor.spec().clone())
+        .map_err(|error| ExecError::new(ErrorKind::Caller, "local", error.to_string()))?;
+    let memory = Spill(Memory::new(POOL_BYTES));
+    let (mut elements, mut bytes) = (1, first_bytes(&layout));
+    loop {
+        let (mut writer, open) = PackWriter::open(&memory, bytes, elements)
+            .map_err(|error: AllocError| ExecError::new(ErrorKind::Resource, "local", error.to_string()))?;
+        let begun = Instant::now();
+        let written = executor.write(&layout, &mut writer, elements);
+        let took = begun.elapsed();
+        // What was written before a failure is handed over before it.
+        if let Some(pack) = open.take(PACK_ELEMENTS_MAX, u64::MAX) {
+            let layout = layout.clone();
+            if ready.send(Ok(Ready { pack, layout })).is_err() {
+                return Ok(());
+            }
+        }
+        match written?.stop {
+            Stop::End => return Ok(()),
+            Stop::Full { needed_bytes } => bytes = bytes.max(needed_bytes),
+            Stop::Limit if took > PACK_TIME_MAX => elements = 1,
+            Stop::Limit => elements = (2 * elements).min(PACK_ELEMENTS_MAX),
+        }
+    }
+}
+
+/// Room for one element, and for more if they are small.
+fn first_bytes(layout: &Layout) -> usize {
+    let one = layout
+        .is_static()
+        .then(|| layout.element_bytes(&[], 0).ok())
+        .flatten();
+    // A further element begins at the next boundary.
+    one.map_or(PACK_BYTES, |one| one.max(PACK_BYTES))
+}
+
+/// Memory that is used again, and the heap when all of it is held.
+#[derive(Debug)]
+struct Spill(Memory);
+
+impl SlotAlloc for Spill {
+    fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
+        self.0.alloc(size_bytes).or_else(|_| HeapAlloc.alloc(size_bytes))
+    }
+}
+
+fn opening(error: OpenError) -> ExecError {
+    match error {
+        OpenError::Exec(error) => error,
+        error => ExecError::new(ErrorKind::Caller, "open", error.to_string()),
+    }
+}
+
+fn internal(reason: impl ToString) -> ExecError {
+    ExecError::new(ErrorKind::Internal, "local", reason.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_pipeline::graph::{Dataset, col};
+
+    use super::*;
+
+    fn start(dataset: Dataset) -> LocalElements {
+        LocalElements::start(LocalRun {
+            graph: dataset.graph().unwrap(),
+            functions: Arc::new(Functions::new()),
+            threads: 2,
+            epoch: 0,
+            task_id: 1,
+        })
+        .unwrap()
+    }
+
+    fn next(elements: &mut LocalElements) -> Result<Option<Element>, ExecError> {
+        loop {
+            if let Poll::Ready(next) = elements.wait_element(Duration::from_secs(1)) {
+                return next;
+            }
+        }
+    }
+
+    #[test]
+    fn all_elements_come_in_order_and_then_the_end_as_often_as_asked() {
+        let mut elements = start(Dataset::range(0, 1000, 1).batch(3, false));
+        let mut seen = Vec::new();
+        while let Some(element) = next(&mut elements).unwrap() {
+            seen.extend_from_slice(element.component(0).unwrap().as_slice::<i64>().unwrap());
+        }
+        assert_eq!(seen, (0..1000).collect::<Vec<i64>>());
+        assert!(next(&mut elements).unwrap().is_none());
+    }
+
+    #[test]
+    fn an_error_comes_behind_what_was_before_it_and_stays() {
+        let divided =
+            Dataset::range(-2, 3, 1).map_expr(millstream_pipeline::graph::lit(10).floor_div(col("")));
+        let mut elements = start(divided);
+        for _ in 0..2 {
+            assert!(next(&mut elements).unwrap().is_some());
+        }
+        let error = next(&mut elements).unwrap_err();
+        assert_eq!(next(&mut elements).unwrap_err().to_string(), error.to_string());
+    }
+
+    #[test]
+    fn elements_of_any_size_find_room() {
+        let mut elements = start(Dataset::range(0, 300_000, 1).batch(100_000, false));
+        let sizes: Vec<usize> = std::iter::from_fn(|| next(&mut elements).unwrap())
+            .map(|element| element.component(0).unwrap().items())
+            .collect();
+        assert_eq!(sizes, [100_000; 3]);
+    }
+
+    #[test]
+    fn dropped_early_it_ends_although_the_dataset_does_not() {
+        let mut elements = start(Dataset::counter(0, 1));
+        assert!(next(&mut elements).unwrap().is_some());
+        drop(elements);
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_said_with_the_first_element() {
+        let mut elements = start(Dataset::files("/nowhere/at/all/*.txt").text_lines());
+        assert!(next(&mut elements).unwrap_err().to_string().contains("/nowhere"));
+    }
+}
