@@ -166,8 +166,8 @@ impl SlotAlloc for Arena {
     ///
     /// Fresh pages are taken from the system here and not when they are first written, where the same would come as one fault
     /// a page, and a system without memory as a signal. They are dear, 2.6 µs each on a virtual machine of two cores, which is
-    /// 1.5 GiB a second, and another 0.4 µs when a reader first sees them; pages that hold memory cost nothing again. So what
-    /// was freed last is handed out first, and a task soon goes round in what it once took.
+    /// 1.5 GiB a second, and another 0.4 µs when a reader first sees them; pages that hold memory cost nothing again. So a task
+    /// soon goes round in what it once took.
     fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
         let shared = &self.shared;
         if size_bytes > self.largest_bytes() {

@@ -1,13 +1,13 @@
 //! Which pages of an arena are in use, and which of them hold memory of the system.
 //!
-//! Owns the numbers only: nothing is kept in the pages themselves, which other processes can write. Runs that were freed last
-//! are handed out first, and runs that were used before those that never were, since a page that holds memory is warm and a
-//! fresh one is dear.
+//! Owns the numbers only: nothing is kept in the pages themselves, which other processes can write. Runs that were used are
+//! handed out before those that never were, since a fresh page is dear, and only once they have rested: what a reader was done
+//! with last is in its core's own cache, from where the next who writes there has to take each line.
 //!
 //! Invariant: no two runs in use overlap, and pages that are resident and not in use are idle.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use offset_allocator::{Allocation, Allocator};
@@ -16,14 +16,23 @@ use offset_allocator::{Allocation, Allocator};
 /// Small elements share packs of 256 KiB, so that so many runs are some GiB.
 const RUNS_MAX: u32 = 1 << 14;
 
+/// Pages that are in use or rest before a run is used again: 8 MiB, some times what a core's own cache holds, and less than what
+/// cores share. Figures in benches/README.md.
+const RESTING_PAGES: u32 = 2048;
+
 /// Steps in which sizes grow, for each power of two.
 const STEP_BITS: u32 = 3;
 
 /// The pages of one arena.
 pub(super) struct Pages {
     space: Allocator<u32>,
-    /// By first page.
+    /// By first page, those that rest too.
     live: HashMap<u32, Allocation<u32>>,
+    /// Runs that nobody uses, the longest first.
+    resting: VecDeque<Range<u32>>,
+    resting_pages: u32,
+    /// Of those and of the ones in use, how many there are before one is used again.
+    rest_from_pages: u32,
     in_use: Bits,
     resident: Bits,
     in_use_pages: u32,
@@ -35,10 +44,17 @@ pub(super) struct Pages {
 impl Pages {
     /// `pages` pages, none in use and none resident.
     pub(super) fn new(pages: u32) -> Self {
+        Self::resting_from(pages, RESTING_PAGES.min(pages / 4))
+    }
+
+    fn resting_from(pages: u32, rest_from_pages: u32) -> Self {
         Self {
             // A node for each run and for each gap between two.
             space: Allocator::with_max_allocs(pages, 2 * RUNS_MAX.min(pages) + 2),
             live: HashMap::new(),
+            resting: VecDeque::new(),
+            resting_pages: 0,
+            rest_from_pages,
             in_use: Bits::new(pages),
             resident: Bits::new(pages),
             in_use_pages: 0,
@@ -57,12 +73,22 @@ impl Pages {
 
     /// Takes a run of `pages`, at least one; `None` while there is no room.
     pub(super) fn alloc(&mut self, pages: u32) -> Option<Range<u32>> {
-        if self.live.len() >= RUNS_MAX as usize {
-            return None;
+        let mut rested = None;
+        if self.in_use_pages + self.resting_pages >= self.rest_from_pages {
+            rested = self.wake_longest_resting();
         }
-        let allocation = self.space.allocate(class_pages(pages))?;
-        let run = allocation.offset..allocation.offset + pages;
-        self.live.insert(run.start, allocation);
+        let run = loop {
+            match rested {
+                Some(run) if run.len() == pages as usize => break run,
+                Some(run) => self.release(&run),
+                None => {}
+            }
+            match self.carve(pages) {
+                Some(run) => break run,
+                // What rests is room, too.
+                None => rested = Some(self.wake_longest_resting()?),
+            }
+        };
         self.in_use.set(run.clone(), true);
         self.in_use_pages += pages;
         self.peak_pages = self.peak_pages.max(self.in_use_pages);
@@ -71,12 +97,39 @@ impl Pages {
 
     /// Gives back a run that [`Pages::alloc`] returned. What it holds stays resident.
     pub(super) fn free(&mut self, run: Range<u32>) {
-        let allocation = self.live.remove(&run.start);
-        debug_assert!(allocation.is_some(), "{run:?} is not in use");
-        if let Some(allocation) = allocation {
+        debug_assert!(self.live.contains_key(&run.start), "{run:?} is not in use");
+        self.in_use_pages -= run.len() as u32;
+        self.in_use.set(run.clone(), false);
+        self.resting_pages += run.len() as u32;
+        self.resting.push_back(run);
+        while self.resting_pages > self.rest_from_pages
+            && let Some(run) = self.wake_longest_resting()
+        {
+            self.release(&run);
+        }
+    }
+
+    fn wake_longest_resting(&mut self) -> Option<Range<u32>> {
+        let run = self.resting.pop_front()?;
+        self.resting_pages -= run.len() as u32;
+        Some(run)
+    }
+
+    /// A run out of the room that there is.
+    fn carve(&mut self, pages: u32) -> Option<Range<u32>> {
+        if self.live.len() >= RUNS_MAX as usize {
+            return None;
+        }
+        let allocation = self.space.allocate(class_pages(pages))?;
+        let run = allocation.offset..allocation.offset + pages;
+        self.live.insert(run.start, allocation);
+        Some(run)
+    }
+
+    /// Makes room of a run that nobody uses.
+    fn release(&mut self, run: &Range<u32>) {
+        if let Some(allocation) = self.live.remove(&run.start) {
             self.space.free(allocation);
-            self.in_use_pages -= run.len() as u32;
-            self.in_use.set(run, false);
         }
     }
 
@@ -284,8 +337,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pages_follow_a_naive_model(size in 1u32..300, ops in prop::collection::vec(op(), 1..120)) {
-            let mut pages = Pages::new(size);
+        fn pages_follow_a_naive_model(
+            size in 1u32..300,
+            rest_from in 0u32..200,
+            ops in prop::collection::vec(op(), 1..120),
+        ) {
+            let mut pages = Pages::resting_from(size, rest_from);
             let mut model = vec![Page::default(); size as usize];
             let mut live = Vec::new();
             for op in ops {
@@ -301,16 +358,35 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_last_is_handed_out_first_and_before_what_never_was() {
-        let mut pages = Pages::new(1 << 18);
+    fn what_rested_longest_is_handed_out_first_and_before_what_never_was() {
+        let mut pages = Pages::resting_from(1 << 18, 8 * 257);
         // A page more than a power of two, as an element with its header has.
         let runs: Vec<_> = (0..8).map(|_| pages.alloc(257).unwrap()).collect();
         pages.free(runs[1].clone());
         pages.free(runs[5].clone());
         pages.free(runs[3].clone());
         let again: Vec<_> = (0..3).map(|_| pages.alloc(257).unwrap()).collect();
-        assert_eq!(again, [runs[3].clone(), runs[5].clone(), runs[1].clone()]);
+        assert_eq!(again, [runs[1].clone(), runs[5].clone(), runs[3].clone()]);
         assert!(pages.alloc(257).unwrap().start > runs[7].start);
+    }
+
+    #[test]
+    fn what_does_not_rest_is_handed_out_before_what_never_was() {
+        let mut pages = Pages::resting_from(1 << 18, 0);
+        let runs: Vec<_> = (0..8).map(|_| pages.alloc(257).unwrap()).collect();
+        pages.free(runs[1].clone());
+        pages.free(runs[5].clone());
+        let mut again: Vec<_> = (0..2).map(|_| pages.alloc(257).unwrap().start).collect();
+        again.sort_unstable();
+        assert_eq!(again, [runs[1].start, runs[5].start]);
+    }
+
+    #[test]
+    fn what_rests_is_room_for_runs_of_any_length() {
+        let mut pages = Pages::resting_from(64, 64);
+        let runs: Vec<_> = (0..64).map(|_| pages.alloc(1).unwrap()).collect();
+        runs.into_iter().for_each(|run| pages.free(run));
+        assert_eq!(pages.alloc(64), Some(0..64));
     }
 
     #[test]
