@@ -151,6 +151,7 @@ const UNSAFE: &[&str] = &[
     "client/python/src/fork.rs",                       // the system's hook of fork
     "client/python/src/npy.rs",                        // numpy's table of functions
     "dataplane/src/transport/shm/arena.rs",            // slots in a mapping
+    "dataplane/src/transport/shm/doorbell.rs",         // a futex in shared words
     "dataplane/src/transport/shm/map.rs",              // memory mapped from a descriptor
     "dataplane/src/transport/shm/view.rs",             // slots in another process's memory
     "element/src/slot/append.rs",                      // a committed prefix is read while the rest is written

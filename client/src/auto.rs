@@ -4,7 +4,8 @@
 //!
 //! A path that could carry more delivers what is outstanding once a round trip, so that twice as much is wanted each time,
 //! until the rate grows no further. The round trip is the shortest seen on a link, without the queues that its own load
-//! makes; over several links, that of the longest.
+//! makes; over several links, that of the longest. Within a host it is taken to be what waking both sides takes: where elements are
+//! handed over fast, many are worth one wake-up; where each takes long to write or read, few stay in the caches.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -14,6 +15,9 @@ use std::time::Duration;
 /// The least that is kept outstanding: what 10 Gbit/s carry in more than a millisecond. More is slower where the
 /// network is not, since it leaves the caches of both sides.
 pub const AUTO_BYTES_MIN: u64 = 2 << 20;
+
+/// What a round trip takes within a host, where either side may sleep.
+pub(crate) const LOCAL_ROUND_TRIP: Duration = Duration::from_micros(50);
 
 /// Round trips' worth of bytes kept outstanding.
 const ROUND_TRIPS: u128 = 2;

@@ -14,7 +14,7 @@ pub const CREDIT_BYTES_UNKNOWN: u64 = 4096;
 /// How many elements may be outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaxOutstanding {
-    /// As many as keep the network busy, by the rate and the round-trip time; for each task at least two, or
+    /// As many as keep the path busy, by the rate and the round-trip time; for each task at least two, or
     /// [`AUTO_ELEMENTS_LOCAL`] where nothing is copied.
     #[default]
     Auto,
@@ -25,9 +25,9 @@ pub enum MaxOutstanding {
 /// Elements that `Auto` keeps outstanding at most.
 pub const AUTO_ELEMENTS_MAX: u64 = 1 << 17;
 
-/// Elements that `Auto` keeps outstanding for each task at least whose elements come without a copy. One costs neither a copy nor a
-/// place in a cache, whatever its size, while every wake-up of either side costs what it takes to hand over many.
-pub const AUTO_ELEMENTS_LOCAL: u64 = 32;
+/// Elements that `Auto` keeps outstanding for each task at least whose elements come without a copy: a few, whatever their size, so
+/// that neither side waits for the other with each of them.
+pub const AUTO_ELEMENTS_LOCAL: u64 = 4;
 
 /// Where one task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(auto.elements(&tasks), 2 + AUTO_ELEMENTS_LOCAL);
         // The reader's bytes are its bytes all the same.
         let bounded = Bounds {
-            max_outstanding_bytes: 640 << 20,
+            max_outstanding_bytes: 256 << 20,
             ..auto
         };
         assert_eq!(
@@ -223,7 +223,7 @@ mod tests {
                 .iter()
                 .map(|grant| grant.1)
                 .sum::<u64>(),
-            10
+            4
         );
     }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use millstream_dataplane::TaskId;
+use millstream_dataplane::linger::Linger;
 use millstream_element::{Element, Layout, Origin, Pack};
 
 use crate::error::ReadError;
@@ -27,6 +28,7 @@ pub(crate) struct Cursor {
     /// Leases met since the intake was told.
     leases: Vec<(TaskId, u64)>,
     on_handed: Option<OnHanded>,
+    linger: Linger,
 }
 
 impl std::fmt::Debug for Cursor {
@@ -60,6 +62,7 @@ impl Cursor {
             settle_every: 1,
             leases: Vec::new(),
             on_handed,
+            linger: Linger::default(),
         }
     }
 
@@ -126,7 +129,7 @@ impl Cursor {
             if let Some(error) = &self.failed {
                 return Poll::Ready(Err(error.clone()));
             }
-            match std::task::ready!(self.intake.wait_next(timeout)) {
+            match std::task::ready!(self.intake.wait_next(timeout, &mut self.linger)) {
                 Ok(Some(handing)) => self.take(handing)?,
                 Ok(None) => return Poll::Ready(Ok(None)),
                 Err(error) => return Poll::Ready(Err(error)),

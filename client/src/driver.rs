@@ -6,13 +6,12 @@ use std::fmt::Debug;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use millstream_dataplane::proto::message::ToClient;
-use millstream_dataplane::transport::{Admission, ClientLink, Downstream, InPack, LinkLost, LinkReport};
+use millstream_dataplane::transport::{Admission, ClientLink, LinkLost};
 use tokio::time::Instant;
 
+use crate::carrier::Carrier;
 use crate::error::ReadError;
 use crate::intake::Intake;
 use crate::place::WorkerPlace;
@@ -23,15 +22,13 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Longest wait between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// Steps of a link between two reports on it.
-const STEPS_PER_REPORT: u64 = 64;
-
 /// A link, and what kept it from being a better one.
 #[derive(Debug)]
 pub struct Connected {
     /// The reader's end.
     pub link: Box<ClientLink>,
-    /// Why it is not by a better transport, if there is one; becomes [`LinkReport::not_better`].
+    /// Why it is not by a better transport, if there is one; becomes
+    /// [`LinkReport::not_better`](millstream_dataplane::transport::LinkReport::not_better).
     pub not_better: Option<Arc<str>>,
 }
 
@@ -68,27 +65,9 @@ pub(crate) async fn drive(
     let mut failing_since: Option<Instant> = None;
     while let Some(place) = intake.place_if_wanted(&worker) {
         let reason = match connector.connect(&place, intake.clone()).await {
-            Ok(Connected { mut link, not_better }) => {
-                intake.handle_link_up(&worker, &place, !link.is_network());
+            Ok(Connected { link, not_better }) => {
                 let connected_at = Instant::now();
-                let (mut steps, mut is_greeted) = (0, false);
-                let mut copies = intake.copies().of_link(&worker);
-                let lost = poll_fn(|cx| {
-                    if u64::is_multiple_of(steps, STEPS_PER_REPORT) {
-                        let not_better = not_better.clone();
-                        let report = link.report();
-                        intake.note_link(&worker, LinkReport { not_better, ..report });
-                    }
-                    steps += 1;
-                    let lost = carry(&intake, &worker, &mut *link, &mut is_greeted, cx);
-                    copies.note(link.bytes_copied());
-                    lost
-                })
-                .await;
-                link.close(&lost);
-                connector.note_lost(&place, link.report().transport, &lost);
-                drop(link);
-                intake.handle_link_lost(&worker);
+                let lost = carry(&intake, &*connector, &place, Connected { link, not_better }).await;
                 match lost {
                     LinkLost::Misbehaved(reason) => {
                         return intake.fail(ReadError::WorkerMisbehaved { worker, reason });
@@ -122,53 +101,48 @@ pub(crate) async fn drive(
     }
 }
 
-/// Carries frames both ways until the link is lost.
-fn carry(
-    intake: &Intake,
-    worker: &str,
-    link: &mut ClientLink,
-    is_greeted: &mut bool,
-    cx: &mut Context<'_>,
-) -> Poll<LinkLost> {
-    while let Poll::Ready(frame) = link.poll_recv(cx) {
-        let handled = frame.and_then(|frame| {
-            check_greeting(&frame, is_greeted)?;
-            intake.handle(worker, frame)
-        });
-        if let Err(lost) = handled {
-            return Poll::Ready(lost);
-        }
+/// Carries frames over a link that stands until it is lost.
+async fn carry(
+    intake: &Arc<Intake>,
+    connector: &dyn Connector,
+    place: &WorkerPlace,
+    connected: Connected,
+) -> LinkLost {
+    let worker = place.address.as_str();
+    let Connected { link, not_better } = connected;
+    let (is_local, copies) = (!link.is_network(), intake.copies().of_link(worker));
+    let carrier = Arc::new(Carrier::new(worker.into(), link, not_better, copies));
+    // Also when this future is dropped.
+    let carried = Carried {
+        intake,
+        carrier: &carrier,
+    };
+    intake.add_carrier(&carrier);
+    intake.handle_link_up(worker, place, is_local);
+    let lost = poll_fn(|cx| carrier.poll(intake, cx)).await;
+    if let Some(mut link) = carried.end() {
+        link.close(&lost);
+        connector.note_lost(place, link.report().transport, &lost);
     }
-    while let Poll::Ready(ready) = link.poll_ready(cx) {
-        if let Err(lost) = ready {
-            return Poll::Ready(lost);
-        }
-        let message = match intake.poll_outbox(worker, cx) {
-            Poll::Ready(Some(message)) => message,
-            Poll::Ready(None) => {
-                let reason = "its worker was started again, and is reached another way".to_owned();
-                return Poll::Ready(LinkLost::Closed(reason));
-            }
-            Poll::Pending => break,
-        };
-        if let Err(lost) = link.try_send(message) {
-            return Poll::Ready(lost);
-        }
-    }
-    Poll::Pending
+    intake.handle_link_lost(worker);
+    lost
 }
 
-/// Checks that a worker's first message greets in this version (D1.1). Packs travel apart and may overtake it.
-fn check_greeting(frame: &Downstream<InPack>, is_greeted: &mut bool) -> Result<(), LinkLost> {
-    match frame {
-        Downstream::Message(ToClient::Hello(hello)) => {
-            hello.check()?;
-            *is_greeted = true;
-        }
-        Downstream::Message(_) if !*is_greeted => {
-            return Err(LinkLost::Misbehaved("it spoke before it said hello".into()));
-        }
-        Downstream::Message(_) | Downstream::Pack(_) => {}
+/// A link that the consumer may carry, too, until this goes.
+struct Carried<'a> {
+    intake: &'a Intake,
+    carrier: &'a Arc<Carrier>,
+}
+
+impl Carried<'_> {
+    fn end(&self) -> Option<Box<ClientLink>> {
+        self.intake.remove_carrier(self.carrier);
+        self.carrier.end()
     }
-    Ok(())
+}
+
+impl Drop for Carried<'_> {
+    fn drop(&mut self) {
+        drop(self.end());
+    }
 }

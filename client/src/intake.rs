@@ -8,17 +8,17 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::{Cancel, Hello, ToWorker};
 use millstream_dataplane::proto::receive::ReceiveError;
-use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost, LinkReport};
+use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost, LinkReport, Nap};
 use millstream_element::{Layout, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 
-use crate::auto::Auto;
+use crate::auto::{Auto, LOCAL_ROUND_TRIP};
 use crate::copies::Copies;
 use crate::credit::Bounds;
 #[cfg(test)]
@@ -31,6 +31,7 @@ use crate::remains::Remains;
 use crate::schedule::Schedule;
 use crate::state::State;
 use crate::unreported::Unreported;
+use crate::waiting::Carriers;
 
 /// A task that the reader is to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,11 +94,14 @@ impl SeenSplits {
 
 #[derive(Debug)]
 pub(crate) struct Intake {
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     /// Elements of the delivery at hand that the consumer has handed over; only the consumer writes it.
-    handed: AtomicU64,
-    arrived: Condvar,
+    pub(crate) handed: AtomicU64,
+    pub(crate) arrived: Condvar,
     consumer: AtomicWaker,
+    /// Links that the consumer carries as well.
+    pub(crate) carriers: Mutex<Carriers>,
+    pub(crate) nap: Nap,
     alloc: Arc<dyn SlotAlloc>,
     copies: Copies,
     /// As which trainer the iteration is read.
@@ -128,9 +132,12 @@ impl Intake {
             workers_starve: false,
             unreported: Unreported::default(),
             grants: 0,
+            undistributed: 0,
+            distribute_at: 1,
             is_open: false,
             is_iteration_over: false,
             failure: None,
+            is_consumer: false,
         };
         let (handed, arrived) = (AtomicU64::new(0), Condvar::new());
         Self {
@@ -138,6 +145,8 @@ impl Intake {
             handed,
             arrived,
             consumer: AtomicWaker::new(),
+            carriers: Mutex::default(),
+            nap: Nap::default(),
             alloc,
             copies: Copies::default(),
             trainer_id,
@@ -222,7 +231,9 @@ impl Intake {
     /// Notes what a link is like.
     pub(crate) fn note_link(&self, worker: &str, report: LinkReport) {
         let mut state = self.state.lock();
-        if let Some(round_trip) = report.round_trip {
+        let is_local = state.links.get(worker).is_some_and(|outbox| outbox.is_local);
+        let on_host = is_local.then_some(LOCAL_ROUND_TRIP);
+        if let Some(round_trip) = report.round_trip.or(on_host) {
             state.auto.note_round_trip(worker, round_trip);
         }
         state.reports.insert(worker.to_owned(), report);
@@ -396,25 +407,32 @@ impl Intake {
     }
 
     /// Takes a frame from a worker.
-    pub(crate) fn handle(&self, worker: &str, frame: Downstream<InPack>) -> Result<(), LinkLost> {
-        let mut state = self.state.lock();
+    pub(crate) fn handle(
+        &self,
+        state: &mut State,
+        worker: &str,
+        frame: Downstream<InPack>,
+    ) -> Result<(), LinkLost> {
         if state.failure.is_some() {
             // Nobody reads on behind a failure.
             return Ok(());
         }
         match frame {
-            Downstream::Message(message) => state.handle_message(worker, message)?,
+            Downstream::Message(message) => {
+                state.handle_message(worker, message)?;
+                state.distribute();
+            }
             Downstream::Pack(pack) => {
                 let is_expected = |entry: &&mut Entry| &*entry.worker == worker && !entry.is_removed;
                 let Some(entry) = state.tasks.get_mut(&pack.task).filter(is_expected) else {
                     return Ok(());
                 };
                 entry.half.handle_pack(pack.first, pack.elements, pack.body)?;
+                // What arrived is outstanding as before: no credit is free for it.
                 state.drain(pack.task)?;
             }
         }
-        state.distribute();
-        self.wake(&state);
+        self.wake(state);
         Ok(())
     }
 
@@ -461,15 +479,7 @@ impl Intake {
         self.wake(&state);
     }
 
-    /// Books what the consumer handed over.
-    pub(crate) fn settle(&self) {
-        let mut state = self.state.lock();
-        if state.settle(&self.handed) {
-            state.distribute();
-        }
-    }
-
-    /// The same when the consumer may have fallen silent in the middle of a pack; tells workers what arrived, too.
+    /// Books what the consumer handed over, which may have fallen silent in the middle of a pack; tells workers what arrived, too.
     pub(crate) fn tick(&self) {
         let mut state = self.state.lock();
         if state.settle(&self.handed) {
@@ -500,20 +510,6 @@ impl Intake {
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Handing>, ReadError>> {
         self.consumer.register(cx.waker());
         self.try_next()
-    }
-
-    /// The same for a thread, which waits `timeout` at most. `Pending` when nothing came.
-    pub(crate) fn wait_next(&self, timeout: Duration) -> Poll<Result<Option<Handing>, ReadError>> {
-        let until = Instant::now() + timeout;
-        let mut state = self.state.lock();
-        loop {
-            if let Poll::Ready(next) = state.next(&self.handed) {
-                return Poll::Ready(next);
-            }
-            if self.arrived.wait_until(&mut state, until).timed_out() {
-                return state.next(&self.handed);
-            }
-        }
     }
 
     /// The same without waiting.
@@ -567,6 +563,7 @@ impl Intake {
     fn wake(&self, state: &State) {
         if state.has_something() {
             self.arrived.notify_all();
+            self.nap.wake();
             self.consumer.wake();
         }
     }

@@ -7,14 +7,15 @@
 //! - `entry`: one task within it
 //! - `remains`, `unreported`: what is left of a removed task, and what the dispatcher is still to be told
 //! - `schedule`, `turns`: the order in which the consumers of a coordinated read hand over
-//! - `cursor`: the consumer's place in what arrived
-//! - `driver`, `follow`: the links to workers, and the iteration's events; `guard`: what becomes of their panics
+//! - `cursor`: the consumer's place in what arrived; `waiting`: how its thread waits for more
+//! - `driver`, `carrier`, `follow`: the links to workers, who carries frames over them, and the iteration's events; `guard`: what becomes of their panics
 //! - [`WorkerPlace`]: where a worker is
 //! - `discovery`: those events from the dispatcher, and reports to it
 //! - [`ReaderStats`]: what was measured; `copies`: what was copied; `pace`: what of it the dispatcher is told
 
 mod alloc;
 mod auto;
+mod carrier;
 mod copies;
 pub mod credit;
 mod cursor;
@@ -38,6 +39,7 @@ mod state;
 mod stats;
 mod turns;
 mod unreported;
+mod waiting;
 
 pub use auto::AUTO_BYTES_MIN;
 pub use credit::MaxOutstanding;

@@ -45,16 +45,24 @@ pub(crate) struct State {
     pub(crate) workers_starve: bool,
     pub(crate) unreported: Unreported,
     pub(crate) grants: u64,
+    /// Elements that were handed over since credits were last distributed.
+    pub(crate) undistributed: u64,
+    /// How many of them are distributed at once: an eighth of what may be outstanding, so that a grant is worth its message.
+    pub(crate) distribute_at: u64,
     pub(crate) is_open: bool,
     pub(crate) is_iteration_over: bool,
     pub(crate) failure: Option<ReadError>,
+    /// The consumer's thread is at it, which carries the messages for workers of its host itself.
+    pub(crate) is_consumer: bool,
 }
 
 impl State {
     pub(crate) fn next(&mut self, handed: &AtomicU64) -> Poll<Result<Option<Handing>, ReadError>> {
         let is_first = !std::mem::replace(&mut self.is_open, true);
-        if self.settle(handed) || is_first {
+        if self.settle(handed) {
             self.at_hand = None;
+        }
+        if is_first || self.undistributed >= self.distribute_at || self.is_short() {
             self.distribute();
         }
         let next = if self.schedule.is_some() {
@@ -85,6 +93,31 @@ impl State {
         }
     }
 
+    /// Whether workers are about to be out of credits though fewer were handed over than are distributed at once: where there
+    /// are many of them, or bytes bound what is outstanding more than elements do.
+    fn is_short(&self) -> bool {
+        if self.undistributed == 0 || !self.ready.is_empty() {
+            return false;
+        }
+        let mut outstanding = 0;
+        let mut standings = self
+            .tasks
+            .values()
+            .map(Entry::standing)
+            .filter(|task| task.is_eligible);
+        let has_none = standings.any(|task| {
+            outstanding += task.outstanding;
+            task.outstanding == 0
+        });
+        has_none || outstanding < self.distribute_at
+    }
+
+    /// Whether a worker of this host is to be told something.
+    pub(crate) fn is_to_carry(&self) -> bool {
+        let mut outboxes = self.links.values();
+        outboxes.any(|outbox| outbox.is_up && outbox.is_local && !outbox.messages.is_empty())
+    }
+
     /// Whether the consumer need not wait.
     pub(crate) fn has_something(&self) -> bool {
         let has_next = !self.ready.is_empty() || self.has_turn();
@@ -107,6 +140,7 @@ impl State {
         };
         entry.polled -= fresh.min(entry.polled);
         self.at_hand_settled = handed;
+        self.undistributed += fresh;
         fresh > 0
     }
 
@@ -247,6 +281,12 @@ impl State {
             return;
         }
         let standings = self.standings();
+        self.undistributed = 0;
+        self.distribute_at = match &self.schedule {
+            None => (self.bounds.elements(&standings) / 8).max(1),
+            // The next turn may be anybody's.
+            Some(_) => 1,
+        };
         let grants = match &self.schedule {
             None => distribute(&self.bounds, &standings),
             Some(schedule) => {
@@ -277,7 +317,9 @@ impl State {
                 Some(ToWorker::Grant(last)) if last.task == task => *last = grant,
                 Some(_) | None => outbox.messages.push_back(ToWorker::Grant(grant)),
             }
-            outbox.bell.wake();
+            if !(self.is_consumer && outbox.is_local) {
+                outbox.bell.wake();
+            }
         }
     }
 

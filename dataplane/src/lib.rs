@@ -4,9 +4,11 @@
 //! - [`proto`]: the pure protocol: messages, the credit account, both halves of a subscription
 //! - [`transport`]: how frames cross: in memory, over QUIC
 //! - [`worker`]: the serving side: task buffers and sessions
+//! - [`linger`]: how long a thread looks for something before it sleeps
 //!
 //! Knows elements and links. Refuses to know jobs, splits and datasets: it sees tickets and task numbers.
 
+pub mod linger;
 pub mod proto;
 pub mod transport;
 pub mod worker;

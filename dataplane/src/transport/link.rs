@@ -8,7 +8,7 @@ use millstream_element::SlotAlloc;
 
 #[cfg(target_os = "linux")]
 use super::Arena;
-use super::{Downstream, InPack, LinkLost, LinkReport, OutPack};
+use super::{Doorbell, Downstream, InPack, LinkLost, LinkReport, OutPack};
 use crate::proto::message::{TaskId, ToWorker};
 use crate::proto::receive::ReceiveError;
 
@@ -37,6 +37,24 @@ pub trait Transport: Send + Debug {
 
     /// The next frame from the peer. Messages arrive in order among themselves; packs in any order.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>>;
+
+    /// The next frame from the peer, if there is one, for a thread that will look again by itself: no task is woken for what
+    /// comes later, until `poll_recv` was pending or [`Transport::doze`] said where to sleep. Only for links within a host
+    /// ([`Transport::is_network`]).
+    ///
+    /// # Errors
+    /// The link is lost.
+    fn try_recv(&mut self) -> Result<Option<Self::In>, LinkLost> {
+        Ok(None)
+    }
+
+    /// Lets the thread that found nothing sleep until the peer has sent something.
+    ///
+    /// # Errors
+    /// The link is lost.
+    fn doze(&mut self) -> Result<Doze, LinkLost> {
+        Ok(Doze::Nowhere)
+    }
 
     /// Ends the link and tells the peer why, if it can still be told (D1.3). Nothing can be sent behind it.
     fn close(&mut self, why: &LinkLost);
@@ -68,6 +86,17 @@ pub trait Transport: Send + Debug {
     fn bytes_copied(&self) -> u64 {
         self.report().bytes_copied
     }
+}
+
+/// Where a thread can wait for a link.
+#[derive(Debug, Clone)]
+pub enum Doze {
+    /// Nowhere: a link of this kind wakes tasks alone.
+    Nowhere,
+    /// It need not: something came.
+    Awake,
+    /// Here, until the link is received from again.
+    At(Doorbell),
 }
 
 /// Where a task's elements lie.

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio_util::sync::PollSender;
 
 use super::{
@@ -81,6 +82,14 @@ impl Transport for WorkerEnd {
         Poll::Ready(frame.ok_or_else(|| gone(&self.last_word)))
     }
 
+    fn try_recv(&mut self) -> Result<Option<Self::In>, LinkLost> {
+        match self.up.try_recv() {
+            Ok(frame) => Ok(Some(frame)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(gone(&self.last_word)),
+        }
+    }
+
     fn close(&mut self, why: &LinkLost) {
         // Before the channels close, so that whoever sees them closed finds the reason.
         self.last_word.get_or_init(|| why.as_heard());
@@ -121,6 +130,26 @@ struct ClientEnd {
 impl ClientEnd {
     fn release(&mut self) {
         self.ready.extend(self.held.drain(..).rev());
+    }
+
+    /// What is received with a frame, unless it is a pack, which is ready now or held back.
+    fn handle(&mut self, frame: Downstream<OutPack>) -> Result<Option<Downstream<InPack>>, LinkLost> {
+        self.frames += 1;
+        if self.knobs.cut_after_frames.is_some_and(|cut| self.frames > cut) {
+            self.down.close();
+            return Err(LinkLost::Broken("cut on purpose".into()));
+        }
+        match frame {
+            Downstream::Message(message) => Ok(Some(Downstream::Message(message))),
+            Downstream::Pack(out) => {
+                let pack = self.take_in(out)?;
+                self.held.push(pack);
+                if self.held.len() >= self.knobs.reversed_in_groups_of.max(1) {
+                    self.release();
+                }
+                Ok(None)
+            }
+        }
     }
 
     fn take_in(&mut self, out: OutPack) -> Result<InPack, LinkLost> {
@@ -165,20 +194,26 @@ impl Transport for ClientEnd {
                     continue;
                 }
             };
-            self.frames += 1;
-            if self.knobs.cut_after_frames.is_some_and(|cut| self.frames > cut) {
-                self.down.close();
-                return Poll::Ready(Err(LinkLost::Broken("cut on purpose".into())));
+            if let Some(frame) = self.handle(frame)? {
+                return Poll::Ready(Ok(frame));
             }
-            match frame {
-                Downstream::Message(message) => return Poll::Ready(Ok(Downstream::Message(message))),
-                Downstream::Pack(out) => {
-                    let pack = self.take_in(out)?;
-                    self.held.push(pack);
-                    if self.held.len() >= self.knobs.reversed_in_groups_of.max(1) {
-                        self.release();
+        }
+    }
+
+    fn try_recv(&mut self) -> Result<Option<Self::In>, LinkLost> {
+        loop {
+            if let Some(pack) = self.ready.pop_front() {
+                return Ok(Some(Downstream::Pack(pack)));
+            }
+            match self.down.try_recv() {
+                Ok(frame) => {
+                    if let Some(frame) = self.handle(frame)? {
+                        return Ok(Some(frame));
                     }
                 }
+                Err(TryRecvError::Empty) if self.held.is_empty() => return Ok(None),
+                Err(TryRecvError::Empty) => self.release(),
+                Err(TryRecvError::Disconnected) => return Err(gone(&self.last_word)),
             }
         }
     }

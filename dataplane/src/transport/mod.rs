@@ -11,6 +11,8 @@ pub mod body;
 mod link;
 mod lost;
 pub mod memory;
+#[cfg_attr(not(target_os = "linux"), path = "nap_elsewhere.rs")]
+mod nap;
 pub mod quic;
 mod report;
 #[cfg(target_os = "linux")]
@@ -20,11 +22,14 @@ use crate::proto::message::{TaskId, ToClient};
 use crate::proto::send::TaskPack;
 
 pub use body::{Body, BodyError, Compressed, Compression};
-pub use link::{Admission, ClientLink, TaskMemory, Transport, WorkerLink};
+pub use link::{Admission, ClientLink, Doze, TaskMemory, Transport, WorkerLink};
 pub use lost::LinkLost;
+#[cfg(not(target_os = "linux"))]
+pub use nap::Doorbell;
+pub use nap::Nap;
 pub use report::LinkReport;
 #[cfg(target_os = "linux")]
-pub use shm::{Arena, ArenaBudget, PageKind};
+pub use shm::{Arena, ArenaBudget, Doorbell, PageKind};
 
 /// Bytes of one element at most: a pack's table gives its length in 32 bits (D2.2).
 pub const ELEMENT_BYTES_MAX: usize = u32::MAX as usize;

@@ -7,25 +7,28 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_element::{OpenPack, Pack};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use smallvec::SmallVec;
 
+use super::bell::Bell;
 use super::cache::Cache;
+use super::clock;
 use super::division::{Division, Found, PackLimits, Role, TaskMode};
 use super::groups::end_of_data;
-use super::session::Bell;
 use super::task::Denied;
 use super::window;
+use crate::linger::Linger;
 use crate::proto::send::Ending;
 
 /// Splits that ended and were not yet told to a client; a producer that ends one more waits.
 const MARKS_MAX: usize = 4096;
 
-/// Elements that may wait beyond [`BufferLimits::bytes`] once a client takes them without a copy: a wake-up on either side costs
-/// what it takes to hand over many, and their size costs nothing but memory.
-const LOCAL_ELEMENTS: u64 = 32;
+/// Elements that may wait beyond [`BufferLimits::bytes`] once a client takes them without a copy: a few, whatever their size. More
+/// wait where its credits are, for as many as its rate needs.
+const LOCAL_ELEMENTS: u64 = 4;
 
 /// Bytes of those at most.
 const LOCAL_BYTES: u64 = 64 << 20;
@@ -75,6 +78,9 @@ pub enum Take {
     /// Everything was taken and nothing follows; unless the task failed, the ends of all splits were told.
     Ended(Ending),
 }
+
+/// Sessions that a producer steps itself at most; of more, each has a thread that the producer only wakes.
+const STEPPED_MAX: usize = 4;
 
 /// The elements of one task that wait for a credit.
 #[derive(Debug)]
@@ -313,13 +319,24 @@ impl TaskBuffer {
         ending
     }
 
-    /// The producer's side: something was committed.
-    pub(super) fn committed(&self) {
+    /// The producer's side: so many bytes were committed. Its thread holds no lock of the buffer's, since it may step
+    /// sessions.
+    pub(super) fn committed(&self, bytes: u64) {
         // Pairs with the fence of `ask_to_ring`: either this sees the hunger, or the session sees the element.
         fence(Ordering::SeqCst);
-        if self.is_hungry.load(Ordering::Relaxed) && self.is_hungry.swap(false, Ordering::SeqCst) {
-            ring(&self.shared.lock());
+        if !self.is_hungry.load(Ordering::Relaxed) || !self.is_hungry.swap(false, Ordering::SeqCst) {
+            return;
         }
+        match self.stepped() {
+            Some(bells) => bells.iter().for_each(|bell| bell.ring_for(bytes)),
+            None => ring(&self.shared.lock()),
+        }
+    }
+
+    /// The sessions that the producer may step, where they are few.
+    fn stepped(&self) -> Option<SmallVec<[Arc<Bell>; STEPPED_MAX]>> {
+        let bells = &self.shared.lock().bells;
+        (bells.len() <= STEPPED_MAX).then(|| bells.iter().cloned().collect())
     }
 
     /// The producer's side: waits until a client wants elements. False once the task was stopped.
@@ -351,10 +368,17 @@ impl TaskBuffer {
     }
 
     /// The producer's side: waits until there is room. False once the task was stopped.
-    pub(super) fn wait_room(&self, written_elements: u64, written_bytes: u64) -> bool {
-        self.wait(&mut self.shared.lock(), |_| {
-            self.has_room(written_elements, written_bytes)
-        })
+    pub(super) fn wait_room(&self, written_elements: u64, written_bytes: u64, linger: &mut Linger) -> bool {
+        let since = clock::now();
+        let has_room = || self.has_room(written_elements, written_bytes);
+        let is_local = self.is_local.load(Ordering::Relaxed);
+        let bells = self.stepped().filter(|_| is_local).unwrap_or_default();
+        let found = look(since, linger.look_for(), &bells, has_room) || {
+            bells.iter().for_each(|bell| bell.note_producer_sleeps());
+            self.wait(&mut self.shared.lock(), |_| has_room())
+        };
+        linger.note(clock::now() - since);
+        found
     }
 
     /// The producer's side: waits for something that nobody announces. False once the task was stopped.
@@ -419,6 +443,19 @@ impl TaskBuffer {
             self.room.notify_all();
         }
     }
+}
+
+/// Steps the sessions for so long that there is room. False if there is none yet.
+fn look(since: Instant, limit: Duration, bells: &[Arc<Bell>], has_room: impl Fn() -> bool) -> bool {
+    while !bells.is_empty() && clock::now() - since < limit {
+        bells.iter().for_each(|bell| bell.look());
+        if has_room() {
+            return true;
+        }
+        // Where there are more threads than cores, what is waited for may need this one.
+        std::thread::yield_now();
+    }
+    false
 }
 
 fn ring(shared: &Shared) {

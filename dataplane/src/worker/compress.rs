@@ -11,7 +11,7 @@ use millstream_element::SlotAlloc;
 use tokio::sync::mpsc;
 
 use super::auto::Sample;
-use super::session::Bell;
+use super::bell::Bell;
 use crate::proto::message::TaskId;
 use crate::proto::send::TaskPack;
 use crate::transport::{OutPack, body};
@@ -214,7 +214,7 @@ mod tests {
                 },
                 purpose,
                 done: self.done.clone(),
-                bell: Arc::default(),
+                bell: Arc::new(Bell::new(Instant::now())),
             };
             assert!(self.pool.submit(job).is_ok());
         }

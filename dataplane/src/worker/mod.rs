@@ -8,7 +8,7 @@
 //! - `owed`: who took which elements and has not acknowledged them
 //! - `task`: a task and its subscriptions
 //! - [`server`]: all tasks of a worker, and who may read them
-//! - `session`: one link, served
+//! - `session`: one link, served; `bell`: how it hears of elements
 //! - `clock`: what time it is for them
 //! - `travel`: how its packs travel; `auto`: whether compressed, where that is not said
 //! - `compress`: the pool that compresses packs
@@ -19,6 +19,7 @@
 mod alloc;
 mod arena_config;
 mod auto;
+mod bell;
 pub mod buffer;
 mod cache;
 mod clock;

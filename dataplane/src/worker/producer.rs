@@ -9,6 +9,7 @@ use millstream_element::{AllocError, Layout, PackWriter, SlotAlloc};
 use thiserror::Error;
 
 use super::buffer::{Mark, TaskBuffer};
+use crate::linger::Linger;
 use crate::proto::send::Ending;
 use crate::transport::ELEMENT_BYTES_MAX;
 
@@ -81,6 +82,7 @@ pub struct Producer {
     lanes: Vec<PackLane>,
     written_elements: u64,
     written_bytes: u64,
+    linger: Linger,
 }
 
 /// A pack in the making.
@@ -103,6 +105,7 @@ impl Producer {
             typical_bytes,
             written_elements: 0,
             written_bytes: 0,
+            linger: Linger::default(),
         }
     }
 
@@ -131,11 +134,12 @@ impl Producer {
     }
 
     /// Waits until the buffer takes one more element. Blocks the thread.
-    pub fn wait_room(&self) -> Result<(), Stopped> {
+    pub fn wait_room(&mut self) -> Result<(), Stopped> {
         if self.has_room() {
             return Ok(());
         }
-        if self.buffer.wait_room(self.written_elements, self.written_bytes) {
+        let (elements, bytes) = (self.written_elements, self.written_bytes);
+        if self.buffer.wait_room(elements, bytes, &mut self.linger) {
             Ok(())
         } else {
             Err(Stopped)
@@ -178,7 +182,7 @@ impl Producer {
             self.written_elements += elements;
             self.written_bytes += bytes;
             if elements > 0 {
-                self.buffer.committed();
+                self.buffer.committed(bytes);
             }
             match outcome {
                 Err(ProduceError::Full { needed_bytes }) => {

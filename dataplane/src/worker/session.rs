@@ -8,12 +8,13 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
 use tokio::time::Sleep;
 
+use super::bell::{Back, Bell, Seat};
 use super::buffer::Take;
 use super::clock;
 use super::server::Inner;
@@ -30,17 +31,8 @@ const STEPS_PER_REPORT: u64 = 64;
 /// answered, and who does not read its answers asks no more.
 const OUTBOX_MAX: usize = 256;
 
-/// Rings a session: something of its tasks is ready.
-#[derive(Debug, Default)]
-pub(crate) struct Bell {
-    waker: AtomicWaker,
-}
-
-impl Bell {
-    pub(crate) fn ring(&self) {
-        self.waker.wake();
-    }
-}
+/// How long what a client says may wait while producers step the session, which hear it at each step.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// How a session ended.
 #[derive(Debug, Clone)]
@@ -64,12 +56,54 @@ struct Session {
     copied_bytes: u64,
     steps: u64,
     timer: Pin<Box<Sleep>>,
+    /// For when the timer is set.
+    alarm: Option<Instant>,
+    /// Of the task that serves the link.
+    waker: Option<Waker>,
+    /// Why the link is no more, which a thread found that is not the session's own.
+    lost: Option<LinkLost>,
+    /// The last step found that each task has credits and no elements, so that what matters next is an element.
+    is_hungry: bool,
+    /// A producer stepped the session without asking to be woken by what the client says.
+    is_stepped: bool,
+    /// For when that is looked after: while a producer steps the session, its own task does so at intervals.
+    look_again: Pin<Box<Sleep>>,
+    is_watched: bool,
+}
+
+/// Where a session sits while it is served: its own thread steps it, and those of producers.
+#[derive(Default)]
+struct Chair {
+    session: Mutex<Option<Session>>,
+}
+
+impl Seat for Chair {
+    fn step_here(&self, back: Back) -> bool {
+        let Some(mut session) = self.session.try_lock() else {
+            return false;
+        };
+        session.as_mut().is_some_and(|session| session.step_here(back))
+    }
+}
+
+/// Takes the session from its chair in the end, so that it is dropped in its own thread.
+struct Serving(Arc<Chair>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.0.session.lock().take());
+    }
 }
 
 pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64) -> SessionEnd {
-    let bell = Arc::<Bell>::default();
+    let bell = Arc::new(Bell::new(clock::now()));
     let travel = Travel::new(server.clone(), bell.clone(), link.is_network());
-    let mut session = Session {
+    let serving = Serving(Arc::default());
+    if !link.is_network() {
+        let chair: Arc<dyn Seat> = serving.0.clone();
+        bell.seat(Arc::downgrade(&chair));
+    }
+    *serving.0.session.lock() = Some(Session {
         number,
         server,
         link,
@@ -82,17 +116,40 @@ pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64
         copied_bytes: 0,
         steps: 0,
         timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
-    };
-    let lost = poll_fn(|cx| session.poll(cx)).await;
-    session.link.close(&lost);
+        alarm: None,
+        waker: None,
+        lost: None,
+        is_hungry: false,
+        is_stepped: false,
+        look_again: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        is_watched: false,
+    });
+    let gone = || LinkLost::Closed("it is served no longer".into());
+    let lost = poll_fn(|cx| match serving.0.session.lock().as_mut() {
+        Some(session) => session.poll(cx),
+        None => Poll::Ready(gone()),
+    });
+    let lost = lost.await;
+    if let Some(session) = serving.0.session.lock().as_mut() {
+        session.link.close(&lost);
+    }
     SessionEnd { lost }
 }
 
 impl Session {
     /// Does what can be done now; ready only when the link is lost.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<LinkLost> {
-        // Before anything is looked at, so that a ring in between is not missed.
-        self.bell.waker.register(cx.waker());
+        if let Some(lost) = self.lost.take() {
+            return Poll::Ready(lost);
+        }
+        self.bell.register(cx.waker());
+        if !self
+            .waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()))
+        {
+            self.waker = Some(cx.waker().clone());
+        }
         if self.steps.is_multiple_of(STEPS_PER_REPORT) {
             let mut report = self.link.report();
             self.travel.note_round_trip(report.round_trip);
@@ -100,19 +157,55 @@ impl Session {
             self.server.links.lock().insert(self.number, report);
         }
         self.steps += 1;
+        self.watch(cx);
         loop {
-            let exchanged = self.exchange(cx);
-            self.count_copies();
-            if let Err(lost) = exchanged {
+            if let Err(lost) = self.exchange(cx) {
                 return Poll::Ready(lost);
             }
-            let Some(due) = self.poll_timeout() else {
+            self.alarm = self.poll_timeout();
+            let Some(due) = self.alarm else {
                 return Poll::Pending;
             };
             self.timer.as_mut().reset(due.into());
             std::task::ready!(self.timer.as_mut().poll(cx));
+            self.alarm = None;
             self.handle_timeout(clock::now());
         }
+    }
+
+    /// Looks again in a while, as long as producers step the session. Whether it is time or not: it is looked at now.
+    fn watch(&mut self, cx: &mut Context<'_>) {
+        if self.is_watched && self.look_again.as_mut().poll(cx).is_ready() {
+            self.is_watched = false;
+        }
+        if !self.is_watched && std::mem::take(&mut self.is_stepped) {
+            self.look_again.as_mut().reset((clock::now() + LOOK_AGAIN).into());
+            self.is_watched = self.look_again.as_mut().poll(cx).is_pending();
+        }
+    }
+
+    /// Does what can be done now, in a producer's thread: it saves waking the session's own for each element. What needs
+    /// that thread wakes it: a link that is lost, a timer that is to be set.
+    fn step_here(&mut self, back: Back) -> bool {
+        let Some(waker) = self.waker.clone() else {
+            return false;
+        };
+        if self.lost.is_some() {
+            return true;
+        }
+        match self.exchange_here(&mut Context::from_waker(&waker), back) {
+            Err(lost) => {
+                self.lost = Some(lost);
+                waker.wake();
+            }
+            Ok(()) => {
+                let due = self.poll_timeout();
+                if due.is_some_and(|due| self.alarm.is_none_or(|alarm| due < alarm)) {
+                    waker.wake();
+                }
+            }
+        }
+        true
     }
 
     /// Adds what was copied since the last time to the server's count.
@@ -125,10 +218,39 @@ impl Session {
         }
     }
 
-    /// Receives and sends until neither gets further.
+    /// Receives and sends until neither gets further, and counts what was copied.
     fn exchange(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
+        let exchanged = self.receive_and_send(cx, Self::receive);
+        self.note_step();
+        exchanged
+    }
+
+    /// The same in a producer's thread. What the client says next wakes the session's own thread, unless the producer is back
+    /// before that matters.
+    fn exchange_here(&mut self, cx: &mut Context<'_>, back: Back) -> Result<(), LinkLost> {
+        let mut exchanged = self.receive_and_send(cx, |session, _| session.receive_what_came());
+        let is_back_in_time = back == Back::Soon || self.is_hungry;
+        if exchanged.is_ok() && !is_back_in_time {
+            exchanged = self.receive_and_send(cx, Self::receive);
+        } else if !std::mem::replace(&mut self.is_stepped, true) && !self.is_watched {
+            cx.waker().wake_by_ref();
+        }
+        self.note_step();
+        exchanged
+    }
+
+    fn note_step(&mut self) {
+        self.count_copies();
+        self.bell.note_step(clock::now());
+    }
+
+    fn receive_and_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        receive: impl Fn(&mut Self, &mut Context<'_>) -> Result<(), LinkLost>,
+    ) -> Result<(), LinkLost> {
         loop {
-            self.receive(cx)?;
+            receive(self, cx)?;
             let was_full = self.is_outbox_full();
             self.send(cx)?;
             // Once there is room again, nobody else looks for what was not received.
@@ -154,7 +276,17 @@ impl Session {
         Ok(())
     }
 
+    fn receive_what_came(&mut self) -> Result<(), LinkLost> {
+        while !self.is_outbox_full()
+            && let Some(message) = self.link.try_recv()?
+        {
+            self.handle(message, clock::now())?;
+        }
+        Ok(())
+    }
+
     fn send(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
+        self.is_hungry = false;
         while let Poll::Ready(ready) = self.link.poll_ready(cx) {
             ready?;
             if self.outbox.is_empty() && !self.gather()? {
@@ -267,6 +399,7 @@ impl Session {
             .chain(self.subscribed.keys().take(start))
             .copied()
             .collect();
+        self.is_hungry = !tasks.is_empty();
         for task in tasks {
             if self.travel.has_room() && !self.step(task) {
                 self.leave(task)?;
@@ -290,16 +423,23 @@ impl Session {
             return false;
         }
         state.half.handle_released(task.buffer.released());
-        self.take_next(&task, client, &mut state);
+        self.is_hungry &= self.take_next(&task, client, &mut state);
         true
     }
 
-    fn take_next(&mut self, task: &Arc<Task>, client: u64, state: &mut Subscription) {
+    /// True if the task has nothing, and its client has credits for what comes next.
+    fn take_next(&mut self, task: &Arc<Task>, client: u64, state: &mut Subscription) -> bool {
         loop {
             match state.half.poll_next() {
-                Next::Tell(message) => return self.outbox.push_back(Downstream::Message(message)),
-                Next::Resend(pack) => return self.dispatch(pack),
-                Next::Nothing => return,
+                Next::Tell(message) => {
+                    self.outbox.push_back(Downstream::Message(message));
+                    return false;
+                }
+                Next::Resend(pack) => {
+                    self.dispatch(pack);
+                    return false;
+                }
+                Next::Nothing => return false,
                 Next::Fresh {
                     elements,
                     element_bytes,
@@ -307,7 +447,8 @@ impl Session {
                     Take::Elements(pack) => {
                         let out = state.half.spend(pack);
                         book_marks(task, client, state);
-                        return self.dispatch(out);
+                        self.dispatch(out);
+                        return false;
                     }
                     Take::Ended(ending) => {
                         book_marks(task, client, state);
@@ -316,7 +457,8 @@ impl Session {
                     shortage @ (Take::Empty | Take::NoCredit { .. }) => {
                         if !book_marks(task, client, state) {
                             let now = clock::now();
-                            if elements > 0 && matches!(shortage, Take::Empty) {
+                            let is_hungry = elements > 0 && matches!(shortage, Take::Empty);
+                            if is_hungry {
                                 self.travel.note_starved(task.id, now);
                             }
                             let shortage = match shortage {
@@ -324,7 +466,8 @@ impl Session {
                                 Take::Empty | Take::Elements(_) | Take::Ended(_) => Shortage::Empty,
                             };
                             let told = state.half.starve(shortage, now);
-                            return self.outbox.extend(told.map(Downstream::Message));
+                            self.outbox.extend(told.map(Downstream::Message));
+                            return is_hungry;
                         }
                     }
                 },

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use super::auto::{Auto, Plan, Standing};
+use super::bell::Bell;
 use super::clock;
 use super::compress::{Done, Job, Purpose};
 use super::server::Inner;
-use super::session::Bell;
 use super::task::Task;
 use crate::proto::message::{Grant, TaskId};
 use crate::proto::send::{SendHalf, TaskPack};

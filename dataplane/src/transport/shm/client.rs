@@ -14,6 +14,7 @@ use super::address::ShmAddress;
 use super::channel::Channel;
 use super::control::Control;
 use super::datagram::ArenaAnnouncement;
+use super::doorbell::Doorbell;
 use super::frame::{self, Frame, PackFrame};
 use super::greeting::{self, ConnectError, GREETING_DEADLINE};
 use super::layout::{ControlLayout, FRAME_WORDS_MAX, LEASES_MAX};
@@ -24,7 +25,9 @@ use super::returns::ReturnSender;
 use super::ring::{RingReceiver, RingSender};
 use super::view::ArenaView;
 use crate::proto::message::{ToClient, ToWorker};
-use crate::transport::{Admission, Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, Transport};
+use crate::transport::{
+    Admission, Body, ClientLink, Downstream, Doze, InPack, LinkLost, LinkReport, Transport,
+};
 
 /// Leases that a reader keeps before it copies: half of what there are, so that the worker never runs out.
 const LEASES_KEPT_MAX: usize = LEASES_MAX / 2;
@@ -67,6 +70,7 @@ pub async fn connect(
     Ok(Box::new(ClientEnd {
         line,
         down: RingReceiver::new(control.clone(), layout.down),
+        doorbell: Doorbell::new(control.clone(), layout.down.receiver_waits),
         up: RingSender::new(control, layout.up),
         admission,
         arenas: BTreeMap::new(),
@@ -81,6 +85,8 @@ pub async fn connect(
 struct ClientEnd {
     line: Line,
     down: RingReceiver<Control>,
+    /// Where a thread sleeps until something comes down.
+    doorbell: Doorbell,
     up: RingSender<Control>,
     admission: Arc<dyn Admission>,
     arenas: BTreeMap<u64, Known>,
@@ -231,6 +237,25 @@ impl ClientEnd {
     }
 }
 
+impl ClientEnd {
+    /// What the frame at hand brings.
+    fn receive(&mut self) -> Result<Option<Downstream<InPack>>, LinkLost> {
+        Ok(Some(match frame::read::<ToClient>(&self.words)? {
+            Frame::Message(message) => Downstream::Message(message),
+            Frame::Pack(pack) => Downstream::Pack(self.take_in(&pack)?),
+            Frame::Share { arena, hold_bytes } => {
+                self.find_arena(arena)?.hold_bytes = hold_bytes;
+                return Ok(None);
+            }
+            Frame::Forget { arena } => {
+                self.find_arena(arena)?;
+                self.arenas.remove(&arena);
+                return Ok(None);
+            }
+        }))
+    }
+}
+
 impl Transport for ClientEnd {
     type Out = ToWorker;
     type In = Downstream<InPack>;
@@ -264,23 +289,8 @@ impl Transport for ClientEnd {
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
         loop {
-            if self.down.pop(&mut self.words)? {
-                if self.down.needs_wake() {
-                    self.line.ring();
-                }
-                match frame::read::<ToClient>(&self.words)? {
-                    Frame::Message(message) => return Poll::Ready(Ok(Downstream::Message(message))),
-                    Frame::Pack(pack) => return Poll::Ready(self.take_in(&pack).map(Downstream::Pack)),
-                    Frame::Share { arena, hold_bytes } => {
-                        self.find_arena(arena)?.hold_bytes = hold_bytes;
-                        continue;
-                    }
-                    Frame::Forget { arena } => {
-                        self.find_arena(arena)?;
-                        self.arenas.remove(&arena);
-                        continue;
-                    }
-                }
+            if let Some(received) = self.try_recv()? {
+                return Poll::Ready(Ok(received));
             }
             if self.poll_line(cx)? {
                 continue;
@@ -289,6 +299,26 @@ impl Transport for ClientEnd {
                 return Poll::Pending;
             }
         }
+    }
+
+    fn try_recv(&mut self) -> Result<Option<Self::In>, LinkLost> {
+        while self.down.pop(&mut self.words)? {
+            if self.down.needs_wake() {
+                self.line.ring();
+            }
+            if let Some(received) = self.receive()? {
+                return Ok(Some(received));
+            }
+        }
+        Ok(None)
+    }
+
+    fn doze(&mut self) -> Result<Doze, LinkLost> {
+        Ok(if self.down.prepare_doze()? {
+            Doze::At(self.doorbell.clone())
+        } else {
+            Doze::Awake
+        })
     }
 
     fn close(&mut self, why: &LinkLost) {

@@ -8,6 +8,7 @@
 //! - `control`: the memory that carries a link's rings, as words
 //! - `datagram`: what is said over it (pure)
 //! - `directory`: where sockets are files
+//! - [`doorbell`]: where a thread sleeps until the other process wakes it (unsafe)
 //! - `frame`: what crosses a ring (pure)
 //! - `greeting`: the first words on a socket, and what a reader is told that gets no link
 //! - `lent`: the packs that one reader has, until they come back or it is gone
@@ -34,6 +35,7 @@ mod client;
 mod control;
 mod datagram;
 mod directory;
+pub mod doorbell;
 mod frame;
 mod greeting;
 mod layout;
@@ -64,6 +66,7 @@ pub use datagram::{
     ArenaAnnouncement, ClientHello, Close, CloseCode, ControlSizes, DATAGRAM_BYTES_MAX, Datagram,
     DatagramError, FDS_MAX, SHM_VERSION, WorkerHello,
 };
+pub use doorbell::Doorbell;
 pub use greeting::{ConnectError, GREETING_DEADLINE, GreetError, Offer, connect as greet};
 pub use layout::{
     ControlLayout, FRAME_WORDS_MAX, LEASES_MAX, LINE_WORDS, RING_WORDS, ReturnsPlace, RingPlace,

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use thiserror::Error;
 
 use super::layout::RingPlace;
-use super::wait::{self, WaitFlag};
+use super::wait::{self, Sleeper, WaitFlag};
 use super::words::{Word, Words};
 use crate::transport::LinkLost;
 
@@ -143,6 +143,11 @@ impl<W: Words> RingSender<W> {
         wait::needs_wake(self.words.words(), self.place.receiver_waits)
     }
 
+    /// The same, and who it is that sleeps: a thread sleeps at the flag, at [`RingPlace::receiver_waits`].
+    pub fn sleeper(&self) -> Sleeper {
+        wait::sleeper(self.words.words(), self.place.receiver_waits)
+    }
+
     /// Whether this side may sleep until its bell rings, because a frame of so many words does not fit. Empty the bell
     /// before, not after.
     pub fn prepare_wait(&mut self, frame_words: usize) -> Result<bool, RingError> {
@@ -252,6 +257,16 @@ impl<W: Words> RingReceiver<W> {
     /// Whether this side may sleep until its bell rings, because there is no frame. Empty the bell before, not after.
     pub fn prepare_wait(&mut self) -> Result<bool, RingError> {
         self.frames.raise(self.words.words());
+        self.looks_again()
+    }
+
+    /// The same for a thread that sleeps at the flag, at [`RingPlace::receiver_waits`].
+    pub fn prepare_doze(&mut self) -> Result<bool, RingError> {
+        self.frames.raise_for_thread(self.words.words());
+        self.looks_again()
+    }
+
+    fn looks_again(&mut self) -> Result<bool, RingError> {
         let has_frame = self.finds_frame()?;
         if has_frame {
             self.frames.lower(self.words.words());

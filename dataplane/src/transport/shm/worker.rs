@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep};
 use super::arena::Arena;
 use super::control::Control;
 use super::datagram::{ArenaAnnouncement, Datagram};
+use super::doorbell::Doorbell;
 use super::frame::{self, Frame, Lens, PACK_ELEMENTS_MAX, PackFrame};
 use super::greeting::{GREETING_DEADLINE, GreetError, Offer};
 use super::layout::{ControlLayout, FRAME_WORDS_MAX};
@@ -24,6 +25,7 @@ use super::listen::Incoming;
 use super::map::Mapping;
 use super::ring::{RingReceiver, RingSender};
 use super::share::Share;
+use super::wait::Sleeper;
 use crate::proto::message::{TaskId, ToWorker};
 use crate::proto::send::TaskPack;
 use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, TaskMemory, Transport, WorkerLink};
@@ -56,6 +58,7 @@ pub async fn accept(incoming: Incoming) -> Result<Box<WorkerLink>, GreetError> {
     Ok(Box::new(WorkerEnd {
         line: Line::new(channel),
         down: RingSender::new(control.clone(), layout.down),
+        reader: Doorbell::new(control.clone(), layout.down.receiver_waits),
         up: RingReceiver::new(control.clone(), layout.up),
         lent: Lent::new(&control),
         arenas: BTreeMap::new(),
@@ -76,6 +79,8 @@ pub async fn accept(incoming: Incoming) -> Result<Box<WorkerLink>, GreetError> {
 struct WorkerEnd {
     line: Line,
     down: RingSender<Control>,
+    /// Where a thread of the reader sleeps until something comes down.
+    reader: Doorbell,
     up: RingReceiver<Control>,
     lent: Lent,
     /// By task.
@@ -163,8 +168,10 @@ impl WorkerEnd {
     }
 
     fn wake_reader(&self) {
-        if self.down.needs_wake() {
-            self.line.ring();
+        match self.down.sleeper() {
+            Sleeper::Nobody => {}
+            Sleeper::Task => self.line.ring(),
+            Sleeper::Thread => self.reader.ring(),
         }
     }
 
@@ -342,18 +349,8 @@ impl Transport for WorkerEnd {
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<ToWorker, LinkLost>> {
         loop {
-            if self.up.pop(&mut self.words)? {
-                if self.up.needs_wake() {
-                    self.line.ring();
-                }
-                let message = frame::read::<ToWorker>(&self.words);
-                return Poll::Ready(match message {
-                    Ok(Frame::Message(message)) => Ok(message),
-                    Ok(Frame::Pack(_) | Frame::Share { .. } | Frame::Forget { .. }) => {
-                        Err(LinkLost::Misbehaved("a reader that announces memory".into()))
-                    }
-                    Err(error) => Err(error.into()),
-                });
+            if let Some(message) = self.try_recv()? {
+                return Poll::Ready(Ok(message));
             }
             if let Poll::Ready(heard) = self.line.poll(cx) {
                 only_rings(heard?)?;
@@ -361,6 +358,21 @@ impl Transport for WorkerEnd {
             }
             if self.up.prepare_wait()? {
                 return Poll::Pending;
+            }
+        }
+    }
+
+    fn try_recv(&mut self) -> Result<Option<ToWorker>, LinkLost> {
+        if !self.up.pop(&mut self.words)? {
+            return Ok(None);
+        }
+        if self.up.needs_wake() {
+            self.line.ring();
+        }
+        match frame::read::<ToWorker>(&self.words)? {
+            Frame::Message(message) => Ok(Some(message)),
+            Frame::Pack(_) | Frame::Share { .. } | Frame::Forget { .. } => {
+                Err(LinkLost::Misbehaved("a reader that announces memory".into()))
             }
         }
     }

@@ -274,7 +274,7 @@ fn more_of_what_is_taken_without_a_copy_may_wait_but_no_more_than_is_asked_for()
         elements: 1000,
         bytes: 1,
     };
-    assert_eq!((fill(narrow, false), fill(narrow, true)), (1, 32));
+    assert_eq!((fill(narrow, false), fill(narrow, true)), (1, 4));
     let few = BufferLimits {
         elements: 3,
         ..narrow

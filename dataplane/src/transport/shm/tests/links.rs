@@ -12,7 +12,9 @@ use crate::proto::receive::ReceiveError;
 use crate::proto::send::TaskPack;
 use crate::transport::shm::worker::MEMORY_WAIT;
 use crate::transport::shm::{Arena, ArenaBudget, Listener, ListenerConfig, accept, connect};
-use crate::transport::{Admission, Body, ClientLink, Downstream, LinkLost, OutPack, TaskMemory, WorkerLink};
+use crate::transport::{
+    Admission, Body, ClientLink, Downstream, Doze, LinkLost, Nap, OutPack, TaskMemory, WorkerLink,
+};
 
 pub(super) const TASK: TaskId = TaskId(3);
 /// Far beyond what anything here takes.
@@ -316,4 +318,34 @@ async fn only_want_of_memory_ends_a_link_and_only_when_it_lasts() {
     };
     assert!(reason.contains("no shared memory for the next"), "{reason}");
     drop(all);
+}
+
+/// D10.3.
+#[tokio::test]
+async fn a_thread_that_dozes_at_a_link_is_woken_by_what_comes() {
+    if !Nap::is_supported() {
+        return;
+    }
+    let mut ends = Ends::new(64 * KIB, false).await;
+    for mark in 0..20 {
+        assert!(ends.client.try_recv().unwrap().is_none());
+        let Doze::At(doorbell) = ends.client.doze().unwrap() else {
+            panic!("there is nothing, and nowhere to wait for it")
+        };
+        let sleeper = std::thread::spawn(move || {
+            let nap = Nap::default();
+            nap.begin();
+            let since = std::time::Instant::now();
+            nap.sleep(&[doorbell], WATCHDOG);
+            since.elapsed()
+        });
+        let pack = pack_in(&*ends.arena, KIB, mark);
+        ends.send(pack).await;
+        assert!(sleeper.join().unwrap() < WATCHDOG, "nobody woke it");
+        assert!(matches!(ends.client.doze().unwrap(), Doze::Awake));
+        let Some(Downstream::Pack(pack)) = ends.client.try_recv().unwrap() else {
+            panic!("nothing came")
+        };
+        drop(pack);
+    }
 }

@@ -15,6 +15,7 @@ use crate::transport::shm::layout::ControlLayout;
 use crate::transport::shm::leases::{LeaseNumber, Leases};
 use crate::transport::shm::returns::{ReturnReceiver, ReturnSender};
 use crate::transport::shm::ring::{RingReceiver, RingSender};
+use crate::transport::shm::wait::{Sleeper, THREAD};
 
 /// Keeps its ring until it is heard, as an eventfd does.
 #[derive(Debug)]
@@ -120,6 +121,73 @@ fn a_receiver_that_sleeps_is_woken() {
             }
             assert_eq!(found, frame(count));
         }
+        sends.join().expect("it does not panic");
+    });
+}
+
+/// A futex, as the kernel has it: it looks at the word under the lock that wakers take.
+#[derive(Debug)]
+struct Futex {
+    lock: Mutex<()>,
+    wakes: Condvar,
+}
+
+impl Futex {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            lock: Mutex::new(()),
+            wakes: Condvar::new(),
+        })
+    }
+
+    fn wake(&self) {
+        let _lock = self.lock.lock().expect("no holder panics");
+        self.wakes.notify_all();
+    }
+
+    /// Sleeps at the word while a thread is said to sleep there.
+    fn wait(&self, word: &AtomicU64) {
+        let lock = self.lock.lock().expect("no holder panics");
+        if word.load(Relaxed) == THREAD {
+            drop(self.wakes.wait(lock).expect("no holder panics"));
+        }
+    }
+}
+
+/// Bounded to orders with 3 preemptions: the receiver sleeps as a thread for the first of 2 frames, and as a task for the
+/// other; the sender wakes whichever it finds.
+#[test]
+fn a_thread_that_sleeps_at_the_flag_is_woken_and_so_is_the_task_after_it() {
+    explore_up_to(3, || {
+        let layout = ControlLayout::new(8, 2, 2);
+        let words = area(layout);
+        let (bell, futex) = (Bell::new(), Futex::new());
+        let (sending, rings, wakes) = (words.clone(), bell.clone(), futex.clone());
+        let sends = thread::spawn(move || {
+            let mut sender = RingSender::new(sending, layout.down);
+            for count in 0..2 {
+                assert_eq!(sender.try_push(&frame(count)), Ok(true));
+                match sender.sleeper() {
+                    Sleeper::Nobody => {}
+                    Sleeper::Task => rings.ring(),
+                    Sleeper::Thread => wakes.wake(),
+                }
+            }
+        });
+        let mut receiver = RingReceiver::new(words.clone(), layout.down);
+        let mut found = Vec::new();
+        while !receiver.pop(&mut found).expect("an honest peer") {
+            if receiver.prepare_doze().expect("an honest peer") {
+                futex.wait(&words[layout.down.receiver_waits]);
+            }
+        }
+        assert_eq!(found, frame(0));
+        while !receiver.pop(&mut found).expect("an honest peer") {
+            if receiver.prepare_wait().expect("an honest peer") {
+                bell.hear();
+            }
+        }
+        assert_eq!(found, frame(1));
         sends.join().expect("it does not panic");
     });
 }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use crate::transport::LinkLost;
 use crate::transport::shm::layout::{ControlLayout, RingPlace};
 use crate::transport::shm::ring::{RingError, RingReceiver, RingSender};
+use crate::transport::shm::wait::Sleeper;
 
 const CAPACITY: usize = 8;
 const FRAME_MAX: usize = 5;
@@ -295,4 +296,30 @@ fn the_other_side_is_woken_only_while_it_sleeps() {
     assert_eq!(receiver.pop(&mut frame), Ok(false));
     assert_eq!(sender.try_push(&[1]), Ok(true));
     assert!(!sender.needs_wake(), "the receiver is awake again");
+}
+
+#[test]
+fn the_sender_is_told_whether_a_task_sleeps_or_a_thread() {
+    let words = area();
+    let (mut sender, mut receiver) = ends(&words);
+    let mut frame = Vec::new();
+    for (is_thread, expected) in [(true, Sleeper::Thread), (false, Sleeper::Task)] {
+        let may_sleep = if is_thread {
+            receiver.prepare_doze()
+        } else {
+            receiver.prepare_wait()
+        };
+        assert_eq!(may_sleep, Ok(true));
+        assert_eq!(sender.try_push(&[1]), Ok(true));
+        assert_eq!(sender.sleeper(), expected);
+        assert_eq!(sender.sleeper(), Sleeper::Nobody, "once is enough");
+        assert_eq!(receiver.prepare_doze(), Ok(false), "a frame is there");
+        assert_eq!(receiver.pop(&mut frame), Ok(true));
+    }
+    // Whoever sleeps last is whom the flag names; garbage stands for a task.
+    assert_eq!(receiver.prepare_wait(), Ok(true));
+    assert_eq!(receiver.prepare_doze(), Ok(true));
+    assert_eq!(sender.sleeper(), Sleeper::Thread);
+    words[PLACE.receiver_waits].store(77, Relaxed);
+    assert_eq!(sender.sleeper(), Sleeper::Task);
 }

@@ -1,0 +1,365 @@
+//! A link that stands, and who carries frames over it: the lane, or the consumer's thread.
+//!
+//! A link within a host is carried by the consumer while it asks for elements, so that none of them wakes the lane first; the
+//! lane takes over when the consumer stays away. Owns that choice. Refuses to know what frames mean.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use millstream_dataplane::proto::message::ToClient;
+use millstream_dataplane::transport::{ClientLink, Downstream, Doze, InPack, LinkLost, LinkReport};
+use parking_lot::Mutex;
+use tokio::time::{Instant, Sleep};
+
+use crate::copies::LinkCopies;
+use crate::intake::Intake;
+
+/// Steps of a link between two reports on it.
+const STEPS_PER_REPORT: u64 = 64;
+
+/// How long a consumer may stay away before the lane carries again. What comes meanwhile lies in shared memory as it would
+/// here; only messages wait.
+const TAKE_OVER_AFTER: Duration = Duration::from_millis(10);
+
+/// A link.
+pub(crate) struct Carrier {
+    worker: Arc<str>,
+    is_local: bool,
+    /// None once the link has ended.
+    load: Mutex<Option<Load>>,
+    /// The lane.
+    lane: AtomicWaker,
+    /// The consumer carries: it did since the lane looked last.
+    is_carried: AtomicBool,
+}
+
+struct Load {
+    link: Box<ClientLink>,
+    /// Why it is not a better one.
+    not_better: Option<Arc<str>>,
+    copies: LinkCopies,
+    steps: u64,
+    is_greeted: bool,
+    /// The lane's.
+    waker: Option<Waker>,
+    /// The consumer sleeps until something comes over the link.
+    is_slept_at: bool,
+    /// Until when the consumer is left to carry.
+    until: Option<std::pin::Pin<Box<Sleep>>>,
+    /// Why the link is no more, which the consumer found.
+    lost: Option<LinkLost>,
+}
+
+impl Carrier {
+    pub(crate) fn new(
+        worker: Arc<str>,
+        link: Box<ClientLink>,
+        not_better: Option<Arc<str>>,
+        copies: LinkCopies,
+    ) -> Self {
+        Self {
+            worker,
+            is_local: !link.is_network(),
+            load: Mutex::new(Some(Load {
+                link,
+                not_better,
+                copies,
+                steps: 0,
+                is_greeted: false,
+                waker: None,
+                is_slept_at: false,
+                until: None,
+                lost: None,
+            })),
+            lane: AtomicWaker::new(),
+            is_carried: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it connects to a worker of this host.
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    // What the lane does.
+
+    /// Carries frames both ways, or as long as the consumer does only what it does not: ready when the link is lost.
+    pub(crate) fn poll(&self, intake: &Intake, cx: &mut Context<'_>) -> Poll<LinkLost> {
+        self.lane.register(cx.waker());
+        let mut load = self.load.lock();
+        let Some(load) = load.as_mut() else {
+            return Poll::Ready(LinkLost::Closed("this side closed the link".into()));
+        };
+        if let Some(lost) = load.lost.take() {
+            return Poll::Ready(lost);
+        }
+        load.note_waker(cx.waker());
+        load.report(intake, &self.worker);
+        let is_carried = self.is_carried_on(load, cx);
+        let carried = if is_carried {
+            load.send(intake, &self.worker, cx)
+        } else {
+            load.carry(intake, &self.worker, cx)
+        };
+        load.count_copies();
+        match carried {
+            Ok(()) => Poll::Pending,
+            Err(lost) => Poll::Ready(lost),
+        }
+    }
+
+    /// Whether the consumer carries what comes; sets the time at which to ask again, unless it sleeps at the link.
+    fn is_carried_on(&self, load: &mut Load, cx: &mut Context<'_>) -> bool {
+        loop {
+            if let Some(until) = load.until.as_mut() {
+                if until.as_mut().poll(cx).is_pending() {
+                    return true;
+                }
+                load.until = None;
+            }
+            if !self.is_carried.swap(false, Ordering::Relaxed) {
+                // Where it sleeps at the link, its next step wakes the lane, which then looks after it again.
+                return load.is_slept_at;
+            }
+            let until = Instant::now() + TAKE_OVER_AFTER;
+            load.until = Some(Box::pin(tokio::time::sleep_until(until)));
+        }
+    }
+
+    /// Ends the link, in the lane's thread, and hands it back.
+    pub(crate) fn end(&self) -> Option<Box<ClientLink>> {
+        self.load.lock().take().map(|load| load.link)
+    }
+
+    // What the consumer does.
+
+    /// Carries frames both ways, as far as that does not need the lane. The lane is at it only for moments, which are waited
+    /// for: it leaves the link to whoever was the last to sleep there.
+    pub(crate) fn step(&self, intake: &Intake) {
+        let mut load = self.load.lock();
+        let Some((load, waker)) = load.as_mut().and_then(|load| {
+            let waker = load.waker.clone()?;
+            load.lost.is_none().then_some((load, waker))
+        }) else {
+            return;
+        };
+        load.is_slept_at = false;
+        if !self.is_carried.swap(true, Ordering::Relaxed) && load.until.is_none() {
+            // It looks from now on whether this thread still carries.
+            waker.wake_by_ref();
+        }
+        let mut cx = Context::from_waker(&waker);
+        let received = load.receive(intake, &self.worker);
+        let carried = received.and_then(|()| load.send(intake, &self.worker, &mut cx));
+        load.count_copies();
+        if let Err(lost) = carried {
+            load.lost = Some(lost);
+            waker.wake();
+        }
+    }
+
+    /// Has the lane look what there is to carry.
+    pub(crate) fn wake_lane(&self) {
+        self.lane.wake();
+    }
+
+    /// Where to sleep until the worker has sent something. Nowhere where the lane hears of that, which is then awake to it.
+    pub(crate) fn doze(&self) -> Doze {
+        let mut load = self.load.lock();
+        let Some(load) = load.as_mut().filter(|load| load.lost.is_none()) else {
+            return Doze::Nowhere;
+        };
+        let dozes = load.link.doze().unwrap_or_else(|lost| {
+            load.lost = Some(lost);
+            Doze::Nowhere
+        });
+        match &dozes {
+            Doze::At(_) => load.is_slept_at = true,
+            Doze::Awake => {}
+            Doze::Nowhere => {
+                load.until = None;
+                self.is_carried.store(false, Ordering::Relaxed);
+                self.lane.wake();
+            }
+        }
+        dozes
+    }
+}
+
+impl Load {
+    fn note_waker(&mut self, waker: &Waker) {
+        if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            self.waker = Some(waker.clone());
+        }
+    }
+
+    fn report(&mut self, intake: &Intake, worker: &str) {
+        if self.steps.is_multiple_of(STEPS_PER_REPORT) {
+            let not_better = self.not_better.clone();
+            let report = self.link.report();
+            intake.note_link(worker, LinkReport { not_better, ..report });
+        }
+        self.steps += 1;
+    }
+
+    fn count_copies(&mut self) {
+        self.copies.note(self.link.bytes_copied());
+    }
+
+    /// Carries frames both ways until neither goes further.
+    fn carry(&mut self, intake: &Intake, worker: &str, cx: &mut Context<'_>) -> Result<(), LinkLost> {
+        while let Poll::Ready(frame) = self.link.poll_recv(cx) {
+            self.handle(intake, worker, frame?, false)?;
+        }
+        self.send(intake, worker, cx)
+    }
+
+    /// Takes what has come, and asks nobody to be woken for more.
+    fn receive(&mut self, intake: &Intake, worker: &str) -> Result<(), LinkLost> {
+        while let Some(frame) = self.link.try_recv()? {
+            self.handle(intake, worker, frame, true)?;
+        }
+        Ok(())
+    }
+
+    fn handle(
+        &mut self,
+        intake: &Intake,
+        worker: &str,
+        frame: Downstream<InPack>,
+        is_consumer: bool,
+    ) -> Result<(), LinkLost> {
+        check_greeting(&frame, &mut self.is_greeted)?;
+        if is_consumer {
+            intake.as_consumer(|state| intake.handle(state, worker, frame))
+        } else {
+            intake.handle(&mut intake.state.lock(), worker, frame)
+        }
+    }
+
+    fn send(&mut self, intake: &Intake, worker: &str, cx: &mut Context<'_>) -> Result<(), LinkLost> {
+        while let Poll::Ready(ready) = self.link.poll_ready(cx) {
+            ready?;
+            match intake.poll_outbox(worker, cx) {
+                Poll::Ready(Some(message)) => self.link.try_send(message)?,
+                Poll::Ready(None) => {
+                    let reason = "its worker was started again, and is reached another way".to_owned();
+                    return Err(LinkLost::Closed(reason));
+                }
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Carrier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Carrier")
+            .field("worker", &self.worker)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checks that a worker's first message greets in this version (D1.1). Packs travel apart and may overtake it.
+fn check_greeting(frame: &Downstream<InPack>, is_greeted: &mut bool) -> Result<(), LinkLost> {
+    match frame {
+        Downstream::Message(ToClient::Hello(hello)) => {
+            hello.check()?;
+            *is_greeted = true;
+        }
+        Downstream::Message(_) if !*is_greeted => {
+            return Err(LinkLost::Misbehaved("it spoke before it said hello".into()));
+        }
+        Downstream::Message(_) | Downstream::Pack(_) => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use millstream_dataplane::proto::message::ToWorker;
+    use millstream_dataplane::transport::Transport;
+    use millstream_element::HeapAlloc;
+
+    use super::*;
+    use crate::auto::AUTO_BYTES_MIN;
+    use crate::credit::{Bounds, MaxOutstanding};
+
+    /// A link over which something has always come, and which keeps its lane at it until it is let go.
+    #[derive(Debug)]
+    struct Slow {
+        at_it: Arc<Barrier>,
+        let_go: Arc<Barrier>,
+    }
+
+    impl Transport for Slow {
+        type Out = ToWorker;
+        type In = Downstream<InPack>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
+            self.at_it.wait();
+            self.let_go.wait();
+            Poll::Pending
+        }
+
+        fn try_send(&mut self, _: ToWorker) -> Result<(), LinkLost> {
+            Ok(())
+        }
+
+        fn poll_recv(&mut self, _: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>> {
+            Poll::Pending
+        }
+
+        fn doze(&mut self) -> Result<Doze, LinkLost> {
+            Ok(Doze::Awake)
+        }
+
+        fn close(&mut self, _: &LinkLost) {}
+
+        fn is_network(&self) -> bool {
+            false
+        }
+
+        fn report(&self) -> LinkReport {
+            LinkReport::default()
+        }
+    }
+
+    /// A consumer that turned away from a link because its lane was at it would sleep while elements came.
+    #[test]
+    fn a_consumer_sleeps_at_its_links_whatever_the_lane_does() {
+        let bounds = Bounds {
+            max_outstanding: MaxOutstanding::Auto,
+            auto_bytes: AUTO_BYTES_MIN,
+            max_outstanding_bytes: 1 << 20,
+        };
+        let intake = Intake::new(bounds, Arc::new(HeapAlloc), false, None);
+        let (at_it, let_go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let link = Box::new(Slow {
+            at_it: at_it.clone(),
+            let_go: let_go.clone(),
+        });
+        let carrier = Carrier::new("a".into(), link, None, intake.copies().of_link("a"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                carrier
+                    .poll(&intake, &mut Context::from_waker(Waker::noop()))
+                    .is_pending()
+            });
+            at_it.wait();
+            let dozing = scope.spawn(|| carrier.doze());
+            // So that it most likely comes while the lane is at it; whether it does is not what is checked.
+            for _ in 0..1000 {
+                std::thread::yield_now();
+            }
+            let_go.wait();
+            assert!(matches!(dozing.join(), Ok(Doze::Awake)));
+        });
+    }
+}

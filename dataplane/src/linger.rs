@@ -1,0 +1,69 @@
+//! How long a thread looks for something before it sleeps: a while where it is usually about to come, else not at all.
+//!
+//! Pure: told how long waits took. Refuses to know clocks, and what is waited for.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::time::Duration;
+
+/// How long one looks at most: a few times what it takes to put a thread to sleep and wake it, so that looking in vain costs
+/// little more than the sleep that follows.
+pub const LOOK_MAX: Duration = Duration::from_micros(50);
+
+/// Of the last eight waits, how many must have been that short.
+const SHORT_MIN: u32 = 6;
+
+/// What a thread that waits again and again remembers of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Linger {
+    /// A bit for each of the last eight waits: whether it was short.
+    short: u8,
+}
+
+impl Linger {
+    /// How long to look before sleeping. An idle thread does not look at all.
+    #[must_use]
+    pub fn look_for(self) -> Duration {
+        if self.short.count_ones() >= SHORT_MIN {
+            LOOK_MAX
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// A wait took so long, looking and sleeping together.
+    pub fn note(&mut self, waited: Duration) {
+        self.short = self.short << 1 | u8::from(waited < LOOK_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_micros(20);
+    const LONG: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn nobody_looks_before_waits_were_short() {
+        let mut linger = Linger::default();
+        for _ in 0..5 {
+            linger.note(SHORT);
+            assert_eq!(linger.look_for(), Duration::ZERO);
+        }
+        linger.note(SHORT);
+        assert_eq!(linger.look_for(), LOOK_MAX);
+    }
+
+    #[test]
+    fn a_rare_long_wait_changes_nothing_and_a_few_end_it() {
+        let mut linger = Linger::default();
+        for _ in 0..8 {
+            linger.note(SHORT);
+        }
+        linger.note(LONG);
+        assert_eq!(linger.look_for(), LOOK_MAX);
+        linger.note(LONG);
+        linger.note(LONG);
+        assert_eq!(linger.look_for(), Duration::ZERO);
+    }
+}
