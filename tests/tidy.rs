@@ -157,6 +157,7 @@ const UNSAFE: &[&str] = &[
     "element/src/slot/append.rs",                      // a committed prefix is read while the rest is written
     "element/src/slot/region.rs",                      // aligned allocation
     "element/src/slot/shared.rs",                      // shared views of a region
+    "pipeline/src/exec/spread.rs",                     // rows of a stack that several threads write
     "src/bin/bench-transfer/gauge.rs",                 // counters that processes share
     "src/bin/bench-transfer/yardstick/iceoryx2.rs",    // slots that another library lends
     "src/bin/bench-transfer/yardstick/shared/area.rs", // a futex in shared words

@@ -25,6 +25,7 @@
 //! - `randomness`: what is drawn anew, and what is drawn alike
 //! - `records`: record files
 //! - `rewrites`: a graph that is changed before it is executed
+//! - `rows`: rows of batches are computed where they stay
 //! - `sharding`: what a shard of a dataset holds, and when it is refused
 //! - `shards`: WebDataset shards and images
 //! - `sources`: tensors and numbers without files
@@ -76,6 +77,7 @@ mod randomness;
 #[cfg(feature = "records")]
 mod records;
 mod rewrites;
+mod rows;
 mod sharding;
 #[cfg(all(feature = "images", feature = "webdataset"))]
 mod shards;

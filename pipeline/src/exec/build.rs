@@ -112,7 +112,7 @@ impl Program {
         Ok(match op {
             Op::Filter(_) => Box::new(ops::Filter::new(self.predicate(node)?, input, shared)),
             Op::TakeWhile(_) => Box::new(ops::TakeWhile::new(self.predicate(node)?, input, shared)),
-            Op::Batch(batch) => Box::new(ops::Batch::new(*batch, input, shared.clone())),
+            Op::Batch(batch) => Box::new(ops::Batch::new(*batch, self.is_filled(node), input, shared)),
             Op::PaddedBatch(batch) => {
                 let padding = ops::Padding::new(batch, self.input_spec(node)?)?;
                 let rows = ops::Rows::new(batch.size, batch.drop_remainder, input, shared);
@@ -285,6 +285,7 @@ impl Program {
                 chain,
                 schedule.parallel,
                 schedule.is_ordered(shared.deterministic),
+                self.graph.fills_rows(node),
                 input,
                 shared.at(node, self.graph.origin(node)),
             ))
@@ -371,6 +372,14 @@ impl Program {
         let place = self.graph.sources().iter().position(|source| *source == node);
         // It fits: a graph has at most 4096 nodes.
         place.map(|place| place as u32)
+    }
+
+    /// Whether what a batch reads leaves it to the batch to compute its rows.
+    fn is_filled(&self, node: usize) -> bool {
+        let inputs = &self.graph.nodes()[node].inputs;
+        inputs
+            .first()
+            .is_some_and(|input| self.graph.fills_rows(*input as usize))
     }
 
     /// What the first input of `node` yields.

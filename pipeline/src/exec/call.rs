@@ -127,15 +127,36 @@ fn tried(
 /// A failure when it is written could not be left out any more.
 fn finished(value: Value, faults: &Faults) -> Result<Value, ExecError> {
     if faults.skips() {
-        value.iter().map(Tensor::settled).collect()
+        value.into_iter().map(ascertained).collect()
     } else {
         Ok(value)
     }
 }
 
+/// Computed, unless that never fails.
+fn ascertained(tensor: Tensor) -> Result<Tensor, ExecError> {
+    if tensor.is_certain() {
+        Ok(tensor)
+    } else {
+        tensor.settled()
+    }
+}
+
 /// `item` with everything computed that was left to be done when it is written. A failure abandons its splits.
-pub(crate) fn settled(mut item: Item) -> Result<Item, ExecError> {
-    let value: Result<Value, ExecError> = item.value.iter().map(Tensor::settled).collect();
+pub(crate) fn settled(item: Item) -> Result<Item, ExecError> {
+    computed(item, |tensor| tensor.settled())
+}
+
+/// `item` with everything computed that could fail when it is written. A failure abandons its splits.
+pub(crate) fn certain(item: Item) -> Result<Item, ExecError> {
+    computed(item, ascertained)
+}
+
+fn computed(
+    mut item: Item,
+    compute: impl Fn(Tensor) -> Result<Tensor, ExecError>,
+) -> Result<Item, ExecError> {
+    let value: Result<Value, ExecError> = std::mem::take(&mut item.value).into_iter().map(compute).collect();
     item.value = value.map_err(|error| {
         token::abandon(&item.marks);
         error

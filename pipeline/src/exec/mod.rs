@@ -42,6 +42,7 @@ mod skipped;
 mod slices;
 mod source;
 mod splits;
+mod spread;
 mod state;
 mod statistics;
 mod steps;

@@ -90,6 +90,11 @@ impl Pool {
         }
     }
 
+    /// Queues `job` if there is room, for whoever can do without it.
+    pub(crate) fn offer(&self, job: Job) -> bool {
+        self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(job).is_ok())
+    }
+
     fn stop(&mut self, grace: Duration) -> Result<(), usize> {
         self.jobs.take();
         // Nothing is sent on it: an answer means that the time is up or the last thread has ended.

@@ -50,6 +50,12 @@ pub trait Fill: Send + Sync + fmt::Debug {
 
     /// Bytes held until then.
     fn held_bytes(&self) -> usize;
+
+    /// Whether it never fails, whatever the data: then it can be left until it is known where it is written, be that behind
+    /// operations that would have passed over a failure.
+    fn is_certain(&self) -> bool {
+        false
+    }
 }
 
 /// Up to 16 bytes in place: a scalar of any fixed-size type.
@@ -238,6 +244,15 @@ impl Tensor {
             TensorData::Fill(fill) => fill.held_bytes(),
         };
         data + size_of::<Tensor>()
+    }
+
+    /// Whether writing it never fails.
+    pub(crate) fn is_certain(&self) -> bool {
+        match &self.data {
+            TensorData::Inline(_) | TensorData::Shared(_) | TensorData::Strings(_) => true,
+            TensorData::Rows(rows) => rows.iter().all(Tensor::is_certain),
+            TensorData::Fill(fill) => fill.is_certain(),
+        }
     }
 
     /// The scalar as `i64`, when it is one.

@@ -159,9 +159,20 @@ impl Graph {
         if !self.fuses_maps() {
             return false;
         }
-        let reads = |user: &&super::definition::Node| user.inputs.contains(&(node as u32));
-        let user = self.nodes()[node + 1..].iter().find(reads);
+        let user = self.user(node);
         user.is_some_and(|user| matches!(&user.op, Op::Map(_, same) if same == schedule))
+    }
+
+    /// Whether `node` is a parallel map that a batch reads, so that its elements can be computed straight into their rows.
+    pub(crate) fn fills_rows(&self, node: usize) -> bool {
+        matches!(&self.nodes()[node].op, Op::Map(_, schedule) if schedule.parallel != 1)
+            && matches!(self.user(node).map(|user| &user.op), Some(Op::Batch(_)))
+    }
+
+    /// What reads `node`, of which there is one at most.
+    fn user(&self, node: usize) -> Option<&super::definition::Node> {
+        let reads = |user: &&super::definition::Node| user.inputs.contains(&(node as u32));
+        self.nodes()[node + 1..].iter().find(reads)
     }
 }
 

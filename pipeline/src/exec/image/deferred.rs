@@ -1,5 +1,4 @@
-//! Pictures that are not yet made: computed when they are written, straight to where they stay, in a batch's row of the slot
-//! if the map is not parallel.
+//! Pictures that are not yet made: computed when they are written, straight to where they stay, in a batch's row of the slot.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -126,6 +125,11 @@ impl Fill for Deferred {
 
     fn held_bytes(&self) -> usize {
         self.input.held_bytes()
+    }
+
+    /// Everything was checked when it was made.
+    fn is_certain(&self) -> bool {
+        self.input.is_certain()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `batch`: stacks consecutive elements. The stack is not copied here: its rows are copied once, when it is
 //! written. Rows whose computation was left until then hold what they are made of, a whole picture for its
-//! crop; once the byte budget is spent they are computed at once.
+//! crop; once the byte budget is spent they are computed at once. Those of a parallel map are computed by the threads of its
+//! pool, straight into their places.
 
 use crate::exec::budget::Charge;
 use crate::exec::call;
@@ -8,6 +9,7 @@ use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::spread::Spread;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token::{self, Marks};
 use crate::exec::value::{Tensor, Value};
@@ -16,6 +18,8 @@ use crate::graph;
 pub(crate) struct Batch {
     size: usize,
     drop_remainder: bool,
+    /// Whether rows that are yet to be computed are computed in parallel.
+    is_parallel: bool,
     input: Input,
     shared: Shared,
 }
@@ -28,13 +32,15 @@ struct Stacked {
 }
 
 impl Batch {
-    pub(crate) fn new(batch: graph::Batch, input: Input, shared: Shared) -> Batch {
+    /// `is_parallel`: whether it reads a parallel map.
+    pub(crate) fn new(batch: graph::Batch, is_parallel: bool, input: Input, shared: &Shared) -> Batch {
         // A graph's batches have at most 2^24 elements.
         Batch {
             size: batch.size as usize,
             drop_remainder: batch.drop_remainder,
+            is_parallel,
             input,
-            shared,
+            shared: shared.clone(),
         }
     }
 }
@@ -82,8 +88,13 @@ impl Batch {
         if rows < self.size && self.drop_remainder {
             return Ok(None);
         }
+        let spread = |tensor| Spread::of(tensor, &self.shared.pool, &self.shared.cancel);
+        let mut value = stack(columns, position);
+        if self.is_parallel {
+            value = value.map(|value| value.into_iter().map(spread).collect());
+        }
         Ok(Some(Stacked {
-            value: stack(columns, position),
+            value,
             marks,
             position,
         }))

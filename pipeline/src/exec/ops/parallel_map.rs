@@ -42,6 +42,8 @@ pub(crate) struct ParallelMap {
     faults: Faults,
     shared: Shared,
     ordered: bool,
+    /// Whether its elements are rows of batches, which compute what is left to be done.
+    is_batched: bool,
     parallel: usize,
     /// Where the number of calls is chosen, up to `parallel`.
     knob: Option<Arc<Knob>>,
@@ -65,6 +67,7 @@ impl ParallelMap {
         chain: Chain,
         parallel: u32,
         ordered: bool,
+        is_batched: bool,
         input: Input,
         shared: Shared,
     ) -> ParallelMap {
@@ -88,6 +91,7 @@ impl ParallelMap {
             faults: shared.faults(),
             shared,
             ordered,
+            is_batched,
             parallel,
             knob,
             pass: 0,
@@ -143,14 +147,20 @@ impl ParallelMap {
         let faults = self.faults.clone();
         let stage = self.shared.stage.clone();
         let tuned = self.knob.clone().zip(self.shared.tuner.clone());
+        // What a function left to be done when it is written is done in the pool, or it would not be parallel: by the call, or
+        // by the batch when it is known where the row is, if there is no failure that would come too late then.
+        let compute = if self.is_batched {
+            call::certain
+        } else {
+            call::settled
+        };
         let job = move || {
             let begun = (stage.is_some() || tuned.is_some()).then(Instant::now);
             // What was queued when the pipeline was cancelled is not worth a call.
             let outcome = cancel
                 .check("map")
                 .and_then(|()| call::run(&chain, item, pass, &faults))
-                // What a function left to be done when it is written is done here, or it would not be parallel.
-                .and_then(|item| item.map(call::settled).transpose());
+                .and_then(|item| item.map(compute).transpose());
             charge.set(outcome.iter().flatten().map(Item::held_bytes).sum());
             if let (Some(stage), Some(begun)) = (stage, begun) {
                 stage.note_pool(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
