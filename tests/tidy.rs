@@ -158,6 +158,8 @@ const UNSAFE: &[&str] = &[
     "element/src/slot/region.rs",                      // aligned allocation
     "element/src/slot/shared.rs",                      // shared views of a region
     "pipeline/src/exec/spread.rs",                     // rows of a stack that several threads write
+    "pipeline/src/image/jpeg/turbo.rs",                // a decoder in C
+    "pipeline/src/image/jpeg/wide.rs",                 // instructions that not every processor has
     "src/bin/bench-transfer/gauge.rs",                 // counters that processes share
     "src/bin/bench-transfer/yardstick/iceoryx2.rs",    // slots that another library lends
     "src/bin/bench-transfer/yardstick/shared/area.rs", // a futex in shared words

@@ -1,70 +1,138 @@
-//! The bits of a scan, up to the next marker. Reading beyond them yields zeros, and is noticed.
+//! The bits of a scan. Bytes that only say that others are no marker are taken out beforehand, so that reading asks nothing of a
+//! byte. Reading beyond the end yields zeros, and is noticed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// A reader of bits.
+/// Zeros behind the last byte of a stretch, so that eight can always be read at once.
+const PADDING: usize = 8;
+/// Bytes that are looked through at once.
+const CHUNK: usize = 32;
+
+/// What follows a header up to the marker that ends it, in stretches between restarts.
+pub(super) struct Scan {
+    bytes: Vec<u8>,
+    /// Where each stretch ends in `bytes`, in front of its padding, and the number of the restart behind it; the last has none.
+    ends: Vec<(usize, Option<u8>)>,
+    /// Whether a marker ends the last one: a picture that is cut short has none.
+    is_complete: bool,
+}
+
+/// A reader of the bits of one stretch after the other.
 pub(super) struct Bits<'b> {
+    scan: &'b Scan,
+    /// The stretch that is read.
+    stretch: usize,
+    /// Its bytes and the padding.
     bytes: &'b [u8],
-    /// The next byte that is not in `buffer`.
+    /// The next byte that is not in `buffer`, or, beyond the end, would not be.
     at: usize,
-    /// The next bits, from the highest on; behind the real ones some that follow, or zeros.
+    /// The next bits, from the highest on; behind those that count some that follow.
     buffer: u64,
-    /// How many of them are real; negative when more were taken than there are.
-    real: i32,
+    /// How many of them count.
+    count: u32,
+}
+
+impl Scan {
+    /// The stretches in `bytes`.
+    #[inline(always)]
+    pub(super) fn new(bytes: &[u8]) -> Scan {
+        let mut scan = Scan {
+            bytes: Vec::with_capacity(bytes.len() + PADDING),
+            ends: Vec::new(),
+            is_complete: false,
+        };
+        let mut at = 0;
+        while let Some(chunk) = bytes.get(at..at + CHUNK) {
+            // Without a way out of the loop, which is what makes it a few instructions.
+            if chunk.iter().fold(false, |any, byte| any | (*byte == 0xff)) {
+                at = scan.take(bytes, at, at + CHUNK);
+                if scan.is_complete {
+                    return scan;
+                }
+            } else {
+                scan.bytes.extend_from_slice(chunk);
+                at += CHUNK;
+            }
+        }
+        scan.take(bytes, at, bytes.len());
+        if !scan.is_complete {
+            scan.end(None);
+        }
+        scan
+    }
+
+    /// Takes bytes one by one from `at` on, to `upto` at least; where it stopped.
+    fn take(&mut self, bytes: &[u8], mut at: usize, upto: usize) -> usize {
+        while at < upto {
+            let byte = bytes[at];
+            at += 1;
+            if byte != 0xff {
+                self.bytes.push(byte);
+                continue;
+            }
+            match bytes.get(at) {
+                Some(0) => {
+                    self.bytes.push(0xff);
+                    at += 1;
+                }
+                // A fill byte: the marker is behind it.
+                Some(0xff) => {}
+                Some(marker @ 0xd0..=0xd7) => {
+                    self.end(Some(marker & 7));
+                    at += 1;
+                }
+                Some(_) => {
+                    self.is_complete = true;
+                    self.end(None);
+                    return at;
+                }
+                None => return at,
+            }
+        }
+        at
+    }
+
+    fn end(&mut self, restart: Option<u8>) {
+        self.ends.push((self.bytes.len(), restart));
+        self.bytes.extend([0; PADDING]);
+    }
+
+    /// Whether a marker ends it.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// The bytes of a stretch, with the padding.
+    fn stretch(&self, number: usize) -> &[u8] {
+        let begin = match number.checked_sub(1).and_then(|before| self.ends.get(before)) {
+            Some((end, _)) => end + PADDING,
+            None => 0,
+        };
+        let end = self.ends.get(number).map_or(begin, |(end, _)| end + PADDING);
+        self.bytes.get(begin..end).unwrap_or_default()
+    }
 }
 
 impl<'b> Bits<'b> {
-    pub(super) fn new(bytes: &'b [u8]) -> Bits<'b> {
+    pub(super) fn new(scan: &'b Scan) -> Bits<'b> {
         Bits {
-            bytes,
+            scan,
+            stretch: 0,
+            bytes: scan.stretch(0),
             at: 0,
             buffer: 0,
-            real: 0,
+            count: 0,
         }
     }
 
-    /// Sees to it that 48 bits are there, unless the next marker is nearer.
+    /// Sees to it that 56 bits are there.
     #[inline(always)]
     pub(super) fn refill(&mut self) {
-        if self.real >= 48 {
-            return;
+        if let Some(next) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
+            // What does not make a whole byte is overwritten by the same bits the next time.
+            self.buffer |= u64::from_be_bytes(*next) >> self.count;
         }
-        if self.real >= 0
-            && let Some(next) = self.bytes.get(self.at..self.at + 8)
-            && let Ok(next) = next.try_into()
-        {
-            let next = u64::from_be_bytes(next);
-            let zeros = !next;
-            // Whether a byte is 0xff: a zero byte in the complement.
-            let any = zeros.wrapping_sub(0x0101_0101_0101_0101) & next & 0x8080_8080_8080_8080;
-            if any == 0 {
-                let taken = (64 - self.real) / 8;
-                // What does not make a whole byte is overwritten by the same bits the next time.
-                self.buffer |= next >> self.real;
-                self.at += taken as usize;
-                self.real += taken * 8;
-                return;
-            }
-        }
-        self.refill_slowly();
-    }
-
-    #[cold]
-    fn refill_slowly(&mut self) {
-        while (0..=56).contains(&self.real) {
-            let Some(byte) = self.bytes.get(self.at) else {
-                return;
-            };
-            if *byte == 0xff {
-                // A zero says that this is no marker.
-                if self.bytes.get(self.at + 1) != Some(&0) {
-                    return;
-                }
-                self.at += 1;
-            }
-            self.at += 1;
-            self.buffer |= u64::from(*byte) << (56 - self.real);
-            self.real += 8;
-        }
+        self.at += ((63 - self.count) >> 3) as usize;
+        self.count |= 56;
     }
 
     /// The next bits, 1 to 32 of them.
@@ -73,11 +141,11 @@ impl<'b> Bits<'b> {
         (self.buffer >> (64 - count)) as u32
     }
 
-    /// Passes over bits, at most 32.
+    /// Passes over bits, at most as many as there are.
     #[inline(always)]
     pub(super) fn skip(&mut self, count: u32) {
         self.buffer <<= count;
-        self.real -= count as i32;
+        self.count -= count;
     }
 
     /// Takes bits, 1 to 15 of them.
@@ -88,40 +156,49 @@ impl<'b> Bits<'b> {
         bits
     }
 
+    /// Bits of the stretch that were not taken; negative when more were.
+    #[inline(always)]
+    fn left(&self) -> i64 {
+        let end = self.bytes.len() as i64 - PADDING as i64;
+        (end - self.at as i64) * 8 + i64::from(self.count)
+    }
+
     /// Whether more was taken than there is.
     #[inline(always)]
     pub(super) fn is_overdrawn(&self) -> bool {
-        self.real < 0
+        self.left() < 0
     }
 
-    /// Goes on behind the restart marker of number `number`; `false` when it is not there.
+    /// Goes on behind the restart of number `number`; `false` when the stretch does not end there with that one.
     pub(super) fn restart(&mut self, number: u8) -> bool {
-        // What was read ahead ends at the marker at the latest.
-        let from = self.bytes.get(self.at..).unwrap_or_default();
-        let filled = from.iter().take_while(|byte| **byte == 0xff).count();
-        if filled == 0 || from.get(filled) != Some(&(0xd0 | number & 7)) {
+        let ends_here = (0..8).contains(&self.left());
+        let restart = self.scan.ends.get(self.stretch).and_then(|(_, restart)| *restart);
+        if !ends_here || restart != Some(number & 7) {
             return false;
         }
+        self.stretch += 1;
         *self = Bits {
-            at: self.at + filled + 1,
-            ..Bits::new(self.bytes)
+            stretch: self.stretch,
+            bytes: self.scan.stretch(self.stretch),
+            ..Bits::new(self.scan)
         };
         true
     }
+}
 
-    /// Whether a marker that ends the scan follows: a picture that is cut short has none.
-    pub(super) fn ends(&self) -> bool {
-        let mut rest = self.bytes.get(self.at..).unwrap_or_default();
-        while let Some(found) = rest.iter().position(|byte| *byte == 0xff) {
-            match rest.get(found + 1) {
-                // Data, a fill byte, or a restart.
-                Some(0 | 0xff | 0xd0..=0xd7) => rest = &rest[found + 1..],
-                Some(_) => return true,
-                None => return false,
-            }
+/// Whether there is a marker in `bytes` of a scan that ends it.
+#[cfg(any(test, feature = "turbojpeg"))]
+pub(super) fn ends(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let Some(found) = rest.iter().position(|byte| *byte == 0xff) {
+        match rest.get(found + 1) {
+            // Data, a fill byte, or a restart.
+            Some(0 | 0xff | 0xd0..=0xd7) => rest = &rest[found + 1..],
+            Some(_) => return true,
+            None => return false,
         }
-        false
     }
+    false
 }
 
 #[cfg(test)]
@@ -130,19 +207,27 @@ mod tests {
 
     use super::*;
 
+    fn stuffed(bytes: &[u8]) -> Vec<u8> {
+        let each = |byte: &u8| if *byte == 0xff { vec![0xff, 0] } else { vec![*byte] };
+        bytes.iter().flat_map(each).collect()
+    }
+
+    fn bytes(count: usize) -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(prop_oneof![1 => Just(0xffu8), 6 => any::<u8>()], 0..count)
+    }
+
     proptest! {
         #[test]
         fn bits_come_in_order_whatever_the_bytes_are(
-            bytes in prop::collection::vec(prop_oneof![Just(0xffu8), any::<u8>()], 0..60),
-            counts in prop::collection::vec(1u32..16, 0..60),
+            bytes in bytes(200), counts in prop::collection::vec(1u32..16, 0..150), is_cut: bool,
         ) {
-            let stuffed: Vec<u8> = bytes
-                .iter()
-                .flat_map(|byte| if *byte == 0xff { vec![0xff, 0] } else { vec![*byte] })
-                .chain([0xff, 0xd9])
-                .collect();
+            let end: &[u8] = if is_cut { &[] } else { &[0xff, 0xd9] };
+            let stuffed = [&stuffed(&bytes), end].concat();
             let mut expected = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| u32::from(byte >> bit & 1)));
-            let (mut bits, mut left) = (Bits::new(&stuffed), bytes.len() as i64 * 8);
+            let scan = Scan::new(&stuffed);
+            prop_assert_eq!(scan.is_complete(), !is_cut);
+            prop_assert_eq!(ends(&stuffed), !is_cut);
+            let (mut bits, mut left) = (Bits::new(&scan), bytes.len() as i64 * 8);
             for count in counts {
                 bits.refill();
                 let value = (0..count).fold(0, |value, _| value << 1 | expected.next().unwrap_or(0));
@@ -150,7 +235,35 @@ mod tests {
                 left -= i64::from(count);
                 prop_assert_eq!(bits.is_overdrawn(), left < 0);
             }
-            prop_assert!(bits.ends());
+        }
+
+        #[test]
+        fn a_restart_is_where_a_stretch_ends_and_nowhere_else(
+            stretches in prop::collection::vec(bytes(90), 1..12), fill in 0usize..3, wrong: u8, early: bool,
+        ) {
+            let mut all = Vec::new();
+            for (number, bytes) in stretches.iter().enumerate() {
+                all.extend(stuffed(bytes));
+                all.extend(vec![0xff; fill]);
+                all.extend([0xff, 0xd0 | number as u8 & 7]);
+            }
+            all.extend([0xff, 0xd9]);
+            let scan = Scan::new(&all);
+            let mut bits = Bits::new(&scan);
+            for (number, bytes) in stretches.iter().enumerate() {
+                for byte in bytes {
+                    if early {
+                        prop_assert!(!bits.restart(number as u8));
+                    }
+                    bits.refill();
+                    prop_assert_eq!(bits.take(8), u32::from(*byte));
+                }
+                if wrong & 7 != number as u8 & 7 {
+                    prop_assert!(!bits.restart(wrong));
+                }
+                prop_assert!(bits.restart(number as u8));
+            }
+            prop_assert!(!bits.restart(stretches.len() as u8));
         }
     }
 }

@@ -26,16 +26,22 @@ pub(in crate::image) struct Header<'b> {
 
 /// One component of a picture.
 pub(super) struct Component {
-    id: u8,
     /// Blocks across an MCU: 1, or 2 for the first of three.
     pub(super) across: u32,
     /// Blocks down an MCU.
     pub(super) down: u32,
-    quantisation: u8,
     /// Factors in the order of a block, row by row.
     pub(super) factors: [i16; 64],
     pub(super) dc: Rc<Table>,
     pub(super) ac: Rc<Table>,
+}
+
+/// What a frame says of a component.
+struct Listed {
+    id: u8,
+    across: u32,
+    down: u32,
+    quantisation: u8,
 }
 
 /// Tables as they come, to be used by what follows.
@@ -53,7 +59,7 @@ impl<'b> Header<'b> {
     /// The header of `bytes`, if it is one of those.
     pub(super) fn read(bytes: &'b [u8]) -> Option<Header<'b>> {
         let mut tables = Tables::default();
-        let mut frame: Option<(u32, u32, Vec<Component>)> = None;
+        let mut frame: Option<(u32, u32, Vec<Listed>)> = None;
         let mut rest = bytes.strip_prefix(&[0xff, 0xd8])?;
         loop {
             let (marker, body, behind) = segment(rest)?;
@@ -62,12 +68,11 @@ impl<'b> Header<'b> {
                 0xc0 if frame.is_none() => frame = Some(read_frame(body)?),
                 // Start of scan: there must be a frame, and this must be all of it.
                 0xda => {
-                    let (height, width, mut components) = frame?;
-                    tables.assign(&mut components, body)?;
+                    let (height, width, listed) = frame?;
                     return Some(Header {
                         height,
                         width,
-                        components,
+                        components: tables.components(&listed, body)?,
                         restart_interval: tables.restart_interval,
                         scan: rest,
                     });
@@ -113,7 +118,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 /// Height, width and components of a frame, without tables.
-fn read_frame(body: &[u8]) -> Option<(u32, u32, Vec<Component>)> {
+fn read_frame(body: &[u8]) -> Option<(u32, u32, Vec<Listed>)> {
     let (height, width) = (u32::from(word(body, 1)?), u32::from(word(body, 3)?));
     let listed = body.get(6..)?.as_chunks::<3>().0;
     let is_usual = *body.first()? == 8
@@ -136,14 +141,11 @@ fn read_frame(body: &[u8]) -> Option<(u32, u32, Vec<Component>)> {
     let components = listed
         .iter()
         .zip(sampling)
-        .map(|([id, _, quantisation], (across, down))| Component {
+        .map(|([id, _, quantisation], (across, down))| Listed {
             id: *id,
             across: *across,
             down: *down,
             quantisation: *quantisation,
-            factors: [0; 64],
-            dc: Rc::default(),
-            ac: Rc::default(),
         });
     Some((height, width, components.collect()))
 }
@@ -179,25 +181,30 @@ impl Tables {
         Some(())
     }
 
-    /// Gives the components of a scan, which must be all, their tables.
-    fn assign(&self, components: &mut [Component], scan: &[u8]) -> Option<()> {
+    /// The components of a frame, which must be all that are in `scan`, with their tables.
+    fn components(&self, frame: &[Listed], scan: &[u8]) -> Option<Vec<Component>> {
         let (count, rest) = scan.split_first()?;
-        let (listed, spectrum) = rest.split_at_checked(2 * usize::from(*count))?;
-        let listed = listed.as_chunks::<2>().0;
+        let (chosen, spectrum) = rest.split_at_checked(2 * usize::from(*count))?;
+        let chosen = chosen.as_chunks::<2>().0;
         // All coefficients, at once.
-        if listed.len() != components.len() || spectrum != [0, 63, 0] {
+        if chosen.len() != frame.len() || spectrum != [0, 63, 0] {
             return None;
         }
-        for (component, [id, both]) in components.iter_mut().zip(listed) {
-            if component.id != *id {
-                return None;
-            }
-            component.factors = (*self.quantisation.get(usize::from(component.quantisation))?)?;
-            component.dc = self.dc.get(usize::from(both >> 4))?.clone()?;
-            component.ac = self.ac.get(usize::from(both & 15))?.clone()?;
-        }
+        let component = |(listed, [id, both]): (&Listed, &[u8; 2])| {
+            (listed.id == *id).then_some(())?;
+            Some(Component {
+                across: listed.across,
+                down: listed.down,
+                factors: (*self.quantisation.get(usize::from(listed.quantisation))?)?,
+                dc: self.dc.get(usize::from(both >> 4))?.clone()?,
+                ac: self.ac.get(usize::from(both & 15))?.clone()?,
+            })
+        };
         // As libjpeg guesses: without a marker, by the components' names.
-        let named_ycc = || components.iter().map(|component| component.id).ne(*b"RGB");
-        (components.len() == 1 || self.is_ycc.unwrap_or_else(named_ycc)).then_some(())
+        let named_ycc = || frame.iter().map(|listed| listed.id).ne(*b"RGB");
+        if frame.len() > 1 && !self.is_ycc.unwrap_or_else(named_ycc) {
+            return None;
+        }
+        frame.iter().zip(chosen).map(component).collect()
     }
 }

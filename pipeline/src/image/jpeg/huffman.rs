@@ -4,27 +4,26 @@
 use super::bits::Bits;
 
 /// Bits by which codes are looked up; longer ones are searched.
-const LOOKUP_BITS: u32 = 10;
+const LOOKUP_BITS: u32 = 11;
 
 /// The codes of one table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
-    /// By the next bits: the length of the code in bits, then the symbol. 0 = a longer code, or none.
-    lookup: Vec<u16>,
-    /// By the next bits, where code and value fit in them: the value, the zeros before it, and the bits of both. 0 = not so.
-    whole: Vec<Whole>,
+    /// What the next bits begin with.
+    lookup: Box<[Found; 1 << LOOKUP_BITS]>,
     /// Codes of each length from 1 on are below this, aligned to 16 bits; what is added to one for its symbol's place.
     limits: [(u32, i32); 16],
     symbols: Vec<u8>,
 }
 
-/// A coefficient that fits in the bits by which it is looked up.
+/// What is found by the bits that come next: a coefficient where code and value fit in them, else the symbol, or nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Whole {
+pub(super) struct Found {
+    /// The coefficient; 0 = it does not fit, or the symbol stands for none.
     pub(super) value: i16,
-    /// Zeros in front of it.
-    pub(super) run: u8,
-    /// Bits of code and value; 0 = it does not fit.
+    /// The symbol: zeros in front of the coefficient, times 16, and the bits of its value.
+    pub(super) symbol: u8,
+    /// Bits of the code, and of the value if it is here; 0 = the code does not fit, or is none.
     pub(super) bits: u8,
 }
 
@@ -32,8 +31,7 @@ impl Table {
     /// The table with so many codes of 1 to 16 bits. `None` when there are more than there can be.
     pub(super) fn new(counts: &[u8; 16], symbols: &[u8]) -> Option<Table> {
         let mut table = Table {
-            lookup: vec![0; 1 << LOOKUP_BITS],
-            whole: vec![Whole::default(); 1 << LOOKUP_BITS],
+            lookup: Box::new([Found::default(); 1 << LOOKUP_BITS]),
             limits: [(0, 0); 16],
             symbols: symbols.to_vec(),
         };
@@ -60,49 +58,42 @@ impl Table {
             return;
         };
         let first = (code << spare) as usize;
+        let places = &mut self.lookup[first..first + (1 << spare)];
         let size = u32::from(symbol & 15);
-        for (tail, place) in (first..first + (1 << spare)).enumerate() {
-            // At most 10 bits.
-            self.lookup[place] = (length as u16) << 8 | u16::from(symbol);
-            if size > 0 && size <= spare {
-                let bits = (tail >> (spare - size)) as u32;
-                self.whole[place] = Whole {
-                    value: extended(bits, size),
-                    run: symbol >> 4,
-                    bits: (length + size) as u8,
-                };
-            }
+        let Some(rest) = spare.checked_sub(size).filter(|_| size > 0) else {
+            places.fill(Found {
+                value: 0,
+                symbol,
+                bits: length as u8,
+            });
+            return;
+        };
+        for (bits, places) in places.chunks_exact_mut(1 << rest).enumerate() {
+            places.fill(Found {
+                value: extended(bits as u32, size),
+                symbol,
+                bits: (length + size) as u8,
+            });
         }
     }
 
-    /// The coefficient that comes next, if it is a short one. At least 16 bits are there.
+    /// What comes next, and stays there. At least 11 bits are there.
     #[inline(always)]
-    pub(super) fn whole(&self, bits: &Bits<'_>) -> Whole {
-        let next = bits.peek(LOOKUP_BITS) as usize;
-        self.whole.get(next).copied().unwrap_or_default()
+    pub(super) fn find(&self, bits: &Bits<'_>) -> Found {
+        // Never out of bounds: so many bits are no more.
+        self.lookup[(bits.peek(LOOKUP_BITS) as usize) & ((1 << LOOKUP_BITS) - 1)]
     }
 
-    /// Takes the next symbol. At least 16 bits are there. `None` when no code is so.
-    #[inline(always)]
-    pub(super) fn symbol(&self, bits: &mut Bits<'_>) -> Option<u8> {
-        let next = bits.peek(LOOKUP_BITS) as usize;
-        match self.lookup.get(next).copied().unwrap_or(0) {
-            0 => self.long_symbol(bits),
-            found => {
-                bits.skip(u32::from(found >> 8));
-                Some(found as u8)
-            }
-        }
-    }
-
+    /// The symbol that comes next and the bits of its code, where it is too long to be found. At least 16 bits are there. `None`
+    /// when no code is so.
     #[cold]
-    fn long_symbol(&self, bits: &mut Bits<'_>) -> Option<u8> {
-        let next = bits.peek(16);
+    #[inline(never)]
+    pub(super) fn search(&self, next: u32) -> Option<(u8, u32)> {
         for (length, (limit, offset)) in (1u32..).zip(self.limits).skip(LOOKUP_BITS as usize) {
             if next < limit {
-                bits.skip(length);
                 let place = (next >> (16 - length)) as i32 + offset;
-                return self.symbols.get(usize::try_from(place).ok()?).copied();
+                let symbol = self.symbols.get(usize::try_from(place).ok()?)?;
+                return Some((*symbol, length));
             }
         }
         None

@@ -7,6 +7,9 @@
 //! - `scan`: the blocks of a picture, those outside of an area passed over;
 //! - `idct`: a block's pixels;
 //! - `render`: rows of colours from rows of components;
+//! - `kernel`: what takes the most time, in several forms; `wide`: the one for newer processors;
+//! - `spare`: memory for all of these;
+//! - `turbo`: libjpeg-turbo, where the feature `turbojpeg` is on;
 //! - `other`: the library.
 //!
 //! The arithmetic is that of libjpeg (the slow integer transform, triangular upsampling, its conversion of colours), so
@@ -16,9 +19,15 @@ mod bits;
 mod header;
 mod huffman;
 mod idct;
+mod kernel;
 mod other;
 mod picture;
 mod render;
 mod scan;
+mod spare;
+#[cfg(feature = "turbojpeg")]
+mod turbo;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 pub(super) use picture::Jpeg;

@@ -10,7 +10,7 @@ use crate::image::decode::Decoded;
 
 /// Scans a progressive JPEG may have: each costs a pass over the picture, so that a small file could cost
 /// minutes.
-const SCANS_MAX: usize = 100;
+pub(super) const SCANS_MAX: usize = 100;
 
 /// A JPEG whose header has been read.
 pub(in crate::image) struct Other<'b> {

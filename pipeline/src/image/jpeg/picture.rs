@@ -1,36 +1,47 @@
-//! A JPEG of either kind.
+//! A JPEG of any kind, and which decoder it goes to.
 
 use crate::image::area::Area;
 use crate::image::decode::Decoded;
 
 use super::header::Header;
+use super::kernel::{Kernel, Plain};
 use super::other::Other;
+#[cfg(feature = "turbojpeg")]
+use super::turbo::Turbo;
 use super::{render, scan};
 
 /// A JPEG whose header has been read.
 pub(in crate::image) enum Jpeg<'b> {
     Baseline(Box<Header<'b>>),
+    #[cfg(feature = "turbojpeg")]
+    Turbo(Turbo<'b>),
     Other(Other<'b>),
 }
 
 impl<'b> Jpeg<'b> {
     pub(in crate::image) fn open(bytes: &'b [u8]) -> Result<Jpeg<'b>, String> {
-        match Header::read(bytes) {
-            Some(header) => Ok(Jpeg::Baseline(Box::new(header))),
-            None => Other::open(bytes).map(Jpeg::Other),
+        if let Some(header) = Header::read(bytes) {
+            return Ok(Jpeg::Baseline(Box::new(header)));
         }
+        #[cfg(feature = "turbojpeg")]
+        if let Some(turbo) = Turbo::open(bytes)? {
+            return Ok(Jpeg::Turbo(turbo));
+        }
+        Other::open(bytes).map(Jpeg::Other)
     }
 
     /// Height and width.
     pub(in crate::image) fn size(&self) -> (u32, u32) {
         match self {
             Jpeg::Baseline(header) => (header.height, header.width),
+            #[cfg(feature = "turbojpeg")]
+            Jpeg::Turbo(turbo) => turbo.size(),
             Jpeg::Other(other) => other.size(),
         }
     }
 
     /// The pixels of `area`, which lies within the picture.
-    pub(in crate::image) fn decode(&self, area: Area, channels: u8) -> Result<Decoded, String> {
+    pub(in crate::image) fn decode(self, area: Area, channels: u8) -> Result<Decoded, String> {
         match self {
             Jpeg::Baseline(header) => {
                 let wanted = match channels {
@@ -38,11 +49,33 @@ impl<'b> Jpeg<'b> {
                     0 if header.components.len() == 1 => 1,
                     _ => 3,
                 };
-                let planes = scan::decode(header, area, wanted)
-                    .map_err(|reason| format!("the JPEG is corrupt: {reason}"))?;
-                Ok(render::pixels(header, &planes, area, wanted).converted(channels))
+                let decoded = decoded(&header, area, wanted);
+                let corrupt = |reason| format!("the JPEG is corrupt: {reason}");
+                Ok(decoded.map_err(corrupt)?.converted(channels))
             }
+            #[cfg(feature = "turbojpeg")]
+            Jpeg::Turbo(turbo) => Ok(turbo.decode(area, channels)?.converted(channels)),
             Jpeg::Other(other) => other.decode(area, channels),
         }
     }
+}
+
+/// The pixels of `area` with 1 or 3 channels, by the fastest way that this processor has.
+fn decoded(header: &Header<'_>, area: Area, wanted: u8) -> Result<Decoded, &'static str> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(decoded) = super::wide::pixels(header, area, wanted) {
+        return decoded;
+    }
+    pixels::<Plain>(header, area, wanted)
+}
+
+/// The pixels of `area` with 1 or 3 channels.
+#[inline(always)]
+pub(super) fn pixels<K: Kernel>(
+    header: &Header<'_>,
+    area: Area,
+    wanted: u8,
+) -> Result<Decoded, &'static str> {
+    let planes = scan::decode::<K>(header, area, wanted)?;
+    Ok(render::pixels::<K>(header, &planes, area, wanted))
 }

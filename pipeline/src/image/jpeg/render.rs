@@ -6,10 +6,12 @@ use crate::image::area::Area;
 use crate::image::decode::Decoded;
 
 use super::header::Header;
+use super::kernel::Kernel;
 use super::scan::Plane;
 
 /// The pixels of `area` with 1 or 3 channels.
-pub(super) fn pixels(header: &Header<'_>, planes: &[Plane], area: Area, channels: u8) -> Decoded {
+#[inline(always)]
+pub(super) fn pixels<K: Kernel>(header: &Header<'_>, planes: &[Plane], area: Area, channels: u8) -> Decoded {
     let (top, left) = (area.top as usize, area.left as usize);
     let (height, width) = (area.height as usize, area.width as usize);
     let row_bytes = width * usize::from(channels);
@@ -21,7 +23,7 @@ pub(super) fn pixels(header: &Header<'_>, planes: &[Plane], area: Area, channels
             let (mut blue, mut red) = (Chroma::new(header, cb, area), Chroma::new(header, cr, area));
             for (row, out) in (top..).zip(rows.by_ref()) {
                 let luma = y.row(row, left);
-                colours(luma, blue.row(row), red.row(row), out.as_chunks_mut::<3>().0);
+                K::colours(luma, blue.row(row), red.row(row), out.as_chunks_mut::<3>().0);
             }
         }
         [y, ..] => {
@@ -68,6 +70,7 @@ struct Chroma<'p> {
 }
 
 impl<'p> Chroma<'p> {
+    #[inline(always)]
     fn new(header: &Header<'_>, plane: &'p Plane, area: Area) -> Chroma<'p> {
         let (across, down) = header.most();
         let each = (across as usize, down as usize);
@@ -90,6 +93,7 @@ impl<'p> Chroma<'p> {
     }
 
     /// The area's part of row `row` of the picture.
+    #[inline(always)]
     fn row(&mut self, row: usize) -> &[u8] {
         if self.each == (1, 1) {
             return &self.plane.row(row, self.left)[..self.width];
@@ -113,6 +117,7 @@ impl<'p> Chroma<'p> {
     }
 
     /// Fills `sums` with what is to be widened: the nearest row three times and the next one once, or the row itself.
+    #[inline(always)]
     fn add_rows(&mut self, row: usize, near: usize) {
         // The columns beyond the first and the last are these again.
         let (from, to) = (self.first.saturating_sub(1), (self.end + 1).min(self.last));
@@ -161,7 +166,7 @@ fn widen<const SHIFT: u32>(sums: &[i16], wide: &mut [u8], left: i16, right: i16)
 
 /// YCbCr to RGB.
 #[inline(always)]
-fn colours(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [[u8; 3]]) {
+pub(super) fn colours(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [[u8; 3]]) {
     let pixels = luma.iter().zip(blue).zip(red);
     for (out, ((y, cb), cr)) in out.iter_mut().zip(pixels) {
         let (y, cb, cr) = (i16::from(*y), i16::from(*cb) - 128, i16::from(*cr) - 128);

@@ -6,10 +6,12 @@ use std::ops::Range;
 
 use crate::image::area::Area;
 
-use super::bits::Bits;
+use super::bits::{Bits, Scan};
 use super::header::{Component, Header, ZIGZAG};
-use super::huffman::extended;
+use super::huffman::{Table, extended};
 use super::idct;
+use super::kernel::Kernel;
+use super::spare::{self, Spare};
 
 /// The pixels of one component, of the blocks that were needed.
 pub(super) struct Plane {
@@ -18,7 +20,7 @@ pub(super) struct Plane {
     left: usize,
     /// Bytes of a row.
     stride: usize,
-    pixels: Vec<u8>,
+    pixels: Spare,
 }
 
 /// Which blocks of a component are needed.
@@ -86,7 +88,7 @@ impl<'h> Reading<'h> {
                 left: across.start as usize * 8,
                 stride,
                 // As many as the area's pixels, or a few blocks more, which the limit on pixels bounds.
-                pixels: vec![0; stride * down.len() * 8],
+                pixels: spare::take(stride * down.len() * 8),
             },
             previous: 0,
         }
@@ -94,18 +96,18 @@ impl<'h> Reading<'h> {
 
     /// Reads the block at `row` and `column` of the component. `None` when it is corrupt.
     #[inline(always)]
-    fn read(&mut self, bits: &mut Bits<'_>, row: u32, column: u32) -> Option<()> {
+    fn read<K: Kernel>(&mut self, bits: &mut Bits<'_>, row: u32, column: u32) -> Option<()> {
         let wanted = self
             .wanted
             .as_ref()
             .is_some_and(|wanted| wanted.contains(row, column));
-        self.previous = self.previous.wrapping_add(read_first(self.component, bits)?);
+        self.previous = self.previous.wrapping_add(read_first(&self.component.dc, bits)?);
         if !wanted {
-            return pass_over(self.component, bits);
+            return pass_over(&self.component.ac, bits);
         }
         let mut coefficients = [0; 64];
         coefficients[0] = self.previous;
-        let is_flat = read_others(self.component, bits, &mut coefficients)?;
+        let is_flat = read_others(&self.component.ac, bits, &mut coefficients)?;
         let plane = &mut self.plane;
         let begin = (row as usize * 8 - plane.top) * plane.stride + (column as usize * 8 - plane.left);
         let rows = begin..begin + 7 * plane.stride + 8;
@@ -113,7 +115,7 @@ impl<'h> Reading<'h> {
         if is_flat {
             idct::flat(self.previous, self.component.factors[0], out, plane.stride);
         } else {
-            idct::block(&coefficients, &self.component.factors, out, plane.stride);
+            K::block(&coefficients, &self.component.factors, out, plane.stride);
         }
         Some(())
     }
@@ -123,7 +125,12 @@ impl<'h> Reading<'h> {
 ///
 /// # Errors
 /// What is corrupt, as text.
-pub(super) fn decode(header: &Header<'_>, area: Area, wanted: u8) -> Result<Vec<Plane>, &'static str> {
+#[inline(always)]
+pub(super) fn decode<K: Kernel>(
+    header: &Header<'_>,
+    area: Area,
+    wanted: u8,
+) -> Result<Vec<Plane>, &'static str> {
     let components = header.components.iter().enumerate();
     let mut readings: Vec<Reading<'_>> = components
         .map(|(index, component)| Reading::new(header, component, area, index < usize::from(wanted)))
@@ -137,7 +144,11 @@ pub(super) fn decode(header: &Header<'_>, area: Area, wanted: u8) -> Result<Vec<
     // Nothing below is needed.
     let rows = readings.iter().map(last_block).max().unwrap_or(0);
     debug_assert!(rows <= header.height.div_ceil(8 * down));
-    let mut bits = Bits::new(header.scan);
+    let scan = Scan::new(header.scan);
+    if !scan.is_complete() {
+        return Err("it is cut short");
+    }
+    let mut bits = Bits::new(&scan);
     let mut until_restart = header.restart_interval;
     let mut restarts = 0u8;
     for row in 0..rows {
@@ -153,26 +164,28 @@ pub(super) fn decode(header: &Header<'_>, area: Area, wanted: u8) -> Result<Vec<
                 }
                 until_restart -= 1;
             }
-            read_unit(&mut readings, &mut bits, row, column).ok_or("its data is garbled")?;
+            read_unit::<K>(&mut readings, &mut bits, row, column).ok_or("its data is garbled")?;
             if bits.is_overdrawn() {
                 return Err("it is cut short");
             }
         }
-    }
-    if !bits.ends() {
-        return Err("it is cut short");
     }
     Ok(readings.into_iter().map(|reading| reading.plane).collect())
 }
 
 /// Reads one MCU: the blocks of all components that lie in the same place.
 #[inline(always)]
-fn read_unit(readings: &mut [Reading<'_>], bits: &mut Bits<'_>, row: u32, column: u32) -> Option<()> {
+fn read_unit<K: Kernel>(
+    readings: &mut [Reading<'_>],
+    bits: &mut Bits<'_>,
+    row: u32,
+    column: u32,
+) -> Option<()> {
     for reading in readings {
         let (across, down) = (reading.component.across, reading.component.down);
         for y in 0..down {
             for x in 0..across {
-                reading.read(bits, row * down + y, column * across + x)?;
+                reading.read::<K>(bits, row * down + y, column * across + x)?;
             }
         }
     }
@@ -181,14 +194,15 @@ fn read_unit(readings: &mut [Reading<'_>], bits: &mut Bits<'_>, row: u32, column
 
 /// The difference of a block's first coefficient to that of the block before.
 #[inline(always)]
-fn read_first(component: &Component, bits: &mut Bits<'_>) -> Option<i16> {
+fn read_first(table: &Table, bits: &mut Bits<'_>) -> Option<i16> {
     bits.refill();
-    let whole = component.dc.whole(bits);
-    if whole.bits > 0 && whole.run == 0 {
-        bits.skip(whole.bits.into());
-        return Some(whole.value);
+    let found = table.find(bits);
+    if found.value != 0 {
+        bits.skip(found.bits.into());
+        // Such a symbol is its size.
+        return (found.symbol <= 11).then_some(found.value);
     }
-    match component.dc.symbol(bits)? {
+    match symbol(table, bits)? {
         0 => Some(0),
         size @ 1..=11 => Some(extended(bits.take(size.into()), size.into())),
         _ => None,
@@ -197,58 +211,71 @@ fn read_first(component: &Component, bits: &mut Bits<'_>) -> Option<i16> {
 
 /// The other coefficients of a block, each where it belongs; whether there are none.
 #[inline(always)]
-fn read_others(component: &Component, bits: &mut Bits<'_>, coefficients: &mut [i16; 64]) -> Option<bool> {
-    let mut at = 1usize;
+fn read_others(table: &Table, bits: &mut Bits<'_>, coefficients: &mut [i16; 64]) -> Option<bool> {
     let mut is_flat = true;
-    while at < 64 {
-        bits.refill();
-        let whole = component.ac.whole(bits);
-        let value = if whole.bits > 0 {
-            bits.skip(whole.bits.into());
-            at += usize::from(whole.run);
-            whole.value
-        } else {
-            let symbol = component.ac.symbol(bits)?;
-            let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
-            match (run, size) {
-                // The end of the block.
-                (0, 0) => break,
-                (15, 0) => {
-                    at += 16;
-                    continue;
-                }
-                (_, 0) => return None,
-                (_, _) => {}
-            }
-            at += run;
-            extended(bits.take(size), size)
-        };
-        let place = *ZIGZAG.get(at)?;
-        coefficients[usize::from(place & 63)] = value;
+    let store = |at: usize, value: i16| {
         is_flat = false;
-        at += 1;
-    }
+        // Beyond the last there is no place, which is noticed at the end.
+        let place = ZIGZAG.get(at).copied().unwrap_or(0);
+        coefficients[usize::from(place & 63)] = value;
+    };
+    walk(table, bits, store)?;
     Some(is_flat)
 }
 
 /// Passes over the other coefficients of a block.
 #[inline(always)]
-fn pass_over(component: &Component, bits: &mut Bits<'_>) -> Option<()> {
+fn pass_over(table: &Table, bits: &mut Bits<'_>) -> Option<()> {
+    walk(table, bits, |_, _| {})
+}
+
+/// Calls `store` with every coefficient of a block but the first, and its place in the order in which they are stored. `None` when
+/// there is no such code, or a coefficient beyond the last, which `store` may be called with.
+#[inline(always)]
+fn walk(table: &Table, bits: &mut Bits<'_>, mut store: impl FnMut(usize, i16)) -> Option<()> {
     let mut at = 1usize;
-    while at < 64 {
+    loop {
         bits.refill();
-        let symbol = component.ac.symbol(bits)?;
-        let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
-        match (run, size) {
-            (0, 0) => return Some(()),
-            (15, 0) => at += 16,
-            (_, 0) => return None,
-            (_, _) => {
-                bits.skip(size);
-                at += run + 1;
+        // A found coefficient takes 11 bits at most and any other 31, so that 56 are enough for three.
+        for _ in 0..3 {
+            let found = table.find(bits);
+            let run = usize::from(found.symbol >> 4);
+            if found.value != 0 {
+                bits.skip(found.bits.into());
+                at += run;
+                store(at, found.value);
+                at += 1;
+            } else {
+                let symbol = symbol(table, bits)?;
+                let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+                match (run, size) {
+                    // The end of the block.
+                    (0, 0) => return (at <= 64).then_some(()),
+                    (15, 0) => at += 16,
+                    (_, 0) => return None,
+                    (_, _) => {
+                        at += run;
+                        store(at, extended(bits.take(size), size));
+                        at += 1;
+                    }
+                }
+            }
+            if at >= 64 {
+                return (at == 64).then_some(());
             }
         }
     }
-    // A coefficient beyond the last is none.
-    (at == 64).then_some(())
+}
+
+/// Takes the next symbol, of which it is known that its value is not found with it.
+#[inline(always)]
+fn symbol(table: &Table, bits: &mut Bits<'_>) -> Option<u8> {
+    let found = table.find(bits);
+    if found.bits > 0 {
+        bits.skip(found.bits.into());
+        return Some(found.symbol);
+    }
+    let (symbol, length) = table.search(bits.peek(16))?;
+    bits.skip(length);
+    Some(symbol)
 }
