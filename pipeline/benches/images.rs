@@ -1,6 +1,6 @@
 //! Pictures a second: JPEG files through decode, random resized crop, flip and batch, into packs as a worker writes them.
 //!
-//! `cargo bench -p millstream-pipeline --bench images -- PATTERN THREADS` makes a round of as many seconds as each line of its
+//! `images PATTERN THREADS` makes a round of as many seconds as each line of its
 //! standard input says, and prints what it was as a line of JSON. `benches/peers/images.py` is what runs it beside others.
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -9,11 +9,18 @@ use std::io::BufRead;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_element::{Dtype, ElementSpec, HeapAlloc, Layout, PackWriter, TensorSpec};
+use millstream_element::{Dtype, ElementSpec, Layout, PackWriter, Pool as SlotPool, TensorSpec};
 use millstream_pipeline::exec::{ExecContext, Executor, Functions, Pool, PreparedMap, Tensor, Value};
 use millstream_pipeline::graph::{Dataset, Graph, Params};
 
+/// As in the binary: the system's allocator hands large blocks back.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const BATCH: u64 = 32;
+/// Memory for packs, each of which has room for one batch.
+const SLOTS_BYTES: usize = 32 << 20;
+const PACK_BYTES: usize = 5 << 20;
 /// Batches of a round that are not counted: caches and threads warm up.
 const WARM_UP: u64 = 2;
 
@@ -63,8 +70,10 @@ fn round(graph: &Graph, pool: &Arc<Pool>, time: Duration) -> Result<(u64, f64, u
     let context = ExecContext::new(1, Arc::new(functions()), Arc::clone(pool));
     let mut executor = Executor::open(graph, context)?;
     let layout = Layout::new(executor.spec().clone())?;
+    // As in a worker, whose slots come from its pool.
+    let slots = SlotPool::new(SLOTS_BYTES);
     let mut batch = || -> Result<(), Box<dyn Error>> {
-        let (mut pack, _taken) = PackWriter::open(&HeapAlloc, 8 << 20, 1)?;
+        let (mut pack, _taken) = PackWriter::open(&slots, PACK_BYTES, 1)?;
         executor.write(&layout, &mut pack, 1)?;
         Ok(())
     };
