@@ -147,6 +147,54 @@ fn a_row_of_a_parallel_map_is_computed_once_in_its_place_of_the_slot() {
     );
 }
 
+#[cfg(feature = "images")]
+#[test]
+fn batches_of_pictures_are_the_same_however_their_rows_are_made() {
+    use millstream_pipeline::graph::{ConstantTensor, RandomResizedCrop};
+
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+    let names = [
+        "baseline-420.jpg",
+        "progressive.jpg",
+        "rgba.png",
+        "lossy.webp",
+        "restarts.jpg",
+    ];
+    let files = names.map(|name| std::fs::read(folder.join(name)).unwrap());
+    let spec = ElementSpec::single(TensorSpec::fixed(Dtype::Bytes, &[5])).unwrap();
+    let batches = |threads: u32, skips: bool| {
+        let crop = RandomResizedCrop {
+            seed: Some(1),
+            ..RandomResizedCrop::new("", 20, 24)
+        };
+        let dataset =
+            Dataset::tensor_slices(spec.clone(), vec![ConstantTensor::items(files.iter().cloned())])
+                .repeat(Some(3))
+                .decode_image("")
+                .parallel(threads)
+                .random_resized_crop_with(crop)
+                .parallel(threads)
+                .random_flip_left_right("", Some(2))
+                .parallel(threads)
+                .batch(4, false);
+        let dataset = if skips {
+            dataset.on_error(ErrorPolicy::SKIP)
+        } else {
+            dataset
+        };
+        let (batches, failed) = written(&dataset.graph().unwrap(), functions());
+        assert_eq!((batches.len(), failed), (4, None));
+        batches
+            .into_iter()
+            .flat_map(|(_, bytes)| bytes)
+            .collect::<Vec<u8>>()
+    };
+    let expected = batches(1, false);
+    for (threads, skips) in [(0, false), (2, false), (3, true)] {
+        assert!(batches(threads, skips) == expected, "{threads} threads");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
