@@ -16,6 +16,7 @@
 //! - `cross_trainer_cache`: trainers that share what the workers have computed
 //! - `cut_connections`: connections that break while all processes live
 //! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
+//! - `remote_files`: files of stores
 //! - `persistence`: dispatchers that are killed and start again, with a work directory and without
 //! - `leaving`: workers that leave in good order
 //! - `status`: what a service says of itself, for people and programs
@@ -41,6 +42,7 @@ mod leaving;
 mod metadata;
 mod nested_services;
 mod persistence;
+mod remote_files;
 mod service_reader;
 mod several_sources;
 #[cfg(target_os = "linux")]

@@ -8,6 +8,7 @@
 //! - `mortal`: a dispatcher that is killed and comes back
 //! - `process`: the real binary
 //! - `proxy`: a network that can be cut
+//! - `s3`: a server of S3
 //! - `watchdog`: fails a test that hangs
 //! - `witness`: a reader in a process of its own that looks at every element
 
@@ -19,6 +20,7 @@ pub(crate) mod links;
 pub(crate) mod mortal;
 pub(crate) mod process;
 pub(crate) mod proxy;
+pub(crate) mod s3;
 pub(crate) mod watchdog;
 #[cfg(target_os = "linux")]
 pub(crate) mod witness;

@@ -115,8 +115,14 @@ pub(crate) struct Process {
 impl Process {
     /// A dispatcher or worker, ready to serve.
     pub(crate) fn start(key: &str, arguments: &[&str]) -> Self {
+        Self::start_in(&[], key, arguments)
+    }
+
+    /// The same with this in its environment.
+    pub(crate) fn start_in(environment: &[(&str, String)], key: &str, arguments: &[&str]) -> Self {
         let mut command = millstream(key, arguments);
         command
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .arg("--until-stdin-closes")
             .stdin(Stdio::piped())
             .stderr(Stdio::inherit());

@@ -94,7 +94,7 @@ impl Stores {
             Scheme::Http | Scheme::Https => self.server(location, certificates),
         };
         match with(Certificates::OfSystem) {
-            Err(error) if error.to_string().contains("No CA certificates") => with(Certificates::None),
+            Err(error) if lacks_certificates(&error) => with(Certificates::None),
             built => built,
         }
     }
@@ -203,6 +203,12 @@ impl Stores {
             retry_timeout: self.config.deadline,
         }
     }
+}
+
+/// Whether a client could not be made because the machine has no certificates of authorities, which only the text of a cause says.
+fn lacks_certificates(error: &object_store::Error) -> bool {
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes.any(|cause| cause.to_string().contains("No CA certificates"))
 }
 
 fn identity(location: &RemoteLocation, endpoint: Option<String>) -> Arc<str> {
