@@ -232,10 +232,10 @@ impl SlotAlloc for Spill {
 }
 
 fn opening(error: OpenError) -> ExecError {
-    match error {
-        OpenError::Exec(error) => error,
-        error => ExecError::new(ErrorKind::Caller, "open", error.to_string()),
+    if let OpenError::Exec(error) = error {
+        return error;
     }
+    ExecError::new(ErrorKind::Caller, "open", error.to_string())
 }
 
 fn internal(reason: impl ToString) -> ExecError {
