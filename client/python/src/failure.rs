@@ -141,7 +141,11 @@ pub(crate) fn read(error: &ReadError) -> PyErr {
         ReadError::ElementTooLarge { .. } => raise("ResourceExhaustedError", error),
         ReadError::Element { .. } => raise("DataLossError", error),
         ReadError::Cancelled => raise("CancelledError", error),
-        _ => raise("InternalError", error),
+        // What is added later is nobody else's fault until it is named here.
+        ReadError::WorkerMisbehaved { .. }
+        | ReadError::ReaderMisbehaved { .. }
+        | ReadError::Internal { .. }
+        | _ => raise("InternalError", error),
     }
 }
 

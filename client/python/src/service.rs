@@ -142,7 +142,7 @@ impl Service {
         let service = interruptible(py, || give_up.give_up(), connecting)?.map_err(failure::service)?;
         Ok(Service {
             service: Here::new(Mutex::new(Some(Arc::new(service)))),
-            give_up: Here::new(give_up.clone()),
+            give_up: Here::new(give_up),
             dispatcher,
         })
     }
