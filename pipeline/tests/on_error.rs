@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use millstream_pipeline::exec::{
     ErrorKind, ExecContext, Executor, FailureCounts, Functions, PreparedMap, Source, Tensor, Value,
 };
-use millstream_pipeline::graph::{Cardinality, Dataset, ErrorPolicy, Params};
+use millstream_pipeline::graph::{Cardinality, Dataset, ErrorPolicy, Params, col};
 use proptest::prelude::*;
 
 use crate::support::{Model, drain, functions, model_of, number, pool, scalar};
@@ -254,6 +254,33 @@ fn batches_that_do_not_stack_elements_without_rows_and_the_rest_of_datasets_are_
         drain(&mut executor);
         assert_eq!(counts(&executor)["breaks"], (2, 0));
     }
+}
+
+#[test]
+fn rows_of_two_batches_that_do_not_join_are_left_out() {
+    // Batches of one row each, of as many columns as their number; those of 1, 1, 2, 2, 3, 3.
+    let rows = Dataset::range(2, 8, 1)
+        .map_expr(col("").floor_div(2))
+        .map("up_to", Params::none())
+        .batch(1, false);
+    let skipping = |rows: Dataset| rows.rebatch(2, false).on_error(ErrorPolicy::SKIP);
+    let shapes = |dataset: &Dataset| -> Vec<Vec<u64>> {
+        let mut executor = open(dataset);
+        let next = || executor.next().unwrap().map(|item| item.value[0].dims().to_vec());
+        std::iter::repeat_with(next).map_while(|shape| shape).collect()
+    };
+    assert_eq!(shapes(&skipping(rows.clone())), [[2, 1], [2, 2], [2, 3]]);
+    let out_of_step = rows.skip(1);
+    assert!(
+        error(&out_of_step.clone().rebatch(2, false))
+            .to_string()
+            .contains("two batches")
+    );
+    assert_eq!(
+        shapes(&skipping(out_of_step)),
+        [[1, 3]],
+        "the last has only one row"
+    );
 }
 
 #[test]

@@ -83,8 +83,8 @@ impl Rebatch {
         }
     }
 
-    /// The next `size` rows, of which there are as many, as one element.
-    fn cut(&mut self, size: u64) -> Result<Item, ExecError> {
+    /// The next `size` rows, of which there are as many, as one element; `None` when they make none and are left out.
+    fn cut(&mut self, size: u64) -> Result<Option<Item>, ExecError> {
         let mut marks = Marks::new();
         let mut columns: Vec<Vec<Tensor>> = Vec::new();
         let (mut position, mut origin, mut parts) = (0, None, 0);
@@ -113,19 +113,21 @@ impl Rebatch {
         }
         let mut value = Value::new();
         for (index, column) in columns.into_iter().enumerate() {
-            value.push(slices::joined(column).map_err(|reason| {
-                token::abandon(&marks);
-                let message = format!("cannot join component {index} of two batches: {reason}");
-                let error = ExecError::new(ErrorKind::Data, "rebatch", message);
-                error.at_position(position).of_element()
-            })?);
+            match slices::joined(column) {
+                Ok(joined) => value.push(joined),
+                Err(reason) => {
+                    let message = format!("cannot join component {index} of two batches: {reason}");
+                    let error = ExecError::new(ErrorKind::Data, "rebatch", message).at_position(position);
+                    return self.faults.leave_out(error, &marks).map(|()| None);
+                }
+            }
         }
-        Ok(Item {
+        Ok(Some(Item {
             value,
             marks,
             position,
             origin: origin.filter(|_| parts == 1),
-        })
+        }))
     }
 
     fn clear(&mut self) {
@@ -137,16 +139,20 @@ impl Rebatch {
 
 impl Iterate for Rebatch {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        let size = self.rebatch.size(self.made);
-        self.fill(size)?;
-        if self.rows < size && self.rebatch.drop_remainder {
-            self.clear();
+        loop {
+            let size = self.rebatch.size(self.made);
+            self.fill(size)?;
+            if self.rows < size && self.rebatch.drop_remainder {
+                self.clear();
+            }
+            if self.rows == 0 {
+                return Ok(None);
+            }
+            self.made = self.made.wrapping_add(1);
+            if let Some(batch) = self.cut(size.min(self.rows))? {
+                return Ok(Some(batch));
+            }
         }
-        if self.rows == 0 {
-            return Ok(None);
-        }
-        self.made = self.made.wrapping_add(1);
-        self.cut(size.min(self.rows)).map(Some)
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
