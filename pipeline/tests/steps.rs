@@ -157,7 +157,7 @@ fn more_distinct_elements_than_memory_are_an_error_that_says_so() {
     assert!(
         error
             .to_string()
-            .contains("distinct elements fill the 1000 bytes"),
+            .contains("distinct elements fill what is left of the 1000 bytes"),
         "{error}"
     );
 }

@@ -1,24 +1,55 @@
 //! The memory that the buffers of one pipeline may hold together.
+//!
+//! Whoever computes ahead takes the bytes of an element before it makes it ([`Budget::try_take`]), and waits where there are none
+//! left ([`Budget::wait_unless`]), except for an element that somebody waits for: that is always made, or nothing would ever
+//! move. What must be held to be of any use, such as the buffer of a shuffle, is [`Kept`]; it fails where it does not fit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 /// Bytes that the buffers of a pipeline may hold together unless told otherwise: a few batches of pictures at
 /// every stage, on a worker that runs several tasks.
 pub const BUDGET_BYTES_DEFAULT: usize = 256 << 20;
 
+/// How long whoever waits for memory waits before it looks again: one of them is woken for each that is given back, and it may
+/// be one that needs more.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// A count of buffered bytes with a limit. Clones are the same count.
 #[derive(Debug, Clone)]
 pub struct Budget {
-    held: Arc<AtomicUsize>,
+    count: Arc<Count>,
     limit_bytes: usize,
 }
 
 /// Bytes counted until dropped.
 #[derive(Debug)]
 pub struct Charge {
-    held: Arc<AtomicUsize>,
+    count: Arc<Count>,
     bytes: usize,
+}
+
+/// Bytes of one buffer that computes nothing ahead and that nothing but its end makes smaller. Counted until dropped.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    charge: Charge,
+    limit_bytes: usize,
+}
+
+/// What is counted. A waiter counts itself before it looks at `held_bytes`, and who gives bytes back looks for waiters after: both
+/// in one order of all, so that none is missed.
+#[derive(Debug, Default)]
+struct Count {
+    held_bytes: AtomicUsize,
+    /// Those of `held_bytes` that are [`Kept`].
+    kept_bytes: AtomicUsize,
+    waiters: AtomicUsize,
+    /// Held from a waiter's last look until it sleeps.
+    looking: Mutex<()>,
+    freed: Condvar,
 }
 
 impl Default for Budget {
@@ -31,7 +62,7 @@ impl Budget {
     /// A budget of so many bytes.
     pub fn new(limit_bytes: usize) -> Budget {
         Budget {
-            held: Arc::default(),
+            count: Arc::default(),
             limit_bytes,
         }
     }
@@ -43,8 +74,7 @@ impl Budget {
 
     /// Bytes held now.
     pub fn held_bytes(&self) -> usize {
-        // Relaxed, here and below: a count that orders nothing else.
-        self.held.load(Ordering::Relaxed)
+        self.count.held_bytes.load(Ordering::SeqCst)
     }
 
     /// Whether nothing more should be buffered. A buffer that is empty takes one element all the same, or
@@ -55,11 +85,59 @@ impl Budget {
 
     /// Counts `bytes`.
     pub fn charge(&self, bytes: usize) -> Charge {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.count.held_bytes.fetch_add(bytes, Ordering::SeqCst);
         Charge {
-            held: Arc::clone(&self.held),
+            count: Arc::clone(&self.count),
             bytes,
         }
+    }
+
+    /// Counts `bytes` if there is room for them, and for as many again: those are for what somebody waits for. A buffer that
+    /// `has_some` leaves half of the budget to those that have nothing, or the first of many readers would have it all and the
+    /// others would stand still.
+    pub(crate) fn try_take(&self, bytes: usize, has_some: bool) -> Option<Charge> {
+        let fitting = |held| self.fits(bytes, has_some, held).then(|| held + bytes);
+        self.count
+            .held_bytes
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting)
+            .ok()?;
+        Some(Charge {
+            count: Arc::clone(&self.count),
+            bytes,
+        })
+    }
+
+    /// Waits until there may be room for `bytes`, until [`Budget::wake`], or for a moment; not at all where there is room, or
+    /// where `may_go` says so.
+    pub(crate) fn wait_unless(&self, bytes: usize, has_some: bool, may_go: impl Fn() -> bool) {
+        let mut looking = self.count.looking.lock();
+        self.count.waiters.fetch_add(1, Ordering::SeqCst);
+        if !self.fits(bytes, has_some, self.held_bytes()) && !may_go() {
+            self.count.freed.wait_for(&mut looking, LOOK_AGAIN);
+        }
+        self.count.waiters.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Makes all who wait look again, after what they look at has changed.
+    pub(crate) fn wake(&self) {
+        if self.count.waiters.load(Ordering::SeqCst) > 0 {
+            let _looking = self.count.looking.lock();
+            self.count.freed.notify_all();
+        }
+    }
+
+    /// An empty buffer of what is kept.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept {
+            charge: self.charge(0),
+            limit_bytes: self.limit_bytes,
+        }
+    }
+
+    fn fits(&self, bytes: usize, has_some: bool, held: usize) -> bool {
+        let left = if has_some { self.limit_bytes / 2 } else { bytes };
+        let all = held.saturating_add(bytes).saturating_add(left);
+        held == 0 || all <= self.limit_bytes
     }
 }
 
@@ -71,14 +149,118 @@ impl Charge {
 
     /// Counts `bytes` from now on.
     pub fn set(&mut self, bytes: usize) {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => _ = self.count.held_bytes.fetch_add(more, Ordering::SeqCst),
+            None => self.count.give_back(self.bytes - bytes),
+        }
         self.bytes = bytes;
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.count.give_back(self.bytes);
+    }
+}
+
+impl Kept {
+    /// Counts `bytes` more if all that is kept is within the limit then, or this buffer was empty.
+    pub(crate) fn try_add(&mut self, bytes: usize) -> bool {
+        let is_empty = self.charge.bytes == 0;
+        let fitting = |kept: usize| {
+            let all = kept.saturating_add(bytes);
+            (is_empty || all <= self.limit_bytes).then_some(all)
+        };
+        // Relaxed: a count that orders nothing else.
+        let kept = &self.charge.count.kept_bytes;
+        if kept
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fitting)
+            .is_err()
+        {
+            return false;
+        }
+        self.charge.set(self.charge.bytes.saturating_add(bytes));
+        true
+    }
+
+    /// Counts `bytes` less.
+    pub(crate) fn remove(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.charge.bytes);
+        self.charge.count.kept_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.charge.set(self.charge.bytes - bytes);
+    }
+
+    /// Counts nothing.
+    pub(crate) fn clear(&mut self) {
+        self.remove(self.charge.bytes);
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl Count {
+    fn give_back(&self, bytes: usize) {
+        self.held_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        if bytes > 0 && self.waiters.load(Ordering::SeqCst) > 0 {
+            let _looking = self.looking.lock();
+            self.freed.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_taken_beyond_the_limit_but_the_first() {
+        let budget = Budget::new(100);
+        let first = budget.try_take(150, true).unwrap();
+        assert!(budget.try_take(1, false).is_none());
+        drop(first);
+        let first = budget.try_take(40, false).unwrap();
+        assert!(budget.try_take(11, true).is_none(), "half is left to others");
+        let more = budget.try_take(10, true).unwrap();
+        assert!(budget.try_take(26, false).is_none());
+        let last = budget.try_take(25, false).unwrap();
+        assert_eq!(budget.held_bytes(), 75);
+        drop((first, more, last));
+        assert_eq!(budget.held_bytes(), 0);
+    }
+
+    #[test]
+    fn buffers_that_are_kept_share_the_limit_and_each_may_hold_one_element() {
+        let budget = Budget::new(100);
+        let (mut one, mut other) = (budget.kept(), budget.kept());
+        let ahead = budget.charge(90);
+        assert!(one.try_add(60), "what is computed ahead makes room");
+        assert!(other.try_add(70), "one element");
+        assert!(!one.try_add(1) && !other.try_add(1));
+        other.remove(70);
+        assert!(one.try_add(40) && !one.try_add(1));
+        assert_eq!(budget.held_bytes(), 190);
+        drop((one, other, ahead));
+        assert_eq!(budget.held_bytes(), 0);
+        assert!(budget.kept().try_add(100));
+    }
+
+    #[test]
+    fn who_waits_for_memory_goes_on_when_it_is_given_back() {
+        let budget = Budget::new(10);
+        let held = budget.charge(10);
+        let waiter = std::thread::spawn(move || {
+            loop {
+                if let Some(charge) = budget.try_take(5, false) {
+                    return charge.bytes();
+                }
+                budget.wait_unless(5, false, || false);
+            }
+        });
+        drop(held);
+        assert_eq!(waiter.join().unwrap(), 5);
     }
 }

@@ -9,6 +9,7 @@ use crate::graph::{Cardinality, FlatMap, Op, Schedule, WindowSize};
 use super::context::Shared;
 use super::cursor::{Cursor, Cut};
 use super::error::{ErrorKind, ExecError};
+use super::expected::Expected;
 use super::format;
 use super::item::Item;
 use super::iterate::Input;
@@ -141,7 +142,7 @@ impl Program {
                 Box::new(ops::Shard::new(*shard, input, cancel).ok_or_else(|| unprepared("shard"))?)
             }
             Op::Enumerate(enumerate) => Box::new(ops::Enumerate::new(enumerate.start, input)),
-            Op::Prefetch(prefetch) => Box::new(ops::Prefetch::new(prefetch.buffer, input, shared.clone())),
+            Op::Prefetch(prefetch) => self.open_prefetch(node, prefetch.buffer, input, shared),
             Op::Kept(kept) => {
                 let Part::Kept(part) = &self.parts[node] else {
                     return Err(unprepared(op.name()));
@@ -176,6 +177,11 @@ impl Program {
         })
     }
 
+    fn open_prefetch(&self, node: usize, buffer: u64, input: Input, shared: &Shared) -> Input {
+        let expected = Expected::of(&self.specs[node]);
+        Box::new(ops::Prefetch::new(buffer, expected, input, shared.clone()))
+    }
+
     /// An operation that makes datasets of what comes in.
     fn open_expansion(&self, node: usize, input: Input, shared: &Shared) -> Result<Input, ExecError> {
         let cancel = shared.cancel.clone();
@@ -191,7 +197,10 @@ impl Program {
             if cycle.schedule.parallel == 1 {
                 Box::new(ops::Interleave::new(body, *cycle, input, cancel))
             } else {
-                Box::new(ops::ParallelInterleave::new(body, *cycle, input, shared))
+                let expected = Expected::of(&self.specs[node]);
+                Box::new(ops::ParallelInterleave::new(
+                    body, *cycle, expected, input, shared,
+                ))
             }
         } else if let (Op::Window(_, window), Part::Body(program)) = (op, &self.parts[node]) {
             Box::new(ops::Window::new(
@@ -286,6 +295,7 @@ impl Program {
                 schedule.parallel,
                 schedule.is_ordered(shared.deterministic),
                 self.graph.fills_rows(node),
+                (Expected::of(&self.specs[below]), Expected::of(&self.specs[node])),
                 input,
                 shared.at(node, self.graph.origin(node)),
             ))

@@ -17,6 +17,7 @@ mod context;
 mod cursor;
 mod error;
 mod executor;
+mod expected;
 mod expr;
 mod faults;
 mod folds;

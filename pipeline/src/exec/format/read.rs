@@ -1,6 +1,7 @@
 //! The operation that reads files: opens the ones whose paths come in, one after the other, and yields what their
 //! readers do. Broken records are an error, or counted and left out, as the format's parameters or the dataset say.
 
+use crate::exec::budget::{Budget, Charge};
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
@@ -23,6 +24,7 @@ pub(in crate::exec) struct Read {
     cancel: Cancel,
     faults: Faults,
     storage: Storage,
+    budget: Budget,
     file: Option<OneFile>,
 }
 
@@ -31,6 +33,8 @@ struct OneFile {
     /// The element whose path it is.
     outer: Item,
     reader: Box<dyn FileReader>,
+    /// Counts what the reader holds.
+    charge: Charge,
     /// Records passed, yielded or not.
     passed: u64,
 }
@@ -45,6 +49,7 @@ impl Read {
             cancel: shared.cancel.clone(),
             faults: shared.faults().skipping_if(format.on_error() == OnError::Skip),
             storage: shared.storage.clone(),
+            budget: shared.budget.clone(),
             file: None,
         }
     }
@@ -71,10 +76,23 @@ impl Read {
 }
 
 impl OneFile {
+    fn new(outer: Item, reader: Box<dyn FileReader>, passed: u64, budget: &Budget) -> OneFile {
+        OneFile {
+            outer,
+            charge: budget.charge(reader.held_bytes()),
+            reader,
+            passed,
+        }
+    }
+
     fn next(&mut self) -> Result<Option<Item>, ReadError> {
         let index = self.passed;
         let record = self.reader.record();
         self.passed = index.saturating_add(1);
+        let held_bytes = self.reader.held_bytes();
+        if held_bytes != self.charge.bytes() {
+            self.charge.set(held_bytes);
+        }
         Ok(record?.map(|Record { value, origin }| Item {
             value,
             marks: self.outer.marks.clone(),
@@ -94,11 +112,7 @@ impl Iterate for Read {
                 };
                 match self.reader(&outer, 0, 0) {
                     Ok(reader) => {
-                        self.file = Some(OneFile {
-                            outer,
-                            reader,
-                            passed: 0,
-                        });
+                        self.file = Some(OneFile::new(outer, reader, 0, &self.budget));
                     }
                     Err(error) => self.faults.leave_out(error, &outer.marks)?,
                 }
@@ -143,11 +157,7 @@ impl Iterate for Read {
             let (outer, place) = (state.item()?, state.number()?);
             let passed = state.number()?;
             let reader = self.reader(&outer, place, passed)?;
-            self.file = Some(OneFile {
-                outer,
-                reader,
-                passed,
-            });
+            self.file = Some(OneFile::new(outer, reader, passed, &self.budget));
         }
         self.input.restore(state)
     }

@@ -18,6 +18,11 @@ pub(super) trait FileReader: Send {
 
     /// Where the next record is, in a measure of the format's own: what [`Start::place`] is to be to go on there.
     fn place(&self) -> u64;
+
+    /// The memory it holds while it is open.
+    fn held_bytes(&self) -> usize {
+        BUFFER_BYTES
+    }
 }
 
 /// Makes readers of one format.

@@ -1,8 +1,9 @@
 //! Elements collected by key until there are enough of one. What a key is and what becomes of a group is not known here.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use crate::exec::budget::{Budget, Charge};
+use crate::exec::budget::{Budget, Kept};
 use crate::exec::call::{self, Chain};
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::faults::Faults;
@@ -18,13 +19,14 @@ pub(super) struct Groups {
     open: BTreeMap<i64, Group>,
     /// Elements in all groups.
     held: u64,
-    budget: Budget,
+    /// Counts their bytes.
+    kept: Kept,
+    limit_bytes: usize,
 }
 
 struct Group {
     items: Vec<Item>,
     size: u64,
-    charge: Charge,
 }
 
 impl Groups {
@@ -33,7 +35,8 @@ impl Groups {
             op,
             open: BTreeMap::new(),
             held: 0,
-            budget: budget.clone(),
+            kept: budget.kept(),
+            limit_bytes: budget.limit_bytes(),
         }
     }
 
@@ -52,20 +55,25 @@ impl Groups {
             );
             return Err(ExecError::new(ErrorKind::Resource, self.op, message));
         }
-        if !self.open.contains_key(&key) {
-            let size = size().inspect_err(|_| token::abandon(&item.marks))?;
-            let group = Group {
-                items: Vec::new(),
-                size,
-                charge: self.budget.charge(0),
-            };
-            self.open.insert(key, group);
+        if !self.kept.try_add(item.held_bytes()) {
+            token::abandon(&item.marks);
+            let message = format!(
+                "{} elements of {} keys fill what is left of the {} bytes a pipeline may buffer: use smaller windows or fewer \
+                 keys, or raise the limit",
+                self.held,
+                self.open.len(),
+                self.limit_bytes
+            );
+            return Err(ExecError::new(ErrorKind::Resource, self.op, message));
         }
-        let Some(group) = self.open.get_mut(&key) else {
-            return Ok(None);
+        let group = match self.open.entry(key) {
+            Entry::Occupied(group) => group.into_mut(),
+            Entry::Vacant(place) => {
+                let size = size().inspect_err(|_| token::abandon(&item.marks))?;
+                let items = Vec::new();
+                place.insert(Group { items, size })
+            }
         };
-        let bytes = group.charge.bytes().saturating_add(item.held_bytes());
-        group.charge.set(bytes);
         group.items.push(item);
         self.held += 1;
         if (group.items.len() as u64) < group.size {
@@ -85,6 +93,7 @@ impl Groups {
     pub(super) fn clear(&mut self) {
         self.open.clear();
         self.held = 0;
+        self.kept.clear();
     }
 
     pub(super) fn save(&self, state: &mut StateWriter) -> Result<(), StateError> {
@@ -107,14 +116,22 @@ impl Groups {
                 items.push(state.item()?);
             }
             self.held = self.held.saturating_add(items.len() as u64);
-            let charge = self.budget.charge(items.iter().map(Item::held_bytes).sum());
-            self.open.insert(key, Group { items, size, charge });
+            let bytes = items.iter().map(Item::held_bytes).sum();
+            if !self.kept.try_add(bytes) {
+                let message = format!(
+                    "the groups that were saved need more than the {} bytes a pipeline may buffer here",
+                    self.limit_bytes
+                );
+                return Err(ExecError::new(ErrorKind::Resource, self.op, message).into());
+            }
+            self.open.insert(key, Group { items, size });
         }
         Ok(())
     }
 
     fn taken(&mut self, group: Group) -> Vec<Item> {
         self.held = self.held.saturating_sub(group.items.len() as u64);
+        self.kept.remove(group.items.iter().map(Item::held_bytes).sum());
         group.items
     }
 }

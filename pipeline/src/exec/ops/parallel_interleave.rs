@@ -12,6 +12,7 @@ use crossbeam_channel::Select;
 
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::expected::Expected;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
@@ -26,6 +27,11 @@ use super::turns::{Turn, Turns};
 const AUTO_THREADS: usize = 16;
 /// Elements of a dataset that are read ahead, unless a block has more.
 const AHEAD: u64 = 16;
+/// Elements for which each thread has room in the byte budget: where they are large, more threads would wait for memory, and keep
+/// some for themselves.
+const ROOM: usize = 8;
+/// Threads as long as nobody knows how large elements are.
+const THREADS_AT_FIRST: usize = 4;
 
 pub(crate) struct ParallelInterleave {
     body: Arc<Body>,
@@ -33,6 +39,10 @@ pub(crate) struct ParallelInterleave {
     ordered: bool,
     /// How many datasets are read ahead at once; the others are read when it is their turn.
     threads: usize,
+    /// How many there could be when that was last looked at.
+    threads_before: usize,
+    /// What the next elements of the datasets are expected to hold.
+    expected: Expected,
     input: ReadAhead,
     input_end: Option<Result<(), ExecError>>,
     shared: Shared,
@@ -51,7 +61,13 @@ struct Reader {
 }
 
 impl ParallelInterleave {
-    pub(crate) fn new(body: Body, cycle: Cycle, input: Input, shared: &Shared) -> ParallelInterleave {
+    pub(crate) fn new(
+        body: Body,
+        cycle: Cycle,
+        expected: Expected,
+        input: Input,
+        shared: &Shared,
+    ) -> ParallelInterleave {
         let threads = match cycle.schedule.parallel {
             AUTO => AUTO_THREADS,
             threads => threads as usize,
@@ -64,7 +80,9 @@ impl ParallelInterleave {
             cycle,
             ordered: cycle.schedule.is_ordered(shared.deterministic),
             threads,
-            input: ReadAhead::new("interleave", 1, input, shared.clone()),
+            threads_before: 0,
+            expected,
+            input: ReadAhead::new("interleave", 1, Expected::unknown(), input, shared.clone()),
             input_end: None,
             shared: shared.clone(),
             pass: 0,
@@ -80,15 +98,47 @@ impl ParallelInterleave {
         self.input_end.is_none() && self.turns.open_count() + self.waiting.len() < most
     }
 
+    /// Threads that there may be now.
+    fn threads(&self) -> usize {
+        let budget = &self.shared.budget;
+        if !self.expected.is_known() {
+            return self.threads.min(THREADS_AT_FIRST);
+        }
+        let room = self.expected.bytes(budget).saturating_mul(ROOM).max(1);
+        self.threads.min(budget.limit_bytes() / room).max(1)
+    }
+
+    /// How many datasets are read by threads.
+    fn busy(&self) -> usize {
+        let readers = self.turns.open().chain(&self.waiting);
+        readers.filter(|reader| reader.has_thread).count()
+    }
+
+    /// Has threads read more of the open datasets where there may be more threads than before.
+    fn add_threads(&mut self) -> Result<(), ExecError> {
+        let threads = self.threads();
+        let before = std::mem::replace(&mut self.threads_before, threads);
+        if threads <= before {
+            return Ok(());
+        }
+        let more = threads.saturating_sub(self.busy());
+        let readers = self.turns.open_mut().chain(&mut self.waiting);
+        for reader in readers.filter(|reader| !reader.has_thread).take(more) {
+            reader.has_thread = true;
+            reader.elements.begin()?;
+        }
+        Ok(())
+    }
+
     /// Opens the datasets for which there are elements and room.
     fn top_up(&mut self) -> Result<(), ExecError> {
+        self.add_threads()?;
         while self.wants_input() {
             match self.input.poll()? {
                 Polled::Item(outer) => {
-                    let readers = self.turns.open().chain(&self.waiting);
-                    let busy = readers.filter(|reader| reader.has_thread).count();
-                    let mut reader = self.reader(Stage::Unopened(outer), busy);
-                    if reader.has_thread {
+                    let has_thread = self.busy() < self.threads();
+                    let mut reader = self.reader(Stage::Unopened(outer), has_thread);
+                    if has_thread {
                         reader.elements.begin()?;
                     }
                     self.waiting.push_back(reader);
@@ -100,14 +150,20 @@ impl ParallelInterleave {
         Ok(())
     }
 
-    /// A reader of the dataset at `stage`, with a thread of its own unless too many are `busy`.
-    fn reader(&self, stage: Stage, busy: usize) -> Reader {
+    /// A reader of the dataset at `stage`, with a thread of its own or without.
+    fn reader(&self, stage: Stage, has_thread: bool) -> Reader {
         let dataset = BodyOf::new(&self.body, self.pass, stage);
         let size = self.cycle.block.max(AHEAD);
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         Reader {
-            elements: ReadAhead::new("interleave", size, Box::new(dataset), self.shared.clone()),
-            has_thread: busy < self.threads,
+            elements: ReadAhead::new(
+                "interleave",
+                size,
+                self.expected.clone(),
+                Box::new(dataset),
+                self.shared.clone(),
+            ),
+            has_thread,
         }
     }
 
@@ -154,6 +210,10 @@ impl ParallelInterleave {
     /// Waits until whoever's turn it is has something, or, where the order does not matter, anyone.
     fn wait(&mut self) -> Result<(), ExecError> {
         let wants_input = self.wants_input();
+        match self.turns.now() {
+            Turn::Open(reader) => reader.elements.want(),
+            Turn::Vacant | Turn::Over => self.input.want(),
+        }
         let mut select = Select::new();
         select.recv(self.shared.cancel.signal());
         if wants_input && let Some(arrivals) = self.input.arrivals() {
@@ -167,6 +227,9 @@ impl ParallelInterleave {
             }
             select.ready();
         } else {
+            if let Some(reader) = self.turns.open().find(|reader| reader.has_thread) {
+                reader.elements.want();
+            }
             for reader in self.turns.open() {
                 if let Some(arrivals) = reader.elements.arrivals() {
                     select.recv(arrivals);
@@ -262,18 +325,17 @@ impl Iterate for ParallelInterleave {
         state.begin("parallel_interleave")?;
         self.pass = state.number()?;
         let mut turns = Turns::new(self.cycle);
-        let mut busy = 0;
-        let mut restored = |state: &mut StateReader<'_>| {
-            let mut reader = self.reader(Stage::Ended, busy);
-            busy += 1;
+        let restored = |state: &mut StateReader<'_>| {
+            let mut reader = self.reader(Stage::Ended, false);
             reader.elements.restore(state).map(|()| reader)
         };
-        turns.restore(state, &mut restored)?;
+        turns.restore(state, restored)?;
         let mut waiting = VecDeque::new();
         for _ in 0..state.number()? {
             waiting.push_back(restored(state)?);
         }
         (self.turns, self.waiting) = (turns, waiting);
+        self.threads_before = 0;
         self.input.restore(state)
     }
 }

@@ -14,6 +14,7 @@ use crate::exec::budget::Charge;
 use crate::exec::call::{self, Chain};
 use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
+use crate::exec::expected::Expected;
 use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
@@ -57,20 +58,23 @@ pub(crate) struct ParallelMap {
     places: VecDeque<Option<Finished>>,
     /// Calls whose outcome has not arrived.
     under_way: usize,
-    /// What the latest result holds, and the next ones are expected to: a picture is a hundred times its file.
-    expected_bytes: Option<usize>,
+    /// What the next results are expected to hold: a picture is a hundred times its file.
+    expected: Expected,
 }
 
 impl ParallelMap {
-    /// `parallel` calls at once; 0 = as many as turn out to be needed, or one per thread of the pool where nothing is tuned.
+    /// `parallel` calls at once; 0 = as many as turn out to be needed, or one per thread of the pool where nothing is tuned. Of
+    /// what elements of the input and results are `expected` to hold both are said.
     pub(crate) fn new(
         chain: Chain,
         parallel: u32,
         ordered: bool,
         is_batched: bool,
+        expected: (Expected, Expected),
         input: Input,
         shared: Shared,
     ) -> ParallelMap {
+        let (expected_input, expected) = expected;
         let knob = match &shared.tuner {
             Some(tuner) if parallel == AUTO => Some(tuner.knob()),
             Some(_) | None => None,
@@ -87,7 +91,7 @@ impl ParallelMap {
         let (done, results) = bounded(parallel * WINDOW_PER_CALL);
         ParallelMap {
             chain,
-            input: ReadAhead::new("map", parallel, input, shared.clone()),
+            input: ReadAhead::new("map", parallel, expected_input, input, shared.clone()),
             faults: shared.faults(),
             shared,
             ordered,
@@ -100,7 +104,7 @@ impl ParallelMap {
             first: 0,
             places: VecDeque::new(),
             under_way: 0,
-            expected_bytes: None,
+            expected,
         }
     }
 
@@ -110,26 +114,35 @@ impl ParallelMap {
         chosen.map_or(self.parallel, |threads| threads.min(self.parallel))
     }
 
-    /// Whether one more call may be made: within the window, and within the byte budget unless it is the only
-    /// one. As long as it is unknown what results hold there is no call that would only wait for a thread.
-    fn has_room(&self) -> bool {
+    /// Memory for the result of one more call, if it may be made: within the window, and within the byte budget unless it is the
+    /// only one. As long as it is unknown what results hold there is no call that would only wait for a thread.
+    fn room(&self) -> Option<Charge> {
         let held = if self.ordered {
             self.places.len()
         } else {
             self.places.len() + self.under_way
         };
-        let window = match self.expected_bytes {
-            Some(_) => self.threads() * WINDOW_PER_CALL,
-            None => self.threads(),
+        let window = if self.expected.is_known() {
+            self.threads() * WINDOW_PER_CALL
+        } else {
+            self.threads()
         };
-        held < window && (held == 0 || !self.shared.budget.is_spent())
+        if held >= window {
+            return None;
+        }
+        let budget = &self.shared.budget;
+        let bytes = self.expected.bytes(budget);
+        if held == 0 {
+            return Some(budget.charge(bytes));
+        }
+        budget.try_take(bytes, false)
     }
 
     /// Makes the calls for which there are elements and room. `Some` once the input has ended or failed.
     fn top_up(&mut self) -> Result<Option<Result<(), ExecError>>, ExecError> {
-        while self.has_room() {
+        while let Some(room) = self.room() {
             match self.input.poll()? {
-                Polled::Item(item) => self.submit(item)?,
+                Polled::Item(item) => self.submit(item, room)?,
                 Polled::Pending => break,
                 Polled::Ended(Err(error)) if error.is_passable() => self.pass_on(error),
                 Polled::Ended(end) => return Ok(Some(end)),
@@ -138,10 +151,10 @@ impl ParallelMap {
         Ok(None)
     }
 
-    fn submit(&mut self, item: Item) -> Result<(), ExecError> {
+    fn submit(&mut self, item: Item, mut charge: Charge) -> Result<(), ExecError> {
         let number = self.first.wrapping_add(self.places.len() as u64);
-        let expected = item.held_bytes().max(self.expected_bytes.unwrap_or(0));
-        let mut charge = self.shared.budget.charge(expected);
+        // Both are there until the call has returned.
+        charge.set(charge.bytes().saturating_add(item.held_bytes()));
         let (chain, done, pass) = (Arc::clone(&self.chain), self.done.clone(), self.pass);
         let cancel = self.shared.cancel.clone();
         let faults = self.faults.clone();
@@ -192,9 +205,8 @@ impl ParallelMap {
     /// Puts an outcome that has arrived where it is pulled from.
     fn place(&mut self, number: u64, finished: Finished) {
         self.under_way -= 1;
-        match &finished.outcome {
-            Ok(Some(_)) => self.expected_bytes = Some(finished.charge.bytes()),
-            Ok(None) | Err(_) => _ = self.expected_bytes.get_or_insert(0),
+        if matches!(finished.outcome, Ok(Some(_))) || !self.expected.is_known() {
+            self.expected.note(finished.charge.bytes());
         }
         if !self.ordered {
             self.places.push_back(Some(finished));
@@ -214,9 +226,16 @@ impl ParallelMap {
     }
 
     /// Waits for an outcome, or for an element if there is room for its call.
-    fn wait(&mut self, wants_input: bool) -> Result<(), ExecError> {
+    fn wait(&mut self, room: Option<Charge>) -> Result<(), ExecError> {
+        if self.under_way == 0 {
+            self.input.want();
+        }
         let nothing = never();
-        let arrivals = self.input.arrivals().filter(|_| wants_input).unwrap_or(&nothing);
+        let arrivals = self
+            .input
+            .arrivals()
+            .filter(|_| room.is_some())
+            .unwrap_or(&nothing);
         let arrived = select! {
             recv(self.results) -> result => {
                 let (number, finished) = result.map_err(|_| ExecError::cancelled("map"))?;
@@ -226,9 +245,9 @@ impl ParallelMap {
             recv(arrivals) -> held => held.ok(),
             recv(self.shared.cancel.signal()) -> _ => return Err(ExecError::cancelled("map")),
         };
-        match arrived {
-            Some((item, _)) => self.submit(item),
-            None => Ok(()),
+        match (arrived, room) {
+            (Some((item, _)), Some(room)) => self.submit(item, room),
+            (Some(_) | None, _) => Ok(()),
         }
     }
 
@@ -243,7 +262,7 @@ impl ParallelMap {
 
     fn finish_calls(&mut self) -> Result<(), ExecError> {
         while self.under_way > 0 {
-            self.wait(false)?;
+            self.wait(None)?;
         }
         Ok(())
     }
@@ -265,8 +284,8 @@ impl Iterate for ParallelMap {
             }
             match end {
                 Some(end) if self.under_way == 0 => return end.map(|()| None),
-                Some(_) => self.wait(false)?,
-                None => self.wait(self.has_room())?,
+                Some(_) => self.wait(None)?,
+                None => self.wait(self.room())?,
             }
         }
     }

@@ -4,6 +4,7 @@ use crossbeam_channel::{never, select};
 
 use crate::exec::context::Shared;
 use crate::exec::error::ExecError;
+use crate::exec::expected::Expected;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::measure::is_sampled;
@@ -24,7 +25,7 @@ pub(crate) struct Prefetch {
 
 impl Prefetch {
     /// A buffer of so many elements; [`AUTO`]: of as many as turn out to be needed, or of two where nothing is tuned.
-    pub(crate) fn new(buffer: u64, input: Input, shared: Shared) -> Prefetch {
+    pub(crate) fn new(buffer: u64, expected: Expected, input: Input, shared: Shared) -> Prefetch {
         let (size, buffer) = if buffer == u64::from(AUTO) {
             let buffer = Buffer::new(AHEAD_MAX);
             (buffer.size(), shared.tuner.is_some().then_some(buffer))
@@ -35,7 +36,7 @@ impl Prefetch {
             stage.set_threads(1);
         }
         Prefetch {
-            ahead: ReadAhead::new("prefetch", size, input, shared.clone()),
+            ahead: ReadAhead::new("prefetch", size, expected, input, shared.clone()),
             buffer,
             element_bytes: 0,
             shared,
@@ -53,6 +54,7 @@ impl Prefetch {
                 Polled::Ended(end) => return end.map(|()| None),
                 Polled::Pending => {}
             }
+            self.ahead.want();
             let nothing = never();
             select! {
                 recv(self.ahead.arrivals().unwrap_or(&nothing)) -> held => if let Ok((item, _)) = held {

@@ -4,6 +4,8 @@
 //! hands the input back, with the element it had in hand; the next pull starts it again.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounde
 use crate::exec::budget::{Budget, Charge};
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::expected::Expected;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input};
 use crate::exec::state::{StateError, StateReader, StateWriter};
@@ -19,9 +22,6 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 /// How long an end waits for the input, which may be inside a user's function; then the thread is left to end
 /// itself.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
-/// How often a thread that is held up by the byte budget looks again. Many buffers share the budget and any
-/// of them may make room.
-const BUDGET_POLL: Duration = Duration::from_millis(1);
 /// Elements read ahead at most, however many are asked for: the channel takes the memory for all of them at
 /// once, some 200 bytes each, and a thread that is thousands of elements ahead waits for nobody.
 pub(super) const AHEAD_MAX: usize = 4096;
@@ -34,6 +34,7 @@ pub(crate) struct ReadAhead {
     op: &'static str,
     size: usize,
     shared: Shared,
+    allowance: Allowance,
     /// Absent while the thread has it.
     input: Option<Input>,
     running: Option<Running>,
@@ -75,13 +76,25 @@ struct Handback {
 }
 
 impl ReadAhead {
-    /// Reads up to `size` elements of `input` ahead, for the operation `op`. Nothing is read before the first
-    /// poll.
-    pub(crate) fn new(op: &'static str, size: usize, input: Input, shared: Shared) -> ReadAhead {
+    /// Reads up to `size` elements of `input` ahead, each of which is `expected` to hold so much, for the operation `op`. Nothing
+    /// is read before the first poll.
+    pub(crate) fn new(
+        op: &'static str,
+        size: usize,
+        expected: Expected,
+        input: Input,
+        shared: Shared,
+    ) -> ReadAhead {
+        let allowance = Allowance {
+            budget: shared.budget.clone(),
+            expected,
+            is_wanted: Arc::default(),
+        };
         ReadAhead {
             op,
             size: size.clamp(1, AHEAD_MAX),
             shared,
+            allowance,
             input: Some(input),
             running: None,
             ready: VecDeque::new(),
@@ -109,6 +122,11 @@ impl ReadAhead {
                 Err(TryRecvError::Disconnected) => self.pause()?,
             }
         }
+    }
+
+    /// Has the next element made although there is no memory left for it: for who can do nothing but wait for it.
+    pub(crate) fn want(&self) {
+        self.allowance.want();
     }
 
     /// Begins to read ahead before anybody asks.
@@ -159,6 +177,7 @@ impl ReadAhead {
     pub(crate) fn stop(&mut self) {
         if let Some(running) = &mut self.running {
             running.stop = None;
+            self.allowance.budget.wake();
         }
     }
 
@@ -174,6 +193,7 @@ impl ReadAhead {
             return;
         };
         drop((stop, items));
+        self.allowance.budget.wake();
         match back.recv_deadline(deadline) {
             Ok(_) | Err(RecvTimeoutError::Disconnected) => {
                 let _ = thread.join();
@@ -248,7 +268,7 @@ impl ReadAhead {
         let op = self.op;
         if self.running.is_none() {
             let input = self.input.take().ok_or_else(|| lost(op))?;
-            self.running = Some(start(op, self.size, input, &self.shared)?);
+            self.running = Some(start(op, self.size, input, self.allowance.clone())?);
         }
         self.running.as_ref().ok_or_else(|| lost(op))
     }
@@ -266,6 +286,7 @@ impl ReadAhead {
             thread,
         } = running;
         drop(stop);
+        self.allowance.budget.wake();
         let handback = select! {
             recv(back) -> handback => handback.map_err(|_| lost(op))?,
             recv(self.shared.cancel.signal()) -> _ => {
@@ -290,13 +311,65 @@ impl Drop for ReadAhead {
     }
 }
 
-fn start(op: &'static str, size: usize, mut input: Input, shared: &Shared) -> Result<Running, ExecError> {
+/// What the thread may make ahead.
+#[derive(Clone)]
+struct Allowance {
+    budget: Budget,
+    expected: Expected,
+    /// Whether somebody waits for the next element, whatever memory there is.
+    is_wanted: Arc<AtomicBool>,
+}
+
+impl Allowance {
+    fn want(&self) {
+        // Ordered with the waiter's look by the budget, which counts its waiters in the same order.
+        if !self.is_wanted.swap(true, Ordering::SeqCst) {
+            self.budget.wake();
+        }
+    }
+
+    /// Memory for an element where the buffer `has_some`; `None` once the thread is told to stop.
+    fn next(&self, has_some: impl Fn() -> bool, is_stopped: impl Fn() -> bool) -> Option<Charge> {
+        loop {
+            // An element may take long: whoever wants the input back waits for none that it did not ask for.
+            if is_stopped() {
+                return None;
+            }
+            let bytes = self.expected.bytes(&self.budget);
+            if let Some(charge) = self.budget.try_take(bytes, has_some()) {
+                return Some(charge);
+            }
+            if self.is_wanted.swap(false, Ordering::SeqCst) {
+                return Some(self.budget.charge(bytes));
+            }
+            let may_go = || self.is_wanted.load(Ordering::SeqCst) || is_stopped();
+            self.budget.wait_unless(bytes, has_some(), may_go);
+        }
+    }
+
+    /// `item` as it lies in the buffer, where whoever wanted one gets it.
+    fn hold(&self, item: Item, mut charge: Charge) -> Held {
+        let bytes = item.held_bytes();
+        charge.set(bytes);
+        self.expected.note(bytes);
+        if self.is_wanted.load(Ordering::Relaxed) {
+            self.is_wanted.store(false, Ordering::SeqCst);
+        }
+        (item, charge)
+    }
+}
+
+fn start(
+    op: &'static str,
+    size: usize,
+    mut input: Input,
+    allowance: Allowance,
+) -> Result<Running, ExecError> {
     let (fill, items) = bounded(size);
     let (stop, stopped) = bounded::<()>(0);
     let (hand, back) = bounded(1);
-    let budget = shared.budget.clone();
     let work = move || {
-        let (in_hand, end) = fill_ahead(&mut input, &fill, &stopped, &budget);
+        let (in_hand, end) = fill_ahead(&mut input, &fill, &stopped, &allowance);
         // The receiver is gone only when nobody wants it any more.
         let _ = hand.send(Handback { input, in_hand, end });
     };
@@ -324,25 +397,19 @@ fn fill_ahead(
     input: &mut Input,
     fill: &Sender<Held>,
     stopped: &Receiver<()>,
-    budget: &Budget,
+    allowance: &Allowance,
 ) -> (Option<Held>, Option<Result<(), ExecError>>) {
+    let is_stopped = || stopped.try_recv() == Err(TryRecvError::Disconnected);
     loop {
-        while budget.is_spent() && !fill.is_empty() {
-            if stopped.recv_timeout(BUDGET_POLL) == Err(RecvTimeoutError::Disconnected) {
-                return (None, None);
-            }
-        }
-        // An element may take long: whoever wants the input back waits for none that it did not ask for.
-        if stopped.try_recv() == Err(TryRecvError::Disconnected) {
+        let Some(charge) = allowance.next(|| !fill.is_empty(), is_stopped) else {
             return (None, None);
-        }
+        };
         let item = match input.next() {
             Ok(Some(item)) => item,
             Ok(None) => return (None, Some(Ok(()))),
             Err(error) => return (None, Some(Err(error))),
         };
-        let bytes = item.held_bytes();
-        let held = (item, budget.charge(bytes));
+        let held = allowance.hold(item, charge);
         select! {
             send(fill, held) -> sent => if let Err(unsent) = sent {
                 return (Some(unsent.into_inner()), None);
@@ -429,7 +496,13 @@ mod tests {
 
     #[test]
     fn the_room_taken_for_a_buffer_is_bounded_whatever_is_asked_for() {
-        let mut ahead = ReadAhead::new("test", 1 << 24, Box::new(Numbers(0)), shared());
+        let mut ahead = ReadAhead::new(
+            "test",
+            1 << 24,
+            Expected::unknown(),
+            Box::new(Numbers(0)),
+            shared(),
+        );
         ahead.poll().unwrap();
         assert_eq!(ahead.arrivals().unwrap().capacity(), Some(AHEAD_MAX));
     }
@@ -440,7 +513,12 @@ mod tests {
         drop(stop);
         let (fill, items) = bounded(8);
         let mut input: Input = Box::new(Numbers(0));
-        let (in_hand, end) = fill_ahead(&mut input, &fill, &stopped, &Budget::default());
+        let allowance = Allowance {
+            budget: Budget::default(),
+            expected: Expected::unknown(),
+            is_wanted: Arc::default(),
+        };
+        let (in_hand, end) = fill_ahead(&mut input, &fill, &stopped, &allowance);
         assert!(in_hand.is_none() && end.is_none() && items.is_empty());
         assert_eq!(input.next().unwrap().unwrap().position, 0);
     }

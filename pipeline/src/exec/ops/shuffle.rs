@@ -2,7 +2,7 @@
 //!
 //! The n-th draw of a pass is a function of seed, epoch, pass and n, so that only the buffer and n are state.
 
-use crate::exec::budget::Charge;
+use crate::exec::budget::Kept;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
@@ -18,9 +18,9 @@ pub(crate) struct Shuffle {
     seeds: Seeds,
     draws: Draws,
     pass: u64,
-    buffer: Vec<(Item, Charge)>,
-    /// Bytes in the buffer.
-    held_bytes: usize,
+    buffer: Vec<Item>,
+    /// Counts the elements in the buffer.
+    kept: Kept,
     /// Elements drawn in this pass.
     drawn: u64,
     input_ended: bool,
@@ -33,12 +33,12 @@ impl Shuffle {
             // A graph's buffers have at most 2^24 elements.
             size: shuffle.buffer as usize,
             input,
+            kept: shared.budget.kept(),
             shared,
             seeds,
             draws: seeds.draws(0),
             pass: 0,
             buffer: Vec::new(),
-            held_bytes: 0,
             drawn: 0,
             input_ended: false,
         }
@@ -56,21 +56,18 @@ impl Shuffle {
     }
 
     fn hold(&mut self, item: Item) -> Result<(), ExecError> {
-        let bytes = item.held_bytes();
-        let limit_bytes = self.shared.budget.limit_bytes();
-        if self.held_bytes + bytes > limit_bytes && !self.buffer.is_empty() {
+        if !self.kept.try_add(item.held_bytes()) {
+            let limit_bytes = self.shared.budget.limit_bytes();
             // A smaller buffer would change the order with the memory at hand: say so instead.
             let message = format!(
-                "{} of {} elements fill the {limit_bytes} bytes a pipeline may buffer; shuffle before decoding, use a \
+                "{} of {} elements fill what is left of the {limit_bytes} bytes a pipeline may buffer; shuffle before decoding, use a \
                  smaller buffer or raise the limit",
                 self.buffer.len(),
                 self.size
             );
             return Err(ExecError::new(ErrorKind::Resource, "shuffle", message));
         }
-        self.held_bytes += bytes;
-        let charge = self.shared.budget.charge(bytes);
-        self.buffer.push((item, charge));
+        self.buffer.push(item);
         Ok(())
     }
 }
@@ -84,14 +81,15 @@ impl Iterate for Shuffle {
         // At most 2^24 elements: the conversions lose nothing.
         let chosen = self.draws.below(self.drawn, self.buffer.len() as u64) as usize;
         self.drawn = self.drawn.wrapping_add(1);
-        let (item, _) = self.buffer.swap_remove(chosen);
-        self.held_bytes -= item.held_bytes();
+        let item = self.buffer.swap_remove(chosen);
+        self.kept.remove(item.held_bytes());
         Ok(Some(item))
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.buffer.clear();
-        (self.held_bytes, self.drawn, self.input_ended) = (0, 0, false);
+        self.kept.clear();
+        (self.drawn, self.input_ended) = (0, false);
         self.pass = self.pass.wrapping_add(1);
         self.draws = self.seeds.draws(self.pass);
         self.input.restart()
@@ -107,7 +105,7 @@ impl Iterate for Shuffle {
         state.number(self.drawn)?;
         state.flag(self.input_ended)?;
         state.number(self.buffer.len() as u64)?;
-        self.buffer.iter().try_for_each(|(item, _)| state.item(item))?;
+        self.buffer.iter().try_for_each(|item| state.item(item))?;
         self.input.save(state)
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::exec::budget::Charge;
+use crate::exec::budget::Kept;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
@@ -31,8 +31,8 @@ pub(crate) struct ShuffleAndRepeat {
     passes: VecDeque<Pass>,
     /// Elements of all of them.
     held: usize,
-    /// Bytes of all of them.
-    held_bytes: usize,
+    /// Counts the bytes of all of them.
+    kept: Kept,
     input_ended: bool,
 }
 
@@ -41,7 +41,7 @@ struct Pass {
     number: u64,
     /// Elements drawn of it.
     drawn: u64,
-    items: Vec<(Item, Charge)>,
+    items: Vec<Item>,
 }
 
 impl ShuffleAndRepeat {
@@ -52,11 +52,11 @@ impl ShuffleAndRepeat {
             size: shuffle.buffer as usize,
             input: Repeat::new(shuffle.count, input, is_fed, shared.cancel.clone()),
             seeds: shared.seeds(node, shuffle.seed),
+            kept: shared.budget.kept(),
             shared,
             before: 0,
             passes: VecDeque::new(),
             held: 0,
-            held_bytes: 0,
             input_ended: false,
         }
     }
@@ -79,25 +79,22 @@ impl ShuffleAndRepeat {
     }
 
     fn hold(&mut self, number: u64, item: Item) -> Result<(), ExecError> {
-        let bytes = item.held_bytes();
-        let limit_bytes = self.shared.budget.limit_bytes();
-        if self.held_bytes + bytes > limit_bytes && self.held > 0 {
+        if !self.kept.try_add(item.held_bytes()) {
+            let limit_bytes = self.shared.budget.limit_bytes();
             let message = format!(
-                "{} of {} elements fill the {limit_bytes} bytes a pipeline may buffer; shuffle before decoding, use a \
+                "{} of {} elements fill what is left of the {limit_bytes} bytes a pipeline may buffer; shuffle before decoding, use a \
                  smaller buffer or raise the limit",
                 self.held, self.size
             );
             return Err(ExecError::new(ErrorKind::Resource, "shuffle_and_repeat", message));
         }
         self.held += 1;
-        self.held_bytes += bytes;
-        let held = (item, self.shared.budget.charge(bytes));
         match self.passes.back_mut() {
-            Some(pass) if pass.number == number => pass.items.push(held),
+            Some(pass) if pass.number == number => pass.items.push(item),
             Some(_) | None => self.passes.push_back(Pass {
                 number,
                 drawn: 0,
-                items: vec![held],
+                items: vec![item],
             }),
         }
         Ok(())
@@ -119,16 +116,17 @@ impl Iterate for ShuffleAndRepeat {
             let draws = self.seeds.draws(pass.number);
             let chosen = draws.below(pass.drawn, pass.items.len() as u64) as usize;
             pass.drawn = pass.drawn.wrapping_add(1);
-            let (item, _) = pass.items.swap_remove(chosen);
+            let item = pass.items.swap_remove(chosen);
             self.held -= 1;
-            self.held_bytes -= item.held_bytes();
+            self.kept.remove(item.held_bytes());
             return Ok(Some(item));
         }
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.passes.clear();
-        (self.held, self.held_bytes, self.input_ended) = (0, 0, false);
+        self.kept.clear();
+        (self.held, self.input_ended) = (0, false);
         self.before = self.before.wrapping_add(self.input.pass()).wrapping_add(1);
         self.input.restart()
     }
@@ -146,7 +144,7 @@ impl Iterate for ShuffleAndRepeat {
             state.number(pass.number)?;
             state.number(pass.drawn)?;
             state.number(pass.items.len() as u64)?;
-            pass.items.iter().try_for_each(|(item, _)| state.item(item))?;
+            pass.items.iter().try_for_each(|item| state.item(item))?;
         }
         self.input.save(state)
     }

@@ -62,6 +62,11 @@ impl<T> Turns<T> {
         self.slots.iter().flatten()
     }
 
+    /// The same, to be changed.
+    pub(super) fn open_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     /// Takes all of them out.
     pub(super) fn take(&mut self) -> impl Iterator<Item = T> {
         self.open = 0;

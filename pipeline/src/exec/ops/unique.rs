@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::exec::budget::Charge;
+use crate::exec::budget::Kept;
 use crate::exec::call;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
@@ -21,7 +21,7 @@ pub(crate) struct Unique {
     /// What identifies each element that has come in this pass.
     seen: HashSet<Box<[u8]>>,
     /// Counts the keys.
-    charge: Charge,
+    kept: Kept,
 }
 
 impl Unique {
@@ -30,7 +30,7 @@ impl Unique {
             input,
             shared: shared.clone(),
             seen: HashSet::new(),
-            charge: shared.budget.charge(0),
+            kept: shared.budget.kept(),
         }
     }
 
@@ -39,17 +39,15 @@ impl Unique {
         if self.seen.contains(&*key) {
             return Ok(false);
         }
-        let bytes = self.charge.bytes().saturating_add(key.len() + KEY_BYTES);
-        let limit_bytes = self.shared.budget.limit_bytes();
-        if bytes > limit_bytes {
+        if !self.kept.try_add(key.len() + KEY_BYTES) {
+            let limit_bytes = self.shared.budget.limit_bytes();
             let message = format!(
-                "{} distinct elements fill the {limit_bytes} bytes a pipeline may hold; map elements to what identifies \
+                "{} distinct elements fill what is left of the {limit_bytes} bytes a pipeline may hold; map elements to what identifies \
                  them, or raise the limit",
                 self.seen.len()
             );
             return Err(ExecError::new(ErrorKind::Resource, "unique", message));
         }
-        self.charge.set(bytes);
         self.seen.insert(key.into());
         Ok(true)
     }
@@ -73,7 +71,7 @@ impl Iterate for Unique {
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.seen.clear();
-        self.charge.set(0);
+        self.kept.clear();
         self.input.restart()
     }
 

@@ -1,0 +1,97 @@
+//! What an element of a stage is expected to hold before it is made: as much as its spec says, or else as the largest of the latest
+//! ones did.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use millstream_element::{ElementSpec, TensorSpec};
+
+use super::budget::Budget;
+use super::item::Item;
+use super::value::Tensor;
+
+/// Bytes of an element. Clones are one, which all threads of a stage keep.
+#[derive(Debug, Clone)]
+pub(crate) struct Expected {
+    /// [`UNKNOWN`] until an element has come.
+    bytes: Arc<AtomicUsize>,
+}
+
+const UNKNOWN: usize = usize::MAX;
+/// Elements that fit into the budget as long as nothing is known of them.
+const UNKNOWN_FITTING: usize = 4;
+/// The share of the expectation by which a smaller element lowers it.
+const FORGOTTEN: usize = 16;
+
+impl Expected {
+    /// Of elements of `spec`.
+    pub(crate) fn of(spec: &ElementSpec) -> Expected {
+        let payload = |component: &TensorSpec| usize::try_from(component.payload_bytes()?).ok();
+        let sizes = spec.components().iter().map(payload);
+        let held = sizes.sum::<Option<usize>>().map(|bytes| {
+            let parts = spec.components().len().saturating_mul(size_of::<Tensor>());
+            bytes.saturating_add(parts).saturating_add(size_of::<Item>())
+        });
+        Expected {
+            bytes: Arc::new(AtomicUsize::new(held.unwrap_or(UNKNOWN))),
+        }
+    }
+
+    /// Of elements of which nothing is known.
+    pub(crate) fn unknown() -> Expected {
+        Expected {
+            bytes: Arc::new(AtomicUsize::new(UNKNOWN)),
+        }
+    }
+
+    /// Whether an element has come, or the spec says it.
+    pub(crate) fn is_known(&self) -> bool {
+        // Relaxed, here and below: an estimate that orders nothing else.
+        self.bytes.load(Ordering::Relaxed) != UNKNOWN
+    }
+
+    /// What is set aside for the next element.
+    pub(crate) fn bytes(&self, budget: &Budget) -> usize {
+        match self.bytes.load(Ordering::Relaxed) {
+            UNKNOWN => budget.limit_bytes() / UNKNOWN_FITTING,
+            bytes => bytes,
+        }
+    }
+
+    /// An element holds `bytes`.
+    pub(crate) fn note(&self, bytes: usize) {
+        let before = match self.bytes.load(Ordering::Relaxed) {
+            UNKNOWN => 0,
+            before => before - before / FORGOTTEN,
+        };
+        let bytes = bytes.min(UNKNOWN - 1).max(before);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_element::Dtype;
+
+    use super::*;
+
+    #[test]
+    fn the_largest_of_late_is_expected() {
+        let budget = Budget::new(400);
+        let expected = Expected::unknown();
+        assert_eq!((expected.is_known(), expected.bytes(&budget)), (false, 100));
+        expected.note(160);
+        expected.note(1600);
+        expected.note(1);
+        assert_eq!((expected.is_known(), expected.bytes(&budget)), (true, 1500));
+        (0..100).for_each(|_| expected.note(1));
+        assert!(expected.bytes(&budget) < 20);
+    }
+
+    #[test]
+    fn what_a_spec_says_need_not_be_found_out() {
+        let spec = |dims| ElementSpec::single(TensorSpec::with_dims(Dtype::F32, dims)).unwrap();
+        assert!(Expected::of(&spec(&[Some(100)])).bytes(&Budget::default()) >= 400);
+        assert!(!Expected::of(&spec(&[None])).is_known());
+    }
+}

@@ -1,0 +1,166 @@
+//! What the kernel says of the memory of a process whose pipeline computes ahead of a slow consumer: the most it ever had, less
+//! what it had before, stays within the byte budget and a quarter of it. Each case runs in a process of its own.
+//!
+//! The consumer is as slow as can be: it takes an element once the pipeline has come to rest, because everything that may be made
+//! ahead is made.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use millstream_pipeline::exec::{Budget, ExecContext, Executor, Functions, Pool, PreparedMap, Tensor, Value};
+use millstream_pipeline::graph::{AUTO, Dataset, Params};
+
+/// Names the case that a process is to run, and its budget in MiB behind a colon.
+const CASE: &str = "MILLSTREAM_MEMORY_CASE";
+/// Elements that the consumer takes.
+const TAKEN: usize = 24;
+
+/// The cases, and how many elements of each are as large as the budget.
+const CASES: &[(&str, usize)] = &[
+    ("slow consumer", 64),
+    ("huge elements", 4),
+    ("wide interleave", 64),
+    ("wide unordered interleave", 64),
+    ("infinite source", 64),
+    ("a buffer that is kept", 64),
+];
+
+#[test]
+fn a_pipeline_holds_no_more_than_its_byte_budget_and_a_quarter() {
+    match std::env::var(CASE) {
+        Ok(case) => measured(&case),
+        Err(_) => hold_to_budget(128),
+    }
+}
+
+#[test]
+#[ignore = "takes gigabytes"]
+fn a_pipeline_with_a_large_budget_holds_no_more_than_it_and_a_quarter() {
+    hold_to_budget(1024);
+}
+
+/// Runs each case with so large a budget.
+#[expect(clippy::print_stderr, reason = "the figures are for whoever runs it by hand")]
+fn hold_to_budget(budget_mib: usize) {
+    let program = std::env::current_exe().unwrap();
+    let mut over = Vec::new();
+    for (case, _) in CASES {
+        let run = Command::new(&program)
+            .args([
+                "--exact",
+                "memory::a_pipeline_holds_no_more_than_its_byte_budget_and_a_quarter",
+            ])
+            .arg("--nocapture")
+            .env(CASE, format!("{case}:{budget_mib}"))
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&run.stdout);
+        assert!(
+            run.status.success(),
+            "{output}{}",
+            String::from_utf8_lossy(&run.stderr)
+        );
+        let figure = output.lines().find_map(|line| line.split("peak_kib=").nth(1));
+        let peak_kib: usize = figure.unwrap().trim().parse().unwrap();
+        let share = peak_kib as f64 / (budget_mib * 1024) as f64;
+        eprintln!("{case}: {} MiB, {share:.2} of the budget", peak_kib >> 10);
+        if share > 1.25 {
+            over.push(format!("{case}: {share:.2}"));
+        }
+    }
+    assert!(over.is_empty(), "more than 1.25 of the budget: {over:?}");
+}
+
+/// Runs one case and prints the most memory it had.
+#[expect(clippy::print_stdout, reason = "this is how the process tells its parent")]
+fn measured(case: &str) {
+    let (case, budget_mib) = case.split_once(':').unwrap();
+    let budget_bytes = budget_mib.parse::<usize>().unwrap() << 20;
+    let (_, fitting) = CASES.iter().find(|(name, _)| *name == case).unwrap();
+    let made = Arc::new(AtomicUsize::new(0));
+    let budget = Budget::new(budget_bytes);
+    let context = ExecContext {
+        budget: budget.clone(),
+        ..ExecContext::new(
+            1,
+            Arc::new(filling(budget_bytes / fitting, &made)),
+            Arc::new(Pool::new(8).unwrap()),
+        )
+    };
+    let graph = dataset(case).graph().unwrap();
+    let idle_kib = status_kib("VmRSS");
+    let mut executor = Executor::open(&graph, context).unwrap();
+    for _ in 0..TAKEN {
+        executor.next().unwrap().unwrap();
+        let progress = || (made.load(Ordering::Relaxed), budget.held_bytes());
+        come_to_rest(progress);
+    }
+    println!("\npeak_kib={}", status_kib("VmHWM") - idle_kib);
+}
+
+fn dataset(case: &str) -> Dataset {
+    let numbers = || Dataset::counter(0, 1);
+    let fill = |dataset: Dataset| dataset.map("fill", Params::none());
+    // Each dataset of it has no end.
+    let wide = || {
+        Dataset::range(0, 10_000, 1)
+            .interleave(256, 1, |argument| {
+                argument.map("fill", Params::none()).repeat(None)
+            })
+            .parallel(256)
+    };
+    match case {
+        "slow consumer" => fill(numbers()).parallel(8).prefetch(4096),
+        "huge elements" => fill(fill(numbers()).parallel(8)).parallel(AUTO).prefetch(16),
+        "wide interleave" => wide().prefetch(64),
+        "wide unordered interleave" => wide().unordered().prefetch(64),
+        "infinite source" => fill(numbers()).prefetch(64).batch(4, true).prefetch(64),
+        "a buffer that is kept" => fill(numbers().prefetch(64)).shuffle(32, Some(1)).prefetch(64),
+        other => panic!("no case is called {other:?}"),
+    }
+}
+
+/// `fill`: an element of so many bytes, each of which is written, whatever it is made of.
+fn filling(element_bytes: usize, made: &Arc<AtomicUsize>) -> Functions {
+    let made = Arc::clone(made);
+    Functions::new().with_map("fill", move |_, _| {
+        let made = Arc::clone(&made);
+        let call = move |_: Value| {
+            made.fetch_add(1, Ordering::Relaxed);
+            let bytes = vec![1u8; element_bytes];
+            Ok(Value::from_buf([Tensor::fixed(
+                Dtype::U8,
+                &[element_bytes as u64],
+                bytes,
+            )?]))
+        };
+        // Nothing that would tell beforehand how large they are.
+        let output = TensorSpec::with_dims(Dtype::U8, &[None]);
+        Ok(PreparedMap {
+            output: ElementSpec::single(output).map_err(|error| error.to_string())?,
+            call: Arc::new(call),
+        })
+    })
+}
+
+/// Returns when looks at `progress` have found the same for a while.
+fn come_to_rest<T: PartialEq>(progress: impl Fn() -> T) {
+    let mut before = progress();
+    let mut unchanged = 0;
+    while unchanged < 10 {
+        std::thread::sleep(Duration::from_millis(1));
+        let now = progress();
+        unchanged = if now == before { unchanged + 1 } else { 0 };
+        before = now;
+    }
+}
+
+/// A figure of the kernel's on this process.
+fn status_kib(name: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
