@@ -9,7 +9,7 @@ use millstream_pipeline::exec::{
     ErrorKind, ExecContext, ExecError, Executor, PreparedMap, Value, save, saved_spec,
 };
 use millstream_pipeline::graph::{
-    Cardinality, ConstantTensor, Dataset, Graph, Packing, Params, ShardBy, Share,
+    Cardinality, ConstantTensor, Dataset, Graph, Options, Packing, Params, Rewrites, ShardBy, Share,
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -94,6 +94,46 @@ fn what_is_cached_is_computed_once() {
         shuffled[30..],
         "draws below a cache are made once"
     );
+}
+
+#[test]
+fn what_is_kept_is_the_same_whether_its_graph_is_rewritten_or_not() {
+    let below = || {
+        counted(9)
+            .skip(0)
+            .take(u64::MAX)
+            .take(7)
+            .take(5)
+            .prefetch(1)
+            .prefetch(3)
+    };
+    let above = |kept: Dataset| kept.skip(0).repeat(Some(2)).take(8).take(9);
+    let expected: Vec<i64> = (0..5).chain(0..3).collect();
+    let (_directory, cache) = place();
+    let (_other, snapshot) = place();
+    let kept = || {
+        [
+            below().cache(),
+            below().cache_in(cache.as_str()),
+            below().snapshot(snapshot.as_str(), Packing::None),
+        ]
+    };
+    for (round, rewrites) in [Rewrites::OFF, Rewrites::default(), Rewrites::OFF]
+        .into_iter()
+        .enumerate()
+    {
+        let options = || Options {
+            rewrites: Some(rewrites),
+            ..Options::default()
+        };
+        for (place, kept) in kept().into_iter().enumerate() {
+            let (found, calls) = run(above(kept).with_options(options()));
+            assert_eq!(found, expected);
+            // Files that one execution has written serve the others.
+            let is_there = place > 0 && round > 0;
+            assert!(if is_there { calls == 0 } else { calls >= 5 }, "{calls} calls");
+        }
+    }
 }
 
 #[test]

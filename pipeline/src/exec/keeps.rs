@@ -53,7 +53,8 @@ pub(super) fn prepare(
         });
     };
     // What is declared of functions says nothing of what is computed.
-    let bytes = graph.resolved(means.functions)?.below(node);
+    let defined = graph.as_defined().resolved(means.functions)?;
+    let bytes = defined.below(graph.origin(node) as usize);
     let bytes = bytes.map_err(|error| ExecError::new(ErrorKind::Caller, "snapshot", error.to_string()))?;
     let fingerprint = super::identity::fingerprint(&bytes);
     let shard = snapshot.shard.as_ref();

@@ -2,6 +2,8 @@
 //! is valid: inputs precede their users, every node feeds exactly one other, and the limits below hold.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::sync::Arc;
+
 use super::check::check_params;
 use super::error::GraphError;
 use super::op::{Op, operations};
@@ -53,6 +55,8 @@ pub(super) struct Execution {
     pub(super) origins: Vec<u32>,
     /// Whether neighbouring maps are executed each for itself.
     pub(super) keeps_maps_apart: bool,
+    /// The nodes as they were defined; absent = its own.
+    pub(super) defined: Option<Arc<[Node]>>,
 }
 
 impl Graph {
@@ -115,6 +119,14 @@ impl Graph {
         let origin = self.execution.origins.get(node).copied();
         // A graph has at most 4096 nodes.
         origin.unwrap_or(node as u32)
+    }
+
+    /// The graph as it was defined.
+    pub(crate) fn as_defined(&self) -> Graph {
+        match &self.execution.defined {
+            Some(nodes) => self.executed_as(nodes.to_vec(), Execution::default()),
+            None => self.clone(),
+        }
     }
 
     /// Whether neighbouring maps with one schedule are executed as one step.

@@ -3,6 +3,8 @@
 #[cfg(feature = "csv")]
 mod csv;
 mod image_folder;
+#[cfg(feature = "arrow")]
+mod in_part;
 #[cfg(feature = "json")]
 mod json_lines;
 #[cfg(feature = "mds")]

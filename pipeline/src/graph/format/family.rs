@@ -130,6 +130,8 @@ impl Format {
         match self {
             Format::TextLines => true,
             Format::FixedLength(fixed) => fixed.compression == Compression::None,
+            // Its row groups; where an element is several rows, which ones would follow from the part.
+            Format::Parquet(table) => table.rows.is_none(),
             // Where a record begins is only known from the one before it, or from what the file says of itself.
             Format::TfRecord(_)
             | Format::WebDataset(_)
@@ -138,7 +140,6 @@ impl Format {
             | Format::JsonLines(_)
             | Format::Npy(_)
             | Format::Npz(_)
-            | Format::Parquet(_)
             | Format::Arrow(_)
             | Format::Sqlite(_)
             | Format::Mds(_)

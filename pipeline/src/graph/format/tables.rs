@@ -32,6 +32,10 @@ pub struct Table {
     /// What becomes of what cannot be read: of a row with a null that row, of a broken file what is left of it.
     #[n(3)]
     pub on_error: OnError,
+    /// The components that whoever reads it looks at, as a rewrite finds out before the dataset is executed; `None` = all. It does
+    /// not travel with the dataset.
+    #[cbor(skip)]
+    pub looked_at: Option<Vec<String>>,
 }
 
 impl Table {
@@ -49,6 +53,14 @@ impl Table {
             rows: Some(rows),
             ..Table::rows(columns)
         }
+    }
+
+    /// Whether somebody may look at the outermost column `name`, or at what is in it.
+    pub(crate) fn is_looked_at(&self, name: &str) -> bool {
+        let within = |path: &String| path.starts_with(name);
+        self.looked_at
+            .as_ref()
+            .is_none_or(|paths| paths.iter().any(within))
     }
 
     pub(super) fn check(&self) -> Result<(), String> {

@@ -3,7 +3,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::switches::Rewrites;
-use super::{counts, noop, prefetches};
+use super::{counts, noop, prefetches, projection};
 use crate::graph::definition::{Execution, Graph, Node};
 use crate::graph::op::Op;
 
@@ -14,6 +14,8 @@ pub(super) enum Edit {
     Remove,
     /// It takes the place of the operation that it reads as well.
     Merge(Op),
+    /// This takes the place of the operation that it reads.
+    Below(Op),
 }
 
 /// Looks at an operation and at the one it reads first.
@@ -34,10 +36,11 @@ impl Graph {
                 *body = body.rewritten(switches);
             }
         }
-        let rules: [(bool, Rule); 3] = [
+        let rules: [(bool, Rule); 4] = [
             (switches.removes_noops(), noop::rule),
             (switches.merges_counts(), counts::rule),
             (switches.merges_prefetches(), prefetches::rule),
+            (switches.pushes_projections(), projection::rule),
         ];
         for (_, rule) in rules.iter().filter(|(is_on, _)| *is_on) {
             rewriting.apply(*rule);
@@ -45,6 +48,7 @@ impl Graph {
         let execution = Execution {
             origins: rewriting.origins,
             keeps_maps_apart: !switches.fuses_maps(),
+            defined: Some(self.as_defined().nodes().into()),
         };
         self.executed_as(rewriting.nodes, execution)
     }
@@ -58,7 +62,7 @@ struct Rewriting {
 
 impl Rewriting {
     /// Applies `rule` from the sources to the output. What an edit leaves is looked at again with the operation that reads
-    /// it, and each removes a node, so that this ends.
+    /// it. An edit removes a node, or does what is done once, so that this ends.
     fn apply(&mut self, rule: Rule) {
         let mut node = 0;
         while node < self.nodes.len() {
@@ -71,6 +75,10 @@ impl Rewriting {
                     // It has moved to where the one below was, or further down, and is looked at again there.
                     node = node.saturating_sub(1);
                 }
+                Some(Edit::Below(op)) => {
+                    let below = self.nodes[node].inputs[0] as usize;
+                    self.nodes[below].op = op;
+                }
                 None => node += 1,
             }
         }
@@ -80,6 +88,7 @@ impl Rewriting {
         let Node { op, inputs } = &self.nodes[node];
         // What has several inputs, or none, is nobody's to remove.
         let [below] = inputs[..] else { return None };
+        // Each node has one user: whatever is done to what it reads is done for it alone.
         rule(op, &self.nodes[below as usize].op)
     }
 

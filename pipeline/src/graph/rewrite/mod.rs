@@ -5,6 +5,7 @@
 //! - [`noop`]: operations that do nothing;
 //! - [`counts`]: counts of counts;
 //! - [`prefetches`]: buffers of buffers;
+//! - [`projection`]: columns that nobody looks at;
 //! - [`Rewrites`]: which of them are allowed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -12,6 +13,7 @@ mod apply;
 mod counts;
 mod noop;
 mod prefetches;
+mod projection;
 mod switches;
 
 pub use switches::Rewrites;

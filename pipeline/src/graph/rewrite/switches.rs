@@ -27,6 +27,9 @@ pub struct Rewrites {
     /// Whether neighbouring maps with one schedule are executed as one step (`map_fusion`).
     #[n(4)]
     pub map_fusion: Option<bool>,
+    /// Whether columns of Parquet files that nobody looks at are left unread.
+    #[n(5)]
+    pub projections: Option<bool>,
 }
 
 impl Rewrites {
@@ -37,6 +40,7 @@ impl Rewrites {
         counts: None,
         prefetches: None,
         map_fusion: None,
+        projections: None,
     };
 
     pub(super) fn removes_noops(&self) -> bool {
@@ -49,6 +53,10 @@ impl Rewrites {
 
     pub(super) fn merges_prefetches(&self) -> bool {
         self.is_on(self.prefetches)
+    }
+
+    pub(super) fn pushes_projections(&self) -> bool {
+        self.is_on(self.projections)
     }
 
     pub(super) fn fuses_maps(&self) -> bool {

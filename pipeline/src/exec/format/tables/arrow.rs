@@ -11,7 +11,7 @@ use arrow_schema::Schema;
 use crate::exec::format::reader::{Fault, Opened};
 
 use super::messages::{Head, Messages};
-use super::rows::{Batches, TableFile};
+use super::rows::{Batches, Table, TableFile, WantedRows};
 
 pub(in crate::exec::format) struct Arrow;
 
@@ -23,26 +23,47 @@ struct Decoding {
     before: u64,
 }
 
+/// A file of which the schema has been read.
+struct ArrowTable {
+    messages: Messages,
+    schema: Arc<Schema>,
+    head: Head,
+}
+
 impl TableFile for Arrow {
-    fn schema(&self, file: &Opened) -> Result<Arc<Schema>, Fault> {
-        Ok(opened(file)?.1)
+    fn open(&self, file: &Opened) -> Result<Box<dyn Table>, Fault> {
+        let (messages, schema, head) = opened(file)?;
+        Ok(Box::new(ArrowTable {
+            messages,
+            schema,
+            head,
+        }))
+    }
+}
+
+impl Table for ArrowTable {
+    fn schema(&self) -> Arc<Schema> {
+        Arc::clone(&self.schema)
     }
 
-    fn batches(&self, file: Opened, columns: &[usize], first: u64, _: usize) -> Result<Batches, Fault> {
-        let (messages, schema, head) = opened(&file)?;
-        let decoder = FileDecoder::new(schema, head.message()?.version());
-        let mut places = columns.to_vec();
+    fn has_no_nulls(&self, _: usize) -> bool {
+        // Only its messages say it.
+        false
+    }
+
+    fn batches(self: Box<Self>, wanted: &WantedRows) -> Result<(Batches, u64), Fault> {
+        let decoder = FileDecoder::new(self.schema, self.head.message()?.version());
+        let mut places = wanted.columns.clone();
         // The decoder keeps the order of the file.
         places.sort_unstable();
         let mut decoding = Decoding {
-            messages,
+            messages: self.messages,
             decoder: decoder.with_projection(places),
-            before: first,
+            before: wanted.first,
         };
         // Behind the end of the messages lies what is none.
-        Ok(Box::new(
-            std::iter::from_fn(move || decoding.next().transpose()).fuse(),
-        ))
+        let batches = std::iter::from_fn(move || decoding.next().transpose()).fuse();
+        Ok((Box::new(batches), 0))
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Column {
     values: Tensor,
     /// Where the lists of each level begin and end in the next one; from the outermost in.
     splits: Vec<Vec<i64>>,
+    /// Whether it was read: else its tensors have no items.
+    is_read: bool,
 }
 
 /// The tensors of a batch.
@@ -76,6 +78,19 @@ impl Converted {
                 Ok(())
             }
         }
+    }
+
+    /// Adds tensors without items in the places of a column that was not read, because nobody looks at them.
+    pub(super) fn leave_out(&mut self, shape: &Shape) -> Result<(), String> {
+        match shape {
+            Shape::Leaf(leaf) => self.columns.push(Column::left_out(leaf)?),
+            Shape::Struct(fields) => {
+                for (_, shape) in fields {
+                    self.leave_out(shape)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -134,6 +149,21 @@ impl Column {
             dims: leaf.dims.clone(),
             values: values(&array, leaf.dtype, &dims)?,
             splits,
+            is_read: true,
+        })
+    }
+
+    fn left_out(leaf: &Leaf) -> Result<Column, String> {
+        let values = match leaf.dtype.item_bytes() {
+            Some(_) => Tensor::fixed(leaf.dtype, &[0], Bytes::new())?,
+            None => Tensor::strings(leaf.dtype, &[0], Vec::new())?,
+        };
+        Ok(Column {
+            lists: leaf.lists,
+            dims: Vec::new(),
+            values,
+            splits: vec![Vec::new(); leaf.lists],
+            is_read: false,
         })
     }
 
@@ -148,6 +178,13 @@ impl Column {
 
     /// Appends the tensors of one row.
     pub(super) fn row(&self, row: usize, into: &mut impl Extend<Tensor>) -> Result<(), String> {
+        if !self.is_read {
+            into.extend([self.values.clone()]);
+            for _ in 1..self.lists {
+                into.extend([indices(&[])?]);
+            }
+            return Ok(());
+        }
         if self.lists == 0 {
             let value = match (
                 self.values.data(),

@@ -10,28 +10,59 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::statistics::Statistics;
 
 use crate::exec::format::reader::{BUFFER_BYTES, Fault, Opened};
 use crate::storage::Object;
 
-use super::rows::{Batches, TableFile};
+use super::rows::{Batches, Table, TableFile, WantedRows};
 
 pub(in crate::exec::format) struct Parquet;
 
 /// A file as the decoder reads it.
 struct Chunks(Object);
 
+/// A file of which the index has been read.
+struct ParquetTable {
+    file: Object,
+    index: ArrowReaderMetadata,
+}
+
 impl TableFile for Parquet {
-    fn schema(&self, file: &Opened) -> Result<Arc<Schema>, Fault> {
-        let metadata = ArrowReaderMetadata::load(&Chunks(file.file.clone()), ArrowReaderOptions::new())?;
-        Ok(Arc::clone(metadata.schema()))
+    fn open(&self, file: &Opened) -> Result<Box<dyn Table>, Fault> {
+        let file = file.file.clone();
+        let index = ArrowReaderMetadata::load(&Chunks(file.clone()), ArrowReaderOptions::new())?;
+        Ok(Box::new(ParquetTable { file, index }))
+    }
+}
+
+impl Table for ParquetTable {
+    fn schema(&self) -> Arc<Schema> {
+        Arc::clone(self.index.schema())
     }
 
-    fn batches(&self, file: Opened, columns: &[usize], first: u64, rows: usize) -> Result<Batches, Fault> {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(Chunks(file.file))?;
-        // Row groups in front of the first row are not read.
-        let mut before = first;
+    /// Its chunks say how many nulls there are in them, as a rule.
+    fn has_no_nulls(&self, column: usize) -> bool {
+        let groups = self.index.metadata().row_groups().iter();
+        let schema = self.index.parquet_schema();
+        groups
+            .flat_map(RowGroupMetaData::columns)
+            .enumerate()
+            .all(|(index, chunk)| {
+                // Each group has a chunk for each leaf of the schema, in its order.
+                let leaf = index.checked_rem(schema.num_columns()).unwrap_or(0);
+                schema.get_column_root_idx(leaf) != column
+                    || schema.column(leaf).max_def_level() == 0
+                    || chunk.statistics().and_then(Statistics::null_count_opt) == Some(0)
+            })
+    }
+
+    fn batches(self: Box<Self>, wanted: &WantedRows) -> Result<(Batches, u64), Fault> {
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(Chunks(self.file), self.index);
+        // Row groups in front of the first row, and those of other parts, are not read.
+        let (mut rows, mut first, mut before) = (0, None, wanted.first);
         let mut groups = Vec::new();
         for (index, group) in builder.metadata().row_groups().iter().enumerate() {
             let count = u64::try_from(group.num_rows()).map_err(|_| {
@@ -39,21 +70,29 @@ impl TableFile for Parquet {
                     "the file is corrupt: row group {index} has a negative number of rows"
                 ))
             })?;
-            if groups.is_empty() && before >= count {
-                before -= count;
-            } else {
-                groups.push(index);
+            let begin = group.columns().iter().map(|column| column.byte_range().0).min();
+            if wanted.part.contains(&begin.unwrap_or(0)) {
+                first.get_or_insert(rows);
+                if groups.is_empty() && before >= count {
+                    before -= count;
+                } else {
+                    groups.push(index);
+                }
             }
+            rows = count.saturating_add(rows);
         }
-        let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
-        let builder = builder
+        let mask = ProjectionMask::roots(builder.parquet_schema(), wanted.columns.iter().copied());
+        let mut builder = builder
             .with_row_groups(groups)
             .with_projection(mask)
-            .with_batch_size(rows);
-        let reader = builder
-            .with_offset(usize::try_from(before).unwrap_or(usize::MAX))
-            .build()?;
-        Ok(Box::new(reader.map(|batch| batch.map_err(Fault::from))))
+            .with_batch_size(wanted.rows);
+        // Any offset has the decoder select rows one by one.
+        if before > 0 {
+            builder = builder.with_offset(usize::try_from(before).unwrap_or(usize::MAX));
+        }
+        let reader = builder.build()?;
+        let batches = reader.map(|batch| batch.map_err(Fault::from));
+        Ok((Box::new(batches), first.unwrap_or(0)))
     }
 }
 

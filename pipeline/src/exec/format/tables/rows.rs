@@ -1,6 +1,7 @@
 //! The rows of a table, one by one or several at once: what Parquet and Arrow have in common. A decoder that gives up on a
 //! corrupt file, by a panic too, has found an error of the file.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -10,7 +11,9 @@ use millstream_element::ElementSpec;
 
 use crate::exec::error::{ErrorKind, Origin};
 use crate::exec::format::columns::{names_of, wanted};
-use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use crate::exec::format::reader::{
+    BUFFER_BYTES, Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin,
+};
 use crate::exec::value::Value;
 use crate::graph;
 use crate::storage::blame;
@@ -23,11 +26,32 @@ const ROWS_AT_ONCE: usize = 1024;
 
 /// How the tables of a format are opened.
 pub(in crate::exec::format) trait TableFile: Send {
-    /// What the columns of the file are.
-    fn schema(&self, file: &Opened) -> Result<Arc<Schema>, Fault>;
+    /// The table in a file.
+    fn open(&self, file: &Opened) -> Result<Box<dyn Table>, Fault>;
+}
 
-    /// The batches of the columns with these indices, from row `first` on, of about `rows` rows each.
-    fn batches(&self, file: Opened, columns: &[usize], first: u64, rows: usize) -> Result<Batches, Fault>;
+/// An open table.
+pub(in crate::exec::format) trait Table {
+    /// What its columns are.
+    fn schema(&self) -> Arc<Schema>;
+
+    /// Whether it is certain, without reading it, that nothing in this column is null.
+    fn has_no_nulls(&self, column: usize) -> bool;
+
+    /// The batches of what is wanted.
+    fn batches(self: Box<Self>, wanted: &WantedRows) -> Result<(Batches, u64), Fault>;
+}
+
+/// Which rows of a table are wanted. With their batches comes the number of the first row of the part.
+pub(in crate::exec::format) struct WantedRows {
+    /// The indices of the columns.
+    pub(super) columns: Vec<usize>,
+    /// Only rows whose group begins within these bytes of the file: of formats that have such. Others have no parts.
+    pub(super) part: Range<u64>,
+    /// Rows of those that are passed over.
+    pub(super) first: u64,
+    /// Rows of a batch, roughly.
+    pub(super) rows: usize,
 }
 
 /// The batches of a file, in order.
@@ -43,15 +67,26 @@ pub(in crate::exec::format) struct Tables<F> {
 struct TableReader {
     path: Arc<str>,
     batches: Batches,
-    /// Where each component's column is in a batch.
-    columns: Vec<(String, Shape)>,
+    columns: Vec<Column>,
     params: graph::Table,
     spec: ElementSpec,
     /// Of the last batch, what is not yielded yet.
     batch: Option<RecordBatch>,
     converted: Option<Current>,
-    /// Rows passed.
+    /// What the latest batch holds.
+    batch_bytes: usize,
+    /// The number in the file of the first row that is wanted.
+    first: u64,
+    /// Rows passed of those.
     passed: u64,
+}
+
+/// A column that becomes one or several components.
+struct Column {
+    name: String,
+    shape: Shape,
+    /// Whether it is read: what nobody looks at need not be, unless a null in it would be an error.
+    is_read: bool,
 }
 
 /// A batch whose rows are yielded one by one.
@@ -68,7 +103,7 @@ pub(in crate::exec::format) fn describe(
     file: &Opened,
     params: &graph::Table,
 ) -> Result<ElementSpec, Fault> {
-    let schema = decoded(|| format.schema(file))?;
+    let schema = decoded(|| Ok(format.open(file)?.schema()))?;
     let columns = columns(&schema, &params.columns.names)?;
     Ok(element(&columns, params.rows.is_some())?)
 }
@@ -77,7 +112,8 @@ impl<F: TableFile> OpenFile for Tables<F> {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let path = Arc::clone(&file.path);
         let failed = |fault: Fault| ReadError::file(origin(&path, 0, "schema"), fault);
-        let schema = decoded(|| self.format.schema(&file)).map_err(failed)?;
+        let table = decoded(|| self.format.open(&file)).map_err(failed)?;
+        let schema = table.schema();
         let columns =
             columns(&schema, &names_of(&self.spec)).map_err(|reason| failed(Fault::from(reason)))?;
         let found =
@@ -86,18 +122,33 @@ impl<F: TableFile> OpenFile for Tables<F> {
             let reason = format!("an element is {found}, the dataset says {}", self.spec);
             return Err(failed(Fault::from(reason)));
         }
-        let places: Result<Vec<usize>, _> = columns.iter().map(|(name, _)| schema.index_of(name)).collect();
-        let places = places.map_err(|error| failed(Fault::from(error.to_string())))?;
-        let rows = self.params.rows.map_or(ROWS_AT_ONCE, |rows| rows as usize);
-        let batches = decoded(|| self.format.batches(file, &places, start.place, rows)).map_err(failed)?;
+        let mut places = Vec::new();
+        let mut wanted = Vec::new();
+        for (name, shape) in columns {
+            let place = schema.index_of(&name);
+            let place = place.map_err(|error| failed(Fault::from(error.to_string())))?;
+            let is_read = self.params.is_looked_at(&name)
+                || !(self.params.nulls_as_default || table.has_no_nulls(place));
+            places.extend(is_read.then_some(place));
+            wanted.push(Column { name, shape, is_read });
+        }
+        let rows = WantedRows {
+            columns: places,
+            part: start.begin..start.end.unwrap_or(u64::MAX),
+            first: start.place,
+            rows: self.params.rows.map_or(ROWS_AT_ONCE, |rows| rows as usize),
+        };
+        let (batches, first) = decoded(|| table.batches(&rows)).map_err(failed)?;
         Ok(Box::new(TableReader {
             path,
             batches,
-            columns,
+            columns: wanted,
             params: self.params.clone(),
             spec: self.spec.clone(),
             batch: None,
             converted: None,
+            batch_bytes: 0,
+            first,
             passed: start.place,
         }))
     }
@@ -114,6 +165,10 @@ impl FileReader for TableReader {
     fn place(&self) -> u64 {
         self.passed
     }
+
+    fn held_bytes(&self) -> usize {
+        BUFFER_BYTES + self.batch_bytes
+    }
 }
 
 impl TableReader {
@@ -127,7 +182,7 @@ impl TableReader {
                 current.next += 1;
                 self.passed += 1;
                 let failed = |reason: String| {
-                    let key = format!("row {}", self.passed - 1);
+                    let key = format!("row {}", self.first + self.passed - 1);
                     ReadError::record(origin(&self.path, 0, key), reason)
                 };
                 if let Some((_, column)) = current.tensors.null_rows.iter().find(|(null, _)| *null == row) {
@@ -189,7 +244,7 @@ impl TableReader {
         if let Some((row, column)) = tensors.null_rows.first() {
             let reason = format!(
                 "in row {} {}",
-                self.passed - rows as u64 + *row as u64,
+                self.first + self.passed - rows as u64 + *row as u64,
                 null_in(column)
             );
             return Err(ReadError::record(origin, reason));
@@ -208,7 +263,10 @@ impl TableReader {
             let batches = &mut self.batches;
             match decoded(|| batches.next().transpose()) {
                 Ok(Some(batch)) if batch.num_rows() == 0 => {}
-                Ok(batch) => return Ok(batch),
+                Ok(batch) => {
+                    self.batch_bytes = batch.as_ref().map_or(0, RecordBatch::get_array_memory_size);
+                    return Ok(batch);
+                }
                 Err(fault) => return Err(ReadError::file(self.rows_origin(1), fault)),
             }
         }
@@ -216,7 +274,11 @@ impl TableReader {
 
     fn convert(&self, batch: &RecordBatch) -> Result<Converted, String> {
         let mut converted = Converted::default();
-        for (name, shape) in &self.columns {
+        for Column { name, shape, is_read } in &self.columns {
+            if !is_read {
+                converted.leave_out(shape)?;
+                continue;
+            }
             let column = batch.column_by_name(name);
             let column = column.ok_or_else(|| format!("a batch has no column {name:?}"))?;
             converted.add(name, column, shape, self.params.nulls_as_default)?;
@@ -226,10 +288,11 @@ impl TableReader {
 
     /// Where the next `rows` rows are. Where in the file their bytes lie is spread over its columns.
     fn rows_origin(&self, rows: usize) -> Arc<Origin> {
-        let last = self.passed.saturating_add(rows.saturating_sub(1) as u64);
+        let next = self.first.saturating_add(self.passed);
+        let last = next.saturating_add(rows.saturating_sub(1) as u64);
         let key = match rows {
-            0 | 1 => format!("row {}", self.passed),
-            _ => format!("rows {} to {last}", self.passed),
+            0 | 1 => format!("row {next}"),
+            _ => format!("rows {next} to {last}"),
         };
         origin(&self.path, 0, key)
     }
