@@ -63,7 +63,45 @@ pub struct Origin {
     /// Where in the file it starts, in bytes.
     pub offset_bytes: u64,
     /// Its key in the file.
-    pub key: String,
+    pub key: RecordKey,
+}
+
+/// What a record is called in its file.
+#[derive(Debug, Clone)]
+pub enum RecordKey {
+    /// By a text.
+    Named(String),
+    /// By what it is and its number: `record 3`. Written out where somebody reads it, since few are ever read.
+    Numbered(&'static str, u64),
+}
+
+impl From<String> for RecordKey {
+    fn from(name: String) -> RecordKey {
+        RecordKey::Named(name)
+    }
+}
+
+impl From<&str> for RecordKey {
+    fn from(name: &str) -> RecordKey {
+        RecordKey::Named(name.to_owned())
+    }
+}
+
+impl PartialEq for RecordKey {
+    fn eq(&self, other: &RecordKey) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for RecordKey {}
+
+impl fmt::Display for RecordKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordKey::Named(name) => f.write_str(name),
+            RecordKey::Numbered(what, number) => write!(f, "{what} {number}"),
+        }
+    }
 }
 
 impl ExecError {
@@ -163,7 +201,9 @@ impl fmt::Display for Origin {
         write!(
             f,
             "{} at byte {}, key {:?}",
-            self.file, self.offset_bytes, self.key
+            self.file,
+            self.offset_bytes,
+            self.key.to_string()
         )
     }
 }

@@ -55,7 +55,7 @@ mod write;
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge};
 pub use cancel::{Cancel, CancelHook};
 pub use context::ExecContext;
-pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin};
+pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin, RecordKey};
 pub use executor::Executor;
 pub use functions::{
     FilterCall, FlatMapCall, Functions, MapCall, OpenPass, OpenService, PrepareFilter, PrepareFlatMap,

@@ -127,7 +127,7 @@ impl StateWriter {
         if let Some(origin) = origin {
             self.bytes(origin.file.as_bytes())?;
             self.number(origin.offset_bytes)?;
-            self.bytes(origin.key.as_bytes())?;
+            self.bytes(origin.key.to_string().as_bytes())?;
         }
         Ok(())
     }
@@ -244,7 +244,7 @@ impl<'b> StateReader<'b> {
         Ok(Some(Arc::new(Origin {
             file,
             offset_bytes,
-            key: self.text()?.to_owned(),
+            key: self.text()?.into(),
         })))
     }
 

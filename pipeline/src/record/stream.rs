@@ -82,3 +82,38 @@ pub(super) fn read_more(stream: &mut impl Read, into: &mut Vec<u8>, wanted: u64)
     into.reserve(wanted.min(1 << 20) as usize);
     stream.take(wanted).read_to_end(into).map(|read| read as u64)
 }
+
+/// Fills `into` as far as there is anything; how far that was.
+pub(super) fn fill(stream: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match stream.read(rest) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// The next `wanted` bytes, fewer where the file ends. What lies in the buffer already is copied once.
+pub(super) fn read_whole(stream: &mut impl BufRead, wanted: u64) -> io::Result<Vec<u8>> {
+    let buffered = loop {
+        match stream.fill_buf() {
+            Ok(_) => break stream.fill_buf()?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    };
+    if let Ok(wanted) = usize::try_from(wanted)
+        && let Some(whole) = buffered.get(..wanted)
+    {
+        let whole = whole.to_vec();
+        stream.consume(wanted);
+        return Ok(whole);
+    }
+    let mut bytes = Vec::new();
+    read_more(stream, &mut bytes, wanted)?;
+    Ok(bytes)
+}

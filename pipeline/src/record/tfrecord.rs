@@ -3,12 +3,12 @@
 //! `length: u64`, `masked_crc32c(length): u32`, `length` bytes, `masked_crc32c(bytes): u32`, all little-endian, one record
 //! after the other. The masked checksum is the CRC-32C rotated right by 15 bits plus `0xa282ead8`.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Write};
 
 use crate::graph::RECORD_BYTES_MAX;
 
 use super::error::RecordError;
-use super::stream::read_more;
+use super::stream::{fill, read_whole};
 
 /// Bytes in front of a record: its length and the checksum of that.
 const HEADER_BYTES: u64 = 12;
@@ -23,7 +23,7 @@ pub(crate) struct TfRecordReader<R> {
     offset_bytes: u64,
 }
 
-impl<R: Read> TfRecordReader<R> {
+impl<R: BufRead> TfRecordReader<R> {
     /// Reads records from `stream`, which is at `offset_bytes` of the uncompressed file, where a record begins.
     pub(crate) fn new(stream: R, offset_bytes: u64) -> TfRecordReader<R> {
         TfRecordReader { stream, offset_bytes }
@@ -44,17 +44,18 @@ impl<R: Read> TfRecordReader<R> {
                 "a record of {length} bytes; the limit is {RECORD_BYTES_MAX}"
             )));
         }
-        let mut record = Vec::new();
-        let wanted = length + FOOTER_BYTES;
-        let read = read_more(&mut self.stream, &mut record, wanted);
-        let read = read.map_err(|error| self.unreadable(&error))?;
+        let record = read_whole(&mut self.stream, length);
+        let record = record.map_err(|error| self.unreadable(&error))?;
+        let mut stated = [0; FOOTER_BYTES as usize];
+        let footer = fill(&mut self.stream, &mut stated);
+        let footer = footer.map_err(|error| self.unreadable(&error))?;
+        let (read, wanted) = (record.len() as u64 + footer as u64, length + FOOTER_BYTES);
         if read < wanted {
             return Err(self.failed(format!(
                 "the file is cut off: it ends {} bytes before its record does",
                 wanted - read
             )));
         }
-        let stated = record.split_off(length as usize);
         if stated != masked(crc32c::crc32c(&record)).to_le_bytes() {
             return Err(self.failed("the record is corrupt: its checksum differs".to_owned()));
         }
@@ -65,25 +66,25 @@ impl<R: Read> TfRecordReader<R> {
 
     /// The length of the next record.
     fn length(&mut self) -> Result<Option<u64>, RecordError> {
-        let mut header = Vec::new();
-        let read = read_more(&mut self.stream, &mut header, HEADER_BYTES);
-        let read = read.map_err(|error| self.unreadable(&error))?;
+        let mut header = [0; HEADER_BYTES as usize];
+        let read = fill(&mut self.stream, &mut header).map_err(|error| self.unreadable(&error))? as u64;
         if read == 0 {
             return Ok(None);
         }
-        let (Some(length), Some(stated)) = (header.first_chunk::<8>(), header.get(8..12)) else {
+        if read < HEADER_BYTES {
             return Err(self.failed(format!(
                 "the file is cut off: it ends {} bytes before the header of its record does",
                 HEADER_BYTES - read
             )));
-        };
+        }
+        let (length, stated) = header.split_at(size_of::<u64>());
         if stated != masked(crc32c::crc32c(length)).to_le_bytes() {
             return Err(self.failed(
                 "the checksum of a record's length differs: the file is corrupt, compressed otherwise, or no TFRecord file"
                     .to_owned(),
             ));
         }
-        Ok(Some(u64::from_le_bytes(*length)))
+        Ok(length.try_into().ok().map(u64::from_le_bytes))
     }
 
     fn failed(&self, reason: String) -> RecordError {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use csv_core::{ReadRecordResult, ReaderBuilder};
 use millstream_element::Dtype;
 
-use crate::exec::error::Origin;
+use crate::exec::error::{Origin, RecordKey};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::{self, CSV_FIELDS_MAX};
 use crate::record::Stream;
@@ -118,7 +118,7 @@ impl Csv {
 
 impl FileReader for CsvFile {
     fn record(&mut self) -> Result<Option<Record>, ReadError> {
-        let key = format!("row {}", self.passed.saturating_add(1));
+        let key = RecordKey::Numbered("row", self.passed.saturating_add(1));
         let row = self.rows.next();
         let origin = origin(&self.path, self.rows.begin_bytes, key);
         match row {

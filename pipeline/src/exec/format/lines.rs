@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read};
 use std::sync::Arc;
 
-use crate::exec::error::Origin;
+use crate::exec::error::{Origin, RecordKey};
 
 use super::reader::{ReadError, Start, origin};
 
@@ -79,10 +79,12 @@ impl<R: BufRead> Lines<R> {
         if self.end.is_some_and(|end| self.offset_bytes >= end) {
             return Ok(None);
         }
-        let mut key = format!("line {}", self.passed.saturating_add(1));
-        if self.begin > 0 {
-            key.push_str(&format!(" after byte {}", self.begin));
-        }
+        let number = self.passed.saturating_add(1);
+        let key = if self.begin > 0 {
+            RecordKey::Named(format!("line {number} after byte {}", self.begin))
+        } else {
+            RecordKey::Numbered("line", number)
+        };
         let origin = origin(&self.path, self.offset_bytes, key);
         let mut line = Vec::new();
         let mut limited = self.stream.by_ref().take(LINE_BYTES_MAX + 1);

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::exec::error::{ErrorKind, ExecError, Origin};
+use crate::exec::error::{ErrorKind, ExecError, Origin, RecordKey};
 use crate::exec::value::Value;
 use crate::storage::{Object, Storage, StorageError, blame};
 
@@ -188,7 +188,7 @@ impl ReadError {
 }
 
 /// The record `key` of a file, which begins at `offset_bytes`.
-pub(super) fn origin(path: &Arc<str>, offset_bytes: u64, key: impl Into<String>) -> Arc<Origin> {
+pub(super) fn origin(path: &Arc<str>, offset_bytes: u64, key: impl Into<RecordKey>) -> Arc<Origin> {
     Arc::new(Origin {
         file: Arc::clone(path),
         offset_bytes,

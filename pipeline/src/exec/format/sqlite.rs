@@ -10,7 +10,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, InterruptHandle, OpenFlags, Row};
 
 use crate::exec::cancel::{Cancel, CancelHook};
-use crate::exec::error::ErrorKind;
+use crate::exec::error::{ErrorKind, RecordKey};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::{self, SqlColumn};
 
@@ -92,7 +92,11 @@ impl OpenFile for Sqlite {
 
 impl FileReader for SqliteFile {
     fn record(&mut self) -> Result<Option<Record>, ReadError> {
-        let origin = origin(&self.path, 0, format!("row {}", self.passed.saturating_add(1)));
+        let origin = origin(
+            &self.path,
+            0,
+            RecordKey::Numbered("row", self.passed.saturating_add(1)),
+        );
         self.passed = self.passed.saturating_add(1);
         match self.rows.as_ref().and_then(|rows| rows.recv().ok()) {
             Some(Answer::Row(value)) => Ok(Some(Record { value, origin })),

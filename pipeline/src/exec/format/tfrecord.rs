@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::exec::error::RecordKey;
 use crate::exec::value::{Tensor, Value};
 use crate::graph;
 use crate::record::{RecordError, Stream, TfRecordReader};
@@ -47,7 +48,7 @@ pub(super) fn record_of(
     passed: &mut u64,
     record: Result<Option<(u64, Vec<u8>)>, RecordError>,
 ) -> Result<Option<Record>, ReadError> {
-    let key = || format!("record {}", passed.saturating_add(1));
+    let key = || RecordKey::Numbered("record", passed.saturating_add(1));
     let (begin, record) = match record {
         Ok(Some(record)) => record,
         Ok(None) => return Ok(None),

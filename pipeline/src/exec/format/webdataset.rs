@@ -117,7 +117,7 @@ impl Shard {
             };
             value.push(Tensor::bytes(field));
         }
-        value.push(Tensor::string(origin.key.clone()));
+        value.push(Tensor::string(origin.key.to_string()));
         Ok(Record { value, origin })
     }
 

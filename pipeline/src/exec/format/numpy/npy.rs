@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millstream_element::ElementSpec;
 
+use crate::exec::error::RecordKey;
 use crate::exec::value::Value;
 use crate::graph::{self, RECORD_BYTES_MAX};
 use crate::storage::Object;
@@ -117,7 +118,7 @@ impl FileReader for NpyFile {
             return Ok(None);
         }
         let place = self.header.header_bytes + self.next * self.row_bytes;
-        let origin = origin(&self.path, place, format!("row {}", self.next));
+        let origin = origin(&self.path, place, RecordKey::Numbered("row", self.next));
         if self.in_block == 0 {
             let fitting = BLOCK_BYTES.checked_div(self.row_bytes).unwrap_or(BLOCK_ROWS_MAX);
             let rows = fitting.clamp(1, BLOCK_ROWS_MAX).min(self.rows - self.next);

@@ -7,6 +7,7 @@ use millstream_element::{ElementSpec, TensorSpec};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
+use crate::exec::error::RecordKey;
 use crate::exec::value::{Tensor, Value};
 use crate::graph;
 use crate::storage::Object;
@@ -124,7 +125,7 @@ impl FileReader for NpzFile {
                 origin: origin(&self.path, 0, ""),
             }));
         }
-        let origin = origin(&self.path, 0, format!("row {index}"));
+        let origin = origin(&self.path, 0, RecordKey::Numbered("row", index));
         // All arrays have this many rows.
         let rows: Option<Value> = self.arrays.iter().map(|array| array.row(index)).collect();
         match rows {
