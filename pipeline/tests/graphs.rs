@@ -2,10 +2,10 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::graph::{
-    AnalysisError, Autotune, Buckets, CYCLE_MAX, Cardinality, Compression, ConstantTensor, Dataset,
-    ErrorPolicy, ExternalState, FixedLength, Graph, GraphError, NODES_MAX, NoFunctions, OnError, Op, Options,
-    PaddedBatch, Padding, Params, Rewrites, ServiceReader, SourceDeclaration, SpecField, Splitting,
-    Threading, Travel, Window,
+    AnalysisError, Autotune, BUFFER_MAX, Buckets, CYCLE_MAX, Cardinality, Compression, ConstantTensor,
+    Dataset, ErrorPolicy, ExternalState, FixedLength, Graph, GraphError, NODES_MAX, NoFunctions, Node,
+    OnError, Op, Options, PaddedBatch, Padding, Params, Rewrites, ServiceReader, SourceDeclaration,
+    SpecField, Splitting, Threading, Travel, Window,
 };
 use proptest::prelude::*;
 
@@ -406,6 +406,41 @@ fn mistakes_in_a_chain_are_reported_with_their_operation() {
         vec![ConstantTensor::fixed([0; 8])],
     );
     assert!(message(slices).contains("8 bytes"));
+    let range = || Dataset::range(0, 9, 1);
+    assert!(message(range().shuffle(0, None)).contains("buffer of 0"));
+    assert!(message(range().shuffle(BUFFER_MAX + 1, None)).contains("buffer of 16777217"));
+    assert!(message(range().shuffle_and_repeat(u64::MAX, None, None)).contains("is not within"));
+    assert!(message(range().prefetch(u64::MAX)).contains("is not within"));
+}
+
+#[test]
+fn what_reads_itself_what_is_behind_it_or_what_is_not_there_is_refused() {
+    let range = Dataset::range(0, 9, 1).graph().unwrap().nodes()[0].clone();
+    let take = Dataset::range(0, 9, 1).take(1).graph().unwrap().nodes()[1]
+        .op
+        .clone();
+    let reading = |inputs: &[u32]| Node {
+        op: take.clone(),
+        inputs: inputs.to_vec(),
+    };
+    let refused = |nodes: Vec<Node>| Graph::new(nodes).unwrap_err().to_string();
+    for (nodes, reason) in [
+        (vec![range.clone(), reading(&[1])], "does not precede it"),
+        (
+            vec![range.clone(), reading(&[2]), reading(&[1])],
+            "does not precede it",
+        ),
+        (vec![range.clone(), reading(&[7])], "does not precede it"),
+        (vec![range.clone(), reading(&[])], "has 0 inputs"),
+        (
+            vec![range.clone(), reading(&[0]), reading(&[0])],
+            "feeds 2 operations",
+        ),
+        (vec![range.clone(), range], "feeds 0 operations"),
+    ] {
+        let found = refused(nodes);
+        assert!(found.contains(reason), "{found}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! - `batches`: batches of elements of different shapes
 //! - `buffers`: what is computed ahead withholds nothing and stays within the byte budget
 //! - `expressions`: what is computed of components
+//! - `damage`: files that are cut short or overwritten
 //! - `explain`: what is told of the stages of a running pipeline
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `folds`: operations that carry a state
@@ -15,6 +16,7 @@
 //! - `images`: pictures decoded and changed
 //! - `interleave`: datasets that are read ahead by turns
 //! - `kept`: elements kept in memory and in files
+//! - `memory`: the memory of a process stays within the byte budget and a quarter
 //! - `listings`: which files there are and in which order
 //! - `on_error`: what becomes of elements that fail
 //! - `parsing`: examples, JSON, CSV
@@ -37,9 +39,26 @@
 //! - `written_by_others`: files of the libraries that users write such files with
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
+/// As in the programs of the service: what a process holds is what they would hold.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod batches;
 mod buffers;
 mod combined;
+#[cfg(all(
+    feature = "arrow",
+    feature = "csv",
+    feature = "images",
+    feature = "json",
+    feature = "mds",
+    feature = "numpy",
+    feature = "records",
+    feature = "saved",
+    feature = "sqlite",
+    feature = "webdataset"
+))]
+mod damage;
 mod explain;
 mod expressions;
 mod failures;
@@ -52,6 +71,8 @@ mod interleave;
 #[cfg(feature = "saved")]
 mod kept;
 mod listings;
+#[cfg(target_os = "linux")]
+mod memory;
 mod model;
 mod on_error;
 mod packing;
