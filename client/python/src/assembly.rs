@@ -233,16 +233,19 @@ impl<'py> Building<'_, 'py> {
             return item(strings.bytes(0).unwrap_or_default());
         }
         let items: PyResult<Vec<_>> = strings.iter().map(item).collect();
-        self.objects(items?, view.dims())
+        objects(self.py, items?, view.dims())
     }
+}
 
-    /// An array of Python objects.
-    fn objects(&self, items: Vec<Bound<'py, PyAny>>, dims: &[u64]) -> PyResult<Bound<'py, PyAny>> {
-        let py = self.py;
-        let array = py.import("numpy")?.call_method1("empty", (items.len(), "O"))?;
-        array.set_item(PySlice::full(py), PyList::new(py, items)?)?;
-        array.call_method1("reshape", (PyTuple::new(py, dims)?,))
-    }
+/// An array of Python objects.
+pub(crate) fn objects<'py>(
+    py: Python<'py>,
+    items: Vec<Bound<'py, PyAny>>,
+    dims: &[u64],
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = py.import("numpy")?.call_method1("empty", (items.len(), "O"))?;
+    array.set_item(PySlice::full(py), PyList::new(py, items)?)?;
+    array.call_method1("reshape", (PyTuple::new(py, dims)?,))
 }
 
 /// A slot of its own with these bytes.

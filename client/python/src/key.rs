@@ -9,7 +9,7 @@ use millstream::pipeline::exec::Functions;
 use pyo3::prelude::*;
 
 use crate::failure::raise;
-use crate::fork;
+use crate::{code, fork};
 
 /// The environment's word for a key or the path of one.
 const VARIABLE: &str = "MILLSTREAM_KEY";
@@ -45,9 +45,10 @@ pub(crate) fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The functions that datasets may name here, the reader of services among them.
+/// The functions that datasets may name here: the reader of services among them, and Python's.
 pub(crate) fn functions() -> PyResult<Arc<Functions>> {
-    Ok(Arc::new(millstream::functions::builtin(Some(&load()?))))
+    let builtin = millstream::functions::builtin(Some(&load()?));
+    Ok(Arc::new(code::registered(builtin)))
 }
 
 /// The workers of this process, whom its readers reach without a network. A forked child has its own; the parent's are left

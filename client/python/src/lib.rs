@@ -1,12 +1,14 @@
 //! The extension module of the `millstream` wheel: translation of the root library's types, and nothing else.
 //!
 //! - `graph`, `expr`, `spec`: datasets and what is known of them
+//! - `code`: functions and iterables of Python in pipelines
 //! - `servers`, `service`, `key`: a dispatcher, workers, and what a trainer holds
 //! - `elements`, `assembly`, `array`, `npy`, `dlpack`: elements become Python objects that share their memory
 //! - `failure`: errors become exceptions; `wait`: what blocks hears Ctrl-C; `fork`: what a forked child must not touch
 
 mod array;
 mod assembly;
+mod code;
 mod dlpack;
 mod elements;
 mod expr;

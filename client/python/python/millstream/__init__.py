@@ -31,6 +31,7 @@ from .dtypes import (
 )
 from .dtypes import bool_ as bool
 from .dtypes import bytes_ as bytes
+from .distribute import distribute, from_python
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .local import LocalService, local
 from .ops import cast, concat, one_hot, reshape, stack, where
@@ -67,12 +68,14 @@ __all__ = [
     "complex64",
     "complex128",
     "concat",
+    "distribute",
     "errors",
     "float8_e4m3fn",
     "float8_e5m2",
     "float16",
     "float32",
     "float64",
+    "from_python",
     "int8",
     "int16",
     "int32",

@@ -278,6 +278,31 @@ class Dataset(ImageMethods):
         graph = applied(self._graph, called(map_func, self._graph))
         return self._scheduled(graph, num_parallel_calls, deterministic)
 
+    def map_python(
+        self,
+        map_func: Callable[..., Any] | str,
+        *,
+        element_spec: Any = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
+        """What any code of Python makes of each element: a function, or the name ``module:function`` of one that workers have.
+
+        It runs where the pipeline does, which must be a process of Python: here, or on workers of ``ms.local``. What it yields is
+        found by calling it here with the first element, unless ``element_spec`` says it.
+        """
+        from .code import packed, unpacked
+        from .worker import described
+
+        code = packed(map_func)
+        if element_spec is None:
+            first = self.take(1).get_single_element()
+            made = unpacked(code)(*first) if isinstance(first, tuple) else unpacked(code)(first)
+            spec = described(made)
+        else:
+            spec = plain(element_spec)
+        return self._scheduled(self._graph.map_python(spec, code), num_parallel_calls, deterministic)
+
     def _scheduled(self, graph: Graph, threads: int | None, deterministic: bool | None) -> Dataset:
         if threads is not None and graph is not self._graph:
             graph = graph.parallel(_tuned(threads))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 __all__ = [
     "AbortedError",
     "CancelledError",
@@ -39,10 +41,28 @@ class MillstreamError(Exception):
             self.add_note(f"record: {origin}")
         if remote_traceback:
             self.add_note(f"on the worker {worker}:\n{remote_traceback}" if worker else remote_traceback)
+            self.__cause__ = _original(remote_traceback)
 
     def __reduce__(self) -> tuple[object, ...]:
         details = {"worker": self.worker, "origin": self.origin, "remote_traceback": self.remote_traceback}
         return (_rebuilt, (type(self), self.message, details))
+
+
+def _original(remote_traceback: str) -> BaseException | None:
+    """The exception that a traceback ends with, if its type is one of Python's, or of a module that is imported here.
+
+    It is made anew from its name and message; nothing of it is unpickled.
+    """
+    name, _, message = remote_traceback.rsplit("\n", 1)[-1].partition(": ")
+    module, _, kind = name.rpartition(".")
+    found = getattr(sys.modules.get(module or "builtins"), kind, None)
+    if not (isinstance(found, type) and issubclass(found, Exception)):
+        return None
+    try:
+        return found(message)
+    except Exception:
+        # Its constructor wants something else.
+        return None
 
 
 def _rebuilt(kind: type[MillstreamError], message: str, details: dict[str, str]) -> MillstreamError:

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use millstream::element::ElementSpec;
-use millstream::pipeline::graph::{Buckets, Dataset, Padding, Window};
+use millstream::pipeline::graph::{Buckets, Dataset, Padding, SourceDeclaration, SpecField, Window};
 use pyo3::prelude::*;
 
 use super::Graph;
 use crate::expr::Expr;
+use crate::{code, spec};
 
 /// Calls a function of Python to build what the library asks for. Its exception is kept, since the library has no place for it.
 struct Bodies {
@@ -73,6 +74,27 @@ impl Graph {
     /// A tuple.
     fn map_tuple(&self, exprs: Vec<Expr>) -> PyResult<Graph> {
         self.then(|dataset| dataset.map_tuple(exprs.into_iter().map(|expr| expr.0)))
+    }
+
+    /// What code of Python makes of each element, which is of `output`.
+    fn map_python(&self, output: &Bound<'_, PyAny>, code_bytes: &[u8]) -> PyResult<Graph> {
+        let output = spec::from_python(output)?;
+        let params = code::params(&output, code_bytes);
+        self.then(|dataset| dataset.map_declared(code::NAME, params, output))
+    }
+
+    /// What an iterable of Python yields, which is of `output`. `count`: -1 without end, -2 unknown.
+    #[staticmethod]
+    fn iterable(output: &Bound<'_, PyAny>, code_bytes: &[u8], count: i64) -> PyResult<Graph> {
+        let output = spec::from_python(output)?;
+        let params = code::params(&output, code_bytes);
+        let declared = SourceDeclaration {
+            spec: SpecField(output),
+            count: u64::try_from(count).ok(),
+            infinite: count == -1,
+            indexable: false,
+        };
+        Graph::new(Dataset::declared_source(code::NAME, params, declared))
     }
 
     /// The element with components of these names changed, or added to a dict.

@@ -81,8 +81,10 @@ impl Call for RegisteredCall {
     }
 
     fn call(&self, value: Value, _: &Place<'_>) -> Result<Option<Value>, ExecError> {
-        let failed = |error: crate::exec::error::BoxError| {
-            ExecError::new(ErrorKind::UserFunction, &*self.name, error.to_string())
+        // A function that says more of its failure, such as its traceback, says it as an `ExecError`.
+        let failed = |error: crate::exec::error::BoxError| match error.downcast::<ExecError>() {
+            Ok(error) => *error,
+            Err(error) => ExecError::new(ErrorKind::UserFunction, &*self.name, error.to_string()),
         };
         let value = (self.call)(value).map_err(failed)?;
         check(&self.name, &self.output, &value)?;

@@ -1,0 +1,209 @@
+"""Any Python on workers: datasets of torch, of Hugging Face, and whatever can be iterated over or made by a function.
+
+The workers must be processes of Python, as those of ``ms.local`` are, and ``millstream.service.WorkerServer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ._millstream import Graph
+from .code import packed
+from .dataset import AUTOTUNE, Dataset
+from .errors import InvalidArgumentError
+from .service import ShardingPolicy
+from .service import distribute as _distribute
+from .spec import plain
+from .worker import described
+
+__all__ = ["distribute", "from_python"]
+
+
+def default_collate(samples: list[Any]) -> Any:
+    """Samples stacked along a new leading dimension, in every leaf of their structure."""
+    first = samples[0]
+    if isinstance(first, dict):
+        return {name: default_collate([sample[name] for sample in samples]) for name in first}
+    if isinstance(first, tuple | list):
+        return tuple(default_collate(list(items)) for items in zip(*samples, strict=True))
+    if isinstance(first, str | bytes):
+        return samples
+    return np.stack([_array(sample) for sample in samples])
+
+
+def _array(value: Any) -> Any:
+    return value.detach().cpu().numpy() if hasattr(value, "cpu") else np.asarray(value)
+
+
+def _fetch(dataset: Any, collate: Callable[[list[Any]], Any] | None, indices: Any) -> Any:
+    """On a worker: the sample of an index, or a batch of several."""
+    if collate is None:
+        return dataset[int(indices)]
+    # Some fetch several at once better than one by one.
+    several = getattr(dataset, "__getitems__", None)
+    listed = [int(index) for index in indices]
+    return collate(several(listed) if several is not None else [dataset[index] for index in listed])
+
+
+def _iterate(make: Any, collate: Callable[[list[Any]], Any] | None, batch_size: int | None, drop_last: bool) -> Any:
+    """On a worker: samples, or batches of them."""
+    samples = iter(make() if callable(make) else make)
+    if batch_size is None or collate is None:
+        yield from samples
+        return
+    batch: list[Any] = []
+    for sample in samples:
+        batch.append(sample)
+        if len(batch) == batch_size:
+            yield collate(batch)
+            batch = []
+    if batch and not drop_last:
+        yield collate(batch)
+
+
+def _named_iterable(name: str, collate: Any, batch_size: int | None, drop_last: bool) -> Any:
+    """On a worker: of what the function ``module:function`` makes."""
+    from .code import unpacked
+
+    return _iterate(unpacked(packed(name)), collate, batch_size, drop_last)
+
+
+def _varying(spec: tuple[Any, ...], batched: bool) -> tuple[Any, ...]:
+    """What was found of one element, with a leading dimension that may differ in the last batch."""
+    kind = spec[0]
+    if kind == "tensor":
+        return (kind, spec[1], (None, *spec[2][1:]) if batched and spec[2] else spec[2])
+    if kind == "dict":
+        return (kind, [(name, _varying(item, batched)) for name, item in spec[1]])
+    return spec if kind == "none" else (kind, [_varying(item, batched) for item in spec[1]])
+
+
+class _Loader:
+    """What a ``DataLoader`` of torch was made with, or the arguments given instead."""
+
+    def __init__(self, x: Any, batch_size: int | None, shuffle: bool, drop_last: bool, collate: Any) -> None:
+        self.dataset, self.batch_size, self.shuffle, self.drop_last, self.collate = (
+            x,
+            batch_size,
+            shuffle,
+            drop_last,
+            collate,
+        )
+        # By its attributes, so that torch need not be there.
+        if not isinstance(x, str) and all(hasattr(x, name) for name in ("dataset", "collate_fn", "batch_sampler")):
+            self._take_over(x, batch_size)
+
+    def _take_over(self, loader: Any, batch_size: int | None) -> None:
+        if batch_size is not None:
+            raise InvalidArgumentError("a DataLoader says batch_size itself")
+        sampler = type(loader.sampler).__name__
+        if sampler not in ("SequentialSampler", "RandomSampler", "_InfiniteConstantSampler"):
+            raise InvalidArgumentError(
+                f"the sampler {sampler} cannot be dealt out to workers: give the dataset with shuffle=True or False"
+            )
+        self.dataset, self.collate = loader.dataset, loader.collate_fn
+        self.batch_size, self.drop_last = loader.batch_size, bool(loader.drop_last)
+        self.shuffle = sampler == "RandomSampler"
+        if self.batch_size is None:
+            self.collate = None
+
+
+def from_python(
+    x: Any,
+    *,
+    batch_size: int | None = None,
+    shuffle: bool = False,
+    drop_last: bool = False,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    seed: int | None = None,
+    element_spec: Any = None,
+    num_parallel_calls: int = AUTOTUNE,
+) -> Dataset:
+    """A dataset of Python's own: see ``distribute``, whose workers it is for."""
+    loader = _Loader(x, batch_size, shuffle, drop_last, collate_fn)
+    batched = loader.batch_size is not None
+    collate = (loader.collate or default_collate) if batched else None
+    source = loader.dataset
+    if hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, str):
+        count = len(source)
+        indices = Dataset.range(count)
+        if loader.shuffle:
+            indices = indices.shuffle(max(count, 1), seed)
+        if batched:
+            indices = indices.batch(loader.batch_size or 1, drop_remainder=loader.drop_last)
+        found = element_spec
+        if found is None:
+            if not count:
+                raise InvalidArgumentError("an empty dataset does not show what its elements are: give element_spec")
+            first = np.arange(min(loader.batch_size or 1, count)) if batched else np.int64(0)
+            spec = _varying(described(_fetch(source, collate, first)), batched)
+        else:
+            spec = plain(found)
+        graph = indices._graph.map_python(spec, packed(_fetch, source, collate)).parallel(
+            0 if num_parallel_calls == AUTOTUNE else num_parallel_calls
+        )
+        return Dataset(graph)
+    return _iterated(source, collate, loader, element_spec)
+
+
+def _iterated(source: Any, collate: Any, loader: _Loader, element_spec: Any) -> Dataset:
+    if loader.shuffle:
+        raise InvalidArgumentError("what can only be iterated over cannot be shuffled by index: use Dataset.shuffle behind it")
+    if not isinstance(source, str | Iterable) and not callable(source):
+        raise InvalidArgumentError(f"{source!r} is no dataset: it can be neither indexed, iterated over, nor called")
+    make = _named_iterable if isinstance(source, str) else _iterate
+    arguments = (source, collate, loader.batch_size, loader.drop_last)
+    if element_spec is None:
+        for first in make(*arguments):
+            spec = _varying(described(first), collate is not None)
+            break
+        else:
+            raise InvalidArgumentError("it yields nothing, which does not show what its elements are: give element_spec")
+    else:
+        spec = plain(element_spec)
+    return Dataset(Graph.iterable(spec, packed(make, *arguments), -2))
+
+
+def distribute(
+    x: Any,
+    service: Any,
+    *,
+    batch_size: int | None = None,
+    shuffle: bool = False,
+    drop_last: bool = False,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    seed: int | None = None,
+    element_spec: Any = None,
+    num_parallel_calls: int = AUTOTUNE,
+    processing_mode: ShardingPolicy | str | None = None,
+    **options: Any,
+) -> Dataset:
+    """A dataset that is computed by code of Python on the workers of a service.
+
+    ``x`` is anything that has ``len`` and indices, as datasets of torch and Hugging Face have: each index is read by one
+    worker, once an epoch. Or a ``DataLoader`` of torch, whose dataset, batch size, sampler, collation and ``drop_last`` are taken
+    over; or what can only be iterated over, a function without arguments that makes such a thing, or the name
+    ``"module:function"`` of one that the workers have: of these every worker yields all.
+
+    What elements are is found by computing the first one here, unless ``element_spec`` says it. ``options`` are those of
+    ``service.distribute``.
+
+    Raises:
+        InvalidArgumentError: It cannot be sent to workers, or is no dataset.
+    """
+    dataset = from_python(
+        x,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        drop_last=drop_last,
+        collate_fn=collate_fn,
+        seed=seed,
+        element_spec=element_spec,
+        num_parallel_calls=num_parallel_calls,
+    )
+    is_indexed = dataset._graph.cardinality >= 0
+    mode = processing_mode or (ShardingPolicy.DYNAMIC if is_indexed else ShardingPolicy.OFF)
+    return dataset.apply(_distribute(mode, service, **options))

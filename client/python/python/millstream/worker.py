@@ -1,0 +1,124 @@
+"""What runs where a pipeline calls Python: on a worker, or in the trainer. The extension calls it; see ``code``."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from .code import unpacked
+from .composites import Ragged, Sparse
+from .structure import leaf
+
+__all__ = ["described", "flattened", "function", "iterate", "told"]
+
+Leaf = tuple[str, tuple[int, ...], Any]
+
+_PACKAGE = str(Path(__file__).parent)
+
+
+def function(code: bytes, given: tuple[Any, ...]) -> Callable[[list[Any]], list[Leaf]]:
+    """A function of the components of elements that are as ``given`` describes."""
+    called = unpacked(code)
+
+    def call(components: list[Any]) -> list[Leaf]:
+        element = _nested(given, iter(components))
+        return flattened(called(*element) if isinstance(element, tuple) else called(element))
+
+    return call
+
+
+def iterate(code: bytes) -> Iterator[list[Leaf]]:
+    """The elements of what code makes an iterable of."""
+    return map(flattened, unpacked(code)())
+
+
+def flattened(value: Any) -> list[Leaf]:
+    """The tensors of a result, in order: of dicts, tuples, lists, arrays, tensors of torch, pictures, text and numbers."""
+    leaves: list[Leaf] = []
+    _describe(value, leaves)
+    return leaves
+
+
+def described(value: Any) -> tuple[Any, ...]:
+    """What a result is, as plain tuples."""
+    return _describe(value, [])
+
+
+def _describe(value: Any, leaves: list[Leaf]) -> tuple[Any, ...]:
+    if value is None:
+        return ("none",)
+    if isinstance(value, dict):
+        return ("dict", [(str(name), _describe(item, leaves)) for name, item in value.items()])
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        # Lists of text are what collating makes of text: one tensor, as they would be in an array.
+        if kind == "list" and value and all(isinstance(item, str | bytes) for item in value):
+            return _tensor(value, leaves)
+        return (kind, [_describe(item, leaves) for item in value])
+    if isinstance(value, Ragged):
+        return ("ragged", [_tensor(part, leaves) for part in (value.values, *value.nested_row_splits)])
+    if isinstance(value, Sparse):
+        return ("sparse", [_tensor(part, leaves) for part in (value.indices, value.values, value.dense_shape)])
+    return _tensor(value, leaves)
+
+
+def _tensor(value: Any, leaves: list[Leaf]) -> tuple[Any, ...]:
+    if hasattr(value, "detach") and hasattr(value, "cpu"):
+        value = value.detach().cpu().contiguous()
+        value = _bits(value) if str(value.dtype) in _FLOATS_OF_TORCH else value.numpy()
+    code, dims, data = leaf(np.asarray(value) if not isinstance(value, str | bytes | list) else value)
+    leaves.append((code, dims, data))
+    return ("tensor", code, dims)
+
+
+_FLOATS_OF_TORCH = {
+    "torch.bfloat16": ("int16", "bfloat16"),
+    "torch.float8_e4m3fn": ("int8", "float8_e4m3fn"),
+    "torch.float8_e5m2": ("int8", "float8_e5m2"),
+}
+
+
+def _bits(tensor: Any) -> Any:
+    """A tensor of torch whose type numpy does not know by itself."""
+    import ml_dtypes
+    import torch
+
+    width, name = _FLOATS_OF_TORCH[str(tensor.dtype)]
+    return tensor.view(getattr(torch, width)).numpy().view(getattr(ml_dtypes, name))
+
+
+def _nested(given: tuple[Any, ...], components: Iterator[Any]) -> Any:
+    kind = given[0]
+    if kind == "tensor":
+        return next(components)
+    if kind == "none":
+        return None
+    if kind == "dict":
+        return {name: _nested(item, components) for name, item in given[1]}
+    items = [_nested(item, components) for item in given[1]]
+    if kind == "ragged":
+        return Ragged(*items)
+    if kind == "sparse":
+        return Sparse(*items)
+    return tuple(items) if kind == "tuple" else items
+
+
+def told(error: BaseException, trace: TracebackType | None) -> tuple[str, str]:
+    """An exception as a sentence, and how the user's code got there: without the frames of this package.
+
+    With ``MILLSTREAM_FULL_TRACEBACK=1`` all frames are told.
+    """
+    frames = traceback.extract_tb(trace)
+    if os.environ.get("MILLSTREAM_FULL_TRACEBACK") != "1":
+        frames = traceback.StackSummary.from_list(
+            frame for frame in frames if not frame.filename.startswith(_PACKAGE)
+        )
+    said = "".join(traceback.format_exception_only(type(error), error)).strip()
+    lines = ["Traceback (most recent call last):\n", *frames.format(), said]
+    return said, "".join(lines)
