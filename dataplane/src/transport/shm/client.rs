@@ -70,7 +70,7 @@ pub async fn connect(
     Ok(Box::new(ClientEnd {
         line,
         down: RingReceiver::new(control.clone(), layout.down),
-        doorbell: Doorbell::new(control.clone(), layout.down.receiver_waits),
+        doorbell: Doorbell::new(control.clone(), layout.down.receiver_dozes),
         up: RingSender::new(control, layout.up),
         admission,
         arenas: BTreeMap::new(),

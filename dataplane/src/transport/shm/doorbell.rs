@@ -38,7 +38,7 @@ impl Doorbell {
 
     /// What the futex holds while a thread may sleep at it.
     pub(in crate::transport) fn asleep(&self) -> u64 {
-        wait::THREAD
+        wait::RAISED
     }
 
     /// Its address is all it is used for here; its value is read by the kernel.

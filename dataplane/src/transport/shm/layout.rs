@@ -91,8 +91,10 @@ pub struct RingPlace {
     pub(super) tail: usize,
     /// The receiver's index: the first word it has not taken.
     pub(super) head: usize,
-    /// Set while the receiver sleeps until there is a frame.
+    /// Set while a task of the receiver sleeps until there is a frame.
     pub(super) receiver_waits: usize,
+    /// Set while a thread of it does, at this word; on the same line, since the sender looks at both.
+    pub(super) receiver_dozes: usize,
     /// Set while the sender sleeps until there is room.
     pub(super) sender_waits: usize,
     /// The first of the words that frames go through.
@@ -115,6 +117,7 @@ impl RingPlace {
             tail: at,
             head: at + LINE_WORDS,
             receiver_waits: at + 2 * LINE_WORDS,
+            receiver_dozes: at + 2 * LINE_WORDS + 1,
             sender_waits: at + 3 * LINE_WORDS,
             first: at + 4 * LINE_WORDS,
             capacity,
@@ -187,6 +190,7 @@ mod tests {
         for layout in [ControlLayout::STANDARD, ControlLayout::new(4, 3, 2)] {
             let ring = |place: RingPlace| {
                 let singles = [place.tail, place.head, place.receiver_waits, place.sender_waits];
+                assert_eq!(place.receiver_dozes, place.receiver_waits + 1);
                 let singles = singles.map(|at| (at, 1));
                 singles.into_iter().chain([(place.first, place.capacity)])
             };

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use thiserror::Error;
 
 use super::layout::RingPlace;
-use super::wait::{self, Sleeper, WaitFlag};
+use super::wait::{self, WaitFlag};
 use super::words::{Word, Words};
 use crate::transport::LinkLost;
 
@@ -143,9 +143,11 @@ impl<W: Words> RingSender<W> {
         wait::needs_wake(self.words.words(), self.place.receiver_waits)
     }
 
-    /// The same, and who it is that sleeps: a thread sleeps at the flag, at [`RingPlace::receiver_waits`].
-    pub fn sleeper(&self) -> Sleeper {
-        wait::sleeper(self.words.words(), self.place.receiver_waits)
+    /// The same, where a thread may sleep too: it does so at the word [`RingPlace::receiver_dozes`].
+    pub fn sleepers(&self) -> Sleepers {
+        let flags = [self.place.receiver_waits, self.place.receiver_dozes];
+        let [task, thread] = wait::need_wake(self.words.words(), flags);
+        Sleepers { task, thread }
     }
 
     /// Whether this side may sleep until its bell rings, because a frame of so many words does not fit. Empty the bell
@@ -200,6 +202,15 @@ impl<W: Words> RingSender<W> {
     }
 }
 
+/// Who sleeps until there is a frame, and is to be woken now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sleepers {
+    /// A task, by its bell.
+    pub task: bool,
+    /// A thread, at its word.
+    pub thread: bool,
+}
+
 /// The end that frames come out of.
 #[derive(Debug)]
 pub struct RingReceiver<W> {
@@ -211,6 +222,7 @@ pub struct RingReceiver<W> {
     /// `capacity` beyond `head`.
     tail_seen: u64,
     frames: WaitFlag,
+    dozes: WaitFlag,
 }
 
 impl<W: Words> RingReceiver<W> {
@@ -227,6 +239,7 @@ impl<W: Words> RingReceiver<W> {
             head: 0,
             tail_seen: 0,
             frames: WaitFlag::new(place.receiver_waits),
+            dozes: WaitFlag::new(place.receiver_dozes),
         }
     }
 
@@ -234,7 +247,7 @@ impl<W: Words> RingReceiver<W> {
     /// has room for the largest frame. Then ask [`RingReceiver::needs_wake`], once for any number of frames.
     pub fn pop(&mut self, into: &mut Vec<u64>) -> Result<bool, RingError> {
         into.clear();
-        self.frames.lower(self.words.words());
+        self.lower();
         if !self.finds_frame()? {
             return Ok(false);
         }
@@ -260,18 +273,23 @@ impl<W: Words> RingReceiver<W> {
         self.looks_again()
     }
 
-    /// The same for a thread that sleeps at the flag, at [`RingPlace::receiver_waits`].
+    /// The same for a thread that sleeps at the word [`RingPlace::receiver_dozes`].
     pub fn prepare_doze(&mut self) -> Result<bool, RingError> {
-        self.frames.raise_for_thread(self.words.words());
+        self.dozes.raise(self.words.words());
         self.looks_again()
     }
 
     fn looks_again(&mut self) -> Result<bool, RingError> {
         let has_frame = self.finds_frame()?;
         if has_frame {
-            self.frames.lower(self.words.words());
+            self.lower();
         }
         Ok(!has_frame)
+    }
+
+    fn lower(&mut self) {
+        self.frames.lower(self.words.words());
+        self.dozes.lower(self.words.words());
     }
 
     fn finds_frame(&mut self) -> Result<bool, RingError> {

@@ -1,7 +1,8 @@
 //! Who sleeps: a flag for each thing that one side may wait for, so that the other makes a system call only then.
 //!
 //! Owns the order of steps that loses no wake-up (D10.3). Refuses to know how one sleeps: the bell of a task is whatever
-//! keeps a ring until it is heard, such as a socket; a thread sleeps at the flag itself, while it has the value that it wrote.
+//! keeps a ring until it is heard, such as a socket; a thread sleeps at its flag itself, as long as it is raised. So each has a flag of
+//! its own: a waker that is late may lower one that was raised anew, which whoever its wake-up is for then notices.
 //!
 //! The sleeper raises the flag, fences, and looks once more for what it wants. The waker publishes, fences, and looks at
 //! the flag. The two fences are partners: at least one of the two sees the other. The sleeper empties its bell before it
@@ -12,22 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::words::Word;
 
-/// Who sleeps behind a flag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sleeper {
-    /// Nobody.
-    Nobody,
-    /// A task, which its bell wakes.
-    Task,
-    /// A thread, at the flag.
-    Thread,
-}
-
-/// What a flag says while a task sleeps behind it; so does anything that says nothing else.
-const TASK: u64 = 1;
-
-/// What a flag says while a thread sleeps at it.
-pub(super) const THREAD: u64 = 2;
+/// What a raised flag holds; anything but 0 counts as that.
+pub(super) const RAISED: u64 = 1;
 
 /// The sleeper's side of a flag. The flag is a hint to the peer, which may do with it what it likes: one that lowers it
 /// keeps only itself from being heard, one that raises it pays for the wake-ups.
@@ -42,19 +29,10 @@ impl WaitFlag {
         Self { at, is_raised: false }
     }
 
-    /// Raises the flag for a task; then the caller looks again.
+    /// Raises the flag; then the caller looks again.
     pub(super) fn raise<W: Word>(&mut self, words: &[W]) {
-        self.raise_to(words, TASK);
-    }
-
-    /// The same for a thread.
-    pub(super) fn raise_for_thread<W: Word>(&mut self, words: &[W]) {
-        self.raise_to(words, THREAD);
-    }
-
-    fn raise_to<W: Word>(&mut self, words: &[W], value: u64) {
         self.is_raised = true;
-        words[self.at].store(value, Relaxed);
+        words[self.at].store(RAISED, Relaxed);
         W::fence();
     }
 
@@ -67,23 +45,25 @@ impl WaitFlag {
     }
 }
 
-/// Who sleeps behind the flag at `at`, and is then to be woken by the caller. Call after publishing.
-#[inline]
-pub(super) fn sleeper<W: Word>(words: &[W], at: usize) -> Sleeper {
-    W::fence();
-    // Looked at before it is written, so that the line stays shared while nobody sleeps.
-    let sleeper = match words[at].load(Relaxed) {
-        0 => return Sleeper::Nobody,
-        THREAD => Sleeper::Thread,
-        _ => Sleeper::Task,
-    };
-    // Should this hit a flag that was raised since, its sleeper looked behind the caller's fence, and saw what was published.
-    words[at].store(0, Relaxed);
-    sleeper
-}
-
-/// Whether somebody sleeps behind the flag at `at`, whose bell the caller then has to ring. Call after publishing.
+/// Whether somebody sleeps behind the flag at `at`, whom the caller then has to wake. Call after publishing.
 #[inline]
 pub(super) fn needs_wake<W: Word>(words: &[W], at: usize) -> bool {
-    sleeper(words, at) != Sleeper::Nobody
+    let [needs_wake] = need_wake(words, [at]);
+    needs_wake
+}
+
+/// The same of several flags.
+#[inline]
+pub(super) fn need_wake<W: Word, const N: usize>(words: &[W], flags: [usize; N]) -> [bool; N] {
+    W::fence();
+    flags.map(|at| {
+        // Looked at before it is written, so that the line stays shared while nobody sleeps.
+        let is_raised = words[at].load(Relaxed) != 0;
+        if is_raised {
+            // Should this hit a flag that was raised since, its sleeper looked behind the caller's fence, and saw what was
+            // published.
+            words[at].store(0, Relaxed);
+        }
+        is_raised
+    })
 }

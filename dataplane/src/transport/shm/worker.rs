@@ -25,7 +25,6 @@ use super::listen::Incoming;
 use super::map::Mapping;
 use super::ring::{RingReceiver, RingSender};
 use super::share::Share;
-use super::wait::Sleeper;
 use crate::proto::message::{TaskId, ToWorker};
 use crate::proto::send::TaskPack;
 use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, TaskMemory, Transport, WorkerLink};
@@ -58,7 +57,7 @@ pub async fn accept(incoming: Incoming) -> Result<Box<WorkerLink>, GreetError> {
     Ok(Box::new(WorkerEnd {
         line: Line::new(channel),
         down: RingSender::new(control.clone(), layout.down),
-        reader: Doorbell::new(control.clone(), layout.down.receiver_waits),
+        reader: Doorbell::new(control.clone(), layout.down.receiver_dozes),
         up: RingReceiver::new(control.clone(), layout.up),
         lent: Lent::new(&control),
         arenas: BTreeMap::new(),
@@ -168,10 +167,12 @@ impl WorkerEnd {
     }
 
     fn wake_reader(&self) {
-        match self.down.sleeper() {
-            Sleeper::Nobody => {}
-            Sleeper::Task => self.line.ring(),
-            Sleeper::Thread => self.reader.ring(),
+        let sleepers = self.down.sleepers();
+        if sleepers.thread {
+            self.reader.ring();
+        }
+        if sleepers.task {
+            self.line.ring();
         }
     }
 

@@ -15,7 +15,7 @@ use crate::transport::shm::layout::ControlLayout;
 use crate::transport::shm::leases::{LeaseNumber, Leases};
 use crate::transport::shm::returns::{ReturnReceiver, ReturnSender};
 use crate::transport::shm::ring::{RingReceiver, RingSender};
-use crate::transport::shm::wait::{Sleeper, THREAD};
+use crate::transport::shm::wait::RAISED;
 
 /// Keeps its ring until it is heard, as an eventfd does.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl Futex {
     /// Sleeps at the word while a thread is said to sleep there.
     fn wait(&self, word: &AtomicU64) {
         let lock = self.lock.lock().expect("no holder panics");
-        if word.load(Relaxed) == THREAD {
+        if word.load(Relaxed) == RAISED {
             drop(self.wakes.wait(lock).expect("no holder panics"));
         }
     }
@@ -167,10 +167,12 @@ fn a_thread_that_sleeps_at_the_flag_is_woken_and_so_is_the_task_after_it() {
             let mut sender = RingSender::new(sending, layout.down);
             for count in 0..2 {
                 assert_eq!(sender.try_push(&frame(count)), Ok(true));
-                match sender.sleeper() {
-                    Sleeper::Nobody => {}
-                    Sleeper::Task => rings.ring(),
-                    Sleeper::Thread => wakes.wake(),
+                let sleepers = sender.sleepers();
+                if sleepers.thread {
+                    wakes.wake();
+                }
+                if sleepers.task {
+                    rings.ring();
                 }
             }
         });
@@ -178,7 +180,7 @@ fn a_thread_that_sleeps_at_the_flag_is_woken_and_so_is_the_task_after_it() {
         let mut found = Vec::new();
         while !receiver.pop(&mut found).expect("an honest peer") {
             if receiver.prepare_doze().expect("an honest peer") {
-                futex.wait(&words[layout.down.receiver_waits]);
+                futex.wait(&words[layout.down.receiver_dozes]);
             }
         }
         assert_eq!(found, frame(0));

@@ -33,11 +33,10 @@ fn places() -> impl Strategy<Value = usize> {
     let layout = ControlLayout::STANDARD;
     let rings = [layout.down, layout.up];
     let mut named = vec![layout.returns.tail, layout.returns.receiver_waits];
-    named.extend(
-        rings
-            .iter()
-            .flat_map(|ring| [ring.tail, ring.head, ring.receiver_waits, ring.sender_waits]),
-    );
+    named.extend(rings.iter().flat_map(|ring| {
+        let sleeps = [ring.receiver_waits, ring.receiver_dozes, ring.sender_waits];
+        [ring.tail, ring.head].into_iter().chain(sleeps)
+    }));
     prop_oneof![
         3 => prop::sample::select(named),
         2 => (prop::sample::select(vec![layout.down.first, layout.up.first, layout.returns.first]), 0..64_usize)
