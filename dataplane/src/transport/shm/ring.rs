@@ -143,7 +143,7 @@ impl<W: Words> RingSender<W> {
         wait::needs_wake(self.words.words(), self.place.receiver_waits)
     }
 
-    /// The same, where a thread may sleep too: it does so at the word [`RingPlace::receiver_dozes`].
+    /// The same, where a thread may sleep too: it does so at the word `receiver_dozes` of its place.
     pub fn sleepers(&self) -> Sleepers {
         let flags = [self.place.receiver_waits, self.place.receiver_dozes];
         let [task, thread] = wait::need_wake(self.words.words(), flags);
@@ -273,7 +273,7 @@ impl<W: Words> RingReceiver<W> {
         self.looks_again()
     }
 
-    /// The same for a thread that sleeps at the word [`RingPlace::receiver_dozes`].
+    /// The same for a thread that sleeps at the word `receiver_dozes` of its place.
     pub fn prepare_doze(&mut self) -> Result<bool, RingError> {
         self.dozes.raise(self.words.words());
         self.looks_again()
