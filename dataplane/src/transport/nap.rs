@@ -53,7 +53,8 @@ impl Nap {
     }
 
     /// Whether a thread naps, or is about to.
-    pub fn is_napping(&self) -> bool {
+    #[cfg(test)]
+    fn is_napping(&self) -> bool {
         self.word.load(Ordering::Relaxed) == NAPPING
     }
 

@@ -22,11 +22,6 @@ impl Nap {
     /// Nobody naps.
     pub fn wake(&self) {}
 
-    /// Never.
-    pub fn is_napping(&self) -> bool {
-        false
-    }
-
     /// Not called where it is not supported.
     pub fn sleep(&self, _doorbells: &[Doorbell], _timeout: Duration) {}
 

@@ -126,28 +126,6 @@ fn whoever_waits_for_the_end_throws_away_what_is_still_said() {
     });
 }
 
-#[test]
-fn a_peer_that_does_not_read_is_waited_for_and_no_longer_than_it_takes() {
-    run(async {
-        let (worker, client) = link(&mut listener()).await;
-        let said = Datagram::Close(Close::new(CloseCode::Done, "x".repeat(1000)));
-        let mut sent = 0;
-        while worker.try_send(&said, &[]).unwrap() {
-            sent += 1;
-        }
-        let waiting = std::future::poll_fn(|cx| worker.poll_send(cx, &said, &[]));
-        tokio::pin!(waiting);
-        let reading = async {
-            for _ in 0..sent {
-                client.recv().await.unwrap().unwrap();
-            }
-        };
-        let (waited, ()) = tokio::join!(&mut waiting, reading);
-        waited.unwrap();
-        assert!(client.recv().await.unwrap().is_some());
-    });
-}
-
 /// D9.7.
 #[test]
 fn without_a_free_descriptor_readers_wait_and_are_served_when_there_is_one() {

@@ -28,7 +28,7 @@ const THROWN_AWAY_AT_ONCE_MAX: usize = 64;
 /// One end of the socket of a link. All sending and receiving is of whole datagrams.
 ///
 /// The socket closes when it is dropped, which the peer sees as the end of this process's interest: whoever may still look
-/// at memory of the peer keeps its end. One task at a time may wait for each direction.
+/// at memory of the peer keeps its end. One task at a time may wait to receive.
 #[derive(Debug)]
 pub struct Channel {
     // Tokio's type for byte streams serves for its readiness and its credentials; its socket is one of datagrams, and is
@@ -89,34 +89,6 @@ impl Channel {
             Ok(()) => Ok(true),
             Err(Errno::AGAIN) => Ok(false),
             Err(error) => Err(unsent(error)),
-        }
-    }
-
-    /// The same, and wakes the task of the context when there may be room. The peer's socket holds a few hundred
-    /// messages that it does not read.
-    ///
-    /// # Errors
-    /// As of [`Channel::try_send`].
-    pub fn poll_send(
-        &self,
-        cx: &mut Context<'_>,
-        datagram: &Datagram,
-        fds: &[BorrowedFd<'_>],
-    ) -> Poll<Result<(), LinkLost>> {
-        loop {
-            if self.try_send(datagram, fds)? {
-                return Poll::Ready(Ok(()));
-            }
-            ready!(self.stream.poll_write_ready(cx)).map_err(broken)?;
-            // Forgets the readiness unless there is room by now, so that the next one is waited for.
-            let room = self
-                .stream
-                .try_io(tokio::io::Interest::WRITABLE, || writable(self.stream.as_fd()));
-            if let Err(error) = room
-                && error.kind() != io::ErrorKind::WouldBlock
-            {
-                return Poll::Ready(Err(broken(error)));
-            }
         }
     }
 
@@ -275,20 +247,6 @@ fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
     };
     let hung_up = PollFlags::RDHUP | PollFlags::HUP;
     poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0 && polled[0].revents().intersects(hung_up))
-}
-
-/// Whether a datagram can be sent, or sending would fail for good.
-fn writable(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    match poll(&mut polled, Some(&now)) {
-        Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Why a message could not be sent, by who is to blame.
