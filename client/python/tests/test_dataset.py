@@ -176,6 +176,13 @@ def test_files_are_read_by_name_by_pattern_and_in_functions(tmp_path: Path) -> N
     assert [Path(path).name for path in files] == ["a.txt", "b.txt"]
 
 
+def test_a_dataset_of_files_is_pickled_as_what_it_reads(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("a\nb\n")
+    dataset = ms.TextLineDataset(str(tmp_path / "lines.txt"))
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert list(copy) == list(dataset) == ["a", "b"]
+
+
 def test_a_dataset_is_the_same_after_pickling() -> None:
     dataset = Dataset.range(10).map(lambda x: x * 2).batch(4).with_output("numpy")
     copy = pickle.loads(pickle.dumps(dataset))

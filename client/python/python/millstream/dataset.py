@@ -190,7 +190,8 @@ class Dataset(ImageMethods):
         return self._graph.explain()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_unpickled, (type(self), self._graph.to_bytes(), self._reading, self._output))
+        # As a plain dataset, whichever class built it: what is kept is its graph.
+        return (_unpickled, (self._graph.to_bytes(), self._reading, self._output))
 
     # Elements.
 
@@ -587,5 +588,5 @@ def _item(value: Any, dtype: Any) -> bytes:
     return np.asarray(0 if value is None else value).astype(dtype.as_numpy_dtype).tobytes()
 
 
-def _unpickled(kind: type[Dataset], graph: bytes, reading: Reading | None, output: str) -> Dataset:
-    return kind(Graph.from_bytes(graph), reading=reading, output=output)
+def _unpickled(graph: bytes, reading: Reading | None, output: str) -> Dataset:
+    return Dataset(Graph.from_bytes(graph), reading=reading, output=output)

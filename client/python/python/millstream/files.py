@@ -1,4 +1,8 @@
-"""Datasets of what is in files. Paths are names, patterns' matches from ``Dataset.list_files``, or a function's tensor."""
+"""Datasets of what is in files. Paths are names, patterns' matches from ``Dataset.list_files``, or a function's tensor.
+
+``buffer_size``, ``num_parallel_reads`` and ``name`` are taken as upstream takes them and change nothing: storage reads ahead by
+itself, and ``Dataset.interleave`` reads several files at a time.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +53,6 @@ class TFRecordDataset(Dataset):
     ) -> None:
         super().__init__(_paths(filenames).tfrecord(compression_type or ""))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset(self._graph, output=self._output).__reduce__()
-
 
 class TextLineDataset(Dataset):
     """The lines of text files, as ``str``."""
@@ -67,9 +68,6 @@ class TextLineDataset(Dataset):
         if compression_type:
             raise NotImplementedError("compressed text files are not read; decompress them, or use TFRecord files")
         super().__init__(_paths(filenames).text_lines())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset(self._graph, output=self._output).__reduce__()
 
 
 class FixedLengthRecordDataset(Dataset):
@@ -90,9 +88,6 @@ class FixedLengthRecordDataset(Dataset):
         super().__init__(
             graph.fixed_length_records(record_bytes, header_bytes or 0, footer_bytes or 0, compression_type or "")
         )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset(self._graph, output=self._output).__reduce__()
 
 
 def csv(
