@@ -276,7 +276,8 @@ impl TaskBuffer {
 
     /// The producer's side: what its packs are held to.
     pub(super) fn pack_limits(&self) -> PackLimits {
-        self.shared.lock().division.pack_limits()
+        let is_local = self.is_local.load(Ordering::Relaxed);
+        self.shared.lock().division.pack_limits(is_local)
     }
 
     /// The producer's side: opens a further pack, which closes the one before it on its lane. Has no effect once the task

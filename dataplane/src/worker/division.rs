@@ -64,6 +64,8 @@ pub(super) enum Found {
 pub(super) struct PackLimits {
     /// Bytes of a pack that gathers small elements.
     pub(super) pack_bytes: usize,
+    /// Nothing but clients keeps packs, and those take them without a copy: a few larger elements may be gathered too.
+    pub(super) may_be_large: bool,
     /// Bytes that the cross-trainer cache keeps, and so the most that an element of it can have.
     pub(super) cache_bytes: Option<u64>,
 }
@@ -255,10 +257,11 @@ impl Division {
     }
 
     /// What packs are held to. Those that are kept are a small part of the cache, whose memory is freed pack by pack.
-    pub(super) fn pack_limits(&self) -> PackLimits {
+    pub(super) fn pack_limits(&self, is_local: bool) -> PackLimits {
         match self {
             Self::FirstCome { .. } | Self::Coordinated(_) => PackLimits {
                 pack_bytes: PACK_BYTES,
+                may_be_large: is_local && matches!(self, Self::FirstCome { .. }),
                 cache_bytes: None,
             },
             Self::Cached { share, .. } => {
@@ -266,6 +269,7 @@ impl Division {
                 let part = usize::try_from(cache_bytes / 8).unwrap_or(usize::MAX);
                 PackLimits {
                     pack_bytes: part.min(PACK_BYTES),
+                    may_be_large: false,
                     cache_bytes: Some(cache_bytes),
                 }
             }

@@ -9,6 +9,8 @@ use millstream_element::{AllocError, Layout, PackWriter, SlotAlloc};
 use thiserror::Error;
 
 use super::buffer::{Mark, TaskBuffer};
+use super::clock;
+use super::division::PackLimits;
 use crate::linger::Linger;
 use crate::proto::send::Ending;
 use crate::transport::ELEMENT_BYTES_MAX;
@@ -19,6 +21,16 @@ pub const PACK_BYTES: usize = 256 * 1024;
 
 /// Elements of a pack at most.
 pub const PACK_ELEMENTS: usize = 8192;
+
+/// Elements of a pack that gathers larger ones, which it does where clients take them without a copy and each is written within
+/// [`QUICK`]: then handing over packs of one would take longer than writing them.
+const FEW_ELEMENTS: usize = 4;
+
+/// Bytes of such a pack at most: what waits within the caches at any time, and what a client that keeps one of them keeps.
+const FEW_BYTES: usize = 4 << 20;
+
+/// What an element of such a pack may take to write: ten times what it takes to hand one over.
+const QUICK: Duration = Duration::from_micros(10);
 
 /// How long memory that is used up is waited for: longer than clients that lost their link may keep theirs.
 const MEMORY_WAIT: Duration = Duration::from_secs(120);
@@ -82,6 +94,8 @@ pub struct Producer {
     lanes: Vec<PackLane>,
     written_elements: u64,
     written_bytes: u64,
+    /// The last elements took no longer than [`QUICK`] each.
+    is_quick: bool,
     linger: Linger,
 }
 
@@ -105,6 +119,7 @@ impl Producer {
             typical_bytes,
             written_elements: 0,
             written_bytes: 0,
+            is_quick: false,
             linger: Linger::default(),
         }
     }
@@ -173,7 +188,9 @@ impl Producer {
                 return Err(Stopped.into());
             };
             let before = (writer.len() as u64, strides_bytes(writer));
+            let begun = clock::now();
             let outcome = write(writer, &layout);
+            let took = clock::now() - begun;
             let (elements, bytes) = (writer.len() as u64 - before.0, strides_bytes(writer) - before.1);
             debug_assert!(
                 elements <= run_max,
@@ -182,6 +199,7 @@ impl Producer {
             self.written_elements += elements;
             self.written_bytes += bytes;
             if elements > 0 {
+                self.is_quick = took.as_nanos() <= QUICK.as_nanos() * u128::from(elements);
                 self.buffer.committed(bytes);
             }
             match outcome {
@@ -247,13 +265,7 @@ impl Producer {
                 cache_bytes,
             });
         }
-        // An element that fills most of a pack gets one of its own: its slot is freed as soon as it was read.
-        let pack_bytes = (limits.pack_bytes / self.lanes.len()).next_multiple_of(64);
-        let capacity = if element_bytes * 2 > pack_bytes {
-            stride_bytes
-        } else {
-            pack_bytes
-        };
+        let capacity = capacity_bytes(stride_bytes, limits, self.lanes.len(), self.is_quick);
         let elements_max = (capacity / element_bytes.max(64)).clamp(1, PACK_ELEMENTS);
         // The pack before is complete; its slot is free as soon as its readers are done.
         self.lanes[turn].writer = None;
@@ -281,6 +293,18 @@ impl Producer {
     }
 }
 
+/// Bytes of a pack whose elements take `stride_bytes` each. One that fills most of a pack gets a slot of its own, which is freed as
+/// soon as it was read.
+fn capacity_bytes(stride_bytes: usize, limits: PackLimits, lanes: usize, is_quick: bool) -> usize {
+    let pack_bytes = (limits.pack_bytes / lanes).next_multiple_of(64);
+    if stride_bytes * 2 <= pack_bytes {
+        return pack_bytes;
+    }
+    let is_few = limits.may_be_large && is_quick;
+    let few = if is_few { FEW_BYTES / stride_bytes } else { 1 };
+    stride_bytes * few.clamp(1, FEW_ELEMENTS)
+}
+
 /// Bytes written, the gap behind the last element included.
 fn strides_bytes(writer: &PackWriter) -> u64 {
     writer.committed_bytes().next_multiple_of(64) as u64
@@ -301,5 +325,44 @@ impl Drop for Producer {
             crate::proto::message::Failure::new("internal", "the task's producer went away", "", "");
         // Has no effect behind `finish`.
         self.buffer.end(Ending::Failed(failure), self.written_elements);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larger_elements_share_a_pack_only_where_they_are_quick_and_taken_without_a_copy() {
+        let limits = |may_be_large| PackLimits {
+            pack_bytes: PACK_BYTES,
+            may_be_large,
+            cache_bytes: None,
+        };
+        let capacity = |stride_bytes, is_local, is_quick| {
+            capacity_bytes(stride_bytes, limits(is_local), 1, is_quick) / stride_bytes
+        };
+        for (stride_bytes, few) in [
+            (64 << 10, 4),
+            (192 << 10, 4),
+            (1 << 20, 4),
+            (2 << 20, 2),
+            (3 << 20, 1),
+        ] {
+            let alone = (PACK_BYTES / stride_bytes).max(1);
+            assert_eq!(capacity(stride_bytes, true, true), few, "{stride_bytes}");
+            assert_eq!(capacity(stride_bytes, true, false), alone, "{stride_bytes}");
+            assert_eq!(capacity(stride_bytes, false, true), alone, "{stride_bytes}");
+        }
+    }
+
+    #[test]
+    fn consumers_of_a_coordinated_read_share_what_a_pack_has() {
+        let limits = PackLimits {
+            pack_bytes: PACK_BYTES,
+            may_be_large: false,
+            cache_bytes: None,
+        };
+        assert_eq!(capacity_bytes(64, limits, 4, true), PACK_BYTES / 4);
     }
 }
