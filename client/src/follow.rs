@@ -5,12 +5,14 @@
 
 use std::convert::Infallible;
 use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_dataplane::TaskId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::driver::{Connector, drive};
 use crate::error::ReadError;
@@ -23,10 +25,11 @@ use crate::remains::Remains;
 /// dispatcher, seldom enough that many splits go into one.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How often a worker is asked again for a task that it did not know: about as long as the dispatcher takes to tell it.
-const ASK_AGAIN_EVERY: Duration = Duration::from_millis(20);
+/// How often once there was nothing to book or report for a while: a reader that waits costs its trainer next to nothing. Also how
+/// often a worker is asked again for a task that it did not know: about as long as the dispatcher takes to tell it.
+const IDLE_TICK: Duration = Duration::from_millis(20);
 
-/// How often `Auto` looks at the rate: over several round trips of all but the longest paths.
+/// How often `Auto` looks at the rate, at most: over several round trips of all but the longest paths.
 const RESIZE_EVERY: Duration = Duration::from_millis(100);
 
 /// How long the links stay when the reader is gone, so that its workers hear that it wants nothing more. One that does
@@ -170,15 +173,17 @@ pub(crate) async fn follow(
     } = feed;
     let mut drivers = JoinSet::new();
     let mut removals = JoinSet::new();
-    let (mut tick, mut ask_again, mut resize) = (every(TICK), every(ASK_AGAIN_EVERY), every(RESIZE_EVERY));
-    let mut resized_at = tokio::time::Instant::now();
+    let mut ticks = Ticks::new(Instant::now());
+    let mut tick = pin!(sleep_until(ticks.due));
     let mut is_open = true;
     loop {
         tokio::select! {
             event = events.recv(), if is_open => match event {
                 Some(event) => match obey(&intake, event) {
                     // Others may wait for the answer.
-                    Obeyed::Done => pass_reports(&intake, &reports),
+                    Obeyed::Done => {
+                        pass_reports(&intake, &reports);
+                    }
                     Obeyed::Drive(worker) => {
                         let what = format!("the driver of the link to worker {worker}");
                         let driver = drive(intake.clone(), connector.clone(), worker, give_up);
@@ -201,15 +206,17 @@ pub(crate) async fn follow(
                 }
                 pass_reports(&intake, &reports);
             }
-            _ = tick.tick() => {
-                intake.tick();
-                pass_reports(&intake, &reports);
+            () = &mut tick => {
+                let is_busy = intake.tick() | pass_reports(&intake, &reports);
+                let due = ticks.pass(Instant::now(), is_busy);
+                if due.is_to_ask_again {
+                    intake.ask_again(give_up);
+                }
+                if let Some(elapsed) = due.to_resize {
+                    intake.resize_auto(elapsed);
+                }
+                tick.as_mut().reset(ticks.due);
             }
-            now = resize.tick() => {
-                intake.resize_auto(now.duration_since(resized_at));
-                resized_at = now;
-            }
-            _ = ask_again.tick() => intake.ask_again(give_up),
             Some(_) = drivers.join_next(), if !drivers.is_empty() => {}
             _ = &mut gone => break,
         }
@@ -263,19 +270,96 @@ pub(crate) fn obey(intake: &Intake, event: TaskEvent) -> Obeyed {
     Obeyed::Done
 }
 
-/// Ticks that are late put the next ones off.
-fn every(period: Duration) -> tokio::time::Interval {
-    let mut ticks = tokio::time::interval(period);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    ticks
-}
-
-/// Passes on what there is room for.
-fn pass_reports(intake: &Intake, reports: &mpsc::Sender<Report>) {
+/// Passes on what there is room for. False if there was nothing.
+fn pass_reports(intake: &Intake, reports: &mpsc::Sender<Report>) -> bool {
+    let mut has_passed = false;
     while let Ok(room) = reports.try_reserve() {
         let Some(report) = intake.next_report() else {
             break;
         };
         room.send(report);
+        has_passed = true;
+    }
+    has_passed
+}
+
+/// When what is done from time to time is due. Times that are late put the next ones off.
+#[derive(Debug)]
+struct Ticks {
+    due: Instant,
+    pause: Duration,
+    asked_again_at: Instant,
+    resized_at: Instant,
+}
+
+/// What a tick is for, beside booking and reporting.
+#[derive(Debug, PartialEq, Eq)]
+struct Due {
+    is_to_ask_again: bool,
+    /// How long ago it was done last.
+    to_resize: Option<Duration>,
+}
+
+impl Ticks {
+    fn new(now: Instant) -> Self {
+        Self {
+            due: now,
+            pause: TICK,
+            asked_again_at: now,
+            resized_at: now,
+        }
+    }
+
+    /// One was done at `now`; `is_busy` says that there was something to book or report.
+    fn pass(&mut self, now: Instant, is_busy: bool) -> Due {
+        self.pause = if is_busy {
+            TICK
+        } else {
+            (2 * self.pause).min(IDLE_TICK)
+        };
+        self.due = now + self.pause;
+        let is_to_ask_again = now - self.asked_again_at >= IDLE_TICK;
+        if is_to_ask_again {
+            self.asked_again_at = now;
+        }
+        let since = now - self.resized_at;
+        let to_resize = (since >= RESIZE_EVERY).then_some(since);
+        if to_resize.is_some() {
+            self.resized_at = now;
+        }
+        Due {
+            is_to_ask_again,
+            to_resize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ticks in a second, with something to do at those that `is_busy` says.
+    fn count(is_busy: impl Fn(usize) -> bool) -> (usize, usize, Duration) {
+        let start = Instant::now();
+        let mut ticks = Ticks::new(start);
+        let (mut passed, mut asked, mut resized) = (0, 0, Duration::ZERO);
+        while ticks.due < start + Duration::from_secs(1) {
+            let due = ticks.pass(ticks.due, is_busy(passed));
+            passed += 1;
+            asked += usize::from(due.is_to_ask_again);
+            resized += due.to_resize.unwrap_or_default();
+        }
+        (passed, asked, resized)
+    }
+
+    #[test]
+    fn a_reader_with_nothing_to_report_looks_seldom_and_forgets_nothing() {
+        let (busy, idle, seldom) = (count(|_| true), count(|_| false), count(|tick| tick % 8 == 0));
+        assert_eq!(busy.0, 200);
+        assert!(idle.0 <= 52 && seldom.0 < 80, "{idle:?}, {seldom:?}");
+        for (_, asked, resized) in [busy, idle, seldom] {
+            assert!((30..=51).contains(&asked), "{asked}");
+            assert!(resized > Duration::from_millis(880), "{resized:?}");
+        }
     }
 }

@@ -480,12 +480,14 @@ impl Intake {
     }
 
     /// Books what the consumer handed over, which may have fallen silent in the middle of a pack; tells workers what arrived, too.
-    pub(crate) fn tick(&self) {
+    /// False if it was nothing.
+    pub(crate) fn tick(&self) -> bool {
         let mut state = self.state.lock();
-        if state.settle(&self.handed) {
+        let has_settled = state.settle(&self.handed);
+        if has_settled {
             state.distribute();
         }
-        state.acknowledge();
+        state.acknowledge() || has_settled
     }
 
     /// Sizes `Auto` anew, `elapsed` after it did so last.

@@ -323,15 +323,17 @@ impl State {
         }
     }
 
-    /// Tells workers what arrived without anything being granted since.
-    pub(crate) fn acknowledge(&mut self) {
+    /// Tells workers what arrived without anything being granted since. False if that is nothing.
+    pub(crate) fn acknowledge(&mut self) -> bool {
         let owed = self.tasks.iter_mut();
         let owed: Vec<_> = owed
             .filter_map(|(task, entry)| Some((*task, entry.acknowledgement()?)))
             .collect();
+        let is_owed = !owed.is_empty();
         for (task, grant) in owed {
             self.tell(task, grant);
         }
+        is_owed
     }
 
     /// The worker does not know the task: says whether it never will, going by what the dispatcher said.
