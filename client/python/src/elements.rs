@@ -61,6 +61,8 @@ struct State {
     supply: Supply,
     /// What opened it, and with that the connection that it comes by: gone after it.
     _opener: Option<Py<PyAny>>,
+    /// The dataset of which it is a pass, if there is one.
+    dataset: Option<Py<PyAny>>,
     output: Output,
     /// Whether nobody else has its elements.
     exclusive: bool,
@@ -108,6 +110,7 @@ impl Elements {
             state: Here::new(Mutex::new(State {
                 supply,
                 _opener: None,
+                dataset: None,
                 output,
                 exclusive,
                 assembly: None,
@@ -187,10 +190,58 @@ impl Elements {
 
 #[pymethods]
 impl Elements {
-    /// An iterator that calls `opener` for another one when its first element is asked for.
+    /// An iterator that calls `opener` for another one when its first element is asked for: a pass of `dataset`.
     #[staticmethod]
-    fn lazy(opener: Py<PyAny>) -> Elements {
-        Elements::new(Supply::Later(opener), Output::Numpy, false)
+    fn lazy(py: Python<'_>, opener: Py<PyAny>, dataset: Py<PyAny>) -> PyResult<Elements> {
+        let elements = Elements::new(Supply::Later(opener), Output::Numpy, false);
+        lock(py, elements.state.get("iterator")?).dataset = Some(dataset);
+        Ok(elements)
+    }
+
+    /// What elements are: specs, nested as elements.
+    #[getter]
+    fn element_spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &lock(py, self.state.get("iterator")?).dataset {
+            Some(dataset) => dataset.bind(py).getattr("element_spec"),
+            None => Ok(py.None().into_bound(py)),
+        }
+    }
+
+    /// The next element. Raises `OutOfRangeError` at the end.
+    fn get_next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.__next__(py)?
+            .ok_or_else(|| failure::raise("OutOfRangeError", "the iterator is at its end"))
+    }
+
+    /// The next element, or that there is none, as an `Optional`.
+    fn get_next_as_optional<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let optional = py.import("millstream.optional")?.getattr("Optional")?;
+        match self.__next__(py)? {
+            Some(element) => optional.call_method1("from_value", (element,)),
+            None => optional.call_method0("empty"),
+        }
+    }
+
+    /// Leaves out so many elements, of which no objects are made. Returns how many there were.
+    fn skip(&self, py: Python<'_>, count: u64) -> PyResult<u64> {
+        let mut guard = lock(py, self.state.get("iterator")?);
+        let state = &mut *guard;
+        self.open(py, state)?;
+        let mut skipped = 0;
+        while skipped < count && !state.is_done {
+            let supply = &mut state.supply;
+            let Poll::Ready(element) = py.detach(|| supply.wait_element()) else {
+                py.check_signals()?;
+                continue;
+            };
+            match element {
+                Ok(Some(_)) => skipped += 1,
+                ended_or_failed => {
+                    state.hand_over(py, ended_or_failed)?;
+                }
+            }
+        }
+        Ok(skipped)
     }
 
     fn __iter__(this: Py<Self>) -> Py<Self> {

@@ -83,6 +83,27 @@ PIPELINES: dict[str, tuple[Callable[[], Any], list[Any]]] = {
         ),
         [10, 0, 1, 11],
     ),
+    "map to nested parts": (
+        lambda: Dataset.range(2).map(lambda x: ({"a": (x, 7)}, "text")),
+        [({"a": (0, 7)}, "text"), ({"a": (1, 7)}, "text")],
+    ),
+    "scan": (lambda: Dataset.range(5).scan(np.int64(0), lambda state, x: (state + x, state + x)), [0, 1, 3, 6, 10]),
+    "scan of parts": (
+        lambda: Dataset.range(3).scan((np.int64(1), np.int64(1)), lambda fib, x: ((fib[1], fib[0] + fib[1]), (fib[0], x))),
+        [(1, 0), (1, 1), (2, 2)],
+    ),
+    "from_generator": (
+        lambda: Dataset.from_generator(lambda: iter([(1, "a"), (2, "b")]), output_types=(ms.int32, ms.string)),
+        [(1, "a"), (2, "b")],
+    ),
+    "from_generator with arguments": (
+        lambda: Dataset.from_generator(range, args=(2, 5), output_signature=ms.TensorSpec((), ms.int64)),
+        [2, 3, 4],
+    ),
+    "from_generator of a dict": (
+        lambda: Dataset.from_generator(lambda: [{"x": [1, 2]}], output_signature={"x": ms.TensorSpec([None], ms.float32)}),
+        [{"x": [1.0, 2.0]}],
+    ),
     "apply": (lambda: Dataset.range(2).apply(lambda dataset: dataset.skip(1)), [1]),
     "text": (lambda: Dataset.from_tensor_slices(["A b", "C"]).map(ops.strings_lower), ["a b", "c"]),
     "ignore_errors": (lambda: Dataset.range(3).map(lambda x: 6 // x).ignore_errors(), [6, 3]),
@@ -196,9 +217,77 @@ def test_options_are_those_of_tf_data() -> None:
     options.threading.private_threadpool_size = 2
     options.autotune.enabled = False
     assert sorted(int(x) for x in Dataset.range(5).map(lambda x: x + 1, 2).with_options(options)) == [1, 2, 3, 4, 5]
+    dataset = Dataset.range(3)
+    dataset.options().experimental_deterministic = False
+    assert dataset.options().deterministic is False and dataset.map(lambda x: x).options().deterministic is False
+    with pytest.raises(AttributeError, match="no such_option"):
+        options.such_option = 1
     later = ms.Options(deterministic=True)
     assert options.merge(later).deterministic is True
     assert options.merge(later).threading.private_threadpool_size == 2
+
+
+def test_numbers_of_python_are_of_32_bits_where_they_fit() -> None:
+    dtypes = {
+        "int": (3, np.int32),
+        "float": ([0.5], np.float32),
+        "large": (1 << 40, np.int64),
+        "array": (np.arange(3), np.int64),
+        "scalar of numpy": (np.float64(1), np.float64),
+        "list of numpy": ([np.float64(1)], np.float64),
+    }
+    for name, (value, dtype) in dtypes.items():
+        assert Dataset.from_tensors(value).element_spec.dtype == np.dtype(dtype), name
+    constants = Dataset.range(1).map(lambda x: (37.0, [42, 16], "foo")).element_spec
+    assert [spec.dtype for spec in constants] == [ms.float32, ms.int32, ms.string]
+
+
+def test_what_a_generator_yields_is_held_to_what_was_said() -> None:
+    ragged = ms.RaggedTensorSpec(shape=(2, None), dtype=ms.int32)
+    assert ragged.ragged_rank == 1 and ragged.row_splits[0].shape == (3,)
+    dataset = Dataset.from_generator(
+        lambda: iter([(42, ms.Ragged.from_rows([[1, 2], [3]]))]), output_signature=(ms.TensorSpec((), ms.int32), ragged)
+    )
+    ((number, rows),) = dataset
+    assert (int(number), rows.to_list()) == (42, [[1, 2], [3]])
+    number = ms.TensorSpec((), ms.int64)
+    for yields, said in ((("x",), "no tensor of ms.int64"), (((1, 2),), "no tensor|declared")):
+        with pytest.raises(ms.errors.UserFunctionError, match=said):
+            list(Dataset.from_generator(lambda yields=yields: iter(yields), output_signature=number))
+    with pytest.raises(ms.errors.UserFunctionError, match="2 components"):
+        list(Dataset.from_generator(lambda: iter([1]), output_signature=(number, number)))
+    for arguments in ({}, {"output_types": ms.int64, "output_signature": number}):
+        with pytest.raises(TypeError, match="output_signature"):
+            Dataset.from_generator(lambda: iter([1]), **arguments)
+    with pytest.raises(TypeError, match="callable"):
+        Dataset.from_generator([1], output_types=ms.int64)  # type: ignore[arg-type]
+
+
+def test_iterators_are_those_of_tf_data() -> None:
+    elements = iter(Dataset.from_tensors(42))
+    assert elements.element_spec == ms.TensorSpec((), ms.int32)
+    optional = elements.get_next_as_optional()
+    assert optional.has_value() and optional.get_value() == 42
+    optional = elements.get_next_as_optional()
+    assert not optional.has_value()
+    with pytest.raises(ms.errors.InvalidArgumentError, match="no value"):
+        optional.get_value()
+    with pytest.raises(ms.errors.OutOfRangeError):
+        elements.get_next()
+
+
+def test_elements_are_skipped_without_being_made() -> None:
+    elements = iter(Dataset.range(10))
+    assert (elements.skip(7), int(next(elements)), elements.skip(5)) == (7, 7, 2)
+    assert next(elements, None) is None
+
+
+def test_windows_are_datasets() -> None:
+    windows = Dataset.from_tensor_slices(([1, 2, 3], ["a", "b", "c"])).window(2)
+    assert [tuple([plain(x) for x in part] for part in window) for window in windows] == [
+        ([1, 2], ["a", "b"]),
+        ([3], ["c"]),
+    ]
 
 
 def test_reduce_runs_a_function_of_python_here() -> None:

@@ -58,7 +58,7 @@ def test_scalars_are_scalars_of_numpy_and_text_is_text() -> None:
     element = arrive({"i": 3, "f": 0.5, "b": True, "s": "späť", "y": b"\xff\x00"}, None)
     assert element == {"i": 3, "f": 0.5, "b": True, "s": "späť", "y": b"\xff\x00"}
     kinds = [type(element[name]) for name in ("i", "f", "b", "s", "y")]
-    assert kinds == [np.int64, np.float64, np.bool_, str, bytes]
+    assert kinds == [np.int32, np.float32, np.bool_, str, bytes]
 
 
 def test_arrays_of_text_are_arrays_of_objects(service: Any) -> None:

@@ -1,15 +1,17 @@
 //! The fluent way to write what is computed by expressions, and the simple cases of it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use millstream_element::Dtype;
+use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 
 use super::dataset::Dataset;
+use super::error::GraphError;
 use super::expr::{Expr, Span, Split, col, concat};
 use super::native::{
     Compute, DecodeCsv, Feature, JsonField, Named, Outputs, ParseExample, ParseJson, ParseSequenceExample,
     SplitRagged,
 };
 use super::op::Op;
+use super::params::SpecField;
 use super::predicate::Predicate;
 
 impl Dataset {
@@ -42,6 +44,35 @@ impl Dataset {
     /// Makes every element a tuple of what expressions compute, such as features and label.
     pub fn map_tuple<E: Into<Expr>>(self, exprs: impl IntoIterator<Item = E>) -> Dataset {
         self.computed(Outputs::Tuple, exprs.into_iter().map(|expr| ("", expr)))
+    }
+
+    /// Makes every element what expressions compute, nested as `structure` is: a leaf each, in flatten order.
+    pub fn map_nested<E: Into<Expr>>(
+        mut self,
+        structure: Structure,
+        exprs: impl IntoIterator<Item = E>,
+    ) -> Dataset {
+        let exprs = exprs.into_iter().map(|expr| Named {
+            name: String::new(),
+            expr: expr.into(),
+        });
+        let exprs: Vec<Named> = exprs.collect();
+        let leaves = vec![TensorSpec::scalar(Dtype::Bool); exprs.len()];
+        match ElementSpec::new(structure, leaves) {
+            Ok(nested) => self.native(Compute {
+                outputs: Outputs::Nested,
+                exprs,
+                nested: Some(SpecField(nested)),
+            }),
+            Err(error) => {
+                self.error.get_or_insert(GraphError::Invalid {
+                    node: self.nodes.len(),
+                    op: "compute",
+                    reason: error.to_string(),
+                });
+                self
+            }
+        }
     }
 
     /// Keeps the elements for which `expr`, a `bool` scalar, holds.
@@ -182,6 +213,10 @@ impl Dataset {
             expr: expr.into(),
         });
         let exprs = exprs.collect();
-        self.native(Compute { outputs, exprs })
+        self.native(Compute {
+            outputs,
+            exprs,
+            nested: None,
+        })
     }
 }

@@ -32,10 +32,26 @@ from .dtypes import (
 from .dtypes import bool_ as bool
 from .dtypes import bytes_ as bytes
 from .distribute import distribute, from_python
+from .distributed_input import (
+    DistributedDataset,
+    DistributedIterator,
+    InputContext,
+    InputOptions,
+    InputReplicationMode,
+    PerReplica,
+    PerReplicaSpec,
+    ValueContext,
+    distribute_dataset,
+    distribute_datasets_from_function,
+    distribute_values_from_function,
+    local_results,
+    run_replicas,
+)
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .local import LocalService, local
 from .ops import cast, concat, one_hot, reshape, stack, where
-from .options import Options
+from .optional import Optional
+from .options import AutoShardPolicy, Options
 from .ranks import Rank, rank
 from .spec import RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .tensor import Tensor
@@ -46,11 +62,20 @@ __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "AutoShardPolicy",
     "DType",
     "Dataset",
+    "DistributedDataset",
+    "DistributedIterator",
     "FixedLengthRecordDataset",
+    "InputContext",
+    "InputOptions",
+    "InputReplicationMode",
     "LocalService",
+    "Optional",
     "Options",
+    "PerReplica",
+    "PerReplicaSpec",
     "Ragged",
     "RaggedTensorSpec",
     "Rank",
@@ -60,6 +85,7 @@ __all__ = [
     "Tensor",
     "TensorSpec",
     "TextLineDataset",
+    "ValueContext",
     "as_dtype",
     "bfloat16",
     "bool",
@@ -69,6 +95,9 @@ __all__ = [
     "complex128",
     "concat",
     "distribute",
+    "distribute_dataset",
+    "distribute_datasets_from_function",
+    "distribute_values_from_function",
     "errors",
     "float8_e4m3fn",
     "float8_e5m2",
@@ -82,10 +111,12 @@ __all__ = [
     "int64",
     "key_path",
     "local",
+    "local_results",
     "one_hot",
     "ops",
     "rank",
     "reshape",
+    "run_replicas",
     "service",
     "stack",
     "string",

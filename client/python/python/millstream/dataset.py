@@ -7,9 +7,10 @@ runs here.
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,9 @@ import numpy as np
 from . import tensor as _tensor
 from ._millstream import Elements, Graph
 from .composites import Ragged, Sparse
+from .groups import GroupMethods
 from .images import ImageMethods
-from .options import ExternalStatePolicy, Options
+from .options import Options, optioned
 from .output import taker
 from .spec import dressed, plain
 from .structure import constants
@@ -44,7 +46,7 @@ def _tuned(value: int | None) -> int:
     return 0 if value is None or value == AUTOTUNE else value
 
 
-class Dataset(ImageMethods):
+class Dataset(GroupMethods, ImageMethods):
     """Elements and the operations on them. Immutable: every method makes a new dataset.
 
     Iterating yields elements nested as ``element_spec`` says: numpy arrays and scalars, ``str`` and ``bytes``. Arrays are
@@ -52,14 +54,23 @@ class Dataset(ImageMethods):
     before the first element is asked for; several iterators may live at a time, and each is a pass of its own.
     """
 
-    def __init__(self, graph: Graph, *, reading: Reading | None = None, output: str = "numpy") -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        reading: Reading | None = None,
+        output: str = "numpy",
+        options: Options | None = None,
+        task_id: int | None = None,
+    ) -> None:
         self._graph = graph
         #: How a service is read directly; of a dataset that is nothing but that.
         self._reading = reading
         self._output = output
         self._passes = 0
-        #: Which draws are made without a seed: the same for every copy of a dataset, others for every dataset.
-        self._task_id = random.getrandbits(63)
+        self._options = Options() if options is None else options
+        #: Which draws are made without a seed: others for every dataset.
+        self._task_id = random.getrandbits(63) if task_id is None else task_id
 
     # Sources.
 
@@ -102,6 +113,28 @@ class Dataset(ImageMethods):
             raise TypeError("ragged and sparse tensors have no slices here: use from_tensors, or a list of rows")
         described, data = constants(tensors)
         return Dataset(Graph.tensor_slices(described, data))
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Sequence[Any] | None = None,
+        output_signature: Any = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """What a function of Python yields, which is called anew for every pass, with ``args``.
+
+        ``output_signature`` nests specs as elements are nested; ``output_types`` and ``output_shapes`` are the older way to say
+        it. It runs where the pipeline does, which must be a process of Python: here, or on workers of ``ms.local``; there by a
+        copy of what it refers to.
+
+        Raises:
+            TypeError: It is no function, or nothing says what it yields.
+        """
+        from .generator import generated
+
+        return Dataset(generated(generator, output_types, output_shapes, args, output_signature))
 
     @staticmethod
     def list_files(
@@ -159,7 +192,8 @@ class Dataset(ImageMethods):
     ) -> Dataset:
         """Elements of datasets in the order that ``choice_dataset`` says, a dataset of indices."""
         graphs = [dataset._graph for dataset in datasets]
-        return Dataset(Graph.choose(choice_dataset._graph, graphs, stop_on_empty_dataset))
+        choices = choice_dataset if choice_dataset.element_spec.dtype == "int64" else choice_dataset.map(_as_int64)
+        return Dataset(Graph.choose(choices._graph, graphs, stop_on_empty_dataset))
 
     # What is known.
 
@@ -191,15 +225,15 @@ class Dataset(ImageMethods):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # As a plain dataset, whichever class built it: what is kept is its graph.
-        return (_unpickled, (self._graph.to_bytes(), self._reading, self._output))
+        return (_unpickled, (self._graph.to_bytes(), self._reading, self._output, self._options))
 
     # Elements.
 
-    def __iter__(self) -> Iterator[Any]:
-        return Elements.lazy(self._open)
+    def __iter__(self) -> Elements:
+        return Elements.lazy(self._open, self)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        elements = Elements.lazy(self._open)
+        elements = Elements.lazy(self._open, self)
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -213,14 +247,14 @@ class Dataset(ImageMethods):
         finally:
             elements.close()
 
-    def as_numpy_iterator(self) -> Iterator[Any]:
+    def as_numpy_iterator(self) -> Elements:
         """The elements as numpy arrays and scalars."""
         return iter(self if self._output == "numpy" else self.with_output("numpy"))
 
     def with_output(self, output: str) -> Dataset:
         """The same elements as ``"numpy"`` arrays, or as tensors of ``"torch"`` or ``"jax"`` over the same memory."""
         taker(output)
-        return Dataset(self._graph, reading=self._reading, output=output)
+        return Dataset(self._graph, reading=self._reading, output=output, options=copy.deepcopy(self._options))
 
     def _open(self) -> Elements:
         number, self._passes = self._passes, self._passes + 1
@@ -229,7 +263,7 @@ class Dataset(ImageMethods):
             raise TypeError("a dataset of a function has no elements until the function is called")
         if self._reading is not None:
             return self._reading.open(number, take)
-        return self._graph.run(number, _threads(), self._task_id, take)
+        return self._executed.run(number, _threads(), self._task_id, take)
 
     def get_single_element(self, name: str | None = None) -> Any:
         """The only element.
@@ -254,7 +288,7 @@ class Dataset(ImageMethods):
     # Operations.
 
     def _then(self, graph: Graph) -> Dataset:
-        return Dataset(graph, output=self._output)
+        return Dataset(graph, output=self._output, options=copy.deepcopy(self._options))
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """What a function makes of the dataset."""
@@ -451,99 +485,22 @@ class Dataset(ImageMethods):
         count = None if expected_cardinality == INFINITE_CARDINALITY else expected_cardinality
         return self._then(self._graph.assert_cardinality(count))
 
-    def window(
-        self,
-        size: int,
-        shift: int | None = None,
-        stride: int = 1,
-        drop_remainder: bool = False,
-        name: str | None = None,
-    ) -> Windows:
-        """Windows of consecutive elements: datasets, which ``flat_map`` makes elements of."""
-        return Windows(self, size, size if shift is None else shift, stride, drop_remainder)
-
-    def group_by_window(
-        self,
-        key_func: Callable[..., Any],
-        reduce_func: Callable[[Any, Dataset], Dataset],
-        window_size: int,
-        name: str | None = None,
-    ) -> Dataset:
-        """Collects elements by key, and yields the dataset that ``reduce_func`` makes of each window of one key."""
-        key = _tensor._Untraceable("the key of a window")
-
-        def reduced(graph: Graph) -> Graph:
-            return reduce_func(key, Dataset(graph))._graph
-
-        return self._then(self._graph.group_by_window(_number(key_func), window_size, reduced))
-
-    def bucket_by_sequence_length(
-        self,
-        element_length_func: Callable[..., Any],
-        bucket_boundaries: Sequence[int],
-        bucket_batch_sizes: Sequence[int],
-        pad_to_bucket_boundary: bool = False,
-        no_padding: bool = False,
-        drop_remainder: bool = False,
-        name: str | None = None,
-    ) -> Dataset:
-        """Batches of elements of similar length."""
-        length = _number(element_length_func)
-        boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
-        return self._then(
-            self._graph.bucket_by_sequence_length(
-                length, boundaries, sizes, pad_to_bucket_boundary, not no_padding, drop_remainder
-            )
-        )
-
-    def rejection_resample(
-        self,
-        class_func: Callable[..., Any],
-        target_dist: Sequence[float],
-        initial_dist: Sequence[float] | None = None,
-        seed: int | None = None,
-        name: str | None = None,
-    ) -> Dataset:
-        """Tuples of class and element, so many dropped that classes are as frequent as is wanted."""
-        initial = None if initial_dist is None else [float(share) for share in initial_dist]
-        target = [float(share) for share in target_dist]
-        return self._then(self._graph.rejection_resample(_number(class_func), target, initial, seed))
-
     def with_options(self, options: Options, name: str | None = None) -> Dataset:
         """Says how everything up to here is executed."""
-        state: ExternalStatePolicy | None = options.external_state_policy
-        return self._then(
-            self._graph.with_options(
-                deterministic=options.deterministic,
-                private_threads=options.threading.private_threadpool_size,
-                max_intra_op=options.threading.max_intra_op_parallelism,
-                autotune=options.autotune.enabled,
-                cpu_budget=options.autotune.cpu_budget,
-                ram_budget=options.autotune.ram_budget,
-                external_state=None if state is None else state.value,
-            )
-        )
+        return Dataset(optioned(self._graph, options), output=self._output, options=self._options.merge(options))
+
+    def options(self) -> Options:
+        """How it is executed. What is changed in them holds for this dataset and all that are made of it from then on."""
+        return self._options
+
+    @property
+    def _executed(self) -> Graph:
+        # What was changed in the options themselves is in no graph yet.
+        return self._graph if self._options == Options() else optioned(self._graph, self._options)
 
     def split_size(self, positions: int) -> Dataset:
         """Deals sources out to workers in splits of so many positions."""
         return self._then(self._graph.split_size(positions))
-
-
-class Windows:
-    """Windows of a dataset's elements, each a dataset that ``flat_map`` makes elements of."""
-
-    def __init__(self, dataset: Dataset, size: int, shift: int, stride: int, drop_remainder: bool) -> None:
-        self._dataset = dataset
-        self._window = (size, shift, stride, drop_remainder)
-
-    def flat_map(self, map_func: Callable[[Any], Dataset]) -> Dataset:
-        """The datasets that a function makes of the windows, one after the other. Of tuples and dicts a window is one of
-        datasets, as in TensorFlow, or what it would be of single elements: ``Dataset.zip`` takes either back."""
-
-        def reduced(graph: Graph) -> Graph:
-            return map_func(Dataset(graph))._graph
-
-        return self._dataset._then(self._dataset._graph.window(*self._window, reduced))
 
 
 def _body(function: Callable[..., Dataset]) -> Callable[[Graph], Graph]:
@@ -556,14 +513,8 @@ def _body(function: Callable[..., Dataset]) -> Callable[[Graph], Graph]:
     return body
 
 
-def _number(function: Callable[..., Any]) -> Callable[[Graph], Graph]:
-    def body(graph: Graph) -> Graph:
-        result = function(*arguments(graph))
-        if not isinstance(result, Tensor | int):
-            raise TypeError(f"the function made {result!r} of an element and not a number")
-        return graph.map_expr(_tensor.convert_to_tensor(result).cast("int64")._expr)
-
-    return body
+def _as_int64(x: Tensor) -> Tensor:
+    return x.cast("int64")
 
 
 def _flat(value: Any, spec: Any) -> list[Any]:
@@ -588,5 +539,5 @@ def _item(value: Any, dtype: Any) -> bytes:
     return np.asarray(0 if value is None else value).astype(dtype.as_numpy_dtype).tobytes()
 
 
-def _unpickled(graph: bytes, reading: Reading | None, output: str) -> Dataset:
-    return Dataset(Graph.from_bytes(graph), reading=reading, output=output)
+def _unpickled(graph: bytes, reading: Reading | None, output: str, options: Options) -> Dataset:
+    return Dataset(Graph.from_bytes(graph), reading=reading, output=output, options=options)

@@ -14,6 +14,7 @@ __all__ = [
     "InvalidArgumentError",
     "MillstreamError",
     "NotFoundError",
+    "OutOfRangeError",
     "PermissionDeniedError",
     "ResourceExhaustedError",
     "UnavailableError",
@@ -115,6 +116,10 @@ class DataLossError(MillstreamError, ValueError):
 
 class UserFunctionError(MillstreamError, RuntimeError):
     """A user's function failed, on a worker or here."""
+
+
+class OutOfRangeError(MillstreamError, IndexError):
+    """The iterator is at its end: what ``get_next`` raises where ``next`` raises ``StopIteration``."""
 
 
 class InternalError(MillstreamError, RuntimeError):

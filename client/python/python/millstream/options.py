@@ -5,7 +5,30 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-__all__ = ["AutotuneOptions", "ExternalStatePolicy", "Options", "ThreadingOptions"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._millstream import Graph
+
+__all__ = [
+    "AutoShardPolicy",
+    "AutotuneOptions",
+    "DistributeOptions",
+    "ExternalStatePolicy",
+    "Options",
+    "ThreadingOptions",
+    "optioned",
+]
+
+
+class AutoShardPolicy(enum.IntEnum):
+    """How ``distribute_dataset`` divides a dataset among workers."""
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
 
 
 class ExternalStatePolicy(enum.Enum):
@@ -34,13 +57,44 @@ class AutotuneOptions:
 
 
 @dataclasses.dataclass
+class DistributeOptions:
+    """How input is distributed. ``num_devices`` is accepted and has no effect."""
+
+    auto_shard_policy: AutoShardPolicy = AutoShardPolicy.AUTO
+    num_devices: int | None = None
+
+
+#: Names of older versions of upstream: what is at which place today.
+_FORMERLY = {
+    "experimental_deterministic": "deterministic",
+    "experimental_external_state_policy": "external_state_policy",
+    "experimental_threading": "threading",
+}
+
+
+@dataclasses.dataclass
 class Options:
-    """How a dataset is executed. What is ``None`` stays as it was."""
+    """How a dataset is executed. What is ``None`` stays as it was.
+
+    Names that begin with ``experimental_`` are upstream's own, or older ones of the same options.
+    """
 
     deterministic: bool | None = None
     external_state_policy: ExternalStatePolicy | None = None
     threading: ThreadingOptions = dataclasses.field(default_factory=ThreadingOptions)
     autotune: AutotuneOptions = dataclasses.field(default_factory=AutotuneOptions)
+    experimental_distribute: DistributeOptions = dataclasses.field(default_factory=DistributeOptions)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _FORMERLY:
+            return getattr(self, _FORMERLY[name])
+        raise AttributeError(f"Options have no {name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        name = _FORMERLY.get(name, name)
+        if name not in self.__dataclass_fields__:
+            raise AttributeError(f"Options have no {name}")
+        object.__setattr__(self, name, value)
 
     def merge(self, options: Options) -> Options:
         """These options, and what the others say where they say something."""
@@ -55,4 +109,23 @@ class Options:
             external_state_policy=options.external_state_policy or self.external_state_policy,
             threading=ThreadingOptions(**merged(self.threading, options.threading)),  # type: ignore[arg-type]
             autotune=AutotuneOptions(**merged(self.autotune, options.autotune)),  # type: ignore[arg-type]
+            experimental_distribute=(
+                self.experimental_distribute
+                if options.experimental_distribute == DistributeOptions()
+                else dataclasses.replace(options.experimental_distribute)
+            ),
         )
+
+
+def optioned(graph: Graph, options: Options) -> Graph:
+    """A dataset that is executed as options say."""
+    state = options.external_state_policy
+    return graph.with_options(
+        deterministic=options.deterministic,
+        private_threads=options.threading.private_threadpool_size,
+        max_intra_op=options.threading.max_intra_op_parallelism,
+        autotune=options.autotune.enabled,
+        cpu_budget=options.autotune.cpu_budget,
+        ram_budget=options.autotune.ram_budget,
+        external_state=None if state is None else state.value,
+    )

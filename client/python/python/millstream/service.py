@@ -420,7 +420,7 @@ def distribute(
 
 
 def _registered(connection: Connection, dataset: Dataset, travel: str | None, dataset_id: str | None) -> str:
-    graph = dataset._graph if travel is None else dataset._graph.travel(travel)
+    graph = dataset._executed if travel is None else dataset._executed.travel(travel)
     return connection.register(graph, dataset_id)
 
 

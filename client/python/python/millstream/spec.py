@@ -46,12 +46,38 @@ class TensorSpec:
         return f"TensorSpec(shape={shape}, dtype={self.dtype!r}, name={self.name!r})"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False)
 class RaggedTensorSpec:
-    """A ragged tensor: what its values are, one behind the other, and what the row splits of each ragged dimension."""
+    """A ragged tensor: what its values are, one behind the other, and what the row splits of each ragged dimension.
+
+    ``RaggedTensorSpec(shape, dtype)`` as upstream: the shape of the whole, of which what is ``None`` behind the first dimension
+    is ragged; ``ragged_rank`` says how many dimensions are, where that is not the last ``None``.
+    """
 
     values: TensorSpec
     row_splits: tuple[TensorSpec, ...]
+
+    def __init__(
+        self,
+        shape: Any = None,
+        dtype: Any = "float32",
+        ragged_rank: int | None = None,
+        row_splits_dtype: Any = "int64",
+        *,
+        values: TensorSpec | None = None,
+        row_splits: tuple[TensorSpec, ...] | None = None,
+    ) -> None:
+        if values is None or row_splits is None:
+            dims = [None] * (1 + (ragged_rank or 1)) if shape is None else list(shape)
+            if ragged_rank is None:
+                ragged_rank = max((axis for axis, size in enumerate(dims) if axis and size is None), default=0)
+            if not 0 < ragged_rank < len(dims):
+                raise ValueError(f"RaggedTensorSpec of shape {shape}: no dimension behind the first is ragged")
+            rows = None if dims[0] is None else dims[0] + 1
+            values = TensorSpec([None, *dims[ragged_rank + 1 :]], dtype)
+            row_splits = tuple(TensorSpec([rows if axis == 0 else None], row_splits_dtype) for axis in range(ragged_rank))
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "row_splits", row_splits)
 
     @property
     def dtype(self) -> DType:
@@ -89,7 +115,7 @@ def dressed(described: Described) -> Any:
         return {name: dressed(item) for name, item in described[1]}
     items = [dressed(item) for item in described[1]]
     if kind == "ragged":
-        return RaggedTensorSpec(items[0], tuple(items[1:]))
+        return RaggedTensorSpec(values=items[0], row_splits=tuple(items[1:]))
     if kind == "sparse":
         return SparseTensorSpec(*items)
     return tuple(items) if kind == "tuple" else items

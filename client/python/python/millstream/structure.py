@@ -15,7 +15,7 @@ __all__ = ["constants", "leaf"]
 def constants(value: Any) -> tuple[tuple[Any, ...], list[bytes | list[bytes]]]:
     """What a structure of arrays is, as plain tuples, and the data of its leaves in order.
 
-    Lists are arrays, as in TensorFlow; tuples and dicts nest.
+    Lists are arrays, as in TensorFlow, and their numbers of 32 bits; tuples and dicts nest.
     """
     data: list[bytes | list[bytes]] = []
     return _described(value, data), data
@@ -43,7 +43,7 @@ def leaf(value: Any) -> tuple[str, tuple[int, ...], bytes | list[bytes]]:
     Raises:
         TypeError: Its items are none that elements can have.
     """
-    array = np.asarray(value)
+    array = _plain(value)
     if array.dtype.kind in "US" and not isinstance(value, np.ndarray):
         # Numpy's own byte strings end before their last zeros.
         array = np.array(value, object)
@@ -53,6 +53,23 @@ def leaf(value: Any) -> tuple[str, tuple[int, ...], bytes | list[bytes]]:
     # Little-endian, as elements are everywhere.
     native = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
     return code, array.shape, native.tobytes()
+
+
+def _plain(value: Any) -> np.ndarray[Any, Any]:
+    """As an array. Python's own numbers are of 32 bits, as in TensorFlow, where they fit."""
+    array = np.asarray(value)
+    if isinstance(value, np.ndarray | np.generic) or array.dtype not in (np.int64, np.float64):
+        return array
+    first = value
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    if type(first) is float or (array.size == 0 and isinstance(first, list | tuple)):
+        return array.astype(np.float32)
+    if type(first) is int:
+        # What does not fit, and mixtures, stay as wide as numpy has them.
+        narrow = array.astype(np.float32 if array.dtype == np.float64 else np.int32)
+        return narrow if array.dtype == np.float64 or np.array_equal(narrow, array) else array
+    return array
 
 
 def _text(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], list[bytes]]:

@@ -241,9 +241,14 @@ class _Untraceable:
         raise UnimplementedError(f"functions of a dataset cannot compute with {self._what}")
 
 
+def argument(graph: Graph) -> Any:
+    """An element of the dataset as tensors that have no value yet, nested as elements are."""
+    return _argument(graph.spec, "", graph)
+
+
 def arguments(graph: Graph) -> list[Any]:
     """What a function of the dataset is called with: tensors, nested as the elements are; of a tuple one by one."""
-    made = _argument(graph.spec, "", graph)
+    made = argument(graph)
     return list(made) if isinstance(made, tuple) else [made]
 
 
@@ -268,19 +273,34 @@ def called(function: Callable[..., Any], graph: Graph) -> Any:
 def applied(graph: Graph, result: Any) -> Graph:
     """The dataset of what a function made of its elements."""
     if isinstance(result, dict) and not any(isinstance(item, dict | tuple) for item in result.values()):
-        return graph.map_exprs([(str(name), convert_to_tensor(item)._expr) for name, item in result.items()])
+        return graph.map_exprs([(str(name), _made(item)._expr) for name, item in result.items()])
     if isinstance(result, tuple) and not any(isinstance(item, dict | tuple) for item in result):
-        return graph.map_tuple([convert_to_tensor(item)._expr for item in result])
+        return graph.map_tuple([_made(item)._expr for item in result])
     if not isinstance(result, dict | tuple):
-        return graph.map_expr(convert_to_tensor(result)._expr)
+        return graph.map_expr(_made(result)._expr)
     leaves = list(_leaves(result, ""))
     if [path for path, _ in leaves] == [path for path, _ in _paths(graph.spec, "")]:
         changed = [(path, tensor._expr) for path, tensor in leaves if tensor._path != path]
         return graph.with_components(changed) if changed else graph
-    raise UnimplementedError(
-        "a native function yields one tensor, a flat tuple or a flat dict, or changes tensors of an element whose "
-        "structure it keeps"
-    )
+    return graph.map_nested(_nesting(result), [tensor._expr for _, tensor in leaves])
+
+
+def _made(value: Any) -> Tensor:
+    """What a function made: a tensor, or a constant of the type that TensorFlow has for it."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, list) and scope_of(value) is not None:
+        return convert_to_tensor(value)
+    code, dims, data = leaf(value)
+    return Tensor(Expr.tensor(code, list(dims), data))
+
+
+def _nesting(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, dict):
+        return ("dict", [(str(name), _nesting(item)) for name, item in value.items()])
+    if isinstance(value, tuple):
+        return ("tuple", [_nesting(item) for item in value])
+    return ("tensor", "bool", ())
 
 
 def _leaves(value: Any, path: str) -> Any:
@@ -292,7 +312,7 @@ def _leaves(value: Any, path: str) -> Any:
         for index, item in enumerate(value):
             yield from _leaves(item, f"{below}{index}")
     else:
-        yield path, convert_to_tensor(value)
+        yield path, _made(value)
 
 
 def _paths(described: tuple[Any, ...], path: str) -> Any:

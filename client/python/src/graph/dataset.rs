@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use millstream::element::ElementSpec;
 use millstream::pipeline::exec::Functions;
-use millstream::pipeline::graph::{Cardinality, Dataset, Graph as Definition, node_specs};
+use millstream::pipeline::graph::{
+    Cardinality, Dataset, Graph as Definition, Op, ShardBy, Share, Step, node_specs,
+};
 use millstream::{LocalElements, LocalRun};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -106,6 +109,60 @@ impl Graph {
             Cardinality::Unknown => -2,
             Cardinality::Finite(count) => i64::try_from(count).unwrap_or(i64::MAX),
         }
+    }
+
+    /// Rows of every batch but the last, if it ends in an operation that says so and in others that leave rows alone.
+    #[getter]
+    fn batch_size(&self) -> PyResult<Option<u64>> {
+        let graph = self.definition()?;
+        let mut index = graph.output();
+        while let Some(node) = graph.nodes().get(index) {
+            match (&node.op, node.inputs.first()) {
+                (Op::Batch(batch) | Op::RaggedBatch(batch), _) => return Ok(Some(batch.size)),
+                (Op::PaddedBatch(batch), _) => return Ok(Some(batch.size)),
+                (Op::Step(Step::Rebatch(rebatch)), _) => {
+                    return Ok(match rebatch.sizes.as_slice() {
+                        [size] => Some(*size),
+                        _ => None,
+                    });
+                }
+                (
+                    Op::Prefetch(_)
+                    | Op::Options(_)
+                    | Op::Take(_)
+                    | Op::Skip(_)
+                    | Op::Repeat(_)
+                    | Op::Shuffle(_)
+                    | Op::Shard(_)
+                    | Op::Filter(_)
+                    | Op::TakeWhile(_)
+                    | Op::Kept(_),
+                    Some(input),
+                ) => index = *input as usize,
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The share of one of `count` readers: divided by `files`, `elements`, `files_or_elements`, or where a `hint` says.
+    fn sharded(&self, by: &str, count: u64, index: u64) -> PyResult<Graph> {
+        let by = match by {
+            "files" => ShardBy::Files,
+            "elements" => ShardBy::Elements,
+            "files_or_elements" => ShardBy::FilesOrElements,
+            "hint" => ShardBy::Hint,
+            other => return Err(PyValueError::new_err(format!("{other:?} is no way to divide"))),
+        };
+        // What is drawn without a seed is drawn alike by all readers, or their shares would overlap.
+        let share = Share {
+            count,
+            index,
+            seed: 0,
+        };
+        let shared = self.definition()?.sharded(by, share);
+        let shared = shared.map_err(|error| failure::raise("InvalidArgumentError", error))?;
+        Graph::new(Dataset::from(shared))
     }
 
     /// Whether it is built within a function.

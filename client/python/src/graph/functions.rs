@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use millstream::element::ElementSpec;
-use millstream::pipeline::graph::{Buckets, Dataset, Padding, SourceDeclaration, SpecField, Window};
+use millstream::element::{ElementSpec, Structure};
+use millstream::pipeline::graph::{
+    Buckets, Constant, Dataset, Padding, SourceDeclaration, SpecField, Window,
+};
 use pyo3::prelude::*;
 
 use super::Graph;
-use crate::expr::Expr;
+use crate::expr::{Expr, constant};
+use crate::failure::raise;
 use crate::{code, spec};
 
 /// Calls a function of Python to build what the library asks for. Its exception is kept, since the library has no place for it.
@@ -59,6 +62,16 @@ impl Graph {
     }
 }
 
+/// The argument of a function that carries a state.
+fn state_and_element(state: &ElementSpec, element: &ElementSpec) -> PyResult<ElementSpec> {
+    let structure = Structure::Dict(vec![
+        ("state".to_owned(), state.structure().clone()),
+        ("element".to_owned(), element.structure().clone()),
+    ]);
+    let components = state.components().iter().chain(element.components()).cloned();
+    ElementSpec::new(structure, components.collect()).map_err(|error| raise("InvalidArgumentError", error))
+}
+
 #[pymethods]
 impl Graph {
     /// One tensor.
@@ -74,6 +87,29 @@ impl Graph {
     /// A tuple.
     fn map_tuple(&self, exprs: Vec<Expr>) -> PyResult<Graph> {
         self.then(|dataset| dataset.map_tuple(exprs.into_iter().map(|expr| expr.0)))
+    }
+
+    /// Nested as `described` is: a leaf each, in order.
+    fn map_nested(&self, described: &Bound<'_, PyAny>, exprs: Vec<Expr>) -> PyResult<Graph> {
+        let structure = spec::from_python(described)?.structure().clone();
+        self.then(|dataset| dataset.map_nested(structure, exprs.into_iter().map(|expr| expr.0)))
+    }
+
+    /// What a body makes of each element and a state: a dict of `state` and `element`, to a pair of both.
+    fn scan(
+        &self,
+        described: &Bound<'_, PyAny>,
+        data: Vec<Bound<'_, PyAny>>,
+        body: &Bound<'_, PyAny>,
+    ) -> PyResult<Graph> {
+        let initial = spec::from_python(described)?;
+        let argument = Arc::new(state_and_element(&initial, self.element_spec())?);
+        let tensors: PyResult<Vec<_>> = data.iter().map(constant).collect();
+        let state = Constant {
+            spec: SpecField(initial),
+            tensors: tensors?,
+        };
+        self.with_body(&argument, body, |dataset, build| dataset.scan(state, build))
     }
 
     /// What code of Python makes of each element, which is of `output`.

@@ -6,6 +6,7 @@ use minicbor::{Decode, Encode};
 use super::family::NativeFunction;
 use crate::graph::check::check_name;
 use crate::graph::expr::{Expr, ExprOp, Typed, column_of, typed};
+use crate::graph::params::SpecField;
 
 /// Parameters of `compute`.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
@@ -17,6 +18,9 @@ pub struct Compute {
     /// What is computed.
     #[n(1)]
     pub exprs: Vec<Named>,
+    /// How results are nested, of [`Outputs::Nested`] alone: a leaf each, in order. Of its tensors nothing is looked at.
+    #[n(2)]
+    pub nested: Option<SpecField>,
 }
 
 /// What becomes of the results of expressions.
@@ -35,6 +39,9 @@ pub enum Outputs {
     /// An element is the only one of them.
     #[n(3)]
     Single,
+    /// An element is nested as [`Compute::nested`] says.
+    #[n(4)]
+    Nested,
 }
 
 /// An expression and what its result is called.
@@ -64,7 +71,7 @@ impl Compute {
     /// The reason, as text, when a name is of no use in elements of `input`.
     pub(crate) fn places(&self, input: &ElementSpec) -> Result<Vec<Option<usize>>, String> {
         let place = |named: &Named| match (self.outputs, column_of(&named.name, input)) {
-            (Outputs::Dict | Outputs::Tuple | Outputs::Single, _) => Ok(None),
+            (Outputs::Dict | Outputs::Tuple | Outputs::Single | Outputs::Nested, _) => Ok(None),
             (Outputs::Components, Ok(place)) => Ok(Some(place)),
             (Outputs::Components, Err(_)) if matches!(input.structure(), Structure::Dict(_)) => Ok(None),
             (Outputs::Components, Err(_)) => Err(format!(
@@ -87,9 +94,16 @@ impl NativeFunction for Compute {
         if self.outputs == Outputs::Single && self.exprs.len() != 1 {
             return Err(format!("computes {} components for one", self.exprs.len()));
         }
+        let leaves = self.nested.as_ref().map(|spec| spec.0.components().len());
+        if leaves != (self.outputs == Outputs::Nested).then_some(self.exprs.len()) {
+            return Err(format!(
+                "computes {} components for a structure of others",
+                self.exprs.len()
+            ));
+        }
         for (index, named) in self.exprs.iter().enumerate() {
             named.expr.check()?;
-            let unnamed = matches!(self.outputs, Outputs::Tuple | Outputs::Single)
+            let unnamed = matches!(self.outputs, Outputs::Tuple | Outputs::Single | Outputs::Nested)
                 || (self.outputs == Outputs::Components && named.name.is_empty());
             if unnamed && self.outputs != Outputs::Components {
                 continue;
@@ -114,6 +128,10 @@ impl NativeFunction for Compute {
             Outputs::Single => ElementSpec::new(Structure::Leaf, specs),
             Outputs::Tuple => ElementSpec::tuple(specs),
             Outputs::Dict => ElementSpec::dict(names.zip(specs)),
+            Outputs::Nested => {
+                let nested = self.nested.as_ref().map(|spec| spec.0.structure().clone());
+                ElementSpec::new(nested.unwrap_or(Structure::Leaf), specs)
+            }
             Outputs::Components => {
                 let mut components = input.components().to_vec();
                 let mut structure = input.structure().clone();

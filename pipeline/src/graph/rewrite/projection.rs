@@ -32,8 +32,9 @@ fn looked_at(native: &Native) -> Option<Vec<String>> {
         let selected = select.components.iter();
         selected.map(|selected| selected.from.clone()).collect()
     } else if let Native::Compute(Compute {
-        outputs: Outputs::Dict | Outputs::Tuple | Outputs::Single,
+        outputs: Outputs::Dict | Outputs::Tuple | Outputs::Single | Outputs::Nested,
         exprs,
+        ..
     }) = native
     {
         let nodes = exprs.iter().flat_map(|named| named.expr.nodes());

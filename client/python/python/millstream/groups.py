@@ -1,0 +1,159 @@
+"""What needs several elements at a time: windows, groups, buckets, classes, and what carries a state from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import tensor as _tensor
+from .structure import constants
+from .tensor import Tensor, applied, argument, arguments
+
+if TYPE_CHECKING:
+    from ._millstream import Graph
+    from .dataset import Dataset
+
+__all__ = ["GroupMethods", "Windows"]
+
+
+class GroupMethods:
+    """What a dataset can do with several elements."""
+
+    _graph: Graph
+
+    def _then(self, graph: Graph) -> Dataset:
+        raise NotImplementedError
+
+    def window(
+        self,
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Windows:
+        """Windows of consecutive elements: datasets, which ``flat_map`` makes elements of."""
+        return Windows(self._graph, self._then, size, size if shift is None else shift, stride, drop_remainder)
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Dataset], Dataset],
+        window_size: int,
+        name: str | None = None,
+    ) -> Dataset:
+        """Collects elements by key, and yields the dataset that ``reduce_func`` makes of each window of one key."""
+        from .dataset import Dataset
+
+        key = _tensor._Untraceable("the key of a window")
+
+        def reduced(graph: Graph) -> Graph:
+            return reduce_func(key, Dataset(graph))._graph
+
+        return self._then(self._graph.group_by_window(_number(key_func), window_size, reduced))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Batches of elements of similar length."""
+        length = _number(element_length_func)
+        boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
+        return self._then(
+            self._graph.bucket_by_sequence_length(
+                length, boundaries, sizes, pad_to_bucket_boundary, not no_padding, drop_remainder
+            )
+        )
+
+    def rejection_resample(
+        self,
+        class_func: Callable[..., Any],
+        target_dist: Sequence[float],
+        initial_dist: Sequence[float] | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Tuples of class and element, so many dropped that classes are as frequent as is wanted."""
+        initial = None if initial_dist is None else [float(share) for share in initial_dist]
+        target = [float(share) for share in target_dist]
+        return self._then(self._graph.rejection_resample(_number(class_func), target, initial, seed))
+
+    def scan(
+        self,
+        initial_state: Any,
+        scan_func: Callable[[Any, Any], tuple[Any, Any]],
+        use_default_device: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """What a function makes of a state and each element: a pair of the next state and what is yielded.
+
+        The function is called once, as that of ``map``; the state keeps its structure and types. A shape that grows is found.
+        """
+        described, data = constants(initial_state)
+
+        def body(graph: Graph) -> Graph:
+            both = argument(graph)
+            made = scan_func(both["state"], both["element"])
+            if not isinstance(made, tuple) or len(made) != 2:
+                raise TypeError(f"the function made {made!r} of a state and an element, not a pair of a state and an element")
+            return applied(graph, made)
+
+        return self._then(self._graph.scan(described, data, body))
+
+
+class Windows:
+    """Windows of a dataset's elements, each a dataset that ``flat_map`` makes elements of."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        then: Callable[[Graph], Dataset],
+        size: int,
+        shift: int,
+        stride: int,
+        drop_remainder: bool,
+    ) -> None:
+        self._graph = graph
+        self._then = then
+        self._window = (size, shift, stride, drop_remainder)
+
+    def flat_map(self, map_func: Callable[[Any], Dataset]) -> Dataset:
+        """The datasets that a function makes of the windows, one after the other. Of tuples and dicts a window is one of
+        datasets, as in TensorFlow, or what it would be of single elements: ``Dataset.zip`` takes either back."""
+        from .dataset import Dataset
+
+        def reduced(graph: Graph) -> Graph:
+            return map_func(Dataset(graph))._graph
+
+        return self._then(self._graph.window(*self._window, reduced))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Windows of elements of equal shapes: datasets, of tuples and dicts nested as these are."""
+        from .dataset import Dataset
+
+        def datasets(batch: Any) -> Any:
+            if isinstance(batch, dict):
+                return {key: datasets(item) for key, item in batch.items()}
+            return tuple(map(datasets, batch)) if isinstance(batch, tuple) else Dataset.from_tensor_slices(batch)
+
+        return map(datasets, self.flat_map(lambda window: _batched(window, self._window[0])))
+
+
+def _batched(window: Any, size: int) -> Dataset:
+    return window.batch(size)  # type: ignore[no-any-return]
+
+
+def _number(function: Callable[..., Any]) -> Callable[[Graph], Graph]:
+    def body(graph: Graph) -> Graph:
+        result = function(*arguments(graph))
+        if not isinstance(result, Tensor | int):
+            raise TypeError(f"the function made {result!r} of an element and not a number")
+        return graph.map_expr(_tensor.convert_to_tensor(result).cast("int64")._expr)
+
+    return body
