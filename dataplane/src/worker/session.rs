@@ -69,6 +69,8 @@ struct Session {
     /// For when that is looked after: while a producer steps the session, its own task does so at intervals.
     look_again: Pin<Box<Sleep>>,
     is_watched: bool,
+    /// The producer that stepped the session last may be long in doing so again.
+    is_producer_away: bool,
 }
 
 /// Where a session sits while it is served: its own thread steps it, and those of producers.
@@ -123,6 +125,7 @@ pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64
         is_stepped: false,
         look_again: Box::pin(tokio::time::sleep(Duration::ZERO)),
         is_watched: false,
+        is_producer_away: false,
     });
     let gone = || LinkLost::Closed("it is served no longer".into());
     let lost = poll_fn(|cx| match serving.0.session.lock().as_mut() {
@@ -220,7 +223,12 @@ impl Session {
 
     /// Receives and sends until neither gets further, and counts what was copied.
     fn exchange(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
-        let exchanged = self.receive_and_send(cx, Self::receive);
+        let exchanged = if self.is_watched && !self.is_producer_away {
+            // Producers hear what the client says. Woken by it too, this thread would take the core of one of the two.
+            self.receive_and_send(cx, |session, _| session.receive_what_came())
+        } else {
+            self.receive_and_send(cx, Self::receive)
+        };
         self.note_step();
         exchanged
     }
@@ -230,6 +238,7 @@ impl Session {
     fn exchange_here(&mut self, cx: &mut Context<'_>, back: Back) -> Result<(), LinkLost> {
         let mut exchanged = self.receive_and_send(cx, |session, _| session.receive_what_came());
         let is_back_in_time = back == Back::Soon || self.is_hungry;
+        self.is_producer_away = !is_back_in_time;
         if exchanged.is_ok() && !is_back_in_time {
             exchanged = self.receive_and_send(cx, Self::receive);
         } else if !std::mem::replace(&mut self.is_stepped, true) && !self.is_watched {
