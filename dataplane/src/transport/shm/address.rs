@@ -37,15 +37,6 @@ impl ShmAddress {
         let text = path.to_str().ok_or(AddressError::Unknown)?;
         text.parse()
     }
-
-    /// The same socket as it is seen by whoever has the worker's directory at `directory`, where another container has it
-    /// at another place. Abstract addresses are the same everywhere.
-    pub fn seen_in(&self, directory: &Path) -> Self {
-        match self {
-            Self::Abstract(name) => Self::Abstract(*name),
-            Self::File(path) => Self::File(directory.join(path.file_name().unwrap_or_default())),
-        }
-    }
 }
 
 impl fmt::Display for ShmAddress {
@@ -169,16 +160,6 @@ mod tests {
                 "{wrong:?}"
             );
         }
-    }
-
-    #[test]
-    fn a_file_is_found_where_another_container_has_the_directory() {
-        let name = SocketName::from_bits(7);
-        let there = ShmAddress::in_directory(Path::new("/run/theirs"), name).unwrap();
-        let here = ShmAddress::in_directory(Path::new("/mnt/ours"), name).unwrap();
-        assert_eq!(there.seen_in(Path::new("/mnt/ours")), here);
-        let anywhere = ShmAddress::Abstract(name);
-        assert_eq!(anywhere.seen_in(Path::new("/mnt/ours")), anywhere);
     }
 
     proptest! {

@@ -39,7 +39,8 @@ pub struct Offer {
 pub enum ConnectError {
     /// Nobody listens at that address, as far as this process sees.
     #[error(
-        "no socket {0} here: the worker has gone, or has another network namespace (start both with the same --shm-dir then)"
+        "no socket {0} here: the worker has gone, or has another network namespace (then start it with a --shm-dir that both see \
+         at the same place)"
     )]
     NoSocket(ShmAddress),
     /// The worker's directory, or its socket, is not this user's to open.
