@@ -1,6 +1,7 @@
 //! A worker's sessions, spoken with message by message: who is let in, what is sent, what survives a link.
 
 mod coordinated;
+mod stepped;
 mod superseded;
 mod support;
 mod trainers;
