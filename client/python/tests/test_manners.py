@@ -124,6 +124,7 @@ def run(program: str, *, interrupt: bool = False) -> subprocess.CompletedProcess
         "next(iter(ms.Dataset.range(3).apply(ms.service.distribute('parallel_epochs', dispatcher)).batch(2)))",
         "ms.service.distribute('parallel_epochs', 'localhost:9')(ms.Dataset.range(3))",
         "ms.service.WorkerServer(ms.service.WorkerConfig('localhost:9'))",
+        "next(iter(ms.DataLoader(ms.Dataset.range(3), service=dispatcher)))",
         "dispatcher.join()",
         "next(iter(ms.Dataset.range(1 << 60).filter(lambda x: x < 0)))",
     ],

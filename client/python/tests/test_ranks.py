@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from millstream import Rank, rank
+from millstream import Rank, from_device_mesh, rank
 
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
 
@@ -30,6 +30,30 @@ CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
 def test_the_launcher_says_which_trainer_this_is(environ: dict[str, str], found: tuple[int, int, str]) -> None:
     told = rank(environ=environ)
     assert (told.dp_rank, told.dp_size) == found[:2] and found[2] in told.source
+
+
+def test_trainers_that_read_the_same_count_once() -> None:
+    environ = {"RANK": "5", "WORLD_SIZE": "8"}
+    assert rank(environ=environ, replication=4) == Rank(1, 2, "torchrun: RANK, WORLD_SIZE")
+    with pytest.raises(ValueError, match="multiple"):
+        rank(environ=environ, replication=3)
+
+
+def test_a_device_mesh_says_which_trainer_this_is() -> None:
+    class Mesh:
+        """What a mesh of torch shows of itself: tensor parallelism within sharded within replicated data parallelism."""
+
+        mesh_dim_names = ("dp_replicate", "dp_shard", "tp")
+
+        def size(self, dim: int) -> int:
+            return (2, 3, 4)[dim]
+
+        def get_local_rank(self, name: str) -> int:
+            return {"dp_replicate": 1, "dp_shard": 2, "tp": 3}[name]
+
+    assert from_device_mesh(Mesh()) == Rank(5, 6, "device mesh: dp_replicate, dp_shard")
+    with pytest.raises(ValueError, match="none of"):
+        from_device_mesh(Mesh(), ["data"])
 
 
 def test_what_is_given_wins_and_is_checked() -> None:

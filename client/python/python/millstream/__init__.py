@@ -48,11 +48,12 @@ from .distributed_input import (
     run_replicas,
 )
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from .loader import DataLoader, wrap
 from .local import LocalService, local
 from .ops import cast, concat, one_hot, reshape, stack, where
 from .optional import Optional
 from .options import AutoShardPolicy, Options
-from .ranks import Rank, rank
+from .ranks import Rank, from_device_mesh, rank
 from .spec import RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .tensor import Tensor
 
@@ -64,6 +65,7 @@ __all__ = [
     "UNKNOWN_CARDINALITY",
     "AutoShardPolicy",
     "DType",
+    "DataLoader",
     "Dataset",
     "DistributedDataset",
     "DistributedIterator",
@@ -104,6 +106,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "from_device_mesh",
     "from_python",
     "int8",
     "int16",
@@ -125,4 +128,5 @@ __all__ = [
     "uint32",
     "uint64",
     "where",
+    "wrap",
 ]

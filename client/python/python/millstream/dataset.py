@@ -258,12 +258,16 @@ class Dataset(GroupMethods, ImageMethods):
 
     def _open(self) -> Elements:
         number, self._passes = self._passes, self._passes + 1
+        return self._pass(number, self._task_id)
+
+    def _pass(self, number: int, task_id: int) -> Elements:
+        """One pass by its number; ``task_id`` tells what is drawn without a seed."""
         take = taker(self._output)
         if self._graph.is_within:
             raise TypeError("a dataset of a function has no elements until the function is called")
         if self._reading is not None:
             return self._reading.open(number, take)
-        return self._executed.run(number, _threads(), self._task_id, take)
+        return self._executed.run(number, _threads(), task_id, take)
 
     def get_single_element(self, name: str | None = None) -> Any:
         """The only element.
@@ -448,8 +452,18 @@ class Dataset(GroupMethods, ImageMethods):
         return self._then(self._graph.enumerate(start))
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
-        """The elements of this dataset, and then those of another."""
-        return self._then(self._graph.concatenate(dataset._graph))
+        """The elements of this dataset, and then those of another.
+
+        Raises:
+            TypeError: They are of different types.
+        """
+        from .errors import InvalidArgumentError
+
+        try:
+            return self._then(self._graph.concatenate(dataset._graph))
+        except InvalidArgumentError as error:
+            both = f"{self.element_spec} and {dataset.element_spec}"
+            raise TypeError(f"Two datasets to concatenate have different types: {both}") from error
 
     def prefetch(self, buffer_size: int = AUTOTUNE, name: str | None = None) -> Dataset:
         """A buffer that is filled ahead."""
@@ -529,8 +543,8 @@ def _flat(value: Any, spec: Any) -> list[Any]:
     return [leaf for part, item in parts for leaf in _flat(part, item)]
 
 
-def _shape(shape: Iterable[int | None]) -> list[int | None]:
-    return [None if size is None or size < 0 else size for size in shape]
+def _shape(shape: Iterable[int | None] | int) -> list[int | None]:
+    return [None if size is None or size < 0 else size for size in ([shape] if isinstance(shape, int) else shape)]
 
 
 def _item(value: Any, dtype: Any) -> bytes:

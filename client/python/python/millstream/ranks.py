@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["Rank", "rank"]
+__all__ = ["Rank", "from_device_mesh", "rank"]
 
 #: Variables by which launchers number processes: who sets them, the number, how many there are.
 _VARIABLES = (
@@ -35,18 +36,30 @@ class Rank:
 
 
 def rank(
-    dp_rank: int | None = None, dp_size: int | None = None, environ: Mapping[str, str] | None = None
+    dp_rank: int | None = None,
+    dp_size: int | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    replication: int = 1,
 ) -> Rank:
     """Which trainer this is: as given, else as torchrun, SLURM, Open MPI, JAX, ``TF_CONFIG`` or Kubernetes say.
 
+    ``replication``: so many consecutive processes that a launcher counts are one trainer, as in tensor parallelism.
+
     Raises:
-        ValueError: Only one of both is given, or they contradict each other.
+        ValueError: Only one of both is given, they contradict each other, or replicas do not come out even.
     """
     if (dp_rank is None) != (dp_size is None):
         raise ValueError("dp_rank and dp_size belong together: give both or neither")
     if dp_rank is not None and dp_size is not None:
         return _checked(dp_rank, dp_size, "arguments")
-    environ = os.environ if environ is None else environ
+    found = _found(os.environ if environ is None else environ)
+    if replication < 1 or found.dp_size % replication:
+        raise ValueError(f"replication={replication}: {found.dp_size} processes ({found.source}) are no multiple of it")
+    return Rank(found.dp_rank // replication, found.dp_size // replication, found.source)
+
+
+def _found(environ: Mapping[str, str]) -> Rank:
     for launcher, index, size in _VARIABLES:
         if index in environ and size in environ:
             return _checked(int(environ[index]), int(environ[size]), f"{launcher}: {index}, {size}")
@@ -55,6 +68,22 @@ def rank(
         if found is not None:
             return _checked(*found, "TF_CONFIG")
     return Rank()
+
+
+def from_device_mesh(mesh: Any, dims: Sequence[str] = ("dp_replicate", "dp_shard", "dp")) -> Rank:
+    """Which trainer this is in a device mesh of torch: its place along those of the dimensions that the mesh has.
+
+    Raises:
+        ValueError: It has none of them.
+    """
+    found = [name for name in dims if name in (mesh.mesh_dim_names or ())]
+    if not found:
+        raise ValueError(f"the mesh has dimensions {mesh.mesh_dim_names}, none of {tuple(dims)}")
+    dp_rank, dp_size = 0, 1
+    for name in found:
+        size = mesh.size(mesh.mesh_dim_names.index(name))
+        dp_rank, dp_size = dp_rank * size + mesh.get_local_rank(name), dp_size * size
+    return _checked(dp_rank, dp_size, f"device mesh: {', '.join(found)}")
 
 
 def _tf_config(text: str) -> tuple[int, int] | None:

@@ -328,35 +328,6 @@ def _shares_memory(data_transfer_protocol: Any) -> bool:
     return _PROTOCOLS[data_transfer_protocol]
 
 
-def _reading(
-    dataset_id: str,
-    processing_mode: Any,
-    address: str,
-    job_name: str | None,
-    consumer_index: int | None,
-    num_consumers: int | None,
-    max_outstanding_requests: int | None,
-    data_transfer_protocol: str | None,
-    cross_trainer_cache: CrossTrainerCache | None,
-    target_workers: str,
-) -> Reading:
-    request = {
-        "dataset_id": dataset_id,
-        "policy": _policy(processing_mode).name.lower(),
-        "job_name": job_name,
-        "target_workers": target_workers.lower(),
-        "num_consumers": num_consumers,
-        "cross_trainer_cache": cross_trainer_cache is not None,
-    }
-    config = {
-        "max_outstanding": max_outstanding_requests if (max_outstanding_requests or 0) > 0 else None,
-        "max_outstanding_bytes": None,
-        "consumer": consumer_index,
-        "trainer_id": cross_trainer_cache.trainer_id if cross_trainer_cache else None,
-    }
-    return Reading(address, request, config, _shares_memory(data_transfer_protocol))
-
-
 def _check_job(job_name: Any, consumer_index: Any, num_consumers: Any) -> None:
     if job_name is not None and not isinstance(job_name, str):
         raise ValueError(f"job_name must be a string, not {type(job_name).__name__}: {job_name!r}")
@@ -371,8 +342,49 @@ def _check_job(job_name: Any, consumer_index: Any, num_consumers: Any) -> None:
         raise ValueError(f"num_consumers={num_consumers} needs a job_name, by which the consumers find each other")
 
 
-def _opened(reading: Reading) -> Dataset:
-    return Dataset(reading.connected().distributed(reading.request, reading.config), reading=reading)
+@dataclasses.dataclass(frozen=True)
+class _Terms:
+    """How a service is read, as both ways of naming a dataset are told it; checked when it is said."""
+
+    processing_mode: Any
+    service: Any
+    job_name: str | None
+    consumer_index: int | None
+    num_consumers: int | None
+    max_outstanding_requests: int | None
+    data_transfer_protocol: str | None
+    cross_trainer_cache: CrossTrainerCache | None
+    target_workers: str
+
+    def __post_init__(self) -> None:
+        _address(self.service)
+        _policy(self.processing_mode)
+        _check_job(self.job_name, self.consumer_index, self.num_consumers)
+        _shares_memory(self.data_transfer_protocol)
+
+    def connected(self) -> Connection:
+        """The connection by which it is read."""
+        return connect(_address(self.service), shares_memory=_shares_memory(self.data_transfer_protocol))
+
+    def dataset(self, dataset_id: str, job_name: str | None) -> Dataset:
+        """What is read of a registered dataset."""
+        cache, credits = self.cross_trainer_cache, self.max_outstanding_requests or 0
+        request = {
+            "dataset_id": dataset_id,
+            "policy": _policy(self.processing_mode).name.lower(),
+            "job_name": job_name,
+            "target_workers": self.target_workers.lower(),
+            "num_consumers": self.num_consumers,
+            "cross_trainer_cache": cache is not None,
+        }
+        config = {
+            "max_outstanding": credits if credits > 0 else None,
+            "max_outstanding_bytes": None,
+            "consumer": self.consumer_index,
+            "trainer_id": cache.trainer_id if cache else None,
+        }
+        reading = Reading(_address(self.service), request, config, _shares_memory(self.data_transfer_protocol))
+        return Dataset(reading.connected().distributed(request, config), reading=reading)
 
 
 def distribute(
@@ -393,28 +405,23 @@ def distribute(
     ``compression`` takes ``"AUTO"`` and ``None`` as upstream, and ``"lz4"`` and ``"none"``. ``target_workers`` may also be
     ``"HOST"``: workers on this host. See the project's ARCHITECTURE.md for what differs from the tf.data service.
     """
-    address, travel = _address(service), _travel(compression)
-    _policy(processing_mode)
-    _check_job(job_name, consumer_index, num_consumers)
-    _shares_memory(data_transfer_protocol)
+    travel = _travel(compression)
+    terms = _Terms(
+        processing_mode,
+        service,
+        job_name,
+        consumer_index,
+        num_consumers,
+        max_outstanding_requests,
+        data_transfer_protocol,
+        cross_trainer_cache,
+        target_workers,
+    )
 
     def apply(dataset: Dataset) -> Dataset:
         # Held, so that one connection does all of it.
-        connection = connect(address, shares_memory=_shares_memory(data_transfer_protocol))
-        dataset_id = _registered(connection, dataset, travel, None)
-        reading = _reading(
-            dataset_id,
-            processing_mode,
-            address,
-            job_name,
-            consumer_index,
-            num_consumers,
-            max_outstanding_requests,
-            data_transfer_protocol,
-            cross_trainer_cache,
-            target_workers,
-        )
-        return _opened(reading)
+        connection = terms.connected()
+        return terms.dataset(_registered(connection, dataset, travel, None), job_name)
 
     return apply
 
@@ -446,24 +453,21 @@ def from_dataset_id(
     target_workers: str = "AUTO",
 ) -> Dataset:
     """The dataset that reads what was registered under an id. ``job_name`` is a name among the jobs of that dataset."""
-    address, known_as = _address(service), dataset_id.decode() if isinstance(dataset_id, bytes) else str(dataset_id)
-    _policy(processing_mode)
-    _check_job(job_name, consumer_index, num_consumers)
+    known_as = dataset_id.decode() if isinstance(dataset_id, bytes) else str(dataset_id)
+    terms = _Terms(
+        processing_mode,
+        service,
+        job_name,
+        consumer_index,
+        num_consumers,
+        max_outstanding_requests,
+        data_transfer_protocol,
+        cross_trainer_cache,
+        target_workers,
+    )
+    connection = terms.connected()
     if element_spec is not None:
-        found = dressed(connect(address).dataset(known_as)["spec"])
+        found = dressed(connection.dataset(known_as)["spec"])
         if found != element_spec:
             raise InvalidArgumentError(f"dataset {known_as} is registered with elements {found}, not {element_spec}")
-    return _opened(
-        _reading(
-            known_as,
-            processing_mode,
-            address,
-            None if job_name is None else f"dataset_id={known_as}/{job_name}",
-            consumer_index,
-            num_consumers,
-            max_outstanding_requests,
-            data_transfer_protocol,
-            cross_trainer_cache,
-            target_workers,
-        )
-    )
+    return terms.dataset(known_as, None if job_name is None else f"dataset_id={known_as}/{job_name}")

@@ -145,6 +145,13 @@ impl Graph {
         Ok(None)
     }
 
+    /// Whether what a service yields is read somewhere in it.
+    #[getter]
+    fn is_served(&self) -> PyResult<bool> {
+        let graph = self.definition()?;
+        Ok(graph.nodes().iter().any(|node| matches!(node.op, Op::Service(_))))
+    }
+
     /// The share of one of `count` readers: divided by `files`, `elements`, `files_or_elements`, or where a `hint` says.
     fn sharded(&self, by: &str, count: u64, index: u64) -> PyResult<Graph> {
         let by = match by {

@@ -1,0 +1,517 @@
+"""The loader: what training loops and trainers expect of one, over Python's datasets and native ones, here or on a service.
+
+It takes the arguments of torch's ``DataLoader`` by name. Which samples a step has is a function of seed, epoch and position,
+so its state is a few numbers, and restoring reads nothing that was read before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+import sys
+import threading
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from .dataset import Dataset
+from .distribute import default_collate
+from .errors import CancelledError, DeadlineExceededError, FailedPreconditionError, InvalidArgumentError
+from .loading import Loading, Steps, StreamLoading, loading_of
+from .output import taker
+from .positions import Delivered
+from .ranks import Rank, rank
+
+__all__ = ["DataLoader", "wrap"]
+
+#: Of the states that this version writes and reads.
+STATE_VERSION = 1
+
+_END = object()
+
+
+class DataLoader:
+    """Batches of a dataset, for a training loop.
+
+    ``dataset`` is one by index (as torch's and Hugging Face's), one that can be iterated over or a function that makes such
+    a thing, or an ``ms.Dataset``, whose elements are batches already. The parameters up to ``in_order`` are those of torch's
+    ``DataLoader``. With ``num_workers`` and no ``service`` workers are started on this machine, and end with the loader; with
+    a ``service`` (its address, or ``ms.local``) that one's are used, however many it has; with neither it is computed here.
+
+    Args:
+        service: Where it is computed.
+        output: ``"numpy"``, ``"torch"`` or ``"jax"``; torch where the program has imported it.
+        seed: Of the order of samples. Epochs are shuffled differently.
+        dp_rank: Which of the data-parallel trainers this is; found, as ``ms.rank`` does, if neither it nor a sampler is given.
+        dp_size: How many there are.
+        replication: So many consecutive trainers read the same, as in tensor parallelism.
+        last_batch: What becomes of samples that do not fill a step of all trainers: ``"PARTIAL"`` parts of them for each,
+            ``"FILL"`` with samples of the beginning, or ``"DROP"``, as ``drop_last`` says. All trainers have equally many steps.
+        element_spec: What a batch is, where computing the first one here is too much.
+        device: To which torch moves batches when they are handed over.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = True,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        service: Any = None,
+        output: str | None = None,
+        seed: int | None = None,
+        dp_rank: int | None = None,
+        dp_size: int | None = None,
+        replication: int = 1,
+        last_batch: str | None = None,
+        element_spec: Any = None,
+        device: Any = None,
+    ) -> None:
+        if pin_memory_device:
+            warnings.warn("pin_memory_device has no effect: give device", DeprecationWarning, stacklevel=2)
+        if batch_size is not None and batch_size < 1:
+            raise InvalidArgumentError(f"batch_size={batch_size}: a batch has at least one sample; None: samples as they are")
+        if timeout < 0:
+            raise InvalidArgumentError(f"timeout={timeout}: seconds, or 0 to wait as long as it takes")
+        self.batch_size = None if batch_sampler is not None else batch_size
+        self.drop_last = bool(drop_last) or last_batch == "DROP"
+        self.num_workers, self.collate_fn = num_workers, collate_fn or default_collate
+        self.pin_memory, self.timeout, self.worker_init_fn = pin_memory, timeout, worker_init_fn
+        self.multiprocessing_context, self.generator = None, generator
+        self.prefetch_factor, self.persistent_workers, self.in_order = prefetch_factor, persistent_workers, in_order
+        self.device = device
+        #: Trainers that look into it for a sampler find that of ``sampler``.
+        self.batch_sampler = None
+        self._output = output or ("torch" if "torch" in sys.modules else "numpy")
+        taker(self._output)
+        found = rank(dp_rank, dp_size, replication=replication) if sampler is batch_sampler is None else Rank()
+        if seed is None:
+            seed = 0 if generator is None else int(generator.initial_seed())
+        self._loading: Loading
+        if isinstance(dataset, Dataset):
+            self.rank, self.batch_size = (Rank() if dp_rank is None else found), None
+            self._loading = StreamLoading(dataset)
+        else:
+            self.rank = found
+            self._loading = loading_of(
+                dataset,
+                batch_size=batch_size,
+                shuffle=bool(shuffle),
+                sampler=sampler,
+                batch_sampler=batch_sampler,
+                collate=collate_fn,
+                last_batch=last_batch or ("DROP" if drop_last else "PARTIAL"),
+                seed=seed,
+                rank=found,
+                in_order=in_order,
+                worker_init_fn=worker_init_fn,
+                element_spec=element_spec,
+            )
+        self._service = service
+        self._own_service: Any = None
+        self._reading: Any = None
+        self._wanted: int | None = None
+        self._prefetched: LoaderIterator | None = None
+        self._latest: int | None = None
+        self._has_begun = False
+        self._profiled: list[dict[str, Any]] | None = None
+        self._restored(0, 0, [])
+        self.sampler = _Sampler(self)
+        self.dataset = _Stub(self, dataset)
+
+    # What it is.
+
+    @property
+    def element_spec(self) -> Any:
+        """What a batch is."""
+        return self._loading.element_spec
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is read, or will be."""
+        return self._epoch
+
+    @property
+    def step(self) -> int:
+        """How many batches of the epoch were delivered."""
+        return len(self._delivered)
+
+    @property
+    def total_batch_size(self) -> int | None:
+        """The samples of a step on all trainers together."""
+        return None if self.batch_size is None else self.batch_size * self.rank.dp_size
+
+    @property
+    def last_batch_valid_count(self) -> int | None:
+        """How many samples of the latest batch, from the first on, do not repeat others to make it full; where that is known."""
+        return None if self._latest is None else self._loading.valid(self._latest)
+
+    def __len__(self) -> int:
+        """Batches of an epoch, as many on all trainers.
+
+        Raises:
+            TypeError: Nobody knows.
+        """
+        return self._loading.steps(self._epoch)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        where = "here" if self._service is None and not self.num_workers else f"on {self._service or 'workers of its own'}"
+        return (
+            f"<millstream.DataLoader of {self._loading} {where}, epoch {self._epoch}, step {self.step}, "
+            f"trainer {self.rank.dp_rank} of {self.rank.dp_size} ({self.rank.source})>"
+        )
+
+    # Batches.
+
+    def __iter__(self) -> LoaderIterator:
+        return LoaderIterator(self)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        batches, loop = iter(self), asyncio.get_running_loop()
+        while (batch := await loop.run_in_executor(None, next, batches, _END)) is not _END:
+            yield batch
+
+    def start_prefetch(self) -> None:
+        """Has the next epoch begin in the background, while the program is not ready for it yet."""
+        if self._prefetched is None:
+            self._prefetched = LoaderIterator(self)
+            self._prefetched.begin()
+
+    def _begun(self) -> tuple[int, Delivered, Steps]:
+        """The next epoch, which begins now: its number, what of it was delivered before, and what is left."""
+        if self._wanted is not None:
+            self._restored(self._wanted, 0, [])
+        elif self._is_finished or self._has_begun:
+            self._restored(self._epoch + 1, 0, [])
+        self._has_begun = True
+        batches = self._loading.batches(self._epoch, self._delivered, self._at(), self._output)
+        self._reading = batches.elements
+        return self._epoch, self._delivered, batches
+
+    def _at(self) -> Any:
+        """The service, started if it is this loader's own."""
+        if self._service is None and self.num_workers > 0:
+            if self._own_service is None:
+                from .local import local
+
+                self._own_service = local(workers=self.num_workers)
+            return self._own_service
+        return self._service
+
+    # Where it is.
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch that the next iterator reads. Nothing if that is so already; another epoch begins at its beginning."""
+        if self._has_begun and not self._is_finished and epoch == self._epoch:
+            # Whoever reads it goes on; the next one begins it anew.
+            self._wanted = None if self._prefetched is not None else epoch
+        elif self._has_begun or self._is_finished or epoch != self._epoch:
+            self._restored(epoch, 0, [])
+
+    def state_dict(self, *, behind: int = 0) -> dict[str, Any]:
+        """Where it is, as a few plain numbers: after the batch that was delivered last, or ``behind`` batches before, for
+        whoever looks ahead. The same on all trainers where batches come in order; else it says which trainer's it is.
+
+        Raises:
+            InvalidArgumentError: So many batches were not delivered in order.
+        """
+        ahead, step = self._delivered.ahead, self._delivered.first
+        if behind:
+            if ahead or behind > step:
+                raise InvalidArgumentError(f"behind={behind}: so many batches were not delivered in order")
+            step -= behind
+        state = {
+            "version": STATE_VERSION,
+            "epoch": self._epoch,
+            "step": step,
+            "finished": self._is_finished and not behind,
+            "ahead": ahead,
+            **self._loading.identity(),
+        }
+        if ahead:
+            state |= {"dp_rank": self.rank.dp_rank, "dp_size": self.rank.dp_size}
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any], *, strict: bool = True) -> None:
+        """Goes on after the batch that was delivered last when the state was taken. Nothing is read before the next batch.
+
+        Of datasets by index no sample is computed again or left out. What can only be iterated over is computed again up to the
+        position, without being handed over. ``strict=False`` takes a state of another dataset or order, whatever that means.
+
+        Raises:
+            InvalidArgumentError: The state is of another version, seed, size or trainer; it says which and both values.
+            FailedPreconditionError: The order in which batches come is not the same twice.
+        """
+        if state_dict.get("version") != STATE_VERSION:
+            raise InvalidArgumentError(
+                f"the state is of version {state_dict.get('version')!r}, this is {STATE_VERSION}: it was written by another Millstream"
+            )
+        step, ahead = int(state_dict["step"]), [list(pair) for pair in state_dict["ahead"]]
+        if strict:
+            if reason := self._loading.unordered(self._service is not None or self.num_workers > 0):
+                raise FailedPreconditionError(f"{reason}: load_state_dict(..., strict=False) goes on by count")
+            mine = {"dp_rank": self.rank.dp_rank, "dp_size": self.rank.dp_size} if ahead else {}
+            for name, value in mine.items():
+                if state_dict.get(name) != value:
+                    raise InvalidArgumentError(f"the state has {name} {state_dict.get(name)}, this loader {value}")
+            step = self._loading.adapted(state_dict, step)
+        self._restored(int(state_dict["epoch"]), step, ahead)
+        self._is_finished = bool(state_dict["finished"])
+
+    def _restored(self, epoch: int, step: int, ahead: list[list[int]]) -> None:
+        self._epoch, self._wanted = epoch, None
+        self._delivered = Delivered(([[0, step]] if step else []) + ahead)
+        self._is_finished = self._has_begun = False
+        self._latest = self._prefetched = None
+
+    get_state = state_dict
+    set_state = load_state_dict
+
+    async def save(self, directory: str | Path) -> None:
+        """Writes the state into a directory."""
+        await asyncio.to_thread((Path(directory) / "millstream.json").write_text, json.dumps(self.state_dict()))
+
+    async def load(self, directory: str | Path) -> None:
+        """Goes on where a state in a directory says."""
+        self.load_state_dict(json.loads(await asyncio.to_thread((Path(directory) / "millstream.json").read_text)))
+
+    # The rest of what is expected.
+
+    def stats(self) -> dict[str, Any]:
+        """What was measured of the latest epoch: whether the trainer, the network or the workers are the bottleneck."""
+        measured = self._reading.stats() if self._reading is not None else {}
+        return {**measured, "epoch": self._epoch, "step": self.step}
+
+    @contextlib.contextmanager
+    def profile(self, path: str | Path) -> Iterator[None]:
+        """Writes how long each batch was waited for and worked on within the block, for viewers of Chrome's traces."""
+        events: list[dict[str, Any]] = []
+        self._profiled = events
+        try:
+            yield
+        finally:
+            self._profiled = None
+            Path(path).write_text(json.dumps({"traceEvents": events}))
+
+    def close(self) -> None:
+        """Ends the workers that are its own. It can be iterated over again."""
+        if self._prefetched is not None:
+            self._prefetched.close()
+            self._prefetched = None
+        if self._own_service is not None:
+            self._own_service.close()
+            self._own_service = None
+
+    def __enter__(self) -> DataLoader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The copy goes on where this one is, by connections and workers of its own.
+        state = self.__dict__ | {"_own_service": None, "_prefetched": None, "_reading": None, "_profiled": None}
+        return state | {"_service": getattr(self._service, "target", self._service), "_has_begun": False}
+
+
+class LoaderIterator:
+    """One epoch of a loader. It begins when its first batch is asked for."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader = loader
+        self._batches: Steps | None = None
+        self._first: Future[Any] | None = None
+        self._handed = time.perf_counter()
+
+    def begin(self) -> None:
+        """Asks for the first batch on a thread of its own."""
+        pool = ThreadPoolExecutor(1, "millstream-prefetch")
+        self._open()
+        self._first = pool.submit(next, self._batches or iter(()), _END)
+        pool.shutdown(wait=False)
+
+    def close(self) -> None:
+        """Ends it."""
+        if self._batches is not None:
+            self._batches.elements.close()
+
+    def _open(self) -> None:
+        self._epoch, self._delivered, self._batches = self._loader._begun()
+
+    def __iter__(self) -> LoaderIterator:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __next__(self) -> Any:
+        loader = self._loader
+        if self._batches is None:
+            if loader._prefetched is not None:
+                ahead, loader._prefetched = loader._prefetched, None
+                self.__dict__.update(ahead.__dict__)
+            else:
+                self._open()
+        asked = time.perf_counter() if loader._profiled is not None else 0.0
+        found = self._next()
+        if found is _END:
+            if loader._delivered is self._delivered:
+                loader._is_finished = True
+            raise StopIteration
+        step, batch = found
+        self._delivered.add(step)
+        if loader._delivered is self._delivered:
+            loader._latest = step
+        if loader._profiled is not None:
+            self._profile(asked, step)
+        return batch if loader.device is None else _moved(batch, loader.device)
+
+    def _next(self) -> Any:
+        assert self._batches is not None
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first.result()
+        if not self._loader.timeout:
+            return next(self._batches, _END)
+        return _within(self._loader.timeout, self._batches)
+
+    def _profile(self, asked: float, step: int) -> None:
+        now, events = time.perf_counter(), self._loader._profiled
+        for name, begin, end in (("work", self._handed, asked), ("wait", asked, now)):
+            event = {"name": name, "ph": "X", "ts": begin * 1e6, "dur": (end - begin) * 1e6, "pid": 0, "tid": 0}
+            if events is not None:
+                events.append(event | {"args": {"epoch": self._epoch, "step": step}})
+        self._handed = now
+
+
+class _Sampler:
+    """What trainers look for to tell the epoch."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader = loader
+
+    def set_epoch(self, epoch: int) -> None:
+        """See ``DataLoader.set_epoch``."""
+        self._loader.set_epoch(epoch)
+
+
+class _Stub:
+    """The dataset of a loader: what trainers ask of one, and else the user's own."""
+
+    def __init__(self, loader: DataLoader, dataset: Any) -> None:
+        self._loader, self._dataset = loader, dataset
+
+    @property
+    def num_shards(self) -> int:
+        """Into how many parts it can be divided: any number."""
+        return max(1, self._loader._loading.samples or 1)
+
+    n_shards = num_shards
+
+    def shard(self, num_shards: int, index: int, contiguous: bool = True) -> DataLoader:
+        """The part of one of so many trainers, as a loader of its own."""
+        part = copy.copy(self._loader)
+        part._loading = self._loader._loading.sharded(num_shards, index)
+        part.rank = Rank(index, num_shards, "shard")
+        part.sampler, part.dataset = _Sampler(part), _Stub(part, self._dataset)
+        part._restored(self._loader._epoch, 0, [])
+        return part
+
+    def set_epoch(self, epoch: int) -> None:
+        """See ``DataLoader.set_epoch``."""
+        self._loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See ``DataLoader.state_dict``."""
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """See ``DataLoader.load_state_dict``."""
+        self._loader.load_state_dict(state_dict)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._dataset[index]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("_loader", "_dataset"):
+            raise AttributeError(name)
+        return getattr(self._dataset, name)
+
+
+def wrap(x: Any, **arguments: Any) -> DataLoader:
+    """A loader of what a program has already: a ``DataLoader`` of torch, whose arguments are taken over, or any dataset.
+
+    ``arguments`` are those of ``DataLoader``, and win.
+    """
+    if isinstance(x, DataLoader | str) or not all(hasattr(x, name) for name in ("dataset", "collate_fn", "batch_sampler")):
+        return DataLoader(x, **{"batch_size": None, **arguments})
+    names = ("batch_size", "num_workers", "pin_memory", "drop_last", "timeout", "worker_init_fn", "collate_fn", "generator")
+    taken = {name: getattr(x, name) for name in (*names, "prefetch_factor", "in_order") if hasattr(x, name)}
+    sampler = type(x.sampler).__name__
+    if sampler == "RandomSampler":
+        taken["shuffle"] = True
+    elif sampler not in ("SequentialSampler", "_InfiniteConstantSampler"):
+        taken["sampler"] = x.sampler
+    if taken.get("batch_size") is None and x.batch_sampler is not None:
+        taken.pop("sampler", None)
+        taken["batch_sampler"] = x.batch_sampler
+    return DataLoader(x.dataset, **{**taken, **arguments})
+
+
+def _within(timeout_s: float, batches: Steps) -> Any:
+    """The next batch, if it comes in time."""
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        batches.elements.close()
+
+    timer = threading.Timer(timeout_s, give_up)
+    timer.daemon = True
+    timer.start()
+    found = _END
+    try:
+        found = next(batches, _END)
+    except CancelledError:
+        if not late.is_set():
+            raise
+    finally:
+        timer.cancel()
+    # Code of Python that is computed here is not interrupted, and ends when it ends.
+    if found is _END and late.is_set():
+        raise DeadlineExceededError(f"no batch came within the timeout of {timeout_s} s")
+    return found
+
+
+def _moved(value: Any, device: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _moved(item, device) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return type(value)(_moved(item, device) for item in value)  # type: ignore[call-arg]
+    return value.to(device, non_blocking=True) if hasattr(value, "to") else value
+

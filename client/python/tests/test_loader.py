@@ -1,0 +1,379 @@
+"""The loader: torch's arguments, the surface that trainers look for, and states from which an epoch goes on exactly."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import pickle
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import millstream as ms
+from millstream import DataLoader, Dataset, code
+
+# Workers do not have this module: what is in it goes by value.
+code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+class Numbers:
+    """A dataset by index, as torch has them."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if not 0 <= index < self.count:
+            raise IndexError(index)
+        return {"x": np.full(3, index, np.float32), "y": index}
+
+
+def loader(count: int = 23, **arguments: Any) -> DataLoader:
+    return DataLoader(Numbers(count), **{"batch_size": 4, "output": "numpy", "dp_rank": 0, "dp_size": 1, **arguments})
+
+
+def ids(batches: Any) -> list[list[int]]:
+    return [batch["y"].tolist() for batch in batches]
+
+
+def sampled(batches: list[list[int]]) -> list[int]:
+    return sorted(itertools.chain.from_iterable(batches))
+
+
+def test_batches_are_those_of_a_data_loader() -> None:
+    plain = loader()
+    assert ids(plain) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15], [16, 17, 18, 19], [20, 21, 22]]
+    assert len(plain) == 6 and len(loader(drop_last=True)) == len(ids(loader(drop_last=True))) == 5
+    assert plain.element_spec["x"] == ms.TensorSpec([None, 3], ms.float32)
+    single = DataLoader(Numbers(2), batch_size=None, output="numpy")
+    assert [int(sample["y"]) for sample in single] == [0, 1]
+    with pytest.raises(ms.errors.InvalidArgumentError, match="exclude"):
+        loader(shuffle=True, sampler=[1])
+    assert ids(loader(sampler=[5, 3, 1], batch_size=2)) == [[5, 3], [1]]
+    assert ids(loader(batch_sampler=[[1], [2, 3]], batch_size=1)) == [[1], [2, 3]]
+
+
+def test_epochs_are_shuffled_differently_and_the_same_again() -> None:
+    shuffled = loader(shuffle=True, seed=5)
+    epochs = [ids(shuffled) for _ in range(3)]
+    assert all(sampled(epoch) == list(range(23)) for epoch in epochs)
+    assert len({str(epoch) for epoch in epochs}) == 3
+    assert [ids(loader(shuffle=True, seed=5))] == epochs[:1]
+    again = loader(shuffle=True, seed=5)
+    again.set_epoch(2)
+    assert ids(again) == epochs[2]
+
+
+def test_iter_is_lazy_and_iterators_live_beside_each_other() -> None:
+    plain = loader(shuffle=True)
+    iter(plain)
+    iter(plain)
+    assert (plain.epoch, plain.step) == (0, 0)
+    one, two = iter(plain), iter(plain)
+    first = [next(one), next(two), next(one)]
+    # The second iterator is the next epoch.
+    assert plain.epoch == 1 and len(first) == 3
+    rest = [ids([first[0], first[2], *one]), ids([first[1], *two])]
+    assert [sampled(epoch) for epoch in rest] == [list(range(23))] * 2
+    assert rest == [ids(again) for again in [loader(shuffle=True)] * 2]
+
+
+def test_set_epoch_is_idempotent_on_loader_sampler_and_dataset() -> None:
+    plain = loader(shuffle=True)
+    expected = [ids(plain) for _ in range(4)]
+    for holder in (plain, plain.sampler, plain.dataset):
+        for epoch in (3, 1, 2):
+            for _ in range(2):
+                holder.set_epoch(epoch)
+            assert ids(plain) == expected[epoch] and plain.epoch == epoch
+    reading = iter(plain)
+    next(reading)
+    plain.set_epoch(plain.epoch)
+    # Whoever reads the epoch goes on.
+    assert plain.step == 1 and len(list(reading)) == 5
+    plain.load_state_dict(plain.state_dict() | {"step": 3, "finished": False})
+    plain.set_epoch(plain.epoch)
+    assert plain.step == 3
+
+
+def states(of: DataLoader, *, epochs: int = 2) -> Iterator[tuple[dict[str, Any], list[list[int]]]]:
+    """The state at every point of some epochs, with what was delivered until then."""
+    delivered: list[list[int]] = []
+    yield of.state_dict(), list(delivered)
+    for _ in range(epochs):
+        for batch in of:
+            delivered += ids([batch])
+            yield of.state_dict(), list(delivered)
+        yield of.state_dict(), list(delivered)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"shuffle": True, "seed": 9}, {"drop_last": True}, {"last_batch": "FILL"}])
+def test_any_chain_of_states_is_one_run(arguments: dict[str, Any]) -> None:
+    whole = list(itertools.chain.from_iterable(ids(epoch) for epoch in [loader(11, **arguments)] * 3))
+    for state, before in states(loader(11, **arguments)):
+        state = json.loads(json.dumps(state))
+        assert len(json.dumps(state)) < 1024
+        resumed = loader(11, **arguments)
+        resumed.load_state_dict(state)
+        assert resumed.state_dict() == state
+        steps = len(resumed)
+        # Saved and restored once more on the way.
+        reading = iter(resumed)
+        delivered = before + ids(itertools.islice(reading, 1))
+        again = loader(11, **arguments)
+        again.load_state_dict(resumed.state_dict())
+        while len(delivered) < 3 * steps:
+            delivered += ids(again)
+        assert delivered == whole
+
+
+def test_a_state_goes_on_with_other_numbers_of_trainers() -> None:
+    def together(size: int, state: dict[str, Any] | None, stop: int) -> tuple[list[int], dict[str, Any]]:
+        loaders = [
+            DataLoader(Numbers(48), 12 // size, shuffle=True, seed=3, output="numpy", dp_rank=rank, dp_size=size)
+            for rank in range(size)
+        ]
+        for one in loaders if state else []:
+            one.load_state_dict(state or {})
+        seen = [ids(itertools.islice(iter(one), stop)) for one in loaders]
+        taken = [one.state_dict() for one in loaders]
+        # It is the same on all trainers.
+        assert all(found == taken[0] for found in taken)
+        return sampled([batch for batches in seen for batch in batches]), taken[0]
+
+    for before, after in itertools.product((1, 2, 3, 4), repeat=2):
+        first, state = together(before, None, 2)
+        second, _ = together(after, state, 10)
+        assert sorted(first + second) == list(range(48))
+    with pytest.raises(ms.errors.InvalidArgumentError, match="no number of steps"):
+        other = DataLoader(Numbers(48), 7, shuffle=True, seed=3, output="numpy", dp_rank=0, dp_size=1)
+        other.load_state_dict(state | {"step": 1, "global_batch": 12})
+
+
+def test_a_state_of_something_else_is_refused_by_name() -> None:
+    state = loader(shuffle=True, seed=1).state_dict()
+    for arguments, said in (({"seed": 2}, "seed 1, this loader 2"), ({"count": 24}, "samples 23, this loader 24")):
+        other = loader(**{"shuffle": True, "seed": 1, **arguments})
+        with pytest.raises(ms.errors.InvalidArgumentError, match=said):
+            other.load_state_dict(state)
+        other.load_state_dict(state, strict=False)
+    with pytest.raises(ms.errors.InvalidArgumentError, match="version 9"):
+        loader().load_state_dict({"version": 9})
+    stream = DataLoader(Dataset.range(3))
+    with pytest.raises(ms.errors.InvalidArgumentError, match="stream"):
+        stream.load_state_dict(state)
+
+
+def test_whoever_looks_ahead_says_how_far() -> None:
+    ahead = loader()
+    reading = iter(ahead)
+    taken = ids(itertools.islice(reading, 3))
+    resumed = loader()
+    resumed.load_state_dict(ahead.state_dict(behind=1))
+    assert taken[:2] + ids(resumed) == ids(loader())
+    with pytest.raises(ms.errors.InvalidArgumentError, match="behind"):
+        ahead.state_dict(behind=4)
+
+
+def test_workers_deliver_each_sample_once_and_a_state_knows_which(processes: ms.LocalService) -> None:
+    reading = loader(203, shuffle=True, service=processes)
+    batches = iter(reading)
+    before = ids(itertools.islice(batches, 20))
+    state = json.loads(json.dumps(reading.state_dict()))
+    assert len(json.dumps(state)) < 1024 and reading.step == 20
+    # The batches that were on their way are read again by whoever goes on: on workers, or here.
+    for arguments in ({"service": processes}, {}):
+        resumed = loader(203, shuffle=True, **arguments)
+        resumed.load_state_dict(state)
+        assert len(before) + len(after := ids(resumed)) == len(resumed)
+        assert sampled(before + after) == list(range(203))
+    assert sampled(before + ids(batches)) == list(range(203))
+    assert reading.stats()["step"] == len(reading)
+    if state["ahead"]:
+        other = loader(203, shuffle=True, dp_rank=1, dp_size=2)
+        with pytest.raises(ms.errors.InvalidArgumentError, match="dp_rank|dp_size"):
+            other.load_state_dict(state)
+
+
+def test_workers_of_its_own_end_with_it() -> None:
+    with loader(20, num_workers=1, worker_init_fn=lambda worker: None) as own:
+        assert sampled(ids(own)) == list(range(20))
+        pids = own._own_service.pids
+        assert pids
+    assert own._own_service is None
+
+
+def test_native_datasets_go_on_where_they_were() -> None:
+    def built() -> DataLoader:
+        return DataLoader(Dataset.range(20).shuffle(20, seed=4).batch(3), output="numpy")
+
+    native = built()
+    assert len(native) == 7
+    epochs = [[batch.tolist() for batch in native] for _ in range(2)]
+    reading = iter(native)
+    for _ in range(3):
+        next(reading)
+    resumed = built()
+    resumed.load_state_dict(native.state_dict())
+    assert [b.tolist() for b in resumed] == [b.tolist() for b in reading]
+    resumed.set_epoch(1)
+    assert [b.tolist() for b in resumed] == epochs[1] and epochs[0] != epochs[1]
+    # What is drawn without a seed is drawn again as it was.
+    unseeded = Dataset.range(20).shuffle(20)
+    one, other = DataLoader(unseeded, output="numpy"), DataLoader(Dataset.range(20).shuffle(20), output="numpy")
+    reading = iter(one)
+    taken = [int(next(reading)) for _ in range(5)]
+    other.load_state_dict(one.state_dict())
+    assert [int(x) for x in reading] == (left := [int(x) for x in other]) and sorted(taken + left) == list(range(20))
+
+
+def test_what_comes_in_any_order_is_refused_and_goes_on_by_count_if_asked(cluster: Any) -> None:
+    target = cluster(1)
+
+    def served() -> Dataset:
+        return Dataset.range(10).apply(ms.service.distribute("distributed_epoch", target))
+
+    for build in (served, lambda: served().map(lambda x: x + 1)):
+        stream = DataLoader(build(), output="numpy")
+        reading = iter(stream)
+        next(reading)
+        with pytest.raises(ms.errors.FailedPreconditionError, match="strict=False"):
+            stream.load_state_dict(stream.state_dict())
+        resumed = DataLoader(build(), output="numpy")
+        resumed.load_state_dict(stream.state_dict(), strict=False)
+        assert len(list(resumed)) == 9
+        with pytest.raises(TypeError):
+            len(stream)
+
+    class RandomSampler(list[int]):
+        """Draws another order each time."""
+
+    with pytest.raises(ms.errors.FailedPreconditionError, match="RandomSampler"):
+        drawn = loader(sampler=RandomSampler([1, 2]))
+        drawn.load_state_dict(drawn.state_dict())
+
+
+def test_what_can_only_be_iterated_over_is_a_stream() -> None:
+    stream = DataLoader(lambda: ({"y": x} for x in range(7)), batch_size=2, output="numpy")
+    assert ids(stream) == [[0, 1], [2, 3], [4, 5], [6]]
+    with pytest.raises(TypeError, match="len"):
+        len(stream)
+    reading = iter(stream)
+    next(reading)
+    resumed = DataLoader(lambda: ({"y": x} for x in range(7)), batch_size=2, output="numpy")
+    resumed.load_state_dict(stream.state_dict())
+    assert ids(resumed) == ids(reading) == [[2, 3], [4, 5], [6]]
+    with pytest.raises(ms.errors.InvalidArgumentError, match="iterated over"):
+        DataLoader(iter([1]), shuffle=True)
+
+
+def test_the_surface_that_trainers_look_for() -> None:
+    full = loader(10, batch_size=4, dp_rank=1, dp_size=2, last_batch="FILL")
+    assert (full.batch_size, full.total_batch_size, full.batch_sampler, full.drop_last) == (4, 8, None, False)
+    assert (full.num_workers, full.pin_memory, full.prefetch_factor, full.persistent_workers) == (0, False, None, True)
+    assert (full.timeout, full.worker_init_fn, full.generator, full.multiprocessing_context) == (0, None, None, None)
+    assert full.in_order and callable(full.collate_fn) and (full.epoch, full.step, full.device) == (0, 0, None)
+    assert full.last_batch_valid_count is None and bool(full)
+    batches = [(ids([batch])[0], full.last_batch_valid_count) for batch in full]
+    # Ten samples in steps of eight: this trainer has none of the last two, and the beginning again instead.
+    assert batches == [([4, 5, 6, 7], 4), ([2, 3, 4, 5], 0)]
+    stub = full.dataset
+    assert len(stub) == 10 and stub[3]["y"] == 3 and stub.count == 10 and stub.n_shards == stub.num_shards == 10
+    whole = loader(10).dataset
+    assert sampled([batch for shard in range(3) for batch in ids(whole.shard(3, shard))]) == list(range(10))
+    assert stub.state_dict() == full.state_dict() == full.get_state()
+    full.set_state(full.state_dict())
+    for argument, said in (("timeout", -1), ("last_batch", "SOME"), ("batch_size", 0)):
+        with pytest.raises(ValueError, match=argument):
+            loader(**{argument: said})
+    with pytest.warns(DeprecationWarning, match="pin_memory_device"):
+        loader(pin_memory_device="cuda")
+
+
+def test_repr_asks_nobody_and_says_which_trainer_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    # Nobody listens there.
+    lonely = DataLoader(Numbers(5), service="localhost:9", replication=2, output="numpy")
+    assert "localhost:9" in repr(lonely) and "trainer 1 of 4 (torchrun: RANK, WORLD_SIZE)" in repr(lonely)
+    with pytest.raises(ValueError, match="replication=3"):
+        DataLoader(Numbers(5), replication=3)
+
+
+def test_a_loader_is_pickled_with_its_position() -> None:
+    plain = loader(shuffle=True)
+    reading = iter(plain)
+    taken = ids(itertools.islice(reading, 2))
+    copied = pickle.loads(pickle.dumps(plain))
+    assert copied.state_dict() == plain.state_dict()
+    assert ids(copied) == ids(reading) and sampled(taken) != []
+
+
+def test_prefetching_begins_the_epoch_and_async_iteration_yields_it() -> None:
+    plain = loader()
+    plain.start_prefetch()
+    plain.start_prefetch()
+    assert plain.step == 0
+    plain.set_epoch(0)
+    assert ids(plain) == ids(loader()) and plain.epoch == 0
+
+    async def read() -> list[Any]:
+        return [batch async for batch in plain]
+
+    assert len(asyncio.run(read())) == 6 and plain.epoch == 1
+
+
+def test_states_and_profiles_are_files(tmp_path: Path) -> None:
+    plain = loader()
+    with plain.profile(tmp_path / "trace.json"):
+        next(iter(plain))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {event["name"] for event in events} == {"wait", "work"}
+    asyncio.run(plain.save(tmp_path))
+    other = loader()
+    asyncio.run(other.load(tmp_path))
+    assert other.step == 1
+
+
+def test_a_batch_that_does_not_come_in_time_is_an_error() -> None:
+    def slow() -> Iterator[int]:
+        yield 1
+        # What is computed here is nobody's to kill: it is waited for, once it was given up.
+        time.sleep(3)
+
+    waiting = DataLoader(slow, batch_size=None, timeout=0.2, element_spec=ms.TensorSpec((), ms.int64), output="numpy")
+    reading = iter(waiting)
+    assert next(reading) == 1
+    with pytest.raises(ms.errors.DeadlineExceededError, match="timeout of 0.2 s"):
+        next(reading)
+
+
+def test_a_user_keeps_every_batch(processes: ms.LocalService) -> None:
+    large = DataLoader(Dataset.from_tensors(np.ones(1 << 18, np.float32)).repeat(96), service=processes, output="numpy")
+    # More than the memory that workers share: what is kept is copied away, and nothing waits for ever.
+    kept = list(large)
+    assert len(kept) == 2 * 96 or len(kept) == 96
+    assert all(float(batch.sum()) == 1 << 18 for batch in kept)
+
+
+def test_a_data_loader_of_torch_is_taken_over() -> None:
+    torch = pytest.importorskip("torch")
+    theirs = torch.utils.data.DataLoader(Numbers(10), batch_size=4, drop_last=True)
+    ours = ms.wrap(theirs)
+    assert [batch["y"].tolist() for batch in ours] == [batch["y"].tolist() for batch in theirs]
+    assert all(isinstance(batch["x"], torch.Tensor) for batch in ours)
+
+
+def test_anything_is_wrapped() -> None:
+    assert [int(x) for x in ms.wrap(Dataset.range(3), output="numpy")] == [0, 1, 2]
+    assert ids([sample for sample in ms.wrap(Numbers(2), output="numpy")]) == [0, 1]
+    assert ids(ms.wrap(Numbers(4), batch_size=2, output="numpy")) == [[0, 1], [2, 3]]
