@@ -8,7 +8,7 @@ import json
 import pickle
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -212,12 +212,18 @@ def test_workers_of_its_own_end_with_it() -> None:
     assert own._own_service is None
 
 
-def test_native_datasets_go_on_where_they_were() -> None:
+def mixed() -> Dataset:
+    parts = [Dataset.range(10).repeat(2), Dataset.range(100, 110)]
+    return Dataset.sample_from_datasets(parts, [0.7, 0.3], seed=2).shuffle(5, seed=4)
+
+
+@pytest.mark.parametrize("native_dataset", [lambda: Dataset.range(30).shuffle(20, seed=4), mixed])
+def test_native_datasets_go_on_where_they_were(native_dataset: Callable[[], Dataset]) -> None:
     def built() -> DataLoader:
-        return DataLoader(Dataset.range(20).shuffle(20, seed=4).batch(3), output="numpy")
+        return DataLoader(native_dataset().batch(3), output="numpy")
 
     native = built()
-    assert len(native) == 7
+    assert len(native) == 10
     epochs = [[batch.tolist() for batch in native] for _ in range(2)]
     reading = iter(native)
     for _ in range(3):
@@ -355,6 +361,31 @@ def test_a_batch_that_does_not_come_in_time_is_an_error() -> None:
     assert next(reading) == 1
     with pytest.raises(ms.errors.DeadlineExceededError, match="timeout of 0.2 s"):
         next(reading)
+
+
+class Broken(Numbers):
+    """One sample of it cannot be read."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 13:
+            raise LookupError("no picture:\nthe file is empty")
+        return super().__getitem__(index)
+
+
+def test_an_error_names_worker_step_and_samples(
+    processes: ms.LocalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ms.errors.UserFunctionError, match="no picture") as raised:
+        list(DataLoader(Broken(23), 4, service=processes, output="numpy", dp_rank=0, dp_size=1))
+    error = raised.value
+    assert error.worker and isinstance(error.__cause__, LookupError)
+    assert str(error.__cause__).startswith("no picture:\nthe file is empty")
+    assert "at step 3 of epoch 0, of samples 12, 13, 14, 15" in error.remote_traceback
+    assert "__getitem__" in error.remote_traceback and "millstream/loading.py" not in error.remote_traceback
+    monkeypatch.setenv("MILLSTREAM_FULL_TRACEBACK", "1")
+    with pytest.raises(ms.errors.UserFunctionError) as raised:
+        list(DataLoader(Broken(23), 4, output="numpy", dp_rank=0, dp_size=1))
+    assert "millstream/loading.py" in raised.value.remote_traceback
 
 
 def test_a_user_keeps_every_batch(processes: ms.LocalService) -> None:

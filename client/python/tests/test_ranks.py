@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,6 +39,24 @@ def test_trainers_that_read_the_same_count_once() -> None:
     assert rank(environ=environ, replication=4) == Rank(1, 2, "torchrun: RANK, WORLD_SIZE")
     with pytest.raises(ValueError, match="multiple"):
         rank(environ=environ, replication=3)
+
+
+def test_a_framework_that_runs_says_it_better_than_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    yes, no = (lambda: True), (lambda: False)
+    idle = SimpleNamespace(is_available=yes, is_initialized=no)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(distributed=idle))
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(distributed=SimpleNamespace(is_initialized=no)))
+    assert rank() == Rank(0, 2, "torchrun: RANK, WORLD_SIZE")
+    jax = SimpleNamespace(
+        distributed=SimpleNamespace(is_initialized=yes), process_index=lambda: 1, process_count=lambda: 3
+    )
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    assert rank() == Rank(1, 3, "jax.distributed")
+    running = SimpleNamespace(is_available=yes, is_initialized=yes, get_rank=lambda: 3, get_world_size=lambda: 4)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(distributed=running))
+    assert rank() == Rank(3, 4, "torch.distributed")
 
 
 def test_a_device_mesh_says_which_trainer_this_is() -> None:

@@ -9,7 +9,7 @@ Not here, because:
 - ``tf.fill`` with a size that is an element's: native functions make no shapes of values; ``map_python`` does, in its place
 - ``snapshot`` with ``reader_func`` and ``shard_func``: snapshots have one way of writing and reading
 - ``SqlDataset``, ``TFRecordWriter``, ``tf.io.serialize_tensor``, ``to_variant``, ``StatsAggregator``, ``IteratorSpec``: of TensorFlow's own
-  runtime; ``ms.files.sqlite`` reads databases, ``Dataset.save`` and ``stats()`` are for the others
+  runtime; ``ms.files.sqlite`` reads databases
 - the ``ClusterResolver`` classes: ``ms.rank`` tells a trainer its place
 - ``TPUStrategy``: there are no TPUs here to deal out to
 - the tutorial's loops that repeat those that are here, and its ``TFRecordDataset`` over files that it does not have

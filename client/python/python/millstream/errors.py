@@ -52,18 +52,23 @@ class MillstreamError(Exception):
 def _original(remote_traceback: str) -> BaseException | None:
     """The exception that a traceback ends with, if its type is one of Python's, or of a module that is imported here.
 
-    It is made anew from its name and message; nothing of it is unpickled.
+    It is made anew from its name and message, which may have several lines; nothing of it is unpickled.
     """
-    name, _, message = remote_traceback.rsplit("\n", 1)[-1].partition(": ")
-    module, _, kind = name.rpartition(".")
-    found = getattr(sys.modules.get(module or "builtins"), kind, None)
-    if not (isinstance(found, type) and issubclass(found, Exception)):
-        return None
-    try:
-        return found(message)
-    except Exception:
-        # Its constructor wants something else.
-        return None
+    lines = remote_traceback.split("\n")
+    for at in range(len(lines) - 1, -1, -1):
+        # Above it stand frames, which are indented.
+        if lines[at].startswith((" ", "Traceback")):
+            return None
+        name, _, first = lines[at].partition(": ")
+        module, _, kind = name.rpartition(".")
+        found = getattr(sys.modules.get(module or "builtins"), kind, None)
+        if isinstance(found, type) and issubclass(found, Exception):
+            try:
+                return found("\n".join([first, *lines[at + 1 :]]))
+            except Exception:
+                # Its constructor wants something else.
+                return None
+    return None
 
 
 def _rebuilt(kind: type[MillstreamError], message: str, details: dict[str, str]) -> MillstreamError:

@@ -267,6 +267,9 @@ def _batch(dataset: Any, collate: Collate | None, rows: Any) -> Any:
     return _fetch(dataset, collate, rows if collate is not None else rows[0])
 
 
+#: Samples that an error names.
+_ROWS_TOLD = 64
+
 _initialised: set[int] = set()
 
 
@@ -278,7 +281,14 @@ def step_batch(
         _initialised.add(id(worker_init_fn))
         worker_init_fn(_worker_id())
     epoch, step = divmod(int(number), plan.steps)
-    return np.int64(number), _batch(dataset, collate, plan.rows(epoch, step))
+    rows = plan.rows(epoch, step)
+    try:
+        return np.int64(number), _batch(dataset, collate, rows)
+    except Exception as error:
+        # Whoever reads of it elsewhere has no debugger there.
+        listed = ", ".join(map(str, rows[:_ROWS_TOLD])) + (", ..." if len(rows) > _ROWS_TOLD else "")
+        error.add_note(f"at step {step} of epoch {epoch}, of samples {listed}")
+        raise
 
 
 def _worker_id() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,8 @@ def rank(
     *,
     replication: int = 1,
 ) -> Rank:
-    """Which trainer this is: as given, else as torchrun, SLURM, Open MPI, JAX, ``TF_CONFIG`` or Kubernetes say.
+    """Which trainer this is: as given, else as ``torch.distributed`` or ``jax.distributed`` say where the program has begun to run
+    with them, else as variables of torchrun, SLURM, Open MPI, JAX, ``TF_CONFIG`` or Kubernetes do.
 
     ``replication``: so many consecutive processes that a launcher counts are one trainer, as in tensor parallelism.
 
@@ -53,10 +55,22 @@ def rank(
         raise ValueError("dp_rank and dp_size belong together: give both or neither")
     if dp_rank is not None and dp_size is not None:
         return _checked(dp_rank, dp_size, "arguments")
-    found = _found(os.environ if environ is None else environ)
+    found = (_running() if environ is None else None) or _found(os.environ if environ is None else environ)
     if replication < 1 or found.dp_size % replication:
         raise ValueError(f"replication={replication}: {found.dp_size} processes ({found.source}) are no multiple of it")
     return Rank(found.dp_rank // replication, found.dp_size // replication, found.source)
+
+
+def _running() -> Rank | None:
+    """As a framework says that this program has imported and begun to run on several processes with."""
+    torch = getattr(sys.modules.get("torch"), "distributed", None)
+    if torch is not None and torch.is_available() and torch.is_initialized():
+        return Rank(torch.get_rank(), torch.get_world_size(), "torch.distributed")
+    jax = sys.modules.get("jax")
+    is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
+    if jax is not None and is_initialized is not None and is_initialized():
+        return Rank(jax.process_index(), jax.process_count(), "jax.distributed")
+    return None
 
 
 def _found(environ: Mapping[str, str]) -> Rank:
