@@ -3,15 +3,17 @@
 //!
 //! Made once for a spec, so that an element costs its objects and nothing else. Refuses to know where elements come from.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use millstream::element::{Dtype, Element, ElementSpec, Layout, Slot, Structure, TensorView};
+use millstream::element::{Dtype, Element, ElementSpec, Layout, Structure, TensorView};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PySlice, PyString, PyTuple};
 
+use crate::dlpack::{Exchange, Exported};
 use crate::failure::raise;
-use crate::{array, dlpack, npy};
+use crate::{array, npy};
 
 /// Components of at most so many bytes are copied: that costs no more than a view, and frees the memory at once.
 const COPY_BYTES_MAX: usize = 1024;
@@ -21,8 +23,30 @@ const COPY_BYTES_MAX: usize = 1024;
 pub(crate) enum Output {
     /// Arrays and scalars of numpy.
     Numpy,
-    /// What this makes of a capsule of DLPack; strings stay Python's.
-    Dlpack(Py<PyAny>),
+    /// What a framework makes of tensors of DLPack; strings stay Python's.
+    Dlpack(Taker),
+}
+
+/// What makes a framework's tensors.
+#[derive(Debug)]
+pub(crate) struct Taker {
+    /// Of a capsule.
+    take: Py<PyAny>,
+    /// Of the tensor itself.
+    exchange: Option<Exchange>,
+}
+
+impl Output {
+    /// What `take` makes of capsules of DLPack, or numpy's without. If it has an attribute `exchange`, that holds the
+    /// framework's functions of C.
+    pub(crate) fn new(py: Python<'_>, take: Option<Py<PyAny>>) -> PyResult<Output> {
+        let Some(take) = take else {
+            return Ok(Output::Numpy);
+        };
+        let exchange = take.bind(py).getattr_opt("exchange")?;
+        let exchange = exchange.and_then(|capsule| Exchange::of(capsule.cast::<PyCapsule>().ok()?));
+        Ok(Output::Dlpack(Taker { take, exchange }))
+    }
 }
 
 /// How elements of one spec are put together.
@@ -38,6 +62,8 @@ enum Node {
     Tensor {
         index: usize,
         descr: Py<PyAny>,
+        /// Whether a framework has taken one like it.
+        is_taken: Cell<bool>,
     },
     Text {
         index: usize,
@@ -143,7 +169,11 @@ impl Node {
             .import("millstream.dtypes")?
             .call_method1("numpy_dtype", (dtype.to_string(),))?;
         let descr = described.unbind();
-        Ok(Node::Tensor { index, descr })
+        Ok(Node::Tensor {
+            index,
+            descr,
+            is_taken: Cell::new(false),
+        })
     }
 }
 
@@ -151,7 +181,14 @@ impl<'py> Building<'_, 'py> {
     fn node(&mut self, node: &Node) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
         Ok(match node {
-            Node::Tensor { index, descr } => self.tensor(*index, descr.bind(py))?,
+            Node::Tensor {
+                index,
+                descr,
+                is_taken,
+            } => match self.output {
+                Output::Numpy => self.tensor(*index, descr.bind(py))?,
+                Output::Dlpack(taker) => self.taken(*index, taker, is_taken)?,
+            },
             Node::Dict(entries) => {
                 let dict = PyDict::new(py);
                 for (name, item) in entries {
@@ -175,21 +212,14 @@ impl<'py> Building<'_, 'py> {
     }
 
     fn component(&self, index: usize) -> PyResult<TensorView<'_>> {
-        let view = self.element.component(index);
-        view.ok_or_else(|| raise("InternalError", "an element lacks a component"))
+        self.element.component(index).ok_or_else(lacking)
     }
 
     #[inline]
     fn tensor(&mut self, index: usize, descr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let element = self.element;
-        let view = element
-            .component(index)
-            .ok_or_else(|| raise("InternalError", "an element lacks a component"))?;
+        let view = element.component(index).ok_or_else(lacking)?;
         let (dims, bytes) = (view.dims(), view.bytes());
-        if let Output::Dlpack(take) = self.output {
-            let capsule = self.capsule(view, bytes)?;
-            return take.bind(self.py).call1((capsule,));
-        }
         if dims.is_empty() {
             return npy::scalar(descr, bytes);
         }
@@ -206,13 +236,27 @@ impl<'py> Building<'_, 'py> {
     }
 
     /// Frameworks do not all heed that memory may not be written: what others see is copied for them.
-    fn capsule(&self, view: TensorView<'_>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        let (dtype, dims) = (view.dtype(), view.dims());
-        if self.is_writable && bytes.len() > COPY_BYTES_MAX {
-            return dlpack::capsule(self.py, dtype, dims, self.element.slot(), bytes, true);
+    #[inline]
+    fn taken(&self, index: usize, taker: &Taker, is_taken: &Cell<bool>) -> PyResult<Bound<'py, PyAny>> {
+        let view = self.component(index)?;
+        let (dtype, dims, bytes) = (view.dtype(), view.dims(), view.bytes());
+        let exported = if self.is_writable && bytes.len() > COPY_BYTES_MAX {
+            Exported::view(dtype, dims, self.element.slot(), bytes)?
+        } else {
+            Exported::copy(dtype, dims, bytes)?
+        };
+        // The first goes by the way that loses nothing if the framework refuses it.
+        match taker.exchange {
+            Some(exchange) if is_taken.get() => exported.into_object(self.py, exchange),
+            Some(_) | None => {
+                let made = taker
+                    .take
+                    .bind(self.py)
+                    .call1((exported.into_capsule(self.py)?,))?;
+                is_taken.set(true);
+                Ok(made)
+            }
         }
-        let copied: Slot = copied(bytes)?;
-        dlpack::capsule(self.py, dtype, dims, &copied, &copied[..bytes.len()], true)
     }
 
     fn text(&self, index: usize) -> PyResult<Bound<'py, PyAny>> {
@@ -248,13 +292,6 @@ pub(crate) fn objects<'py>(
     array.call_method1("reshape", (PyTuple::new(py, dims)?,))
 }
 
-/// A slot of its own with these bytes.
-fn copied(bytes: &[u8]) -> PyResult<Slot> {
-    use millstream::element::{HeapAlloc, SlotAlloc};
-
-    let mut slot = HeapAlloc
-        .alloc(bytes.len().max(1))
-        .map_err(|error| raise("ResourceExhaustedError", error))?;
-    slot[..bytes.len()].copy_from_slice(bytes);
-    Ok(slot.freeze())
+fn lacking() -> PyErr {
+    raise("InternalError", "an element lacks a component")
 }

@@ -1,5 +1,5 @@
-//! Python's own code in a pipeline: functions that a map calls, and iterables that are a source. Known by one name, with the code
-//! and what it yields as parameters.
+//! Python's own code in a pipeline: functions that a map or a flat_map calls, and iterables that are a source. Known by one
+//! name, with the code and what it yields as parameters.
 //!
 //! Runs wherever the pipeline does, if that is a process of Python: in the trainer, or on a worker that Python started. What
 //! code means, and how it got there, the package's module `worker` knows.
@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use millstream::element::{Dtype, ElementSpec};
 use millstream::pipeline::exec::{
-    BoxError, ErrorKind, ExecError, Functions, PreparedMap, Source, SourceFactory, Tensor, Value,
+    BoxError, Cancel, ErrorKind, ExecError, Functions, PreparedFlatMap, PreparedMap, Source, SourceFactory,
+    Tensor, Value,
 };
 use millstream::pipeline::graph::{Cardinality, Params, SourceSignature};
 use pyo3::prelude::*;
@@ -26,7 +27,10 @@ const LENGTH_BYTES: usize = 4;
 
 /// The functions, and Python's.
 pub(crate) fn registered(functions: Functions) -> Functions {
-    functions.with_map(NAME, prepared).with_source(NAME, Iterables)
+    functions
+        .with_map(NAME, prepared)
+        .with_flat_map(NAME, prepared_flat)
+        .with_source(NAME, Iterables)
 }
 
 /// Parameters with what code yields and the code.
@@ -52,25 +56,46 @@ fn parts(params: &Params) -> Result<(ElementSpec, &[u8]), String> {
     Ok((spec, code))
 }
 
-fn prepared(params: &Params, input: &ElementSpec) -> Result<PreparedMap, String> {
-    let (output, code) = parts(params)?;
+/// What the package's function of this name makes of code that is called with elements of `input`.
+fn called(maker: &str, code: &[u8], input: &ElementSpec) -> Result<Py<PyAny>, String> {
     let function = Python::attach(|py| {
         let given = (PyBytes::new(py, code), spec::to_python(py, input)?);
-        let function = py.import("millstream.worker")?.call_method1("function", given)?;
+        let function = py.import("millstream.worker")?.call_method1(maker, given)?;
         Ok(function.unbind())
     });
-    let function = function.map_err(|error: PyErr| failure(&error).to_string())?;
+    function.map_err(|error: PyErr| failure(&error).to_string())
+}
+
+fn call<'py>(py: Python<'py>, function: &Py<PyAny>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    let components: PyResult<Vec<_>> = value.iter().map(|tensor| object(py, tensor)).collect();
+    function.bind(py).call1((PyList::new(py, components?)?,))
+}
+
+fn prepared(params: &Params, input: &ElementSpec) -> Result<PreparedMap, String> {
+    let (output, code) = parts(params)?;
+    let function = called("function", code, input)?;
     let yields = output.clone();
     let call = Arc::new(move |value: Value| -> Result<Value, BoxError> {
-        let made = Python::attach(|py| {
-            let components: PyResult<Vec<_>> = value.iter().map(|tensor| object(py, tensor)).collect();
-            let made = function.bind(py).call1((PyList::new(py, components?)?,))?;
-            leaves(&made)
-        });
+        let made = Python::attach(|py| leaves(&call(py, &function, &value)?));
         let made = made.map_err(|error| failure(&error))?;
         Ok(fitting(made, &yields)?)
     });
     Ok(PreparedMap { output, call })
+}
+
+fn prepared_flat(params: &Params, input: &ElementSpec) -> Result<PreparedFlatMap, String> {
+    let (output, code) = parts(params)?;
+    let function = called("flat_function", code, input)?;
+    let yields = output.clone();
+    let call = Arc::new(
+        move |value: Value, _: &Cancel| -> Result<Box<dyn Source>, BoxError> {
+            let iterator = Python::attach(|py| Ok(call(py, &function, &value)?.unbind()));
+            let iterator = iterator.map_err(|error: PyErr| failure(&error))?;
+            let output = yields.clone();
+            Ok(Box::new(Iterating { iterator, output }))
+        },
+    );
+    Ok(PreparedFlatMap { output, call })
 }
 
 /// What iterables yield, as a source that is read whole.

@@ -1,20 +1,27 @@
-//! Tensors as capsules of DLPack, the way by which torch and others take memory over without a copy.
+//! Tensors of DLPack, the way by which torch and others take memory over without a copy: in capsules, which every framework
+//! takes, or handed to a function of C of those that have one, which costs a third.
 //!
-//! Versioned capsules (1.0), so that what may not be written says so. The structures are those of `dlpack.h`.
+//! Versioned (1.0); all may be written. The structures are those of `dlpack.h`. Refuses to know which framework it is.
 #![expect(unsafe_code, reason = "DLPack is an interface of C")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 use millstream::element::{Dtype, Slot};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
 
+use crate::failure::raise;
 use crate::fork::Here;
+use crate::npy::RANK_MAX;
 
 const CAPSULE: &CStr = c"dltensor_versioned";
 const CPU: i32 = 1;
-const READ_ONLY: u64 = 1;
+
+/// The name of the capsules in which frameworks hand out their functions, and the version of them that is known here.
+const EXCHANGE: &CStr = c"dlpack_exchange_api";
+const EXCHANGE_MAJOR: u32 = 1;
 
 #[repr(C)]
 struct Device {
@@ -55,72 +62,182 @@ struct Managed {
     tensor: Tensor,
 }
 
+/// The beginning of a framework's functions, which is the same in every version.
+#[repr(C)]
+struct TableHead {
+    version: Version,
+    /// The same in an older version, or null.
+    older: *const TableHead,
+}
+
+/// What follows in version 1, up to the one that is needed.
+#[repr(C)]
+struct Table {
+    head: TableHead,
+    _allocate: *const c_void,
+    _of_object: *const c_void,
+    to_object: Option<ToObject>,
+}
+
+/// Takes the tensor over and makes an object of it. Keeps the tensor for ever if it fails.
+type ToObject = unsafe extern "C" fn(*mut Managed, *mut *mut c_void) -> c_int;
+
+/// A framework's function of C that makes its tensors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exchange {
+    to_object: ToObject,
+}
+
+impl Exchange {
+    /// The function in a capsule of a framework's functions; `None` if they are of a version that is not known here. They are
+    /// the framework's own for as long as the program runs.
+    pub(crate) fn of(capsule: &Bound<'_, PyCapsule>) -> Option<Exchange> {
+        let mut head: *const TableHead = capsule
+            .pointer_checked(Some(EXCHANGE))
+            .ok()?
+            .as_ptr()
+            .cast_const()
+            .cast();
+        while !head.is_null() {
+            // SAFETY: capsules of this name hold such a table, and tables point at older ones or nowhere.
+            let here = unsafe { &*head };
+            if here.version.major == EXCHANGE_MAJOR {
+                // SAFETY: in this version the table goes on so.
+                let to_object = unsafe { (*head.cast::<Table>()).to_object }?;
+                return Some(Exchange { to_object });
+            }
+            head = here.older;
+        }
+        None
+    }
+}
+
+/// Where a tensor's items are.
+#[expect(dead_code, reason = "held, not read")]
+enum Memory {
+    /// In a forked child it is left alone.
+    Slot(Here<Slot>),
+    Own(Vec<Line>),
+}
+
+/// Memory as it is aligned.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
 /// A tensor and what it points at. The first field is what others see.
 #[repr(C)]
 struct Owned {
     managed: Managed,
-    shape: Vec<i64>,
-    strides: Vec<i64>,
-    /// In a forked child it is left alone.
-    _slot: Here<Slot>,
+    sizes: [i64; RANK_MAX],
+    strides: [i64; RANK_MAX],
+    _memory: Memory,
 }
 
-/// A capsule with the tensor whose `bytes` lie in `slot`, which it keeps alive.
-///
-/// # Errors
-/// `TypeError` for strings, which DLPack does not know.
-pub(crate) fn capsule<'py>(
-    py: Python<'py>,
-    dtype: Dtype,
-    dims: &[u64],
-    slot: &Slot,
-    bytes: &[u8],
-    is_writable: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    let dtype = data_type(dtype)?;
-    // What was validated is in memory: no dimension exceeds an i64.
-    let shape: Vec<i64> = dims.iter().map(|dim| *dim as i64).collect();
-    let mut strides = vec![1_i64; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
+/// A tensor that nobody has taken over yet.
+pub(crate) struct Exported(Box<Owned>);
+
+impl Exported {
+    /// The tensor whose `bytes` lie in `slot`, which it keeps alive.
+    ///
+    /// # Errors
+    /// `TypeError` for strings, which DLPack does not know.
+    pub(crate) fn view(dtype: Dtype, dims: &[u64], slot: &Slot, bytes: &[u8]) -> PyResult<Exported> {
+        let offset = bytes.as_ptr().addr() - slot.start().as_ptr().addr();
+        // SAFETY: `bytes` is a part of the slot, so the offset is within it.
+        let data = unsafe { slot.start().add(offset) };
+        let memory = Memory::Slot(Here::new(slot.clone()));
+        Exported::new(dtype, dims, data.as_ptr().cast(), memory)
     }
-    let offset = bytes.as_ptr().addr() - slot.start().as_ptr().addr();
-    // SAFETY: `bytes` is a part of the slot, so the offset is within it.
-    let data = unsafe { slot.start().add(offset) };
-    let owned = Box::into_raw(Box::new(Owned {
-        managed: Managed {
-            version: Version { major: 1, minor: 0 },
-            context: std::ptr::null_mut(),
-            deleter: Some(delete),
-            flags: if is_writable { 0 } else { READ_ONLY },
-            tensor: Tensor {
-                data: data.as_ptr().cast(),
-                device: Device { kind: CPU, id: 0 },
-                ndim: shape.len() as i32,
-                dtype,
-                shape: std::ptr::null_mut(),
-                strides: std::ptr::null_mut(),
-                byte_offset: 0,
+
+    /// A tensor of its own with these bytes.
+    ///
+    /// # Errors
+    /// `TypeError` for strings; `ResourceExhaustedError` if there is no memory for it.
+    pub(crate) fn copy(dtype: Dtype, dims: &[u64], bytes: &[u8]) -> PyResult<Exported> {
+        let count = bytes.len().div_ceil(size_of::<Line>());
+        let mut lines: Vec<Line> = Vec::new();
+        lines
+            .try_reserve_exact(count)
+            .map_err(|error| raise("ResourceExhaustedError", error))?;
+        let data: *mut u8 = lines.as_mut_ptr().cast();
+        // SAFETY: there is room for so many bytes, in memory that nobody else knows; it is never looked at as lines.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len()) };
+        Exported::new(dtype, dims, data.cast(), Memory::Own(lines))
+    }
+
+    fn new(dtype: Dtype, dims: &[u64], data: *mut c_void, memory: Memory) -> PyResult<Exported> {
+        let dtype = data_type(dtype)?;
+        let (mut sizes, mut strides) = ([0; RANK_MAX], [1; RANK_MAX]);
+        // Elements were validated: there are at most so many dimensions, and none exceeds an i64.
+        for (size, dim) in sizes.iter_mut().zip(dims) {
+            *size = *dim as i64;
+        }
+        let rank = dims.len().min(RANK_MAX);
+        for axis in (1..rank).rev() {
+            strides[axis - 1] = i64::saturating_mul(strides[axis], sizes[axis].max(1));
+        }
+        Ok(Exported(Box::new(Owned {
+            managed: Managed {
+                version: Version { major: 1, minor: 0 },
+                context: std::ptr::null_mut(),
+                deleter: Some(delete),
+                flags: 0,
+                tensor: Tensor {
+                    data,
+                    device: Device { kind: CPU, id: 0 },
+                    ndim: rank as i32,
+                    dtype,
+                    shape: std::ptr::null_mut(),
+                    strides: std::ptr::null_mut(),
+                    byte_offset: 0,
+                },
             },
-        },
-        shape,
-        strides,
-        _slot: Here::new(slot.clone()),
-    }));
-    // SAFETY: just made, and known to nobody else; the vectors stay where they are as long as the box does.
-    unsafe {
-        (*owned).managed.tensor.shape = (*owned).shape.as_mut_ptr();
-        (*owned).managed.tensor.strides = (*owned).strides.as_mut_ptr();
+            sizes,
+            strides,
+            _memory: memory,
+        })))
     }
-    // SAFETY: the pointer is not null, the name is static, and the destructor takes what the pointer is.
-    let capsule = unsafe { ffi::PyCapsule_New(owned.cast(), CAPSULE.as_ptr(), Some(release)) };
-    // SAFETY: a new reference, or null with an exception set.
-    let made = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
-    if made.is_err() {
-        // SAFETY: no capsule has it.
-        drop(unsafe { Box::from_raw(owned) });
+
+    /// For [`delete`], from which nothing moves any more what the tensor points at.
+    fn into_raw(self) -> *mut Owned {
+        let owned = Box::into_raw(self.0);
+        // SAFETY: just taken out of its box, and known to nobody else.
+        unsafe {
+            (*owned).managed.tensor.shape = (&raw mut (*owned).sizes).cast();
+            (*owned).managed.tensor.strides = (&raw mut (*owned).strides).cast();
+        }
+        owned
     }
-    made
+
+    /// A capsule of it, for who takes such.
+    pub(crate) fn into_capsule(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let owned = self.into_raw();
+        // SAFETY: the pointer is not null, the name is static, and the destructor takes what the pointer is.
+        let capsule = unsafe { ffi::PyCapsule_New(owned.cast(), CAPSULE.as_ptr(), Some(release)) };
+        // SAFETY: a new reference, or null with an exception set.
+        let made = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
+        if made.is_err() {
+            // SAFETY: no capsule has it.
+            drop(unsafe { Box::from_raw(owned) });
+        }
+        made
+    }
+
+    /// What a framework's function makes of it. To be used only where the framework took such a tensor before: the function
+    /// keeps what it does not like.
+    pub(crate) fn into_object(self, py: Python<'_>, exchange: Exchange) -> PyResult<Bound<'_, PyAny>> {
+        let owned = self.into_raw();
+        let mut object = std::ptr::null_mut();
+        // SAFETY: the function takes over what begins as its structure says, and whose deleter it calls once; the lock of the
+        // interpreter is held.
+        let failed = unsafe { (exchange.to_object)(owned.cast(), &raw mut object) };
+        if failed != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        // SAFETY: a new reference.
+        unsafe { Bound::from_owned_ptr_or_err(py, object.cast()) }
+    }
 }
 
 /// Called by whoever took the tensor over, perhaps without the interpreter's lock.

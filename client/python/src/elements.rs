@@ -20,6 +20,9 @@ use crate::failure;
 use crate::fork::Here;
 use crate::wait::LOOK_EVERY;
 
+/// Elements that are left out between two looks for signals.
+const SKIPPED_UNHEARD: u64 = 4096;
+
 /// Where elements come from.
 #[derive(Debug)]
 pub(crate) enum Supply {
@@ -122,29 +125,31 @@ impl Elements {
 }
 
 impl State {
-    /// The element as an object; `None` at the end.
+    /// The element that came; `None` at the end.
     #[inline]
-    fn hand_over<'py>(
-        &mut self,
-        py: Python<'py>,
-        element: Result<Option<Element>, Failed>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let element = match element {
-            Ok(Some(element)) => element,
+    fn taken(&mut self, came: Result<Option<Element>, Failed>) -> PyResult<Option<Element>> {
+        match came {
+            Ok(Some(element)) => {
+                self.delivered += 1;
+                Ok(Some(element))
+            }
             Ok(None) => {
                 self.is_done = true;
-                return Ok(None);
+                Ok(None)
             }
-            Err(Failed::Read(error)) => return Err(failure::read(&error)),
-            Err(Failed::Exec(error)) => return Err(failure::execution(&error)),
-        };
+            Err(Failed::Read(error)) => Err(failure::read(&error)),
+            Err(Failed::Exec(error)) => Err(failure::execution(&error)),
+        }
+    }
+
+    /// The element as an object.
+    #[inline]
+    fn build<'py>(&mut self, py: Python<'py>, element: &Element) -> PyResult<Bound<'py, PyAny>> {
         let assembly = match &self.assembly {
-            Some(assembly) if assembly.suits(&element) => assembly,
+            Some(assembly) if assembly.suits(element) => assembly,
             Some(_) | None => self.assembly.insert(Assembly::new(py, element.layout())?),
         };
-        let object = assembly.build(py, &element, &self.output, self.exclusive)?;
-        self.delivered += 1;
-        Ok(Some(object))
+        assembly.build(py, element, &self.output, self.exclusive)
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -158,6 +163,25 @@ impl State {
 }
 
 impl Elements {
+    /// The next element, waited for with the interpreter's lock released; `None` at the end.
+    #[inline]
+    fn next_element(&self, py: Python<'_>, state: &mut State) -> PyResult<Option<Element>> {
+        if let Some(came) = state.supply.try_element() {
+            return state.taken(came);
+        }
+        if state.is_done {
+            return Ok(None);
+        }
+        self.open(py, state)?;
+        loop {
+            let supply = &mut state.supply;
+            if let Poll::Ready(came) = py.detach(|| supply.wait_element()) {
+                return state.taken(came);
+            }
+            py.check_signals()?;
+        }
+    }
+
     /// Opens what is not open yet.
     fn open(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
         let Supply::Later(opener) = &state.supply else {
@@ -222,60 +246,43 @@ impl Elements {
         }
     }
 
-    /// Leaves out so many elements, of which no objects are made. Returns how many there were.
-    fn skip(&self, py: Python<'_>, count: u64) -> PyResult<u64> {
-        let mut guard = lock(py, self.state.get("iterator")?);
-        let state = &mut *guard;
-        self.open(py, state)?;
-        let mut skipped = 0;
-        while skipped < count && !state.is_done {
-            let supply = &mut state.supply;
-            let Poll::Ready(element) = py.detach(|| supply.wait_element()) else {
-                py.check_signals()?;
-                continue;
-            };
-            match element {
-                Ok(Some(_)) => skipped += 1,
-                ended_or_failed => {
-                    state.hand_over(py, ended_or_failed)?;
-                }
-            }
-        }
-        Ok(skipped)
-    }
-
     fn __iter__(this: Py<Self>) -> Py<Self> {
         this
     }
 
     #[inline]
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut guard = lock(py, self.state.get("iterator")?);
-        let state = &mut *guard;
-        if let Some(element) = state.supply.try_element() {
-            return state.hand_over(py, element);
-        }
-        if state.is_done {
-            return Ok(None);
-        }
-        self.open(py, state)?;
-        loop {
-            let supply = &mut state.supply;
-            let waited = py.detach(|| supply.wait_element());
-            if let Poll::Ready(element) = waited {
-                return state.hand_over(py, element);
-            }
-            py.check_signals()?;
+        let mut state = lock(py, self.state.get("iterator")?);
+        match self.next_element(py, &mut state)? {
+            Some(element) => Ok(Some(state.build(py, &element)?)),
+            None => Ok(None),
         }
     }
 
     /// The next element if it is at hand, else `otherwise`. Never waits; the end, too, is `otherwise`.
     fn ready<'py>(&self, py: Python<'py>, otherwise: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let mut state = lock(py, self.state.get("iterator")?);
-        match state.supply.try_element() {
-            Some(element) => Ok(state.hand_over(py, element)?.unwrap_or(otherwise)),
+        let Some(element) = state.supply.try_element() else {
+            return Ok(otherwise);
+        };
+        match state.taken(element)? {
+            Some(element) => state.build(py, &element),
             None => Ok(otherwise),
         }
+    }
+
+    /// Leaves out so many elements, of which no objects are made. Returns how many there were.
+    fn skip(&self, py: Python<'_>, count: u64) -> PyResult<u64> {
+        let mut guard = lock(py, self.state.get("iterator")?);
+        for passed in 0..count {
+            if passed % SKIPPED_UNHEARD == 0 {
+                py.check_signals()?;
+            }
+            if self.next_element(py, &mut guard)?.is_none() {
+                return Ok(passed);
+            }
+        }
+        Ok(count)
     }
 
     /// Ends it: whoever waits for an element gets `CancelledError`.

@@ -15,7 +15,7 @@ pub(crate) const READ_ONLY: c_int = 0x0001 | 0x0100;
 pub(crate) const WRITABLE: c_int = READ_ONLY | 0x0400;
 
 /// Dimensions that an array may have here: the library's own limit, which is below numpy's.
-const RANK_MAX: usize = 16;
+pub(crate) const RANK_MAX: usize = 16;
 
 type NewFromDescr = unsafe extern "C" fn(
     *mut PyTypeObject,

@@ -221,7 +221,7 @@ impl Service {
         // What workers of this process keep for several trainers all of them see.
         let exclusive = config.trainer_id.is_none() || key::local_workers().is_empty();
         let reader = self.ask(py, |service| service.read(JobId(job), repetition, &config))?;
-        let output = take.map_or(Output::Numpy, Output::Dlpack);
+        let output = Output::new(py, take)?;
         Ok(Elements::new(
             Supply::Service(Box::new(reader)),
             output,

@@ -25,6 +25,20 @@ class _Exported:
         return (1, 0)
 
 
+class _Torch:
+    """Makes a tensor of torch of a capsule. ``exchange`` has torch's functions of C, if it has them: the extension prefers those."""
+
+    def __init__(self) -> None:
+        import torch
+
+        # The public function takes a capsule too, but asks it more than is needed.
+        self.take: Callable[[Any], Any] = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
+        self.exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+
+    def __call__(self, capsule: Any) -> Any:
+        return self.take(capsule)
+
+
 def taker(output: str) -> Callable[[Any], Any] | None:
     """What makes a tensor of a capsule; ``None`` for numpy, whose arrays need none.
 
@@ -35,11 +49,7 @@ def taker(output: str) -> Callable[[Any], Any] | None:
     if output == "numpy":
         return None
     if output == "torch":
-        import torch
-
-        # The public function takes a capsule too, but asks it more than is needed.
-        take: Callable[[Any], Any] = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
-        return take
+        return _Torch()
     if output == "jax":
         import jax.dlpack
 

@@ -15,7 +15,7 @@ from .code import unpacked
 from .composites import Ragged, Sparse
 from .structure import leaf
 
-__all__ = ["described", "flattened", "function", "iterate", "told"]
+__all__ = ["described", "flat_function", "flattened", "function", "iterate", "told"]
 
 Leaf = tuple[str, tuple[int, ...], Any]
 
@@ -29,6 +29,17 @@ def function(code: bytes, given: tuple[Any, ...]) -> Callable[[list[Any]], list[
     def call(components: list[Any]) -> list[Leaf]:
         element = _nested(given, iter(components))
         return flattened(called(*element) if isinstance(element, tuple) else called(element))
+
+    return call
+
+
+def flat_function(code: bytes, given: tuple[Any, ...]) -> Callable[[list[Any]], Iterator[list[Leaf]]]:
+    """A function of the components of elements that are as ``given`` describes, which makes an iterable of each."""
+    called = unpacked(code)
+
+    def call(components: list[Any]) -> Iterator[list[Leaf]]:
+        element = _nested(given, iter(components))
+        return map(flattened, called(*element) if isinstance(element, tuple) else called(element))
 
     return call
 

@@ -178,6 +178,13 @@ impl Graph {
         self.argument.is_some()
     }
 
+    /// Whether it reads a service.
+    #[getter]
+    fn reads_service(&self) -> PyResult<bool> {
+        let definition = self.definition()?;
+        Ok(definition.nodes().iter().any(|node| node.op.name() == "service"))
+    }
+
     /// Its definition, the same for the same chain of operations.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.definition()?.to_bytes().map_err(failure::dataset)?;
@@ -198,7 +205,14 @@ impl Graph {
 
     /// One pass over it, executed in this process. `take` makes what leaves become of capsules of DLPack.
     #[pyo3(signature = (epoch, threads, task_id, take=None))]
-    fn run(&self, epoch: u64, threads: usize, task_id: u64, take: Option<Py<PyAny>>) -> PyResult<Elements> {
+    fn run(
+        &self,
+        py: Python<'_>,
+        epoch: u64,
+        threads: usize,
+        task_id: u64,
+        take: Option<Py<PyAny>>,
+    ) -> PyResult<Elements> {
         let run = LocalRun {
             graph: self.definition()?,
             functions: key::functions()?,
@@ -207,7 +221,7 @@ impl Graph {
             task_id,
         };
         let elements = LocalElements::start(run).map_err(|error| failure::execution(&error))?;
-        let output = take.map_or(Output::Numpy, Output::Dlpack);
+        let output = Output::new(py, take)?;
         Ok(Elements::new(Supply::Local(elements), output, true))
     }
 }

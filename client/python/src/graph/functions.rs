@@ -119,6 +119,13 @@ impl Graph {
         self.then(|dataset| dataset.map_declared(code::NAME, params, output))
     }
 
+    /// All that code of Python yields for each element, which is of `output`.
+    fn flat_map_python(&self, output: &Bound<'_, PyAny>, code_bytes: &[u8]) -> PyResult<Graph> {
+        let output = spec::from_python(output)?;
+        let params = code::params(&output, code_bytes);
+        self.then(|dataset| dataset.flat_map_declared(code::NAME, params, output))
+    }
+
     /// What an iterable of Python yields, which is of `output`. `count`: -1 without end, -2 unknown.
     #[staticmethod]
     fn iterable(output: &Bound<'_, PyAny>, code_bytes: &[u8], count: i64) -> PyResult<Graph> {
