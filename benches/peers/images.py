@@ -16,30 +16,17 @@ import argparse
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-HOME = TARGET / "peers"
+from shared import HOME, TARGET, Child, environment, run_within, spread
+
 FILES = HOME / "jpeg-500x375"
 PACKAGES = ["tensorflow-cpu", "torch", "torchvision", "numpy", "pillow"]
 COUNT = 512
 BATCH = 32
 WARM_UP = 2
-
-
-def environment() -> pathlib.Path:
-    """The interpreter that has the peers."""
-    python = HOME / "venv" / "bin" / "python"
-    done = HOME / "venv" / "installed"
-    if not done.exists():
-        subprocess.run([sys.executable, "-m", "venv", HOME / "venv"], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
-        done.touch()
-    return python
 
 
 def write_files() -> None:
@@ -166,39 +153,30 @@ def measure(rounds: int, seconds: float, cores: int) -> None:
         "tf.data": [*this, "tf.data"],
         "torchvision": [*this, "torchvision"],
     }
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-    children = {name: subprocess.Popen(command, **pipes) for name, command in commands.items()}
+    children = {name: Child(command) for name, command in commands.items()}
     found = {name: [] for name in children}
     try:
         for number in range(rounds + 1):
             for name, child in children.items():
-                child.stdin.write(f"{seconds}\n")
-                answer = child.stdout.readline()
-                if not answer:
-                    raise SystemExit(f"{name} ended with {child.wait()}")
+                answer = child.asked(str(seconds))
                 # The first round loads libraries and files.
                 if number > 0:
-                    found[name].append(json.loads(answer))
+                    found[name].append(answer)
     finally:
         for child in children.values():
-            child.stdin.close()
-            child.wait()
+            child.end()
     report(found)
 
 
 def report(found: dict) -> None:
-    def row(numbers, digits):
-        low, high = min(numbers), max(numbers)
-        return f"{statistics.median(numbers):.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
-
     ours = found["millstream"]
     print(f"{'':12} {'images/s':>26} {'processor ms/image':>26} {'ours / theirs':>22} {'of processor':>22}")
     for name, rounds in found.items():
         speed = [one["images_per_s"] for one in rounds]
         cpu = [one["cpu_ms_per_image"] for one in rounds]
-        by_speed = row([one["images_per_s"] / other for one, other in zip(ours, speed)], 2)
-        by_cpu = row([other / one["cpu_ms_per_image"] for one, other in zip(ours, cpu)], 2)
-        print(f"{name:12} {row(speed, 0):>26} {row(cpu, 3):>26} {by_speed:>22} {by_cpu:>22}")
+        by_speed = spread([one["images_per_s"] / other for one, other in zip(ours, speed)], 2)
+        by_cpu = spread([other / one["cpu_ms_per_image"] for one, other in zip(ours, cpu)], 2)
+        print(f"{name:12} {spread(speed, 0):>26} {spread(cpu, 3):>26} {by_speed:>22} {by_cpu:>22}")
 
 
 def main() -> None:
@@ -210,9 +188,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.peer:
         return peer(args.peer, args.cores)
-    python = environment()
-    if pathlib.Path(sys.executable).absolute() != python.absolute():
-        os.execv(python, [python, __file__, *sys.argv[1:]])
+    run_within(environment(PACKAGES), __file__)
     write_files()
     measure(args.rounds, args.seconds, args.cores)
     return None

@@ -1,0 +1,322 @@
+"""Elements a second: Millstream beside the tf.data service, Arrow Flight, torch's DataLoader and Ray Data, in interleaved rounds.
+
+    python3 benches/peers/elements.py [--peers LIST] [--bytes LIST] [--rounds 5] [--seconds 1] [--into FILE] [--report FILE ...]
+
+One command: makes a virtual environment of its own (target/peers), installs the peers, builds Millstream, and measures what one consumer
+gets of one producer in another process, of elements of random bytes of each size, and of a Python function that computes for 1 ms. What
+each peer does is in its function below. In the rows *written* the producer writes every byte of every element; in the others it
+hands over what it has. ``--into`` keeps the rounds in a file, ``--report`` prints what files have together, so that it can be run in parts.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+from shared import HOME, ROOT, TARGET, Child, environment, run_within, spread
+
+PACKAGES = ["tensorflow-cpu", "torch", "numpy", "pyarrow", "ray[data]", "cloudpickle"]
+SIZES = {"1k": 1 << 10, "64k": 64 << 10, "1M": 1 << 20, "16M": 16 << 20}
+MAP = "map of 1 ms"
+MAP_S = 1e-3
+#: Elements that are taken before the clock runs, and at least while it does.
+WARM_UP, COUNT_MIN = 8, 4
+
+
+def payload(size: int):
+    """Bytes that no compression shortens."""
+    import numpy
+
+    return numpy.random.default_rng(0).integers(0, 256, size, numpy.uint8)
+
+
+class Busy:
+    """A dataset by index whose items take a millisecond of a processor each."""
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int):
+        import numpy
+
+        until = time.perf_counter() + MAP_S
+        while time.perf_counter() < until:
+            pass
+        return numpy.full(16, index)
+
+
+def millstream(protocol: str):
+    """One worker of ``ms.local``; elements are numpy arrays. Every byte is written: from a constant into the slot."""
+    import cloudpickle
+
+    import millstream as ms
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    service = ms.local(workers=1)
+
+    def opened(size):
+        if size is None:
+            return iter(ms.distribute(Busy(), service, num_parallel_calls=1, data_transfer_protocol=protocol))
+        dataset = ms.Dataset.from_tensors(payload(size)).repeat()
+        return iter(dataset.apply(ms.service.distribute("parallel_epochs", service, data_transfer_protocol=protocol)))
+
+    return opened
+
+
+def tf_service(target_workers: str):
+    """One worker, in a process of its own or (LOCAL) in the consumer's; not compressed, which random bytes would only make slower."""
+    import tensorflow as tf
+
+    if target_workers == "LOCAL":
+        dispatcher = tf.data.experimental.service.DispatchServer()
+        address = dispatcher.target.split("://")[1]
+        config = tf.data.experimental.service.WorkerConfig(dispatcher_address=address, heartbeat_interval_ms=100)
+        kept = (dispatcher, tf.data.experimental.service.WorkerServer(config))
+        target = dispatcher.target
+    else:
+        kept = subprocess.Popen([sys.executable, __file__, "--serve", "tf"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        target = kept.stdout.readline().decode().strip()
+
+    def opened(size):
+        if size is None:
+            return None
+        dataset = tf.data.Dataset.from_tensors(payload(size)).repeat()
+        distribute = tf.data.experimental.service.distribute(
+            "parallel_epochs", target, compression=None, target_workers=target_workers
+        )
+        opened.kept = kept
+        return iter(dataset.apply(distribute))
+
+    return opened
+
+
+def flight():
+    """A server in a process of its own streams batches of one row, a buffer of bytes."""
+    import pyarrow.flight
+
+    server = subprocess.Popen([sys.executable, __file__, "--serve", "flight"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    client = pyarrow.flight.connect(server.stdout.readline().decode().strip())
+
+    def opened(size):
+        opened.server = server
+        if size is None:
+            return None
+        reader = client.do_get(pyarrow.flight.Ticket(str(size).encode()))
+        return (reader.read_chunk() for _ in itertools.count())
+
+    return opened
+
+
+def torch_loader(written: bool):
+    """A DataLoader with one worker process, elements as they are. Not written, it is one tensor in shared memory again and again."""
+    import torch
+
+    torch.set_num_threads(1)
+
+    class Same(torch.utils.data.Dataset):
+        def __init__(self, size):
+            self.tensor = torch.from_numpy(payload(size))
+
+        def __len__(self):
+            return 1 << 40
+
+        def __getitem__(self, index):
+            return self.tensor.clone() if written else self.tensor
+
+    def opened(size):
+        dataset = Busy() if size is None else Same(size)
+        return iter(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1))
+
+    return opened
+
+
+def ray_data():
+    """A task that makes rows, one at a time, and batches of one row."""
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.data.DataContext.get_current().enable_progress_bars = False
+
+    def opened(size):
+        if size is None:
+            work = Busy()
+            dataset = ray.data.range(1 << 16).map(lambda row: {"x": work[row["id"]]}, concurrency=1)
+        else:
+            bytes_ = payload(size)
+            dataset = ray.data.range((1 << 33) // size).map(lambda row: {"x": bytes_})
+        return iter(dataset.iter_batches(batch_size=1, prefetch_batches=4))
+
+    return opened
+
+
+PEERS = {
+    "millstream quic, written": lambda: millstream("quic"),
+    "millstream shm, written": lambda: millstream("shm"),
+    "tf.data service, remote": lambda: tf_service("AUTO"),
+    "tf.data service, LOCAL": lambda: tf_service("LOCAL"),
+    "Arrow Flight": flight,
+    "torch DataLoader": lambda: torch_loader(written=False),
+    "torch DataLoader, written": lambda: torch_loader(written=True),
+    "Ray Data": ray_data,
+}
+#: By the referee of the project: elements that its producer stamps, taken by the Rust reader.
+STAMPED = {"millstream quic": "quic", "millstream shm": "shm"}
+
+#: What is asked for: ours, the other, at which size, how many times.
+ASKED = [
+    ("millstream quic, written", "tf.data service, remote", "1M", 4),
+    ("millstream quic, written", "tf.data service, remote", "1k", 250),
+    ("millstream quic", "tf.data service, remote", "1k", 250),
+    ("millstream quic", "Arrow Flight", "1M", 2.5),
+    ("millstream shm", "torch DataLoader", "1M", 20),
+    ("millstream shm, written", "torch DataLoader, written", "1M", None),
+    ("millstream shm, written", "torch DataLoader", MAP, 0.95),
+]
+
+
+def serve(kind: str) -> None:
+    """A server of a peer, until the standard input ends."""
+    if kind == "tf":
+        import tensorflow as tf
+
+        dispatcher = tf.data.experimental.service.DispatchServer()
+        config = tf.data.experimental.service.WorkerConfig(dispatcher_address=dispatcher.target.split("://")[1])
+        worker = tf.data.experimental.service.WorkerServer(config)
+        print(dispatcher.target, flush=True)
+        sys.stdin.read()
+        del worker
+        return
+    import pyarrow
+    import pyarrow.flight
+
+    class Server(pyarrow.flight.FlightServerBase):
+        def do_get(self, context, ticket):
+            size = int(ticket.ticket)
+            buffer = pyarrow.py_buffer(payload(size).tobytes())
+            array = pyarrow.FixedSizeBinaryArray.from_buffers(pyarrow.binary(size), 1, [None, buffer])
+            batch = pyarrow.record_batch([array], names=["x"])
+            return pyarrow.flight.GeneratorStream(batch.schema, itertools.repeat(batch))
+
+    server = Server("grpc://127.0.0.1:0")
+    print(f"grpc://127.0.0.1:{server.port}", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+
+
+def peer(name: str) -> None:
+    """Makes a round for each line: a size, and seconds."""
+    opened = PEERS[name]()
+    for line in sys.stdin:
+        size, seconds = line.split()
+        elements = opened(None if size == "map" else int(size))
+        rate = None if elements is None else rate_of(elements, float(seconds))
+        del elements
+        print(json.dumps({"per_s": rate}), flush=True)
+
+
+def rate_of(elements, seconds: float) -> float:
+    for _ in range(WARM_UP):
+        next(elements)
+    began, count = time.monotonic(), 0
+    while count < COUNT_MIN or time.monotonic() - began < seconds:
+        next(elements)
+        count += 1
+    return count / (time.monotonic() - began)
+
+
+def built(anew: bool) -> tuple:
+    """The package with an optimised extension, and the referee."""
+    for what in (["--package", "millstream-python", "--lib"], ["--bin", "bench-transfer"]) if anew else ():
+        subprocess.run(["cargo", "build", "--release", "--locked", *what], cwd=ROOT, check=True)
+    package = HOME / "package"
+    shutil.rmtree(package, ignore_errors=True)
+    unneeded = shutil.ignore_patterns("__pycache__", "*.so")
+    shutil.copytree(ROOT / "client/python/python/millstream", package / "millstream", ignore=unneeded)
+    shutil.copy(TARGET / "release/lib_millstream.so", package / "millstream/_millstream.abi3.so")
+    return package, TARGET / "release/bench-transfer"
+
+
+def stamped(program: pathlib.Path, transport: str, size: int, seconds: float) -> float:
+    command = [program, "local", "--transport", transport, "--element-bytes", size, "--seconds", seconds, "--json"]
+    ran = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True)
+    return json.loads(ran.stdout.strip().splitlines()[-1])["elements_per_s"]
+
+
+def measure(names: list, sizes: list, rounds: int, seconds: float, anew: bool) -> dict:
+    package, program = built(anew)
+    this = [sys.executable, __file__, "--peer"]
+    environ = {"PYTHONPATH": str(package), "TF_CPP_MIN_LOG_LEVEL": "3", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    children = {name: Child([*this, name], **environ) for name in names if name in PEERS}
+    found = {}
+    try:
+        for number, size in itertools.product(range(rounds + 1), sizes):
+            for name in names:
+                if name in children:
+                    rate = children[name].asked(f"{SIZES.get(size, 'map')} {seconds}")["per_s"]
+                else:
+                    rate = None if size == MAP else stamped(program, STAMPED[name], SIZES[size], seconds)
+                # The first round loads libraries.
+                if number > 0 and rate is not None:
+                    found.setdefault(size, {}).setdefault(name, []).append(rate)
+    finally:
+        for child in children.values():
+            child.end()
+    return found
+
+
+def report(found: dict) -> None:
+    print(f"{'elements/s':28}" + "".join(f"{size:>32}" for size in found))
+    for name in [*STAMPED, *PEERS]:
+        if any(name in by_name for by_name in found.values()):
+            cells = [spread(by_name[name], 0) if name in by_name else "-" for by_name in found.values()]
+            print(f"{name:28}" + "".join(f"{cell:>32}" for cell in cells))
+    for ours, other, size, asked in ASKED:
+        rates = found.get(size, {})
+        if ours in rates and other in rates:
+            ratios = [one / two for one, two in zip(rates[ours], rates[other])]
+            print(f"{ours} / {other}, {size}: {spread(ratios)}" + (f", asked for: {asked}" if asked else ""))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", default=",".join(["millstream", "tf.data", "Arrow", "torch", "Ray"]), help="how they begin")
+    parser.add_argument("--bytes", default="1k,64k,1M,16M,map")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--built", action="store_true", help="measures what was built before")
+    parser.add_argument("--into", type=pathlib.Path)
+    parser.add_argument("--report", type=pathlib.Path, nargs="+")
+    parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=["tf", "flight"], help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.peer:
+        return peer(args.peer)
+    if args.serve:
+        return serve(args.serve)
+    if args.report:
+        together = {}
+        for size, name, rates in (
+            (size, name, rates)
+            for path in args.report
+            for size, by_name in json.loads(path.read_text()).items()
+            for name, rates in by_name.items()
+        ):
+            together.setdefault(size, {}).setdefault(name, []).extend(rates)
+        return report(together)
+    run_within(environment(PACKAGES), __file__)
+    beginnings = tuple(args.peers.split(","))
+    names = [name for name in [*STAMPED, *PEERS] if name.startswith(beginnings)]
+    sizes = [MAP if size == "map" else size for size in args.bytes.split(",")]
+    found = measure(names, sizes, args.rounds, args.seconds, not args.built)
+    if args.into:
+        args.into.write_text(json.dumps(found))
+    return report(found)
+
+
+if __name__ == "__main__":
+    main()
