@@ -4,6 +4,10 @@
 ``tf.data.experimental.service`` does, ``ms.local`` starts such a service on this machine.
 """
 
+import importlib
+from typing import TYPE_CHECKING
+from typing import Any as _Any
+
 from . import errors, ops, service
 from ._millstream import key_path, version
 from .composites import Ragged, Sparse
@@ -47,6 +51,7 @@ from .distributed_input import (
     local_results,
     run_replicas,
 )
+from .feed import DeviceFeed, feed
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .loader import DataLoader, wrap
 from .local import LocalService, local
@@ -56,6 +61,9 @@ from .options import AutoShardPolicy, Options
 from .ranks import Rank, from_device_mesh, rank
 from .spec import RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from . import tf, torch
 
 __version__ = version()
 
@@ -67,6 +75,7 @@ __all__ = [
     "DType",
     "DataLoader",
     "Dataset",
+    "DeviceFeed",
     "DistributedDataset",
     "DistributedIterator",
     "FixedLengthRecordDataset",
@@ -101,6 +110,7 @@ __all__ = [
     "distribute_datasets_from_function",
     "distribute_values_from_function",
     "errors",
+    "feed",
     "float8_e4m3fn",
     "float8_e5m2",
     "float16",
@@ -123,6 +133,8 @@ __all__ = [
     "service",
     "stack",
     "string",
+    "tf",
+    "torch",
     "uint8",
     "uint16",
     "uint32",
@@ -130,3 +142,10 @@ __all__ = [
     "where",
     "wrap",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    # What belongs to a framework is imported with it.
+    if name in ("tf", "torch"):
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,287 @@
+"""Elements on the device that trains: copied ahead, beside what is computed, from memory that the device reads by itself.
+
+Owns the order of copies, what is alive during them, and which memory is registered. Everything that touches a device is in
+``_Cuda``; what feeds other devices, or none, is the same without it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from .errors import InvalidArgumentError
+
+__all__ = ["DeviceFeed", "feed"]
+
+#: Memory of one registration at most: what is larger is copied through a buffer.
+_REGISTER_BYTES_MAX = 16 << 30
+
+#: Tensors of fewer bytes are copied as they are: a copy costs less than looking where they lie.
+_STAGE_BYTES_MIN = 64 << 10
+
+
+class Lane(Protocol):
+    """The way to a device. Used by one thread, the one that iterates."""
+
+    def send(self, tensor: Any) -> Any:
+        """Begins to copy a tensor; returns what it becomes."""
+
+    def sent(self) -> Any:
+        """What says that all copies that were begun so far are done."""
+
+    def receive(self, tensors: list[Any], done: Any) -> None:
+        """Makes the consumer's work wait for copies, and lets it have the tensors."""
+
+    def wait(self, done: Any) -> None:
+        """Waits until copies are done."""
+
+    def close(self) -> None:
+        """Ends it; copies that were begun are waited for."""
+
+
+class _Host:
+    """To the host itself, where tensors are already, or by a plain copy to a device that knows no streams."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    def send(self, tensor: Any) -> Any:
+        return tensor if self._device.type == "cpu" else tensor.to(self._device)
+
+    def sent(self) -> Any:
+        return None
+
+    def receive(self, tensors: list[Any], done: Any) -> None:
+        pass
+
+    def wait(self, done: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@dataclasses.dataclass
+class _Mapping:
+    """Registered memory, with a tensor that keeps it mapped."""
+
+    start: int
+    stop: int
+    keeper: Any
+
+
+class Arenas:
+    """Memory that workers of this host share with us, registered once with ``register(address, bytes)``, so that a device copies
+    from it without the processor. A tensor in each keeps it mapped for as long as it is registered.
+    """
+
+    def __init__(self, register: Callable[[int, int], bool], unregister: Callable[[int], None]) -> None:
+        self._register, self._unregister = register, unregister
+        self._mappings: list[_Mapping] = []
+        #: Where registering failed, or what is there is nothing to register.
+        self._others: set[int] = set()
+
+    def has(self, tensor: Any) -> bool:
+        """Whether a tensor lies in registered memory, which is registered now if it can be."""
+        address = tensor.data_ptr()
+        stop = address + tensor.nbytes
+        if any(mapping.start <= address and stop <= mapping.stop for mapping in self._mappings):
+            return True
+        if address >> 21 in self._others:
+            return False
+        found = _shared_mapping(address)
+        if found is not None and stop <= found[1] and found[1] - found[0] <= _REGISTER_BYTES_MAX:
+            if self._register(found[0], found[1] - found[0]):
+                self._mappings.append(_Mapping(*found, keeper=tensor))
+                return True
+        if len(self._others) < 1 << 16:
+            self._others.add(address >> 21)
+        return False
+
+    def close(self) -> None:
+        """Registers nothing any more."""
+        for mapping in self._mappings:
+            self._unregister(mapping.start)
+        self._mappings.clear()
+
+
+def _shared_mapping(address: int) -> tuple[int, int] | None:
+    """Where the shared memory file is mapped in which an address lies."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            span, _, rest = line.partition(" ")
+            start, stop = (int(bound, 16) for bound in span.split("-"))
+            if start <= address < stop:
+                return (start, stop) if rest.startswith("rw") and "/memfd:" in rest else None
+    return None
+
+
+class _Cuda:
+    """To a CUDA device: copies on a stream of their own, each behind an event that the consumer's stream waits for.
+
+    What lies in registered arenas is copied from where it is; everything else through pinned buffers, each used again when its copy is done.
+    """
+
+    def __init__(self, device: Any) -> None:
+        import torch
+
+        self._torch = torch
+        self._device = device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
+        self._stream = torch.cuda.Stream(self._device)
+        self._arenas = Arenas(self._registered, self._unregistered)
+        #: Pinned buffers by their size, each with the event of the copy that reads it.
+        self._buffers: dict[int, collections.deque[tuple[Any, Any]]] = {}
+
+    def _registered(self, start: int, count: int) -> bool:
+        torch = self._torch
+        with torch.cuda.device(self._device):
+            if int(torch.cuda.cudart().cudaHostRegister(start, count, 0)) == 0:
+                return True
+            try:
+                # What was refused is remembered as an error of the next thing that is asked of the device.
+                torch.zeros(1, device=self._device).add_(1)
+            except RuntimeError:
+                pass
+            return False
+
+    def _unregistered(self, start: int) -> None:
+        self._torch.cuda.cudart().cudaHostUnregister(start)
+
+    def send(self, tensor: Any) -> Any:
+        torch = self._torch
+        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            # Allocated for this stream: whoever else uses it is recorded, so that its memory is not used again too early.
+            moved = torch.empty_like(tensor, device=self._device)
+            if tensor.nbytes < _STAGE_BYTES_MIN or self._arenas.has(tensor):
+                moved.copy_(tensor, non_blocking=True)
+            else:
+                self._staged(tensor, moved)
+        return moved
+
+    def _staged(self, tensor: Any, moved: Any) -> None:
+        torch = self._torch
+        waiting = self._buffers.setdefault(tensor.nbytes, collections.deque())
+        if waiting and waiting[0][1].query():
+            buffer, event = waiting.popleft()
+        else:
+            buffer, event = torch.empty(tensor.nbytes, dtype=torch.uint8, pin_memory=True), torch.cuda.Event()
+        pinned = buffer.view(tensor.dtype).view(tensor.shape)
+        pinned.copy_(tensor)
+        moved.copy_(pinned, non_blocking=True)
+        event.record(self._stream)
+        waiting.append((buffer, event))
+
+    def sent(self) -> Any:
+        event = self._torch.cuda.Event()
+        event.record(self._stream)
+        return event
+
+    def receive(self, tensors: list[Any], done: Any) -> None:
+        consumer = self._torch.cuda.current_stream(self._device)
+        consumer.wait_event(done)
+        for tensor in tensors:
+            tensor.record_stream(consumer)
+
+    def wait(self, done: Any) -> None:
+        done.synchronize()
+
+    def close(self) -> None:
+        self._stream.synchronize()
+        self._arenas.close()
+
+
+@dataclasses.dataclass
+class _Sent:
+    """An element on its way: what it becomes, its tensors, and what it was, which must live until it is copied."""
+
+    element: Any
+    tensors: list[Any]
+    done: Any
+    source: Any
+
+
+class DeviceFeed:
+    """Elements whose tensors are on a device. See ``feed``. Several iterators may live at a time; each has a stream of its own."""
+
+    def __init__(self, elements: Iterable[Any], lane: Callable[[], Lane], depth: int) -> None:
+        if depth < 1:
+            raise InvalidArgumentError(f"depth={depth}: at least one element is on its way")
+        self._elements, self._lane, self._depth = elements, lane, depth
+
+    def __len__(self) -> int:
+        return len(self._elements)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        source = iter(self._elements)
+        # Where elements come from a service, what is not there yet is not waited for before what is there is handed over.
+        at_hand = getattr(source, "ready", lambda otherwise: next(source, otherwise))
+        lane: Lane | None = None
+        ahead: collections.deque[_Sent] = collections.deque()
+        behind: collections.deque[_Sent] = collections.deque()
+        try:
+            while True:
+                while len(ahead) < self._depth:
+                    taken = at_hand(_END) if ahead else next(source, _END)
+                    if taken is _END:
+                        break
+                    # On the thread that trains, when it asks for its first element: there the device has its context.
+                    lane = lane or self._lane()
+                    ahead.append(_begun(lane, taken))
+                if not ahead or lane is None:
+                    return
+                ready = ahead.popleft()
+                lane.receive(ready.tensors, ready.done)
+                element = ready.element
+                # From here on it is the consumer's; what it was must live until it is copied, however far the consumer is ahead of the
+                # device.
+                behind.append(dataclasses.replace(ready, element=None, tensors=[]))
+                del ready
+                if len(behind) > self._depth:
+                    lane.wait(behind.popleft().done)
+                yield element
+                del element
+        finally:
+            if lane is not None:
+                lane.close()
+
+
+_END = object()
+
+
+def _begun(lane: Lane, element: Any) -> _Sent:
+    tensors: list[Any] = []
+    moved = _mapped(element, lane, tensors)
+    return _Sent(moved, tensors, lane.sent(), element)
+
+
+def _mapped(value: Any, lane: Lane, tensors: list[Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: _mapped(item, lane, tensors) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)([_mapped(item, lane, tensors) for item in value])
+    if not hasattr(value, "data_ptr"):
+        return value
+    tensors.append(lane.send(value))
+    return tensors[-1]
+
+
+def feed(elements: Iterable[Any], device: Any = "cuda", *, depth: int = 2) -> DeviceFeed:
+    """The elements of a dataset, or of any iterable of tensors of torch, with their tensors on a device.
+
+    ``depth`` elements are on their way or wait there while the device computes, and no more: each is copied on a stream of its own, and the
+    stream that is current when it is asked for waits for that copy alone. Memory of workers on this host is registered with the device,
+    once, and read from where it lies. Text stays Python's. ``device="cpu"`` does the same without a device.
+
+    Raises:
+        InvalidArgumentError: ``depth`` is none.
+    """
+    import torch
+
+    from .dataset import Dataset
+
+    if isinstance(elements, Dataset):
+        elements = elements.with_output("torch")
+    where = torch.device(device)
+    return DeviceFeed(elements, lambda: _Cuda(where) if where.type == "cuda" else _Host(where), depth)

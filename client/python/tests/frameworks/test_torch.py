@@ -1,0 +1,249 @@
+"""Tensors of torch, training loops, and the loaders and trainers of its world."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import millstream as ms
+from millstream import Dataset
+from millstream.service import distribute
+
+torch = pytest.importorskip("torch")
+
+#: Large enough to be a view and not a copy.
+LARGE = 4096
+
+
+def line(count: int = 256, batch: int = 16) -> Dataset:
+    """Points of y = 2 x + 1, in batches."""
+    x = np.linspace(-1, 1, count, dtype=np.float32)[:, None]
+    return Dataset.from_tensor_slices((x, 2 * x + 1)).shuffle(count).batch(batch)
+
+
+def is_learnt(model: Any) -> bool:
+    """Whether a linear model found the line."""
+    weight, bias = (float(value.detach().flatten()[0]) for value in model.parameters())
+    return abs(weight - 2) < 0.1 and abs(bias - 1) < 0.1
+
+
+def step(model: Any, optimizer: Any, x: Any, y: Any) -> None:
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", "bfloat16", "float8_e4m3fn"]
+)
+@pytest.mark.parametrize("count", [6, LARGE])
+def test_tensors_of_every_type_arrive_as_they_are(dtype: str, count: int, processes: ms.LocalService) -> None:
+    numbers = np.arange(count).reshape(2, -1) % 100
+    if dtype[0] in "bf" and dtype not in ("bool", "f2", "f4", "f8"):
+        kind: Any = getattr(pytest.importorskip("ml_dtypes"), dtype)
+        value, expected = numbers.astype(kind), getattr(torch, dtype)
+    else:
+        value = numbers.astype(dtype)
+        expected = torch.from_numpy(value).dtype
+    dataset = Dataset.from_tensors(value).repeat(3).apply(distribute("parallel_epochs", processes))
+    for tensor in dataset.with_output("torch"):
+        assert tensor.dtype == expected and tuple(tensor.shape) == value.shape
+        assert tensor.data_ptr() % 64 == 0 and tensor.is_contiguous()
+        assert np.array_equal(tensor.to(torch.complex128).numpy(), value.astype(np.complex128))
+
+
+def test_tensors_are_private_writable_memory_that_lives_as_long_as_they_do(processes: ms.LocalService) -> None:
+    value = {"a": np.arange(LARGE, dtype=np.float32), "b": np.ones(3), "text": "späť"}
+    dataset = Dataset.from_tensors(value).repeat(40).apply(distribute("parallel_epochs", processes))
+    kept = list(dataset.with_output("torch"))
+    for number, element in enumerate(kept):
+        element["a"].fill_(number)
+    gc.collect()
+    assert all(bool((element["a"] == number).all()) for number, element in enumerate(kept))
+    assert all(element["b"].tolist() == [1, 1, 1] and element["text"] == "späť" for element in kept)
+    assert len({element["a"].data_ptr() for element in kept}) == len(kept)
+
+
+def test_scalars_and_empty_tensors_keep_their_shapes() -> None:
+    for value in (np.float32(3), np.zeros((0, 3)), np.zeros((3, 0), np.int32)):
+        (tensor,) = Dataset.from_tensors(value).with_output("torch")
+        assert tuple(tensor.shape) == np.shape(value) and tensor.tolist() == np.asarray(value).tolist()
+
+
+def test_what_torch_does_not_know_is_refused_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = Dataset.from_tensors(np.ones(3)).repeat(2).with_output("torch")
+    from millstream import output
+
+    def refuse(capsule: Any) -> Any:
+        raise BufferError("no such type")
+
+    monkeypatch.setattr(output._Torch, "__call__", lambda self, capsule: refuse(capsule))
+    elements = iter(dataset)
+    for _ in range(2):
+        with pytest.raises(BufferError, match="no such type"):
+            next(elements)
+
+
+def test_a_plain_loop_trains(processes: ms.LocalService) -> None:
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.3)
+    batches = line().apply(distribute("distributed_epoch", processes)).with_output("torch")
+    for _ in range(20):
+        assert sum(len(x) for x, y in batches if step(model, optimizer, x, y) is None) == 256
+    assert is_learnt(model)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("library", ["torch", "torchdata"])
+def test_loaders_of_processes_share_one_reading(library: str, num_workers: int, processes: ms.LocalService) -> None:
+    if library == "torch":
+        loader_class: Any = torch.utils.data.DataLoader
+    else:
+        loader_class = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    dataset = Dataset.range(100).batch(10).apply(distribute("distributed_epoch", processes))
+    loader = loader_class(
+        ms.torch.IterableDataset(dataset),
+        batch_size=None,
+        num_workers=num_workers,
+        multiprocessing_context="spawn" if num_workers else None,
+    )
+    for _ in range(2):
+        assert sorted(int(x) for batch in loader for x in batch) == list(range(100))
+
+
+def test_loaders_divide_what_is_computed_by_themselves() -> None:
+    for num_workers in (0, 2):
+        dataset = ms.torch.IterableDataset(Dataset.range(30).batch(3))
+        loader = torch.utils.data.DataLoader(
+            dataset, batch_size=None, num_workers=num_workers, multiprocessing_context="spawn" if num_workers else None
+        )
+        assert sorted(int(x) for batch in loader for x in batch) == list(range(30))
+
+
+class Squares(torch.utils.data.Dataset[Any]):
+    """A dataset by index."""
+
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return torch.full((3,), float(index)), index * index
+
+
+def test_a_data_loader_runs_on_the_workers(processes: ms.LocalService) -> None:
+    import sys
+
+    import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    loader = torch.utils.data.DataLoader(Squares(), batch_size=8, shuffle=True)
+    batches = ms.distribute(loader, processes).with_output("torch")
+    found = {int(square): float(x[0]) for xs, squares in batches for x, square in zip(xs, squares, strict=True)}
+    assert found == {index * index: float(index) for index in range(50)}
+
+
+def test_lightning_fits_without_touching_the_loader(processes: ms.LocalService, tmp_path: Any) -> None:
+    lightning = pytest.importorskip("lightning")
+
+    class Line(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = torch.nn.Linear(1, 1)
+            self.steps = 0
+
+        def training_step(self, batch: Any, index: int) -> Any:
+            self.steps += 1
+            x, y = batch
+            return torch.nn.functional.mse_loss(self.model(x), y)
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.3)
+
+    module = Line()
+    batches = line().apply(distribute("distributed_epoch", processes)).with_output("torch")
+    trainer = lightning.Trainer(
+        max_epochs=20,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+    )
+    trainer.fit(module, batches)
+    assert module.steps >= 20 * 16 and is_learnt(module.model)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_accelerate_trains_with_and_without_preparing_the_loader(prepared: bool, processes: ms.LocalService) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(cpu=True)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.3)
+    loader: Any = line().apply(distribute("distributed_epoch", processes)).with_output("torch")
+    if prepared:
+        loader = torch.utils.data.DataLoader(ms.torch.IterableDataset(loader), batch_size=None)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for _ in range(20):
+        seen = 0
+        for x, y in loader:
+            optimizer.zero_grad()
+            accelerator.backward(torch.nn.functional.mse_loss(model(x), y))
+            optimizer.step()
+            seen += len(x)
+        assert seen == 256
+    assert is_learnt(accelerator.unwrap_model(model))
+
+
+def test_datasets_of_hugging_face_are_distributed(processes: ms.LocalService) -> None:
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_dict({"x": list(range(40)), "text": [f"n{index}" for index in range(40)]})
+    batches = ms.distribute(table, processes, batch_size=8, shuffle=True)
+    found = sorted((int(x), text) for batch in batches for x, text in zip(batch["x"], batch["text"], strict=True))
+    assert found == [(index, f"n{index}") for index in range(40)]
+    streamed = table.to_iterable_dataset(num_shards=4)
+    (one,) = [ms.distribute(streamed, processes, processing_mode="parallel_epochs")]
+    assert sorted(int(row["x"]) for row in one) == sorted(list(range(40)) * 2)
+
+
+def test_the_trainer_of_hugging_face_is_given_the_loader(processes: ms.LocalService, tmp_path: Any) -> None:
+    transformers = pytest.importorskip("transformers")
+
+    class Line(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = torch.nn.Linear(1, 1)
+
+        def forward(self, x: Any, labels: Any) -> dict[str, Any]:
+            return {"loss": torch.nn.functional.mse_loss(self.model(x), labels)}
+
+    batches = (
+        line()
+        .map(lambda x, y: {"x": x, "labels": y})
+        .apply(distribute("distributed_epoch", processes))
+        .with_output("torch")
+    )
+
+    class Trainer(transformers.Trainer):  # type: ignore[misc, name-defined]
+        def get_train_dataloader(self) -> Any:
+            return batches
+
+    model = Line()
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), max_steps=320, learning_rate=0.05, use_cpu=True, report_to=[], disable_tqdm=True, save_strategy="no"
+    )
+    Trainer(model=model, args=arguments).train()
+    assert is_learnt(model.model)
+
+
+def test_a_generator_that_holds_elements_apart_keeps_them(processes: ms.LocalService) -> None:
+    def doubled() -> Iterator[Any]:
+        for index in range(10):
+            yield torch.full((LARGE,), index)
+
+    read = [tensor[0].item() for tensor in ms.distribute(doubled, processes).with_output("torch")]
+    assert sorted(read) == sorted(list(range(10)) * 2)
