@@ -1,5 +1,6 @@
 //! A graph that is changed before it is executed yields what it would have yielded.
 
+use millstream_element::Dtype;
 use millstream_pipeline::exec::{ExecContext, Executor, Item};
 use millstream_pipeline::graph::{Dataset, Graph, Options, Params, Rewrites};
 use proptest::prelude::*;
@@ -21,6 +22,8 @@ enum Extra {
     Nothing(u8),
     /// Draws by where it stands.
     Shuffle(u64),
+    /// To a type that holds it and back.
+    Cast,
 }
 
 impl Extra {
@@ -35,6 +38,7 @@ impl Extra {
             Extra::Nothing(3) => dataset.shard(1, 0),
             Extra::Nothing(_) => dataset.shuffle(1, None),
             Extra::Shuffle(buffer) => dataset.shuffle(*buffer, None),
+            Extra::Cast => dataset.cast("", Dtype::F64).cast("", Dtype::I64),
         }
     }
 }
@@ -46,6 +50,7 @@ fn extra() -> impl Strategy<Value = Extra> {
         1 => (1u64..4).prop_map(Extra::Prefetch),
         4 => (0u8..5).prop_map(Extra::Nothing),
         1 => (1u64..9).prop_map(Extra::Shuffle),
+        2 => Just(Extra::Cast),
     ]
 }
 

@@ -250,7 +250,9 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
             let origin = failure.origin.as_ref().map_or_else(String::new, |origin| {
                 format!(
                     "{} at byte {}, key `{}`",
-                    origin.file, origin.offset_bytes, origin.key
+                    origin.file(),
+                    origin.offset_bytes,
+                    origin.key()
                 )
             });
             // The record has a place of its own beside the message.

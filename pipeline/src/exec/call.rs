@@ -29,7 +29,7 @@ pub(crate) trait Call: Send + Sync {
 pub(crate) struct Place<'p> {
     pub(crate) position: u64,
     pub(crate) pass: u64,
-    pub(crate) origin: Option<&'p Arc<Origin>>,
+    pub(crate) origin: Option<&'p Origin>,
 }
 
 /// Functions applied one after the other, as one step.

@@ -24,7 +24,7 @@ pub struct Failure {
     /// What was wrong and, where it can be said, what to do.
     pub message: String,
     /// The record it was working on.
-    pub origin: Option<Arc<Origin>>,
+    pub origin: Option<Origin>,
     /// The position of the element in its source's order, where one is known.
     pub position: Option<u64>,
     /// Where the operation stands: the nodes of those whose bodies it is in, from the outside, and its own, in the graphs as
@@ -55,54 +55,95 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// Where a record came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where a record came from. Cheap to make and to clone: what the records of a file have in common they share, and what it is
+/// called is written out where somebody reads it, since few are ever read.
+#[derive(Debug, Clone)]
 pub struct Origin {
-    /// The file.
-    pub file: Arc<str>,
     /// Where in the file it starts, in bytes.
     pub offset_bytes: u64,
-    /// Its key in the file.
-    pub key: RecordKey,
+    common: Arc<Common>,
+    /// Its number, if that is what it is called by.
+    number: u64,
 }
 
-/// What a record is called in its file.
-#[derive(Debug, Clone)]
-pub enum RecordKey {
-    /// By a text.
+#[derive(Debug)]
+struct Common {
+    file: Arc<str>,
+    key: Key,
+}
+
+/// What records are called in their file.
+#[derive(Debug)]
+enum Key {
+    /// The one there is, by a text.
     Named(String),
-    /// By what it is and its number: `record 3`. Written out where somebody reads it, since few are ever read.
-    Numbered(&'static str, u64),
+    /// By what they are and their numbers: `record 3`.
+    Numbered(&'static str),
 }
 
-impl From<String> for RecordKey {
-    fn from(name: String) -> RecordKey {
-        RecordKey::Named(name)
+/// Makes the origins of a file's records, which have numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Origins(Arc<Common>);
+
+impl Origins {
+    /// Of records of `file`, of which each is a `what`.
+    pub(crate) fn new(file: &Arc<str>, what: &'static str) -> Origins {
+        Origins(Arc::new(Common {
+            file: Arc::clone(file),
+            key: Key::Numbered(what),
+        }))
     }
-}
 
-impl From<&str> for RecordKey {
-    fn from(name: &str) -> RecordKey {
-        RecordKey::Named(name.to_owned())
+    /// The file.
+    pub(crate) fn file(&self) -> &Arc<str> {
+        &self.0.file
     }
-}
 
-impl PartialEq for RecordKey {
-    fn eq(&self, other: &RecordKey) -> bool {
-        self.to_string() == other.to_string()
-    }
-}
-
-impl Eq for RecordKey {}
-
-impl fmt::Display for RecordKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RecordKey::Named(name) => f.write_str(name),
-            RecordKey::Numbered(what, number) => write!(f, "{what} {number}"),
+    /// Of the record of this number, which begins at `offset_bytes`.
+    pub(crate) fn at(&self, offset_bytes: u64, number: u64) -> Origin {
+        Origin {
+            offset_bytes,
+            common: Arc::clone(&self.0),
+            number,
         }
     }
 }
+
+impl Origin {
+    /// The record called `key`, which begins at `offset_bytes` of `file`.
+    pub fn new(file: &Arc<str>, offset_bytes: u64, key: impl Into<String>) -> Origin {
+        let common = Common {
+            file: Arc::clone(file),
+            key: Key::Named(key.into()),
+        };
+        Origin {
+            offset_bytes,
+            common: Arc::new(common),
+            number: 0,
+        }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<str> {
+        &self.common.file
+    }
+
+    /// What it is called in its file.
+    pub fn key(&self) -> String {
+        match &self.common.key {
+            Key::Named(name) => name.clone(),
+            Key::Numbered(what) => format!("{what} {}", self.number),
+        }
+    }
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, other: &Origin) -> bool {
+        (self.file(), self.offset_bytes, self.key()) == (other.file(), other.offset_bytes, other.key())
+    }
+}
+
+impl Eq for Origin {}
 
 impl ExecError {
     /// A failure of `op`.
@@ -126,7 +167,7 @@ impl ExecError {
     }
 
     /// States the record, unless one is stated already.
-    pub fn at(mut self, origin: Option<&Arc<Origin>>) -> ExecError {
+    pub fn at(mut self, origin: Option<&Origin>) -> ExecError {
         if self.0.origin.is_none() {
             self.0.origin = origin.cloned();
         }
@@ -201,9 +242,9 @@ impl fmt::Display for Origin {
         write!(
             f,
             "{} at byte {}, key {:?}",
-            self.file,
+            self.file(),
             self.offset_bytes,
-            self.key.to_string()
+            self.key()
         )
     }
 }

@@ -1,7 +1,5 @@
 //! What travels between operations: an element's value and what is known of where it came from.
 
-use std::sync::Arc;
-
 use super::error::Origin;
 use super::token::Marks;
 use super::value::{Tensor, Value};
@@ -18,7 +16,7 @@ pub struct Item {
     /// function of it.
     pub position: u64,
     /// The record it was made of, where there is one.
-    pub origin: Option<Arc<Origin>>,
+    pub origin: Option<Origin>,
 }
 
 impl Item {

@@ -47,6 +47,7 @@ mod spread;
 mod state;
 mod statistics;
 mod steps;
+mod strings;
 mod token;
 mod tune;
 mod value;
@@ -55,7 +56,7 @@ mod write;
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge};
 pub use cancel::{Cancel, CancelHook};
 pub use context::ExecContext;
-pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin, RecordKey};
+pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin};
 pub use executor::Executor;
 pub use functions::{
     FilterCall, FlatMapCall, Functions, MapCall, OpenPass, OpenService, PrepareFilter, PrepareFlatMap,
@@ -73,6 +74,7 @@ pub use source::Source;
 pub use splits::{Split, SplitError, SplitSource};
 pub use state::{STATE_BYTES_MAX, StateError, StateReader, StateWriter};
 pub use statistics::{Measured, Quantiles, Statistics};
+pub use strings::Strings;
 pub use token::{FinishedSplit, Ledger, Mark, Marks, SplitToken};
 pub use value::{Dims, Fill, Inline, Tensor, TensorData, Value};
 pub use write::{Written, write_element};

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
+
 use super::value::{Dims, Inline, Tensor, TensorData};
 
 /// Rows `rows` of a settled tensor, which share its data. `None` where it has no such rows.
@@ -23,7 +25,7 @@ pub(crate) fn taken(tensor: &Tensor, rows: Range<u64>) -> Option<Tensor> {
             TensorData::Inline(Inline::new(bytes.get(within(bytes.len())?)?)?)
         }
         TensorData::Shared(bytes) => TensorData::Shared(bytes.slice(within(bytes.len())?)),
-        TensorData::Strings(items) => TensorData::Strings(items.get(within(items.len())?)?.into()),
+        TensorData::Strings(items) => TensorData::Strings(items.slice(within(items.len())?)?),
         TensorData::Rows(_) | TensorData::Fill(_) => return None,
     };
     let mut dims = Dims::from_slice(tensor.dims());
@@ -65,10 +67,10 @@ pub(crate) fn joined(mut parts: Vec<Tensor>) -> Result<Tensor, String> {
         contiguous.for_each(|part| bytes.extend_from_slice(part));
         TensorData::Shared(bytes.into())
     } else {
-        let mut items = Vec::new();
+        let mut items: Vec<Bytes> = Vec::new();
         for part in &parts {
             match part.data() {
-                TensorData::Strings(strings) => items.extend(strings.iter().cloned()),
+                TensorData::Strings(strings) => items.extend(strings.handles()),
                 TensorData::Inline(_) | TensorData::Shared(_) | TensorData::Rows(_) | TensorData::Fill(_) => {
                     return Err("strings are in a form that has no rows".to_owned());
                 }

@@ -122,12 +122,12 @@ impl StateWriter {
         self.number(failure.position.unwrap_or(0))
     }
 
-    fn origin(&mut self, origin: Option<&Arc<Origin>>) -> Result<(), StateError> {
+    fn origin(&mut self, origin: Option<&Origin>) -> Result<(), StateError> {
         self.flag(origin.is_some())?;
         if let Some(origin) = origin {
-            self.bytes(origin.file.as_bytes())?;
+            self.bytes(origin.file().as_bytes())?;
             self.number(origin.offset_bytes)?;
-            self.bytes(origin.key.to_string().as_bytes())?;
+            self.bytes(origin.key().as_bytes())?;
         }
         Ok(())
     }
@@ -235,17 +235,13 @@ impl<'b> StateReader<'b> {
         })
     }
 
-    fn origin(&mut self) -> Result<Option<Arc<Origin>>, StateError> {
+    fn origin(&mut self) -> Result<Option<Origin>, StateError> {
         if !self.flag()? {
             return Ok(None);
         }
         let file = Arc::from(self.text()?);
         let offset_bytes = self.number()?;
-        Ok(Some(Arc::new(Origin {
-            file,
-            offset_bytes,
-            key: self.text()?.into(),
-        })))
+        Ok(Some(Origin::new(&file, offset_bytes, self.text()?)))
     }
 
     /// Reads an element.
@@ -291,7 +287,7 @@ impl<'b> StateReader<'b> {
             .iter()
             .try_fold(1u64, |product, dim| product.checked_mul(*dim))
             .ok_or_else(wrong)?;
-        let mut items = Vec::new();
+        let mut items: Vec<Bytes> = Vec::new();
         for _ in 0..count {
             items.push(Bytes::copy_from_slice(self.bytes()?));
         }

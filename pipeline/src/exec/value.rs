@@ -9,6 +9,7 @@ use millstream_element::{Dtype, TensorSpec};
 use smallvec::SmallVec;
 
 use super::error::{ErrorKind, ExecError};
+use super::strings::Strings;
 
 /// The components of one element, in the order of its spec.
 pub type Value = SmallVec<[Tensor; 1]>;
@@ -32,7 +33,7 @@ pub enum TensorData {
     /// Contiguous bytes; of a scalar string, its bytes.
     Shared(Bytes),
     /// The items of a string tensor that is not a scalar.
-    Strings(Arc<[Bytes]>),
+    Strings(Strings),
     /// A stack not yet copied: tensors of one type and shape along a new leading dimension. The copy is made
     /// once, when the stack is written to where it stays.
     Rows(Arc<[Tensor]>),
@@ -105,6 +106,7 @@ impl Tensor {
     }
 
     /// A scalar byte string.
+    #[inline]
     pub fn bytes(value: impl Into<Bytes>) -> Tensor {
         Tensor {
             dtype: Dtype::Bytes,
@@ -140,6 +142,14 @@ impl Tensor {
     /// The reason, as text, when they are not as many as the dimensions say or `dtype` has items of a fixed
     /// size.
     pub fn strings(dtype: Dtype, dims: &[u64], items: Vec<Bytes>) -> Result<Tensor, String> {
+        Tensor::of_strings(dtype, dims, items.into())
+    }
+
+    /// A tensor of strings or byte strings, in whatever form.
+    ///
+    /// # Errors
+    /// As [`Tensor::strings`].
+    pub fn of_strings(dtype: Dtype, dims: &[u64], items: Strings) -> Result<Tensor, String> {
         let expected = dims
             .iter()
             .try_fold(1u64, |product, dim| product.checked_mul(*dim));
@@ -147,9 +157,9 @@ impl Tensor {
             return Err(format!("{} strings for {dtype}{dims:?}", items.len()));
         }
         // A scalar has one form, whoever makes it, so that its bytes can be asked for.
-        let data = match items.first() {
-            Some(item) if dims.is_empty() => TensorData::Shared(item.clone()),
-            Some(_) | None => TensorData::Strings(items.into()),
+        let data = match items.get(0) {
+            Some(item) if dims.is_empty() => TensorData::Shared(item),
+            Some(_) | None => TensorData::Strings(items),
         };
         Ok(Tensor {
             dtype,
@@ -224,9 +234,10 @@ impl Tensor {
 
     /// The size of its items, written down; of strings, their bytes without offsets.
     pub fn size_bytes(&self) -> usize {
-        match fixed_bytes(self.dtype, &self.dims) {
-            Some(size) => size,
-            None => {
+        match (fixed_bytes(self.dtype, &self.dims), &self.data) {
+            (Some(size), _) => size,
+            (None, TensorData::Strings(items)) => items.size_bytes(),
+            (None, _) => {
                 let mut size = 0usize;
                 self.for_each_string(&mut |item| size = size.saturating_add(item.len()));
                 size
@@ -239,7 +250,7 @@ impl Tensor {
         let data = match &self.data {
             TensorData::Inline(_) => 0,
             TensorData::Shared(bytes) => bytes.len(),
-            TensorData::Strings(items) => items.iter().map(|item| item.len() + size_of::<Bytes>()).sum(),
+            TensorData::Strings(items) => items.held_bytes(),
             TensorData::Rows(rows) => rows.iter().map(Tensor::held_bytes).sum(),
             TensorData::Fill(fill) => fill.held_bytes(),
         };
@@ -306,7 +317,7 @@ impl Tensor {
         }
         match &self.data {
             TensorData::Shared(bytes) => each(bytes),
-            TensorData::Strings(items) => items.iter().for_each(|item| each(item)),
+            TensorData::Strings(items) => items.iter().for_each(each),
             TensorData::Rows(rows) => rows.iter().for_each(|row| row.for_each_string(each)),
             TensorData::Inline(inline) => each(inline.as_slice()),
             TensorData::Fill(_) => {}
@@ -329,7 +340,7 @@ impl Tensor {
                 TensorData::Shared(bytes.into())
             }
             (TensorData::Rows(_) | TensorData::Fill(_), None) => {
-                let mut items = Vec::new();
+                let mut items: Vec<Bytes> = Vec::new();
                 self.for_each_string(&mut |item| items.push(Bytes::copy_from_slice(item)));
                 TensorData::Strings(items.into())
             }
@@ -361,8 +372,8 @@ impl Tensor {
                 inline.as_slice().get(slice(inline.as_slice().len())?)?,
             )?),
             TensorData::Shared(bytes) => TensorData::Shared(bytes.slice(slice(bytes.len())?)),
-            TensorData::Strings(items) if rest.is_empty() => TensorData::Shared(items.get(at)?.clone()),
-            TensorData::Strings(items) => TensorData::Strings(items.get(slice(items.len())?)?.into()),
+            TensorData::Strings(items) if rest.is_empty() => TensorData::Shared(items.get(at)?),
+            TensorData::Strings(items) => TensorData::Strings(items.slice(slice(items.len())?)?),
         };
         Some(Tensor { dtype, dims, data })
     }

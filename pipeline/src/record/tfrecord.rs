@@ -36,6 +36,15 @@ impl<R: BufRead> TfRecordReader<R> {
 
     /// Where the next record begins and what it is, both checksums checked; `None` at the end of the file.
     pub(crate) fn record(&mut self) -> Result<Option<(u64, Vec<u8>)>, RecordError> {
+        // An error is told by a decompressor once only.
+        match self.stream.fill_buf() {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(self.unreadable(&error)),
+        }
+        if let Some(record) = self.whole_in_buffer() {
+            return Ok(Some(record));
+        }
         let Some(length) = self.length()? else {
             return Ok(None);
         };
@@ -62,6 +71,29 @@ impl<R: BufRead> TfRecordReader<R> {
         let begin = self.offset_bytes;
         self.offset_bytes = begin.saturating_add(HEADER_BYTES + wanted);
         Ok(Some((begin, record)))
+    }
+
+    /// The next record, if all of it lies in the stream's buffer and nothing is wrong with it: then nothing is copied but the record.
+    fn whole_in_buffer(&mut self) -> Option<(u64, Vec<u8>)> {
+        // It is there already.
+        let buffer = self.stream.fill_buf().ok()?;
+        let (header, rest) = buffer.split_first_chunk::<{ HEADER_BYTES as usize }>()?;
+        let (length, checksum) = header.split_first_chunk::<8>()?;
+        if masked(crc32c::crc32c(length)).to_le_bytes() != checksum {
+            return None;
+        }
+        let length = u64::from_le_bytes(*length);
+        let (record, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        if rest.first_chunk() != Some(&masked(crc32c::crc32c(record)).to_le_bytes()) {
+            return None;
+        }
+        let record = record.to_vec();
+        let bytes = HEADER_BYTES + length + FOOTER_BYTES;
+        // It lies in the buffer.
+        self.stream.consume(bytes as usize);
+        let begin = self.offset_bytes;
+        self.offset_bytes = begin.saturating_add(bytes);
+        Some((begin, record))
     }
 
     /// The length of the next record.

@@ -82,6 +82,23 @@ impl Object {
         }
     }
 
+    /// The `length` bytes at `offset`, for which memory is taken: ask for no more than the file has. Blocks.
+    ///
+    /// # Errors
+    /// As [`Object::read_exact_at`].
+    #[cfg(feature = "arrow")]
+    pub(crate) fn read_vec_at(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        match &self.source {
+            Source::Local(file) => file.read_vec_at(offset, length),
+            #[cfg(feature = "storage")]
+            Source::Remote(_) => {
+                let mut bytes = vec![0; length];
+                self.read_exact_at(offset, &mut bytes)?;
+                Ok(bytes)
+            }
+        }
+    }
+
     /// Fills `into` with the bytes at `offset`. Blocks.
     ///
     /// # Errors

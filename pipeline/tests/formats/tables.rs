@@ -400,3 +400,35 @@ fn a_missing_column_and_a_file_of_other_columns_are_errors_that_say_so() {
     let message = open(&arrow).next().unwrap_err().to_string();
     assert!(message.contains("no Arrow IPC"), "{message}");
 }
+
+#[test]
+fn a_schema_deeper_than_any_is_refused_before_its_decoder_has_seen_it() {
+    // Groups of one group each: enough of them for any stack.
+    const GROUPS: u32 = 1 << 18;
+    let mut metadata = vec![0x15, 2, 0x19, 0xfc];
+    let varint = |mut number: u32, into: &mut Vec<u8>| {
+        while number > 0x7f {
+            into.push(0x80 | (number & 0x7f) as u8);
+            number >>= 7;
+        }
+        into.push(number as u8);
+    };
+    varint(GROUPS, &mut metadata);
+    for group in 1..=GROUPS {
+        // A name, and how many children it has.
+        let children = u8::from(group < GROUPS);
+        metadata.extend([0x48, 1, b'a', 0x15, 2 * children, 0]);
+    }
+    metadata.push(0);
+    let mut file = b"PAR1".to_vec();
+    file.extend(&metadata);
+    file.extend((metadata.len() as u32).to_le_bytes());
+    file.extend(b"PAR1");
+    let directory = files(&[file]);
+    let rows = all(directory.path()).parquet(Table::rows(Columns::all()));
+    let message = rows.graph().unwrap().facts(&functions()).unwrap_err().to_string();
+    assert!(
+        message.contains("deep") && message.contains("the limit"),
+        "{message}"
+    );
+}

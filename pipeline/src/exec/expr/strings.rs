@@ -14,7 +14,7 @@ use super::items::{TENSOR_BYTES_MAX, built, bytes_of, count};
 pub(super) fn items_of(tensor: &Tensor) -> Vec<Bytes> {
     match tensor.data() {
         TensorData::Shared(bytes) => vec![bytes.clone()],
-        TensorData::Strings(items) => items.to_vec(),
+        TensorData::Strings(items) => items.handles().collect(),
         TensorData::Inline(_) | TensorData::Rows(_) | TensorData::Fill(_) => {
             let mut items = Vec::new();
             tensor.for_each_string(&mut |item| items.push(Bytes::copy_from_slice(item)));

@@ -2,18 +2,17 @@
 //! has a limit.
 
 use std::io::{self, BufRead};
-use std::sync::Arc;
 
 use csv_core::{ReadRecordResult, ReaderBuilder};
 use millstream_element::Dtype;
 
-use crate::exec::error::{Origin, RecordKey};
+use crate::exec::error::{Origin, Origins};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::{self, CSV_FIELDS_MAX};
 use crate::record::Stream;
 
 use super::parse::{scalar, shown};
-use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
 /// Bytes of the fields of a row: a quote that is never closed makes the rest of a file one field.
 const ROW_BYTES_MAX: usize = 64 << 20;
@@ -21,7 +20,7 @@ const ROW_BYTES_MAX: usize = 64 << 20;
 pub(super) struct Csv(pub(super) graph::Csv);
 
 struct CsvFile {
-    path: Arc<str>,
+    origins: Origins,
     rows: Rows,
     columns: Vec<Column>,
     missing: Option<Vec<u8>>,
@@ -41,10 +40,10 @@ impl OpenFile for Csv {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let Opened { path, file } = file;
         let stream = Stream::new(file, self.0.compression, 0);
-        let unopened = |error| ReadError::file(origin(&path, 0, "row 1"), Fault::from(error));
+        let unopened = |error| ReadError::file(Origin::new(&path, 0, "row 1"), Fault::from(error));
         let mut rows = Rows::new(stream.map_err(unopened)?, &self.0);
         let (columns, width) = if self.0.header {
-            let header = origin(&path, 0, "header");
+            let header = Origin::new(&path, 0, "header");
             match rows.next() {
                 Ok(true) => self
                     .found(&rows)
@@ -69,7 +68,7 @@ impl OpenFile for Csv {
             };
         }
         Ok(Box::new(CsvFile {
-            path,
+            origins: Origins::new(&path, "row"),
             rows,
             columns,
             missing: self.0.missing.clone().map(String::into_bytes),
@@ -118,9 +117,9 @@ impl Csv {
 
 impl FileReader for CsvFile {
     fn record(&mut self) -> Result<Option<Record>, ReadError> {
-        let key = RecordKey::Numbered("row", self.passed.saturating_add(1));
         let row = self.rows.next();
-        let origin = origin(&self.path, self.rows.begin_bytes, key);
+        let number = self.passed.saturating_add(1);
+        let origin = self.origins.at(self.rows.begin_bytes, number);
         match row {
             Ok(true) => {}
             Ok(false) => return Ok(None),
@@ -136,7 +135,7 @@ impl FileReader for CsvFile {
 }
 
 impl CsvFile {
-    fn row(&self, origin: Arc<Origin>) -> Result<Record, ReadError> {
+    fn row(&self, origin: Origin) -> Result<Record, ReadError> {
         if let Some(width) = self.width
             && width != self.rows.fields()
         {

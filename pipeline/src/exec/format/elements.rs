@@ -1,19 +1,19 @@
 //! `elements`: files of elements that were saved. How they lie in a file is `crate::saved`'s.
 
 use std::io::{self, BufReader};
-use std::sync::Arc;
 
+use crate::exec::error::{Origin, Origins};
 use crate::exec::saved::decoded;
 use crate::graph;
 use crate::saved::{ElementReader, Place};
 use crate::storage::Object;
 
-use super::reader::{BUFFER_BYTES, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use super::reader::{BUFFER_BYTES, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
 pub(super) struct Elements(pub(super) graph::Elements);
 
 struct ElementsFile {
-    path: Arc<str>,
+    origins: Origins,
     reader: ElementReader<BufReader<Object>>,
     passed: u64,
 }
@@ -21,19 +21,20 @@ struct ElementsFile {
 impl OpenFile for Elements {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let Opened { path, file } = file;
-        let unread =
-            |error: io::Error| ReadError::file(origin(&path, 0, "header"), reason(&error)).blaming(&error);
+        let unread = |error: io::Error| {
+            ReadError::file(Origin::new(&path, 0, "header"), reason(&error)).blaming(&error)
+        };
         let mut reader = ElementReader::new(BufReader::with_capacity(BUFFER_BYTES, file)).map_err(unread)?;
         let found = reader.header().spec();
         if *found != self.0.spec.0 {
             let message = format!("it holds elements of {found}, and is to hold {}", self.0.spec.0);
-            return Err(ReadError::file(origin(&path, 0, "header"), message));
+            return Err(ReadError::file(Origin::new(&path, 0, "header"), message));
         }
         reader
             .go_to(Place::of(start.place), start.passed)
             .map_err(unread)?;
         Ok(Box::new(ElementsFile {
-            path,
+            origins: Origins::new(&path, "element"),
             reader,
             passed: start.passed,
         }))
@@ -42,20 +43,18 @@ impl OpenFile for Elements {
 
 impl FileReader for ElementsFile {
     fn record(&mut self) -> Result<Option<Record>, ReadError> {
-        let key = format!("element {}", self.passed);
-        let offset_bytes = self.reader.offset_bytes();
-        let at = |path: &Arc<str>| origin(path, offset_bytes, key.clone());
+        let origin = self.origins.at(self.reader.offset_bytes(), self.passed);
         match self.reader.element() {
             Ok(None) => Ok(None),
             Ok(Some(bytes)) => {
-                let item = decoded(bytes).map_err(|reason| ReadError::file(at(&self.path), reason))?;
+                let item = decoded(bytes).map_err(|reason| ReadError::file(origin.clone(), reason))?;
                 self.passed += 1;
                 Ok(Some(Record {
                     value: item.value,
-                    origin: at(&self.path),
+                    origin,
                 }))
             }
-            Err(error) => Err(ReadError::file(at(&self.path), reason(&error)).blaming(&error)),
+            Err(error) => Err(ReadError::file(origin, reason(&error)).blaming(&error)),
         }
     }
 

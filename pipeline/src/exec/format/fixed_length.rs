@@ -1,17 +1,16 @@
 //! `fixed_length`: the records of files whose records have one length. How they lie in a file is `crate::record`'s.
 
-use std::sync::Arc;
-
+use crate::exec::error::{Origin, Origins};
 use crate::graph::{self, Compression};
 use crate::record::{FixedLengthReader, Stream, check_size};
 
-use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start};
 use super::tfrecord::record_of;
 
 pub(super) struct FixedLength(pub(super) graph::FixedLength);
 
 struct FixedLengthFile {
-    path: Arc<str>,
+    origins: Origins,
     reader: FixedLengthReader<Stream>,
     passed: u64,
     /// Records that are left of the part that is read; `None`: all that there are.
@@ -22,7 +21,7 @@ impl OpenFile for FixedLength {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         if self.0.compression == Compression::None {
             check_size(&self.0, file.file.len())
-                .map_err(|error| ReadError::file(origin(&file.path, 0, "record 1"), error.reason))?;
+                .map_err(|error| ReadError::file(Origin::new(&file.path, 0, "record 1"), error.reason))?;
         }
         let (place, left) = self.part(start, file.file.len());
         let Opened { path, file } = file;
@@ -30,7 +29,7 @@ impl OpenFile for FixedLength {
         let stream = stream
             .map_err(|error| ReadError::unopened(format!("cannot open {path}: {error}")).blaming(&error))?;
         Ok(Box::new(FixedLengthFile {
-            path,
+            origins: Origins::new(&path, "record"),
             reader: FixedLengthReader::new(stream, self.0, place),
             passed: start.passed,
             left,
@@ -78,7 +77,7 @@ impl FileReader for FixedLengthFile {
         }
         self.left = self.left.map(|left| left - 1);
         let record = self.reader.record();
-        record_of(&self.path, &mut self.passed, record)
+        record_of(&self.origins, &mut self.passed, record)
     }
 
     fn place(&self) -> u64 {

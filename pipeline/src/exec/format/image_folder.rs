@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
 
+use crate::exec::error::Origin;
 use crate::exec::value::{Tensor, Value};
 use crate::graph::{self, IMAGE_EXTENSIONS, RECORD_BYTES_MAX};
 use crate::storage::{Object, Storage};
 
-use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
 pub(super) struct ImageFolder {
     params: graph::ImageFolder,
@@ -88,7 +89,7 @@ impl OpenFile for ImageFolder {
                 self.params.root,
                 classes.join(", ")
             );
-            return Err(ReadError::file(origin(&path, 0, ""), reason));
+            return Err(ReadError::file(Origin::new(&path, 0, ""), reason));
         };
         Ok(Box::new(ImageFile {
             path,
@@ -103,10 +104,10 @@ impl FileReader for ImageFile {
         let Some(file) = self.file.take() else {
             return Ok(None);
         };
-        let origin = origin(&self.path, 0, "");
+        let origin = Origin::new(&self.path, 0, "");
         let mut bytes = Vec::new();
         let read = file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes);
-        read.map_err(|error| ReadError::file(Arc::clone(&origin), Fault::from(error)))?;
+        read.map_err(|error| ReadError::file(origin.clone(), Fault::from(error)))?;
         if bytes.len() as u64 > RECORD_BYTES_MAX {
             return Err(ReadError::file(
                 origin,

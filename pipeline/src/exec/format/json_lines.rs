@@ -60,7 +60,7 @@ impl FileReader for JsonFile {
 }
 
 impl JsonFile {
-    fn document(&self, text: &[u8], origin: Arc<Origin>) -> Result<Record, ReadError> {
+    fn document(&self, text: &[u8], origin: Origin) -> Result<Record, ReadError> {
         let document: Json = match serde_json::from_slice(text) {
             Ok(document) => document,
             Err(error) => return Err(ReadError::record(origin, format!("the line is no JSON: {error}"))),

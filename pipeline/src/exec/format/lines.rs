@@ -3,9 +3,9 @@
 use std::io::{BufRead, Read};
 use std::sync::Arc;
 
-use crate::exec::error::{Origin, RecordKey};
+use crate::exec::error::{Origin, Origins};
 
-use super::reader::{ReadError, Start, origin};
+use super::reader::{ReadError, Start};
 
 /// Bytes of a line. A file with longer ones is hardly text, and is not read into memory to find out.
 const LINE_BYTES_MAX: u64 = 64 << 20;
@@ -13,12 +13,12 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 /// A line without its end.
 pub(super) struct Line {
     pub(super) text: Vec<u8>,
-    pub(super) origin: Arc<Origin>,
+    pub(super) origin: Origin,
 }
 
 /// The lines of a file.
 pub(super) struct Lines<R> {
-    path: Arc<str>,
+    origins: Origins,
     stream: R,
     /// Where the next line begins.
     offset_bytes: u64,
@@ -34,7 +34,7 @@ impl<R: BufRead> Lines<R> {
     /// The lines of `stream`, which is at the byte [`Lines::place`] of `start`.
     pub(super) fn new(path: Arc<str>, stream: R, start: Start) -> Lines<R> {
         Lines {
-            path,
+            origins: Origins::new(&path, "line"),
             stream,
             offset_bytes: Lines::<R>::place(start),
             passed: start.passed,
@@ -59,11 +59,11 @@ impl<R: BufRead> Lines<R> {
         }
         let mut left = self.stream.by_ref().take(LINE_BYTES_MAX + 1);
         let passed = left.skip_until(b'\n').map_err(|error| {
-            let origin = origin(&self.path, self.offset_bytes, "");
+            let origin = Origin::new(self.origins.file(), self.offset_bytes, "");
             ReadError::file(origin, format!("cannot read the file: {error}")).blaming(&error)
         })? as u64;
         if passed > LINE_BYTES_MAX {
-            return Err(self.too_long(origin(&self.path, self.offset_bytes, "")));
+            return Err(self.too_long(Origin::new(self.origins.file(), self.offset_bytes, "")));
         }
         self.offset_bytes = self.offset_bytes.saturating_add(passed);
         Ok(())
@@ -80,12 +80,12 @@ impl<R: BufRead> Lines<R> {
             return Ok(None);
         }
         let number = self.passed.saturating_add(1);
-        let key = if self.begin > 0 {
-            RecordKey::Named(format!("line {number} after byte {}", self.begin))
+        let origin = if self.begin > 0 {
+            let key = format!("line {number} after byte {}", self.begin);
+            Origin::new(self.origins.file(), self.offset_bytes, key)
         } else {
-            RecordKey::Numbered("line", number)
+            self.origins.at(self.offset_bytes, number)
         };
-        let origin = origin(&self.path, self.offset_bytes, key);
         let mut line = Vec::new();
         let mut limited = self.stream.by_ref().take(LINE_BYTES_MAX + 1);
         let bytes = match limited.read_until(b'\n', &mut line) {
@@ -107,7 +107,7 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(Line { text: line, origin }))
     }
 
-    fn too_long(&self, origin: Arc<Origin>) -> ReadError {
+    fn too_long(&self, origin: Origin) -> ReadError {
         let reason = format!("a line has more than {LINE_BYTES_MAX} bytes; is this a text file?");
         ReadError::file(origin, reason)
     }

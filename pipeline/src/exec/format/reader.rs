@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::exec::error::{ErrorKind, ExecError, Origin, RecordKey};
+use crate::exec::error::{ErrorKind, ExecError, Origin};
 use crate::exec::value::Value;
 use crate::storage::{Object, Storage, StorageError, blame};
 
@@ -73,7 +73,7 @@ pub(super) struct Start {
 /// One record of a file.
 pub(super) struct Record {
     pub(super) value: Value,
-    pub(super) origin: Arc<Origin>,
+    pub(super) origin: Origin,
 }
 
 /// What is wrong, and whose fault it is: the data's, unless storage says otherwise.
@@ -129,7 +129,7 @@ pub(super) struct ReadError {
     pub(super) is_record: bool,
     pub(super) kind: ErrorKind,
     pub(super) reason: String,
-    pub(super) origin: Option<Arc<Origin>>,
+    pub(super) origin: Option<Origin>,
 }
 
 impl From<StorageError> for ReadError {
@@ -163,7 +163,7 @@ impl ReadError {
     }
 
     /// A file of which nothing can be read from `origin` on.
-    pub(super) fn file(origin: Arc<Origin>, fault: impl Into<Fault>) -> ReadError {
+    pub(super) fn file(origin: Origin, fault: impl Into<Fault>) -> ReadError {
         let Fault { kind, reason } = fault.into();
         ReadError {
             is_record: false,
@@ -174,7 +174,7 @@ impl ReadError {
     }
 
     /// The record at `origin`; everything behind it too, if it is not the data's fault.
-    pub(super) fn record(origin: Arc<Origin>, fault: impl Into<Fault>) -> ReadError {
+    pub(super) fn record(origin: Origin, fault: impl Into<Fault>) -> ReadError {
         let error = ReadError::file(origin, fault);
         ReadError {
             is_record: error.kind == ErrorKind::Data,
@@ -185,13 +185,4 @@ impl ReadError {
     pub(super) fn into_exec(self, op: &str) -> ExecError {
         ExecError::new(self.kind, op, self.reason).at(self.origin.as_ref())
     }
-}
-
-/// The record `key` of a file, which begins at `offset_bytes`.
-pub(super) fn origin(path: &Arc<str>, offset_bytes: u64, key: impl Into<RecordKey>) -> Arc<Origin> {
-    Arc::new(Origin {
-        file: Arc::clone(path),
-        offset_bytes,
-        key: key.into(),
-    })
 }

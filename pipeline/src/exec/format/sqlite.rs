@@ -10,12 +10,12 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, InterruptHandle, OpenFlags, Row};
 
 use crate::exec::cancel::{Cancel, CancelHook};
-use crate::exec::error::{ErrorKind, RecordKey};
+use crate::exec::error::{ErrorKind, Origin, Origins};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::{self, SqlColumn};
 
 use super::parse::{inline, integer, nothing, scalar, shown};
-use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
 /// Rows that the query is ahead.
 const AHEAD_ROWS: usize = 64;
@@ -26,7 +26,7 @@ pub(super) struct Sqlite {
 }
 
 struct SqliteFile {
-    path: Arc<str>,
+    origins: Origins,
     passed: u64,
     /// Absent when the reader is being dropped.
     rows: Option<Receiver<Answer>>,
@@ -48,7 +48,7 @@ enum Answer {
 impl OpenFile for Sqlite {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let path = file.path;
-        let failed = |fault: Fault| ReadError::file(origin(&path, 0, "query"), fault);
+        let failed = |fault: Fault| ReadError::file(Origin::new(&path, 0, "query"), fault);
         if file.file.local_file().is_none() {
             return Err(failed(Fault {
                 kind: ErrorKind::Caller,
@@ -80,7 +80,7 @@ impl OpenFile for Sqlite {
             })
         })?;
         Ok(Box::new(SqliteFile {
-            path,
+            origins: Origins::new(&path, "row"),
             passed: start.passed,
             rows: Some(rows),
             thread: Some(thread),
@@ -92,11 +92,7 @@ impl OpenFile for Sqlite {
 
 impl FileReader for SqliteFile {
     fn record(&mut self) -> Result<Option<Record>, ReadError> {
-        let origin = origin(
-            &self.path,
-            0,
-            RecordKey::Numbered("row", self.passed.saturating_add(1)),
-        );
+        let origin = self.origins.at(0, self.passed.saturating_add(1));
         self.passed = self.passed.saturating_add(1);
         match self.rows.as_ref().and_then(|rows| rows.recv().ok()) {
             Some(Answer::Row(value)) => Ok(Some(Record { value, origin })),

@@ -1,18 +1,16 @@
 //! `tfrecord`: the records of TFRecord files. How records lie in a file is `crate::record`'s.
 
-use std::sync::Arc;
-
-use crate::exec::error::RecordKey;
+use crate::exec::error::Origins;
 use crate::exec::value::{Tensor, Value};
 use crate::graph;
 use crate::record::{RecordError, Stream, TfRecordReader};
 
-use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start};
 
 pub(super) struct TfRecord(pub(super) graph::TfRecord);
 
 struct TfRecordFile {
-    path: Arc<str>,
+    origins: Origins,
     reader: TfRecordReader<Stream>,
     passed: u64,
 }
@@ -24,7 +22,7 @@ impl OpenFile for TfRecord {
         let stream = stream
             .map_err(|error| ReadError::unopened(format!("cannot open {path}: {error}")).blaming(&error))?;
         Ok(Box::new(TfRecordFile {
-            path,
+            origins: Origins::new(&path, "record"),
             reader: TfRecordReader::new(stream, start.place),
             passed: start.passed,
         }))
@@ -34,7 +32,7 @@ impl OpenFile for TfRecord {
 impl FileReader for TfRecordFile {
     fn record(&mut self) -> Result<Option<Record>, ReadError> {
         let record = self.reader.record();
-        record_of(&self.path, &mut self.passed, record)
+        record_of(&self.origins, &mut self.passed, record)
     }
 
     fn place(&self) -> u64 {
@@ -43,26 +41,26 @@ impl FileReader for TfRecordFile {
 }
 
 /// What was read of a record file, with its place.
+#[inline]
 pub(super) fn record_of(
-    path: &Arc<str>,
+    origins: &Origins,
     passed: &mut u64,
     record: Result<Option<(u64, Vec<u8>)>, RecordError>,
 ) -> Result<Option<Record>, ReadError> {
-    let key = || RecordKey::Numbered("record", passed.saturating_add(1));
+    let number = passed.saturating_add(1);
     let (begin, record) = match record {
         Ok(Some(record)) => record,
         Ok(None) => return Ok(None),
         Err(error) => {
             return Err(ReadError {
                 kind: error.kind,
-                ..ReadError::file(origin(path, error.offset_bytes, key()), error.reason)
+                ..ReadError::file(origins.at(error.offset_bytes, number), error.reason)
             });
         }
     };
-    let origin = origin(path, begin, key());
-    *passed = passed.saturating_add(1);
+    *passed = number;
     Ok(Some(Record {
         value: Value::from_buf([Tensor::bytes(record)]),
-        origin,
+        origin: origins.at(begin, number),
     }))
 }

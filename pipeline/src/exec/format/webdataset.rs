@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::exec::error::Origin;
 use crate::exec::value::{Tensor, Value};
 use crate::graph;
 use crate::storage::Object;
 
-use super::reader::{BUFFER_BYTES, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use super::reader::{BUFFER_BYTES, FileReader, OpenFile, Opened, ReadError, Record, Start};
 use super::tar::{TarEntry, TarError, TarReader};
 
 pub(super) struct WebDataset(pub(super) graph::WebDataset);
@@ -108,7 +109,7 @@ impl Shard {
 
     /// The components of a sample, which has all of them.
     fn complete(&self, sample: Sample) -> Result<Record, ReadError> {
-        let origin = origin(&self.path, sample.offset_bytes, sample.key);
+        let origin = Origin::new(&self.path, sample.offset_bytes, sample.key);
         let mut value = Value::with_capacity(self.fields.len() + 1);
         for (field, name) in sample.fields.into_iter().zip(&self.fields) {
             let Some(field) = field else {
@@ -117,7 +118,7 @@ impl Shard {
             };
             value.push(Tensor::bytes(field));
         }
-        value.push(Tensor::string(origin.key.to_string()));
+        value.push(Tensor::string(origin.key()));
         Ok(Record { value, origin })
     }
 
@@ -127,7 +128,7 @@ impl Shard {
         } else {
             "last key read"
         };
-        let origin = origin(&self.path, error.offset_bytes, self.last_key.clone());
+        let origin = Origin::new(&self.path, error.offset_bytes, self.last_key.clone());
         ReadError {
             kind: error.kind,
             ..ReadError::file(origin, format!("the tar archive {} ({after})", error.reason))

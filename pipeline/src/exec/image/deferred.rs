@@ -47,7 +47,7 @@ pub(super) struct Deferred {
     pub(super) input: Tensor,
     pub(super) shape: Shape,
     pub(super) step: Step,
-    pub(super) origin: Option<Arc<Origin>>,
+    pub(super) origin: Option<Origin>,
 }
 
 impl Deferred {

@@ -42,7 +42,7 @@ pub(super) struct Given {
     /// Where the first of them is.
     position: u64,
     /// The record that it was made of, if it is the only one.
-    origin: Option<Arc<Origin>>,
+    origin: Option<Origin>,
 }
 
 /// A dataset being read.

@@ -48,6 +48,10 @@ pub(crate) struct ReadAhead {
 
 /// What there is without waiting.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "elements are the rule here, and a box would be an allocation for each"
+)]
 pub(crate) enum Polled {
     /// The next element.
     Item(Item),

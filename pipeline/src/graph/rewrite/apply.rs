@@ -3,7 +3,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::switches::Rewrites;
-use super::{counts, noop, prefetches, projection};
+use super::{casts, counts, noop, prefetches, projection};
 use crate::graph::definition::{Execution, Graph, Node};
 use crate::graph::op::Op;
 
@@ -16,6 +16,8 @@ pub(super) enum Edit {
     Merge(Op),
     /// This takes the place of the operation that it reads.
     Below(Op),
+    /// It and the operation that it reads change places.
+    Swap,
 }
 
 /// Looks at an operation and at the one it reads first.
@@ -36,8 +38,9 @@ impl Graph {
                 *body = body.rewritten(switches);
             }
         }
-        let rules: [(bool, Rule); 4] = [
+        let rules: [(bool, Rule); 5] = [
             (switches.removes_noops(), noop::rule),
+            (switches.delays_casts(), casts::rule),
             (switches.merges_counts(), counts::rule),
             (switches.merges_prefetches(), prefetches::rule),
             (switches.pushes_projections(), projection::rule),
@@ -62,7 +65,7 @@ struct Rewriting {
 
 impl Rewriting {
     /// Applies `rule` from the sources to the output. What an edit leaves is looked at again with the operation that reads
-    /// it. An edit removes a node, or does what is done once, so that this ends.
+    /// it. An edit removes a node, brings one nearer to the output, or does what is done once, so that this ends.
     fn apply(&mut self, rule: Rule) {
         let mut node = 0;
         while node < self.nodes.len() {
@@ -79,9 +82,22 @@ impl Rewriting {
                     let below = self.nodes[node].inputs[0] as usize;
                     self.nodes[below].op = op;
                 }
+                Some(Edit::Swap) => {
+                    let below = self.nodes[node].inputs[0] as usize;
+                    self.swap(below, node);
+                    // What has moved down may have another below it.
+                    node = below;
+                }
                 None => node += 1,
             }
         }
+    }
+
+    /// Has the operation at `node`, which reads the one at `below` alone, read what that one reads, and that one it.
+    fn swap(&mut self, below: usize, node: usize) {
+        let (earlier, later) = self.nodes.split_at_mut(node);
+        std::mem::swap(&mut earlier[below].op, &mut later[0].op);
+        self.origins.swap(below, node);
     }
 
     fn edit(&self, node: usize, rule: Rule) -> Option<Edit> {
@@ -213,6 +229,19 @@ mod tests {
         assert_eq!(but(|switches| switches.noops = Some(false)), 4);
         assert_eq!(but(|switches| switches.counts = Some(false)), 4);
         assert_eq!(but(|switches| switches.prefetches = Some(false)), 4);
+        let cast = range().cast("", millstream_element::Dtype::F64).take(5);
+        let last = |switches: Rewrites| {
+            let graph = cast.clone().graph().unwrap().rewritten(switches);
+            graph.nodes()[2].op.name().to_owned()
+        };
+        assert_eq!(last(Rewrites::default()), "compute");
+        assert_eq!(
+            last(Rewrites {
+                casts: Some(false),
+                ..Rewrites::default()
+            }),
+            "take"
+        );
         let maps = |switches: Rewrites| {
             let graph = range().parse_int("a").parse_int("a").graph().unwrap();
             graph.rewritten(switches).is_fused(1)

@@ -4,12 +4,14 @@
 //! - [`apply`]: applies the rules, each of which looks at one operation and what it reads;
 //! - [`noop`]: operations that do nothing;
 //! - [`counts`]: counts of counts;
+//! - [`casts`]: casts that can wait;
 //! - [`prefetches`]: buffers of buffers;
 //! - [`projection`]: columns that nobody looks at;
 //! - [`Rewrites`]: which of them are allowed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod apply;
+mod casts;
 mod counts;
 mod noop;
 mod prefetches;

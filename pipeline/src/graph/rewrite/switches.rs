@@ -30,6 +30,9 @@ pub struct Rewrites {
     /// Whether columns of Parquet files that nobody looks at are left unread.
     #[n(5)]
     pub projections: Option<bool>,
+    /// Whether casts move behind what chooses elements or cuts pictures.
+    #[n(6)]
+    pub casts: Option<bool>,
 }
 
 impl Rewrites {
@@ -41,6 +44,7 @@ impl Rewrites {
         prefetches: None,
         map_fusion: None,
         projections: None,
+        casts: None,
     };
 
     pub(super) fn removes_noops(&self) -> bool {
@@ -57,6 +61,10 @@ impl Rewrites {
 
     pub(super) fn pushes_projections(&self) -> bool {
         self.is_on(self.projections)
+    }
+
+    pub(super) fn delays_casts(&self) -> bool {
+        self.is_on(self.casts)
     }
 
     pub(super) fn fuses_maps(&self) -> bool {

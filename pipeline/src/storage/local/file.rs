@@ -60,6 +60,23 @@ impl LocalFile {
         self.file.read_at(into, offset)
     }
 
+    /// The `length` bytes at `offset`, read into memory that nobody has cleared before.
+    #[cfg(feature = "arrow")]
+    pub(in crate::storage) fn read_vec_at(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let at = offset.saturating_add(bytes.len() as u64);
+            match rustix::io::pread(&*self.file, rustix::buffer::spare_capacity(&mut bytes), at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Memory may have come in larger pieces than were asked for.
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
     /// The bytes at `position`; of what has no positions, those that come next.
     pub(in crate::storage) fn read(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
         if self.is_regular {

@@ -1,11 +1,10 @@
 //! `mds`: the samples of a shard as elements.
 
-use std::sync::Arc;
-
 use millstream_element::ElementSpec;
 
+use crate::exec::error::{Origin, Origins};
 use crate::exec::format::columns::{names_of, wanted};
-use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 use crate::exec::value::Value;
 use crate::graph;
 
@@ -15,7 +14,7 @@ use super::shard::{MdsColumn, Shard};
 pub(in crate::exec::format) struct Mds(pub(in crate::exec::format) ElementSpec);
 
 struct MdsFile {
-    path: Arc<str>,
+    origins: Origins,
     shard: Shard,
     /// The columns of the components: their places among those of the shard, and how their values are written.
     columns: Vec<(usize, Encoding)>,
@@ -48,7 +47,7 @@ pub(in crate::exec::format) fn describe(file: Opened, params: &graph::Mds) -> Re
 impl OpenFile for Mds {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let path = file.path;
-        let failed = |fault: Fault| ReadError::file(origin(&path, 0, ""), fault);
+        let failed = |fault: Fault| ReadError::file(Origin::new(&path, 0, ""), fault);
         let shard = Shard::open(file.file).map_err(failed)?;
         let columns = names_of(&self.0).into_iter().map(|name| {
             let (place, column) = found(&shard.columns, &name)?;
@@ -61,7 +60,7 @@ impl OpenFile for Mds {
             spec: self.0.clone(),
             next: start.place.min(shard.count()),
             shard,
-            path,
+            origins: Origins::new(&path, "sample"),
         }))
     }
 }
@@ -73,15 +72,11 @@ impl FileReader for MdsFile {
         }
         let index = self.next;
         self.next += 1;
-        let origin = origin(
-            &self.path,
-            self.shard.offset_bytes(index),
-            format!("sample {index}"),
-        );
+        let origin = self.origins.at(self.shard.offset_bytes(index), index);
         let sample = self
             .shard
             .sample(index)
-            .map_err(|fault| ReadError::record(Arc::clone(&origin), fault))?;
+            .map_err(|fault| ReadError::record(origin.clone(), fault))?;
         let mut value = Value::with_capacity(self.columns.len());
         for ((place, encoding), spec) in self.columns.iter().zip(self.spec.components()) {
             // A sample has a value for every column.

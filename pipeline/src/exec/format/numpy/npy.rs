@@ -7,14 +7,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millstream_element::ElementSpec;
 
-use crate::exec::error::RecordKey;
+use crate::exec::error::{Origin, Origins};
 use crate::exec::value::Value;
 use crate::graph::{self, RECORD_BYTES_MAX};
 use crate::storage::Object;
 
 use super::header::Header;
 use super::items::{in_order, read_bytes, tensor};
-use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
 /// Bytes that are read at once, unless a row has more.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -27,7 +27,7 @@ pub(in crate::exec::format) struct Npy {
 }
 
 struct NpyFile {
-    path: Arc<str>,
+    origins: Origins,
     file: Object,
     header: Header,
     /// The shape of an element.
@@ -54,7 +54,7 @@ pub(in crate::exec::format) fn describe(
 impl OpenFile for Npy {
     fn open(&self, mut file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let path = Arc::clone(&file.path);
-        let failed = |fault: Fault| ReadError::file(origin(&path, 0, "header"), fault);
+        let failed = |fault: Fault| ReadError::file(Origin::new(&path, 0, "header"), fault);
         let refused = |reason: String| failed(Fault::from(reason));
         let header = Header::read(&mut file.file).map_err(failed)?;
         let whole = self.params.whole;
@@ -99,7 +99,7 @@ impl OpenFile for Npy {
             .seek(SeekFrom::Start(place))
             .map_err(|error| failed(Fault::from(error)))?;
         Ok(Box::new(NpyFile {
-            path: file.path,
+            origins: Origins::new(&file.path, "row"),
             file: file.file,
             header,
             dims,
@@ -118,12 +118,12 @@ impl FileReader for NpyFile {
             return Ok(None);
         }
         let place = self.header.header_bytes + self.next * self.row_bytes;
-        let origin = origin(&self.path, place, RecordKey::Numbered("row", self.next));
+        let origin = self.origins.at(place, self.next);
         if self.in_block == 0 {
             let fitting = BLOCK_BYTES.checked_div(self.row_bytes).unwrap_or(BLOCK_ROWS_MAX);
             let rows = fitting.clamp(1, BLOCK_ROWS_MAX).min(self.rows - self.next);
             let block = read_bytes(&mut self.file, rows * self.row_bytes);
-            let block = block.map_err(|error| ReadError::file(Arc::clone(&origin), error))?;
+            let block = block.map_err(|error| ReadError::file(origin.clone(), error))?;
             (self.block, self.in_block) = (in_order(&self.header, block), rows);
         }
         // A row has at most 1 GiB.

@@ -1,13 +1,12 @@
 //! `npz`: the arrays of an archive, read whole, since they are compressed, one behind the other, as a rule.
 
 use std::io::Read;
-use std::sync::Arc;
 
 use millstream_element::{ElementSpec, TensorSpec};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use crate::exec::error::RecordKey;
+use crate::exec::error::{Origin, Origins};
 use crate::exec::value::{Tensor, Value};
 use crate::graph;
 use crate::storage::Object;
@@ -15,7 +14,7 @@ use crate::storage::Object;
 use super::header::Header;
 use super::items::{in_order, read_bytes, tensor};
 use crate::exec::format::columns::{names_of, wanted};
-use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin};
+use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
 /// Bytes of the arrays of an archive that are wanted, which are held in memory.
 const ARRAYS_BYTES_MAX: u64 = 1 << 30;
@@ -26,7 +25,7 @@ pub(in crate::exec::format) struct Npz {
 }
 
 struct NpzFile {
-    path: Arc<str>,
+    origins: Origins,
     arrays: Vec<Tensor>,
     whole: bool,
     rows: u64,
@@ -52,7 +51,7 @@ pub(in crate::exec::format) fn describe(file: Opened, params: &graph::Numpy) -> 
 impl OpenFile for Npz {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let path = file.path;
-        let failed = |reason| ReadError::file(origin(&path, 0, ""), reason);
+        let failed = |reason| ReadError::file(Origin::new(&path, 0, ""), reason);
         let arrays = self.arrays(file.file).map_err(failed)?;
         let leading = |array: &Tensor| array.dims().first().copied().unwrap_or(0);
         let rows = if self.params.whole {
@@ -65,7 +64,7 @@ impl OpenFile for Npz {
             whole: self.params.whole,
             rows,
             next: start.place.min(rows),
-            path,
+            origins: Origins::new(&path, "row"),
         }))
     }
 }
@@ -122,10 +121,10 @@ impl FileReader for NpzFile {
         if self.whole {
             return Ok(Some(Record {
                 value: self.arrays.iter().cloned().collect(),
-                origin: origin(&self.path, 0, ""),
+                origin: Origin::new(self.origins.file(), 0, ""),
             }));
         }
-        let origin = origin(&self.path, 0, RecordKey::Numbered("row", index));
+        let origin = self.origins.at(0, index);
         // All arrays have this many rows.
         let rows: Option<Value> = self.arrays.iter().map(|array| array.row(index)).collect();
         match rows {

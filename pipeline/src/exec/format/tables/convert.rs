@@ -9,12 +9,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::types::ByteArrayType;
+use arrow_array::{Array, ArrayRef, GenericByteArray};
 use arrow_schema::DataType;
 use bytes::Bytes;
 use millstream_element::Dtype;
 
 use crate::exec::format::parse::inline;
+use crate::exec::strings::Strings;
 use crate::exec::value::{Dims, Tensor, TensorData};
 
 use super::shape::{Leaf, Shape};
@@ -241,8 +243,8 @@ impl Column {
         let TensorData::Strings(strings) = self.values.data() else {
             return Err(outside.to_owned());
         };
-        let strings = strings.get(of(1)).ok_or(outside)?.to_vec();
-        Tensor::strings(self.values.dtype(), &dims, strings)
+        let strings = strings.slice(of(1)).ok_or(outside)?;
+        Tensor::of_strings(self.values.dtype(), &dims, strings)
     }
 }
 
@@ -283,7 +285,7 @@ fn values(array: &ArrayRef, dtype: Dtype, dims: &[u64]) -> Result<Tensor, String
         Dtype::String | Dtype::Bytes => {
             let items = texts(array).ok_or_else(mismatch)?;
             // Never a scalar: it has a leading dimension.
-            Tensor::strings(dtype, dims, items)
+            Tensor::of_strings(dtype, dims, items)
         }
         Dtype::Bool => {
             let bits = array.as_boolean_opt().ok_or_else(mismatch)?;
@@ -310,59 +312,35 @@ fn values(array: &ArrayRef, dtype: Dtype, dims: &[u64]) -> Result<Tensor, String
     }
 }
 
-/// The texts or byte strings of an array.
-fn texts(array: &ArrayRef) -> Option<Vec<Bytes>> {
-    let shared = |buffer: &arrow_buffer::Buffer, begins: &mut dyn Iterator<Item = usize>| {
-        let bytes = Bytes::from_owner(buffer.clone());
-        let mut begin = begins.next().unwrap_or(0);
-        let items = begins.map(|end| bytes.slice(std::mem::replace(&mut begin, end)..end));
-        items.collect::<Vec<_>>()
-    };
+/// The texts or byte strings of an array; nulls are empty ones. Views into the array's own buffers where it has texts side by side.
+fn texts(array: &ArrayRef) -> Option<Strings> {
     let copied = |item: Option<&[u8]>| item.map(Bytes::copy_from_slice).unwrap_or_default();
-    let mut items = match array.data_type() {
-        DataType::Utf8 => {
-            let array = array.as_string::<i32>();
-            shared(
-                array.values(),
-                &mut array.value_offsets().iter().map(|offset| *offset as usize),
-            )
+    let items: Vec<Bytes> = match array.data_type() {
+        DataType::Utf8 => return side_by_side(array.as_string::<i32>()),
+        DataType::LargeUtf8 => return side_by_side(array.as_string::<i64>()),
+        DataType::Binary => return side_by_side(array.as_binary::<i32>()),
+        DataType::LargeBinary => return side_by_side(array.as_binary::<i64>()),
+        DataType::Utf8View => {
+            let texts = array.as_string_view().iter();
+            texts.map(|item| copied(item.map(str::as_bytes))).collect()
         }
-        DataType::LargeUtf8 => {
-            let array = array.as_string::<i64>();
-            shared(
-                array.values(),
-                &mut array.value_offsets().iter().map(|offset| *offset as usize),
-            )
-        }
-        DataType::Binary => {
-            let array = array.as_binary::<i32>();
-            shared(
-                array.values(),
-                &mut array.value_offsets().iter().map(|offset| *offset as usize),
-            )
-        }
-        DataType::LargeBinary => {
-            let array = array.as_binary::<i64>();
-            shared(
-                array.values(),
-                &mut array.value_offsets().iter().map(|offset| *offset as usize),
-            )
-        }
-        DataType::Utf8View => array
-            .as_string_view()
-            .iter()
-            .map(|item| copied(item.map(str::as_bytes)))
-            .collect(),
         DataType::BinaryView => array.as_binary_view().iter().map(copied).collect(),
         DataType::FixedSizeBinary(_) => array.as_fixed_size_binary().iter().map(copied).collect(),
         _ => return None,
     };
-    if array.null_count() > 0 {
-        for (index, item) in items.iter_mut().enumerate() {
-            if array.is_null(index) {
-                *item = Bytes::new();
-            }
-        }
+    Some(items.into())
+}
+
+fn side_by_side<T: ByteArrayType>(array: &GenericByteArray<T>) -> Option<Strings> {
+    let bytes = Bytes::from_owner(array.values().clone());
+    let begins = Bytes::from_owner(array.offsets().inner().inner().clone());
+    let strings = Strings::packed(bytes, begins, size_of::<T::Offset>())?;
+    if array.null_count() == 0 {
+        return Some(strings);
     }
-    Some(items)
+    let handles = strings.handles().enumerate();
+    let items: Vec<Bytes> = handles
+        .map(|(index, item)| if array.is_null(index) { Bytes::new() } else { item })
+        .collect();
+    Some(items.into())
 }

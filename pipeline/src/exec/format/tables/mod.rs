@@ -11,6 +11,7 @@ mod messages;
 mod parquet;
 mod rows;
 mod shape;
+mod thrift;
 
 pub(super) use arrow::Arrow;
 pub(super) use parquet::Parquet;

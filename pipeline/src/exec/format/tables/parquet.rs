@@ -1,6 +1,6 @@
 //! `parquet`: the row groups of a file, of which only the columns that are wanted are read.
 
-use std::io::{BufReader, Seek, SeekFrom};
+use std::io::{self, Chain, Cursor, Read, Seek, SeekFrom, Take};
 use std::sync::Arc;
 
 use arrow_schema::{ArrowError, Schema};
@@ -10,19 +10,35 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{FooterTail, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::statistics::Statistics;
 
-use crate::exec::format::reader::{BUFFER_BYTES, Fault, Opened};
+use crate::exec::format::reader::{Fault, Opened};
 use crate::storage::Object;
 
 use super::rows::{Batches, Table, TableFile, WantedRows};
+use super::thrift;
+
+/// Bytes at the end of a file: how many the metadata in front of them has, and what makes it a Parquet file.
+const FOOTER_BYTES: usize = 8;
+/// Bytes in which a page's header ends, as a rule: more only where it repeats long values.
+const HEADER_BYTES: u64 = 1 << 10;
+/// Bytes that it may have beyond those.
+const HEADER_BYTES_MAX: u64 = 16 << 20;
 
 pub(in crate::exec::format) struct Parquet;
 
 /// A file as the decoder reads it.
 struct Chunks(Object);
+
+/// The header of a page, of which nothing is read before it is asked for: the decoder opens one for each page, also where it has
+/// read the header already.
+struct PageHeader {
+    file: Object,
+    start: u64,
+    begun: Option<Chain<Cursor<Vec<u8>>, Take<Object>>>,
+}
 
 /// A file of which the index has been read.
 struct ParquetTable {
@@ -33,7 +49,7 @@ struct ParquetTable {
 impl TableFile for Parquet {
     fn open(&self, file: &Opened) -> Result<Box<dyn Table>, Fault> {
         let file = file.file.clone();
-        let index = ArrowReaderMetadata::load(&Chunks(file.clone()), ArrowReaderOptions::new())?;
+        let index = index(&file)?;
         Ok(Box::new(ParquetTable { file, index }))
     }
 }
@@ -103,12 +119,15 @@ impl Length for Chunks {
 }
 
 impl ChunkReader for Chunks {
-    type T = BufReader<Object>;
+    type T = PageHeader;
 
-    fn get_read(&self, start: u64) -> Result<BufReader<Object>, ParquetError> {
-        let mut file = self.0.clone();
-        file.seek(SeekFrom::Start(start))?;
-        Ok(BufReader::with_capacity(BUFFER_BYTES, file))
+    /// A page's header: nothing else is read so, since the metadata is read by [`index`].
+    fn get_read(&self, start: u64) -> Result<PageHeader, ParquetError> {
+        Ok(PageHeader {
+            file: self.0.clone(),
+            start,
+            begun: None,
+        })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -120,10 +139,60 @@ impl ChunkReader for Chunks {
             let reason = format!("{length} bytes at {start} are beyond the end of the file");
             return Err(ParquetError::EOF(reason));
         }
-        let mut bytes = vec![0; length];
-        self.0.read_exact_at(start, &mut bytes)?;
-        Ok(bytes.into())
+        Ok(self.0.read_vec_at(start, length)?.into())
     }
+}
+
+impl PageHeader {
+    /// Reads its first bytes, and refuses those of a page that is larger than any may be.
+    fn begin(&mut self) -> io::Result<()> {
+        let there = self.file.len().saturating_sub(self.start);
+        // At most a kilobyte.
+        let begun = self
+            .file
+            .read_vec_at(self.start, there.min(HEADER_BYTES) as usize)?;
+        thrift::check_page(&begun).map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
+        let mut rest = self.file.clone();
+        rest.seek(SeekFrom::Start(self.start.saturating_add(begun.len() as u64)))?;
+        self.begun = Some(Cursor::new(begun).chain(rest.take(HEADER_BYTES_MAX)));
+        Ok(())
+    }
+}
+
+impl Read for PageHeader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.begun.is_none() {
+            self.begin()?;
+        }
+        match &mut self.begun {
+            Some(begun) => begun.read(into),
+            None => Ok(0),
+        }
+    }
+}
+
+/// What the file says of its columns and row groups, at its end.
+fn index(file: &Object) -> Result<ArrowReaderMetadata, Fault> {
+    let no_parquet = || Fault::from("the file is cut off, or no Parquet: it does not end as one");
+    let footer_at = file
+        .len()
+        .checked_sub(FOOTER_BYTES as u64)
+        .ok_or_else(no_parquet)?;
+    let footer = file.read_vec_at(footer_at, FOOTER_BYTES)?;
+    let footer = FooterTail::try_from(&footer[..])?;
+    let length = footer.metadata_length();
+    let metadata_at = footer_at.checked_sub(length as u64).ok_or_else(no_parquet)?;
+    if footer.is_encrypted_footer() {
+        return Err(Fault::from("the file is encrypted, which is not read"));
+    }
+    // The file has this many bytes.
+    let metadata = file.read_vec_at(metadata_at, length)?;
+    thrift::check_schema(&metadata)?;
+    let metadata = ParquetMetaDataReader::decode_metadata(&metadata)?;
+    Ok(ArrowReaderMetadata::try_new(
+        Arc::new(metadata),
+        ArrowReaderOptions::new(),
+    )?)
 }
 
 impl From<ParquetError> for Fault {

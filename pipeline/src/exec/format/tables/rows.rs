@@ -12,7 +12,7 @@ use millstream_element::ElementSpec;
 use crate::exec::error::{ErrorKind, Origin};
 use crate::exec::format::columns::{names_of, wanted};
 use crate::exec::format::reader::{
-    BUFFER_BYTES, Fault, FileReader, OpenFile, Opened, ReadError, Record, Start, origin,
+    BUFFER_BYTES, Fault, FileReader, OpenFile, Opened, ReadError, Record, Start,
 };
 use crate::exec::value::Value;
 use crate::graph;
@@ -94,7 +94,7 @@ struct Current {
     tensors: Converted,
     next: usize,
     rows: usize,
-    origin: Arc<Origin>,
+    origin: Origin,
 }
 
 /// What an element of such files is.
@@ -111,7 +111,7 @@ pub(in crate::exec::format) fn describe(
 impl<F: TableFile> OpenFile for Tables<F> {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let path = Arc::clone(&file.path);
-        let failed = |fault: Fault| ReadError::file(origin(&path, 0, "schema"), fault);
+        let failed = |fault: Fault| ReadError::file(Origin::new(&path, 0, "schema"), fault);
         let table = decoded(|| self.format.open(&file)).map_err(failed)?;
         let schema = table.schema();
         let columns =
@@ -183,7 +183,7 @@ impl TableReader {
                 self.passed += 1;
                 let failed = |reason: String| {
                     let key = format!("row {}", self.first + self.passed - 1);
-                    ReadError::record(origin(&self.path, 0, key), reason)
+                    ReadError::record(Origin::new(&self.path, 0, key), reason)
                 };
                 if let Some((_, column)) = current.tensors.null_rows.iter().find(|(null, _)| *null == row) {
                     return Err(failed(null_in(column)));
@@ -192,7 +192,7 @@ impl TableReader {
                 for column in &current.tensors.columns {
                     column.row(row, &mut value).map_err(failed)?;
                 }
-                let origin = Arc::clone(&current.origin);
+                let origin = current.origin.clone();
                 return Ok(Some(Record { value, origin }));
             }
             let Some(batch) = self.next_batch()? else {
@@ -201,7 +201,7 @@ impl TableReader {
             let origin = self.rows_origin(batch.num_rows());
             let tensors = self
                 .convert(&batch)
-                .map_err(|reason| ReadError::file(Arc::clone(&origin), reason))?;
+                .map_err(|reason| ReadError::file(origin.clone(), reason))?;
             self.converted = Some(Current {
                 tensors,
                 next: 0,
@@ -235,12 +235,12 @@ impl TableReader {
             [] => return Ok(None),
             [only] => only.clone(),
             [first, ..] => arrow_select::concat::concat_batches(&first.schema(), &parts)
-                .map_err(|error| ReadError::file(Arc::clone(&origin), error.to_string()))?,
+                .map_err(|error| ReadError::file(origin.clone(), error.to_string()))?,
         };
         self.passed += rows as u64;
         let tensors = self
             .convert(&batch)
-            .map_err(|reason| ReadError::file(Arc::clone(&origin), reason))?;
+            .map_err(|reason| ReadError::file(origin.clone(), reason))?;
         if let Some((row, column)) = tensors.null_rows.first() {
             let reason = format!(
                 "in row {} {}",
@@ -252,7 +252,7 @@ impl TableReader {
         let mut value = Value::with_capacity(self.spec.components().len());
         for column in tensors.columns {
             let tensors = column.batch(&mut value);
-            tensors.map_err(|reason| ReadError::file(Arc::clone(&origin), reason))?;
+            tensors.map_err(|reason| ReadError::file(origin.clone(), reason))?;
         }
         Ok(Some(Record { value, origin }))
     }
@@ -287,14 +287,14 @@ impl TableReader {
     }
 
     /// Where the next `rows` rows are. Where in the file their bytes lie is spread over its columns.
-    fn rows_origin(&self, rows: usize) -> Arc<Origin> {
+    fn rows_origin(&self, rows: usize) -> Origin {
         let next = self.first.saturating_add(self.passed);
         let last = next.saturating_add(rows.saturating_sub(1) as u64);
         let key = match rows {
             0 | 1 => format!("row {next}"),
             _ => format!("rows {next} to {last}"),
         };
-        origin(&self.path, 0, key)
+        Origin::new(&self.path, 0, key)
     }
 }
 

@@ -1,0 +1,245 @@
+//! What a Parquet file says of itself before its decoder believes it: a few numbers in Thrift's compact protocol, and nothing
+//! else of it. A decoder takes memory and stack for as many things as a file says that there are; here that is held against
+//! limits.
+
+/// Structs within each other that are passed over.
+const DEPTH_MAX: usize = 16;
+/// Groups of columns within each other: far more than any column that is read has.
+const SCHEMA_DEPTH_MAX: usize = 100;
+/// Bytes of a page, uncompressed.
+const PAGE_BYTES_MAX: i64 = 512 << 20;
+
+/// Types of fields and of items of lists.
+const BINARY: u8 = 8;
+const LIST: u8 = 9;
+const STRUCT: u8 = 12;
+
+/// Checks that the schema in a file's metadata is a tree of no more columns than it lists, and of no absurd depth.
+pub(super) fn check_schema(metadata: &[u8]) -> Result<(), String> {
+    let corrupt = || "the file is corrupt: its schema cannot be read".to_owned();
+    let mut skim = Skim(metadata);
+    let children = skim.schema().ok_or_else(corrupt)?;
+    // Of each group that is open, the columns that are still to come.
+    let mut open: Vec<usize> = Vec::new();
+    for (index, count) in children.iter().enumerate() {
+        while open.last() == Some(&0) {
+            open.pop();
+        }
+        if let Some(left) = open.last_mut() {
+            *left -= 1;
+        }
+        let count = usize::try_from(*count).map_err(|_| corrupt())?;
+        if count > children.len() - index {
+            return Err("the file is corrupt: its schema has fewer columns than it says".to_owned());
+        }
+        if count > 0 {
+            open.push(count);
+        }
+        if open.len() > SCHEMA_DEPTH_MAX {
+            return Err(format!(
+                "its schema has groups more than {SCHEMA_DEPTH_MAX} deep, which is the limit"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the sizes in a page's header, of which `header` has the first bytes.
+pub(super) fn check_page(header: &[u8]) -> Result<(), String> {
+    let uncompressed = Skim(header).uncompressed_page_bytes();
+    let uncompressed = uncompressed.ok_or("the file is corrupt: the header of a page cannot be read")?;
+    if uncompressed > PAGE_BYTES_MAX {
+        return Err(format!(
+            "a page has {uncompressed} bytes uncompressed, the limit is {PAGE_BYTES_MAX}: write smaller pages"
+        ));
+    }
+    Ok(())
+}
+
+/// The bytes that are left. Where something cannot be read, `None` is said, and nothing more is to be asked.
+struct Skim<'a>(&'a [u8]);
+
+impl Skim<'_> {
+    /// Of each element of the schema, field 2 of the metadata, how many children it has: its field 5.
+    fn schema(&mut self) -> Option<Vec<i64>> {
+        let mut id = 0;
+        while let Some(kind) = self.field(&mut id)? {
+            if id != 2 {
+                self.pass(kind, DEPTH_MAX)?;
+                continue;
+            }
+            let (count, STRUCT) = self.list()? else {
+                return None;
+            };
+            let mut children = Vec::new();
+            for _ in 0..count {
+                let (mut id, mut found) = (0, 0);
+                while let Some(kind) = self.field(&mut id)? {
+                    match (id, kind) {
+                        (5, 5) => found = self.integer()?,
+                        _ => self.pass(kind, DEPTH_MAX)?,
+                    }
+                }
+                children.push(found);
+            }
+            return Some(children);
+        }
+        None
+    }
+
+    /// Field 2 of a page's header.
+    fn uncompressed_page_bytes(&mut self) -> Option<i64> {
+        let mut id = 0;
+        while let Some(kind) = self.field(&mut id)? {
+            match (id, kind) {
+                (2, 5) => return self.integer(),
+                // Writers write fields by their numbers.
+                (1, 5) => self.pass(kind, DEPTH_MAX)?,
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// The type of the next field of a struct, whose number `id` becomes; `Some(None)` at its end.
+    fn field(&mut self, id: &mut i64) -> Option<Option<u8>> {
+        let head = self.byte()?;
+        if head == 0 {
+            return Some(None);
+        }
+        *id = match head >> 4 {
+            0 => self.integer()?,
+            step => *id + i64::from(step),
+        };
+        Some(Some(head & 0xf))
+    }
+
+    /// How many items a list has, and their type.
+    fn list(&mut self) -> Option<(u64, u8)> {
+        let head = self.byte()?;
+        let count = match head >> 4 {
+            0xf => self.number()?,
+            count => u64::from(count),
+        };
+        Some((count, head & 0xf))
+    }
+
+    /// Passes over a field's value.
+    fn pass(&mut self, kind: u8, depth: usize) -> Option<()> {
+        match kind {
+            // Of a field, a truth is its type.
+            1 | 2 => Some(()),
+            3 => self.skip(1),
+            4..=6 => self.number().map(|_| ()),
+            7 => self.skip(8),
+            BINARY => {
+                let length = self.number()?;
+                self.skip(length)
+            }
+            LIST | 10 => {
+                let (count, kind) = self.list()?;
+                (0..count).try_for_each(|_| match kind {
+                    1 | 2 => self.skip(1),
+                    _ => self.pass(kind, depth.checked_sub(1)?),
+                })
+            }
+            STRUCT => {
+                let (mut id, depth) = (0, depth.checked_sub(1)?);
+                while let Some(kind) = self.field(&mut id)? {
+                    self.pass(kind, depth)?;
+                }
+                Some(())
+            }
+            // Maps, of which Parquet has none, and types that are not there.
+            _ => None,
+        }
+    }
+
+    /// A signed number.
+    fn integer(&mut self) -> Option<i64> {
+        let number = self.number()?;
+        Some((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+
+    /// A number of up to ten bytes of seven bits each, the lowest first.
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn skip(&mut self, bytes: u64) -> Option<()> {
+        self.0 = self.0.get(usize::try_from(bytes).ok()?..)?;
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Metadata of a version and a schema whose elements have so many children each.
+    fn metadata(children: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0x15, 2, 0x19, 0xfc, children.len() as u8];
+        for count in children {
+            // A name, and the number of children.
+            bytes.extend([0x48, 1, b'a', 0x15, 2 * count, 0]);
+        }
+        bytes.push(0);
+        bytes
+    }
+
+    #[test]
+    fn a_schema_is_a_tree_of_as_many_elements_as_it_says_and_of_a_depth_within_the_limit() {
+        check_schema(&metadata(&[2, 0, 1, 0])).unwrap();
+        assert!(
+            check_schema(&metadata(&[60, 0]))
+                .unwrap_err()
+                .contains("fewer columns")
+        );
+        let mut chain = vec![1; SCHEMA_DEPTH_MAX];
+        chain.push(0);
+        check_schema(&metadata(&chain)).unwrap();
+        chain.insert(0, 1);
+        assert!(check_schema(&metadata(&chain)).unwrap_err().contains("deep"));
+        assert!(check_schema(&[]).unwrap_err().contains("corrupt"));
+    }
+
+    #[test]
+    fn a_page_that_says_it_is_larger_than_any_is_refused_before_memory_is_taken_for_it() {
+        // A data page of 300 bytes, and one of 2 GiB but one.
+        check_page(&[0x15, 0, 0x15, 0xd8, 4, 0x15, 2]).unwrap();
+        let large = [0x15, 0, 0x15, 0xfe, 0xff, 0xff, 0xff, 0xf, 0x15, 2];
+        assert!(check_page(&large).unwrap_err().contains("the limit is"));
+        assert!(check_page(&[0x35, 0]).unwrap_err().contains("corrupt"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 0u8..30) {
+            check_schema(&bytes).ok();
+            check_page(&bytes).ok();
+            let mut damaged = metadata(&vec![1; count.into()]);
+            for (at, byte) in bytes.iter().enumerate().skip(9) {
+                if let Some(place) = damaged.get_mut(at * 3) {
+                    *place = *byte;
+                }
+            }
+            check_schema(&damaged).ok();
+        }
+    }
+}
