@@ -14,7 +14,7 @@ use millstream_dataplane::worker::TRAINER_ID_BYTES_MAX;
 use millstream_link::{
     CredentialsError, Endpoint, EndpointConfig, HostPort, KeyMaterial, Lane, LaneError, LoadedKey, Role,
 };
-use millstream_pipeline::graph::{Dataset, GraphError};
+use millstream_pipeline::graph::{Dataset, Graph, GraphError};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
@@ -183,6 +183,16 @@ impl Service {
     pub fn dataset(&self, id: &DatasetId) -> Result<DatasetMetadata, ServiceError> {
         let (client, id) = (self.client.clone(), id.clone());
         self.ask(async move { DatasetMetadata::new(client.dataset(&id).await?) })
+    }
+
+    /// The graph of a dataset, as it was registered: to be looked at, or drawn.
+    ///
+    /// # Errors
+    /// There is none of this id, or the key is no cluster or `submit` key: a definition may hold code.
+    pub fn graph(&self, id: &DatasetId) -> Result<Graph, ServiceError> {
+        let (client, id) = (self.client.clone(), id.clone());
+        let definition = self.ask(async move { Ok(client.definition(&id).await?) })?;
+        Ok(Graph::from_bytes(&definition)?)
     }
 
     /// The workers of this process: a worker that is given them is one.

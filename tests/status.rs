@@ -44,6 +44,44 @@ fn printed(cluster: &Cluster, form: &[&str]) -> String {
     finished.stdout
 }
 
+/// C11.4
+#[test]
+fn a_service_says_which_stage_holds_a_task_up_and_draws_its_dataset() {
+    watched("bottleneck", || {
+        let cluster = Cluster::start(Mechanism::Quic, vec![at_work()]);
+        let dataset = || endless_work().batch(2, true);
+        let id = cluster.service().register(dataset(), None).expect("a dataset");
+        let mut reader = cluster.read(dataset(), Policy::Dynamic, MaxOutstanding::Elements(4));
+        let canceller = reader.canceller();
+        let reading = thread::spawn(move || reader.find_map(Result::err));
+        eventually("what holds it up", &Some("map(work)".to_owned()), || {
+            let iterations = cluster.service().status().expect("a status").iterations;
+            let task = iterations.first().and_then(|row| row.tasks.first());
+            task.and_then(|task| task.bottleneck.clone())
+        });
+        let json: serde_json::Value = serde_json::from_str(&printed(&cluster, &["--json"])).expect("JSON");
+        assert_eq!(json["iterations"][0]["tasks"][0]["bottleneck"], "map(work)");
+        let tables = printed(&cluster, &[]);
+        assert!(
+            tables.contains("BOTTLENECK") && tables.contains("map(work)"),
+            "{tables}"
+        );
+
+        let explained = |key: &str, id: &str| {
+            let arguments = ["explain", "--dataset", id, "--dispatcher", &cluster.address];
+            finish(millstream(key, &arguments))
+        };
+        let drawn = explained(&cluster.key_text, id.as_str());
+        let expected = dataset().explain().expect("a graph").to_string();
+        assert_eq!(drawn.stdout.trim_end(), expected.trim_end(), "{drawn:?}");
+        let unknown = explained(&cluster.key_text, "nobody's");
+        assert!(unknown.stderr.contains("nobody's"), "{unknown:?}");
+
+        canceller.cancel();
+        reading.join().expect("no panic");
+    });
+}
+
 /// C11.1, C11.2
 #[test]
 fn a_service_says_how_fast_each_is_and_how_many_workers_it_wants() {

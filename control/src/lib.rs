@@ -45,7 +45,7 @@ pub use job::{
     UnknownTargetWorkers,
 };
 pub use links::LinkCounts;
-pub use pace::Pace;
+pub use pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 pub use split::{LeaseRange, Seen, Split, SplitRange};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, WorkDirError};

@@ -1,18 +1,56 @@
-//! How fast a task goes: noted by its thread, and looked at once a second to tell the dispatcher.
+//! How fast a task goes and what holds it up: noted by its thread, and looked at once a second to tell the dispatcher.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_control::Pace;
+use millstream_pipeline::exec::Stats;
+use parking_lot::Mutex;
+
+/// How often a task's thread says what holds it up.
+const BOTTLENECK_EVERY: Duration = Duration::from_secs(1);
 
 /// What a task's thread has done. One thread writes.
 #[derive(Debug, Default)]
 pub(super) struct TaskMeter {
     elements: AtomicU64,
     busy_ns: AtomicU64,
+    /// What held it up when it last said so.
+    bottleneck: Mutex<Option<String>>,
+}
+
+/// When a task's thread says next what holds it up.
+#[derive(Debug, Default)]
+pub(super) struct BottleneckClock {
+    said: Option<Instant>,
+}
+
+impl BottleneckClock {
+    /// Whether it is time to, `now`: then it counts as said.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let due = self
+            .said
+            .is_none_or(|said| now.saturating_duration_since(said) >= BOTTLENECK_EVERY);
+        if due {
+            self.said = Some(now);
+        }
+        due
+    }
 }
 
 impl TaskMeter {
+    /// What its stages cost by now, and so what holds it up.
+    pub(super) fn note_stats(&self, stats: Option<&Stats>) {
+        if let Some(stats) = stats {
+            *self.bottleneck.lock() = Some(stats.bottleneck_name().to_owned());
+        }
+    }
+
+    /// What held it up when it last said so.
+    pub(super) fn bottleneck(&self) -> Option<String> {
+        self.bottleneck.lock().clone()
+    }
+
     /// So many elements more took so long to compute, without the time that the task waited for its readers.
     pub(super) fn note(&self, elements: usize, busy: Duration) {
         let add = |sum: &AtomicU64, more: u64| {
@@ -71,5 +109,14 @@ mod tests {
         assert_eq!(gauge.pace(&meter), pace(10, 1_000));
         meter.note(1, Duration::from_micros(2));
         assert_eq!(gauge.pace(&meter), pace(11, 9_000));
+    }
+
+    /// C11.4
+    #[test]
+    fn what_holds_a_task_up_is_said_at_first_and_once_a_second() {
+        let (mut clock, start) = (BottleneckClock::default(), Instant::now());
+        let after = |ms| start + Duration::from_millis(ms);
+        let due = [0, 1, 999, 1000, 1001, 2500].map(|ms| clock.is_due(after(ms)));
+        assert_eq!(due, [true, false, false, true, false, true]);
     }
 }

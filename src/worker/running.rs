@@ -401,6 +401,9 @@ impl Follower {
                     for (task, pace) in self.tasks.paces() {
                         self.agent.note_pace(task, pace);
                     }
+                    for (task, name) in self.tasks.bottlenecks() {
+                        self.agent.note_bottleneck(task, &name);
+                    }
                     self.agent.note_links(link_counts(&self.server.links()));
                     ControlFlow::Continue(())
                 }

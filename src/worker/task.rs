@@ -21,7 +21,7 @@ use millstream_pipeline::graph::{Graph, Travel};
 use millstream_pipeline::storage::Storage;
 
 use super::feed::TaskFeed;
-use super::pace::TaskMeter;
+use super::pace::{BottleneckClock, TaskMeter};
 use super::sharding;
 
 /// Elements written at most before the thread looks whether there is room for more and whether a client is hungry.
@@ -171,7 +171,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
     };
     let opened = Executor::open(graph, context);
     let mut executor = opened.map_err(|error| ProduceError::Compute(opening(error)))?;
-    let mut finished = Vec::new();
+    let (mut finished, mut clock) = (Vec::new(), BottleneckClock::default());
     let (mut run_elements, run_elements_max) = (1, producer.run_elements_max().min(RUN_ELEMENTS_MAX));
     loop {
         producer.wait_room()?;
@@ -199,6 +199,9 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
                 Some(produced) => produced.note(split.lease),
                 None => producer.split_done(split.lease, split.attempt),
             }
+        }
+        if has_ended || clock.is_due(Instant::now()) {
+            meter.note_stats(executor.stats().as_ref());
         }
         if has_ended {
             tell_costs(definition.task, &executor);

@@ -46,6 +46,12 @@ impl Tasks {
         all.filter_map(|(task, running)| Some((*task, running.gauge.pace(&running.meter)?)))
     }
 
+    /// What holds each up, of those that have said so.
+    pub(super) fn bottlenecks(&self) -> impl Iterator<Item = (TaskId, String)> + '_ {
+        let all = self.running.iter();
+        all.filter_map(|(task, running)| Some((*task, running.meter.bottleneck()?)))
+    }
+
     /// Notes that a task failed; its readers may still be told.
     pub(super) fn note_failed(&mut self, task: TaskId) {
         self.failed.insert(task);

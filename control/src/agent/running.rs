@@ -205,6 +205,14 @@ impl Agent {
         }
     }
 
+    /// Says with the next sign of life what holds a task up: the name of a stage, or what else it waits for.
+    pub fn note_bottleneck(&self, task: TaskId, name: &str) {
+        let session = self.shared.session.lock().clone();
+        if let Some(session) = session.filter(|_| self.shared.tasks.lock().controls.contains_key(&task)) {
+            session.paces().lock().note_bottleneck(task, name);
+        }
+    }
+
     /// Says with the next sign of life how readers are linked with this worker.
     pub fn note_links(&self, links: LinkCounts) {
         if let Some(session) = &*self.shared.session.lock() {

@@ -70,6 +70,8 @@ pub enum Reply {
     Dataset(DatasetId),
     /// A dataset.
     DatasetInfo(Arc<DatasetRecord>),
+    /// A dataset, of which the definition is asked for.
+    Definition(Arc<DatasetRecord>),
     /// A job's id.
     Job(JobId),
     /// A client's id.

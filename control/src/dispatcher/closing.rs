@@ -52,6 +52,7 @@ impl Dispatcher {
             | Request::DescribeTask { .. }
             | Request::LeaseSplits { .. } => true,
             Request::DescribeDataset { .. }
+            | Request::ReadDefinition { .. }
             | Request::Attach { .. }
             | Request::Release { .. }
             | Request::Acknowledge { .. }

@@ -61,6 +61,13 @@ impl Dispatcher {
         Ok(Outcome::Reply(Reply::DatasetInfo(record)))
     }
 
+    /// C2.6
+    pub(super) fn read_definition(&mut self, id: &DatasetId) -> Result<Outcome, Error> {
+        let record = Arc::clone(self.dataset(id)?);
+        self.clocks.datasets_used.insert(id.clone(), self.now);
+        Ok(Outcome::Reply(Reply::Definition(record)))
+    }
+
     pub(super) fn create_job(
         &mut self,
         name: Option<String>,

@@ -5,8 +5,7 @@ use millstream_link::Role;
 
 use crate::id::{ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId};
 use crate::job::JobParameters;
-use crate::links::LinkCounts;
-use crate::pace::Pace;
+use crate::pace::Measures;
 use crate::planner::{DatasetFacts, PlanError, SplitPlan};
 use crate::split::{LeaseRange, Seen};
 use crate::whereabouts::Whereabouts;
@@ -25,16 +24,12 @@ pub enum Event {
         /// The clients it still owns.
         clients: Vec<ClientId>,
     },
-    /// A process says how fast some of its tasks and clients go.
-    Paced {
+    /// A process says what it has measured, of some of its tasks and clients.
+    Measured {
         /// Whose.
         session: SessionId,
-        /// Tasks of a worker.
-        tasks: Vec<(TaskId, Pace)>,
-        /// Clients of a trainer.
-        clients: Vec<(ClientId, Pace)>,
-        /// How readers are linked with it, if it is a worker and says so.
-        links: Option<LinkCounts>,
+        /// What.
+        measures: Measures,
     },
     /// The answer to [`Action::PlanSplits`](super::Action::PlanSplits).
     SplitsPlanned {
@@ -82,6 +77,11 @@ pub enum Request {
     },
     /// What is known of a dataset.
     DescribeDataset {
+        /// Which.
+        id: DatasetId,
+    },
+    /// What a dataset was registered with.
+    ReadDefinition {
         /// Which.
         id: DatasetId,
     },
@@ -245,6 +245,7 @@ impl Request {
             | Request::Release { .. }
             | Request::LeaseSplits { .. } => true,
             Request::DescribeDataset { .. }
+            | Request::ReadDefinition { .. }
             | Request::Attach { .. }
             | Request::Acknowledge { .. }
             | Request::SplitsDone { .. }
@@ -267,7 +268,9 @@ impl Request {
     /// Whether a peer of this role may ask it (C1.4).
     pub fn permitted_to(&self, role: Role) -> bool {
         match self {
-            Request::RegisterDataset { .. } | Request::Shutdown { .. } => role == Role::Submit,
+            Request::RegisterDataset { .. } | Request::ReadDefinition { .. } | Request::Shutdown { .. } => {
+                role == Role::Submit
+            }
             Request::DescribeDataset { .. }
             | Request::CreateJob { .. }
             | Request::OpenIteration { .. }
@@ -296,6 +299,7 @@ impl Request {
         match self {
             Request::RegisterDataset { .. } => "register a dataset",
             Request::DescribeDataset { .. } => "describe a dataset",
+            Request::ReadDefinition { .. } => "read a dataset's definition",
             Request::CreateJob { .. } => "create a job",
             Request::OpenIteration { .. } => "open an iteration",
             Request::Attach { .. } => "attach a client",

@@ -122,12 +122,7 @@ impl Dispatcher {
                 worker,
                 clients,
             } => self.handle_heartbeat(session, worker, &clients),
-            Event::Paced {
-                session,
-                tasks,
-                clients,
-                links,
-            } => self.handle_paces(session, &tasks, &clients, links),
+            Event::Measured { session, measures } => self.handle_measures(session, measures),
             Event::SplitsPlanned { iteration, result } => self.handle_plan(iteration, result),
             Event::Woken => {}
         }

@@ -1,4 +1,4 @@
-//! What tasks and clients last said of their pace, and what follows for people: rates, and how many workers would do.
+//! What tasks and clients last said of their pace and of what holds them up, and what follows for people: rates, and how many workers would do.
 //!
 //! Not remembered across restarts: everybody says it again with the next sign of life.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -11,7 +11,7 @@ use super::machine::{Dispatcher, Moment};
 use super::record::TaskPhase;
 use crate::id::{ClientId, IterationId, SessionId, TaskId, WorkerId};
 use crate::links::LinkCounts;
-use crate::pace::Pace;
+use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 
 /// The latest words of everybody.
 #[derive(Debug, Default)]
@@ -19,6 +19,7 @@ pub(super) struct Paces {
     tasks: BTreeMap<TaskId, Told>,
     clients: BTreeMap<ClientId, Told>,
     links: BTreeMap<WorkerId, LinkCounts>,
+    bottlenecks: BTreeMap<TaskId, String>,
 }
 
 /// What one of them said.
@@ -56,6 +57,11 @@ impl Paces {
         self.links.get(&worker).copied()
     }
 
+    /// C11.4: what holds a task up, as its worker said.
+    pub(super) fn bottleneck_of(&self, task: TaskId) -> Option<String> {
+        self.bottlenecks.get(&task).cloned()
+    }
+
     /// What a client said, and the elements per second that its user takes.
     pub(super) fn of_client(&self, client: ClientId) -> Option<(Pace, f64)> {
         self.clients.get(&client).map(|told| (told.pace, told.rate))
@@ -66,35 +72,36 @@ impl Paces {
 impl Paces {
     /// How many are remembered.
     pub(super) fn len(&self) -> usize {
-        self.tasks.len() + self.clients.len() + self.links.len()
+        self.tasks.len() + self.clients.len() + self.links.len() + self.bottlenecks.len()
     }
 }
 
 impl Dispatcher {
     /// C11.1: only what is of the process' own tasks and clients counts.
-    pub(super) fn handle_paces(
-        &mut self,
-        session: SessionId,
-        tasks: &[(TaskId, Pace)],
-        clients: &[(ClientId, Pace)],
-        links: Option<LinkCounts>,
-    ) {
+    pub(super) fn handle_measures(&mut self, session: SessionId, measures: Measures) {
         let now = self.now;
         let worker = self.tables.index.worker_of_session.get(&session).copied();
-        if let (Some(worker), Some(links)) = (worker, links) {
+        if let (Some(worker), Some(links)) = (worker, measures.links) {
             self.paces.links.insert(worker, links);
         }
-        for (task, pace) in tasks {
-            let row = self.tables.tasks.get(task);
-            if row.is_some_and(|row| Some(row.worker) == worker) {
-                let told = Told::after(self.paces.tasks.get(task), *pace, now);
-                self.paces.tasks.insert(*task, told);
+        let tasks = &self.tables.tasks;
+        let is_own = |task: TaskId| tasks.get(&task).is_some_and(|row| Some(row.worker) == worker);
+        for (task, pace) in measures.tasks {
+            if is_own(task) {
+                let told = Told::after(self.paces.tasks.get(&task), pace, now);
+                self.paces.tasks.insert(task, told);
             }
         }
-        for (client, pace) in clients {
-            if self.client(session, *client).is_ok() {
-                let told = Told::after(self.paces.clients.get(client), *pace, now);
-                self.paces.clients.insert(*client, told);
+        for (task, mut name) in measures.bottlenecks {
+            if is_own(task) {
+                name.truncate(name.floor_char_boundary(BOTTLENECK_BYTES_MAX));
+                self.paces.bottlenecks.insert(task, name);
+            }
+        }
+        for (client, pace) in measures.clients {
+            if self.client(session, client).is_ok() {
+                let told = Told::after(self.paces.clients.get(&client), pace, now);
+                self.paces.clients.insert(client, told);
             }
         }
     }
@@ -103,6 +110,9 @@ impl Dispatcher {
     pub(super) fn forget_paces(&mut self) {
         let tables = &self.tables;
         self.paces.tasks.retain(|task, _| tables.tasks.contains(task));
+        self.paces
+            .bottlenecks
+            .retain(|task, _| tables.tasks.contains(task));
         self.paces
             .clients
             .retain(|client, _| tables.clients.contains(client));

@@ -177,6 +177,7 @@ impl Dispatcher {
             elements: pace.elements,
             elements_per_s,
             element_ns: pace.element_ns,
+            bottleneck: self.paces.bottleneck_of(id),
         })
     }
 

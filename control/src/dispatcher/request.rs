@@ -210,6 +210,7 @@ impl Dispatcher {
                 facts,
             } => self.register_dataset(session, id, definition, facts),
             Request::DescribeDataset { id } => self.describe_dataset(&id),
+            Request::ReadDefinition { id } => self.read_definition(&id),
             Request::CreateJob { name, parameters } => self.create_job(name, parameters),
             Request::OpenIteration {
                 job,

@@ -218,6 +218,9 @@ pub struct TaskStatus {
     /// What it takes for an element when it need not wait for its readers, in nanoseconds, if that is known.
     #[cbor(n(7), default)]
     pub element_ns: Option<u64>,
+    /// The stage of its pipeline that holds it up, or `consumer`: its readers; if that is known.
+    #[n(8)]
+    pub bottleneck: Option<String>,
 }
 
 /// A source of an iteration.

@@ -311,8 +311,21 @@ pub(crate) struct ReadArgs {
 #[command(after_long_help = help::EXPLAIN)]
 pub(crate) struct ExplainArgs {
     /// A file with the definition of a dataset, as `Graph::to_bytes` writes it.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "range"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "range", "dataset"])]
     pub(crate) definition: Option<PathBuf>,
+    /// The dataset of this id, as it is registered with the service of --dispatcher. Asks for a key that may register datasets.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["files", "range"])]
+    pub(crate) dataset: Option<String>,
+    /// The dispatcher to ask for it.
+    #[arg(
+        long,
+        default_value = "127.0.0.1:5050",
+        value_name = "HOST:PORT",
+        requires = "dataset"
+    )]
+    pub(crate) dispatcher: String,
+    #[command(flatten)]
+    pub(crate) key: KeyFlag,
     /// The dataset that `read --files` reads.
     #[arg(long, value_name = "PATTERN", conflicts_with = "range")]
     pub(crate) files: Option<String>,

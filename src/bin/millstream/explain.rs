@@ -4,12 +4,14 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millstream::control::DatasetId;
 use millstream::element::{HeapAlloc, Layout, PackWriter};
 use millstream::functions;
 use millstream::pipeline::exec::{Cancel, ExecContext, Executor, Pool, Stop};
 use millstream::pipeline::graph::{Dataset, Drawing, GRAPH_BYTES_MAX, Graph};
 
 use crate::args::ExplainArgs;
+use crate::asking;
 use crate::console::{note, say};
 use crate::ending::{Brake, Ending, NotDone};
 use crate::pictures::pictures;
@@ -48,6 +50,11 @@ fn text(drawing: &Drawing, dot: bool) -> String {
 
 /// What is to be explained.
 fn graph(args: &ExplainArgs) -> Result<Graph, String> {
+    if let Some(id) = &args.dataset {
+        let id = DatasetId::new(id).map_err(|error| format!("--dataset {id}: {error}"))?;
+        let service = asking::connect(&args.key, &args.dispatcher)?;
+        return service.graph(&id).map_err(|error| error.to_string());
+    }
     let dataset = match (&args.definition, &args.files, args.range) {
         (Some(path), None, None) => return definition(path),
         (None, Some(pattern), None) => pictures(pattern),
@@ -55,7 +62,11 @@ fn graph(args: &ExplainArgs) -> Result<Graph, String> {
             let stop = i64::try_from(count).map_err(|_| format!("--range {count}: at most {}", i64::MAX))?;
             Dataset::range(0, stop, 1)
         }
-        _ => return Err("give one of --definition FILE, --files PATTERN and --range N".to_owned()),
+        _ => {
+            return Err(
+                "give one of --dataset ID, --definition FILE, --files PATTERN and --range N".to_owned(),
+            );
+        }
     };
     let dataset = if args.batch > 0 {
         dataset.batch(args.batch, false)

@@ -80,7 +80,9 @@ The columns are named so in lower case, and the last line on standard error name
 Examples:
   millstream explain --files 'examples/data/*.tar'
   millstream explain --files 'examples/data/*.tar' --run-s 5
-  millstream explain --definition dataset.cbor --dot | dot -Tsvg > dataset.svg";
+  millstream explain --definition dataset.cbor --dot | dot -Tsvg > dataset.svg
+  millstream explain --dataset 1000 --dispatcher 127.0.0.1:5050
+      A dataset that is registered with a service; status prints their ids.";
 
 /// Of `millstream status`.
 pub(crate) const STATUS: &str = "\
@@ -94,7 +96,8 @@ Prints a table for each kind of thing there is, and how many workers would keep 
              REMAINING (not dealt out) or LOST (begun by a worker that died)
   TASK       a worker's share of an iteration, its splits LEASED, its elements
              so far and a second; ELEMENT: what it takes for one, its waits
-             for readers apart
+             for readers apart; BOTTLENECK: the stage that holds it up, or
+             `consumer`: its readers
   CLIENT     a reader of an iteration; ELEMENT: what its user takes for one, its
              waits for workers apart
   LOST IN    the lost splits of an iteration: COUNT from FIRST SPLIT on

@@ -8,11 +8,13 @@
 //! - [`status`]: what a service is doing
 //! - [`key`]: cluster keys and role keys
 //! - [`demo`]: real pictures, from a tar to a consumer, with processes of its own
+//! - [`asking`]: one question to a dispatcher
 //! - [`console`], [`table`], [`transports`]: what commands print
 //! - [`ending`]: when they end
 //! - [`pictures`], [`digest`]: the pipeline of the examples, and a digest of what was read
 
 mod args;
+mod asking;
 mod console;
 mod demo;
 mod digest;

@@ -1,29 +1,17 @@
 //! `millstream shutdown`: ends a service.
 
-use std::time::Duration;
-
-use millstream::control::rpc::SessionConfig;
-use millstream::{Service, ServiceConfig};
+use millstream::Service;
 
 use crate::args::ShutdownArgs;
+use crate::asking;
 use crate::console::say;
 use crate::ending::{Brake, Ending, NotDone};
 use crate::key;
 
-/// Who ends a service wants to know soon that nobody answers.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-
 /// Runs the command.
 pub(crate) fn run(args: &ShutdownArgs) -> Result<(), String> {
     let key = key::load(&args.key)?;
-    let session = SessionConfig {
-        connect_deadline: CONNECT_DEADLINE,
-        ..SessionConfig::default()
-    };
-    let config = ServiceConfig {
-        session,
-        ..ServiceConfig::default()
-    };
+    let config = asking::config();
     let (ending, brake) = (Ending::watch(false)?, Brake::default());
     let give_up = config.give_up.clone();
     brake.hold(move || give_up.give_up());

@@ -151,6 +151,22 @@ fn a_role_does_what_it_may_and_nothing_else() {
     ));
 }
 
+/// C2.6
+#[test]
+fn a_definition_is_read_back_by_whoever_may_register_one_and_by_nobody_else() {
+    let mut rig = Rig::new();
+    let id = rig.register(None, facts()).unwrap();
+    let read = Request::ReadDefinition { id };
+    for role in [Role::Read, Role::Worker, Role::Dispatcher] {
+        let error = rig.ask(READER, role, read.clone()).unwrap_err();
+        assert_eq!(error.code, Code::PermissionDenied);
+    }
+    let Ok(Reply::Definition(record)) = rig.ask(READER, Role::Submit, read) else {
+        panic!("it may be read")
+    };
+    assert_eq!(record.definition.as_slice(), b"graph");
+}
+
 /// C3.1
 #[test]
 fn a_listing_that_fails_refuses_the_iteration_and_leaves_nothing() {

@@ -7,7 +7,7 @@ use crate::dispatcher::{ClientStatus, Event, IterationStatus, Request, TaskStatu
 use crate::id::{ClientId, SessionId, TaskId};
 use crate::job::Policy;
 use crate::links::LinkCounts;
-use crate::pace::Pace;
+use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 
 fn pace(elements: u64, element_ns: u64) -> Pace {
     Pace {
@@ -18,22 +18,28 @@ fn pace(elements: u64, element_ns: u64) -> Pace {
 
 impl Rig {
     fn paced(&mut self, session: SessionId, tasks: &[(TaskId, Pace)], clients: &[(ClientId, Pace)]) {
-        let (tasks, clients) = (tasks.to_vec(), clients.to_vec());
-        self.event(Event::Paced {
-            session,
-            tasks,
-            clients,
-            links: None,
-        });
+        let measures = Measures {
+            tasks: tasks.to_vec(),
+            clients: clients.to_vec(),
+            ..Measures::default()
+        };
+        self.event(Event::Measured { session, measures });
+    }
+
+    fn held_up(&mut self, session: SessionId, task: TaskId, by: &str) {
+        let measures = Measures {
+            bottlenecks: vec![(task, by.to_owned())],
+            ..Measures::default()
+        };
+        self.event(Event::Measured { session, measures });
     }
 
     fn linked(&mut self, session: SessionId, links: LinkCounts) {
-        self.event(Event::Paced {
-            session,
-            tasks: Vec::new(),
-            clients: Vec::new(),
+        let measures = Measures {
             links: Some(links),
-        });
+            ..Measures::default()
+        };
+        self.event(Event::Measured { session, measures });
     }
 
     fn iteration(&self) -> IterationStatus {
@@ -85,6 +91,28 @@ fn nobody_speaks_for_others() {
     let found = rig.iteration();
     assert!(found.tasks.iter().all(|task| task.element_ns.is_none()));
     assert!(found.clients.iter().all(|client| client.element_ns.is_none()));
+}
+
+/// C11.4
+#[test]
+fn the_status_says_what_holds_a_task_up_as_its_own_worker_said_last() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let (honest, liar) = (rig.worker(1, "one:1"), rig.worker(2, "two:2"));
+    rig.client(job);
+    let task = rig.tasks(honest)[0];
+    let found = |rig: &Rig| {
+        let rows = rig.iteration().tasks;
+        rows.iter()
+            .find(|row| row.id == task)
+            .and_then(|row| row.bottleneck.clone())
+    };
+    assert_eq!(found(&rig), None);
+    rig.held_up(honest, task, "decode_image");
+    rig.held_up(liar, task, "nothing");
+    assert_eq!(found(&rig).as_deref(), Some("decode_image"));
+    rig.held_up(honest, task, &"x".repeat(9 * BOTTLENECK_BYTES_MAX));
+    assert_eq!(found(&rig).map(|name| name.len()), Some(BOTTLENECK_BYTES_MAX));
 }
 
 /// C11.2: a worker that died yields nothing any more, nor does a reader that left take anything.

@@ -102,6 +102,20 @@ impl Client {
         Ok(DatasetInfo { id, facts })
     }
 
+    /// The definition of a dataset, as it was registered.
+    ///
+    /// # Errors
+    /// There is none of this id, or this process may not submit.
+    pub async fn definition(&self, id: &DatasetId) -> Result<Vec<u8>, Error> {
+        let request = WireRequest::ReadDefinition {
+            id: id.as_str().to_owned(),
+        };
+        let WireReply::Definition(definition) = self.call(request).await? else {
+            return Err(unexpected());
+        };
+        Ok(definition.into())
+    }
+
     /// The job of this name, created if there is none; without a name, a new job of one's own.
     ///
     /// # Errors

@@ -144,14 +144,14 @@ async fn hear(
     loop {
         let beat: Beat = frame::read(&mut recv, SMALL_BYTES_MAX).await?;
         let (taken, is_taken) = oneshot::channel();
+        let sequence = beat.sequence;
+        let (clients, measures) = beat.into_domain();
         let input = Input::Heartbeat {
             session,
             worker,
-            clients: beat.clients,
-            task_paces: beat.task_paces,
-            client_paces: beat.client_paces,
-            links: beat.links,
-            sequence: beat.sequence,
+            clients,
+            measures,
+            sequence,
             answers: pushes.clone(),
             taken,
         };

@@ -11,9 +11,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::listings::Listings;
 use crate::dispatcher::{Action, Dispatcher, Event, Incoming, Moment, Reply, ReplyToken, Request};
 use crate::error::Error;
-use crate::id::{ClientId, RequestNumber, SessionId, TaskId};
-use crate::links::LinkCounts;
-use crate::pace::Pace;
+use crate::id::{ClientId, RequestNumber, SessionId};
+use crate::pace::Measures;
 use crate::planner::Planner;
 use crate::rpc::wire::{CLOSE_SHUT_DOWN, WirePush};
 use crate::store::{Store, StoreError};
@@ -41,9 +40,7 @@ pub(super) enum Input {
         session: SessionId,
         worker: bool,
         clients: Vec<ClientId>,
-        task_paces: Vec<(TaskId, Pace)>,
-        client_paces: Vec<(ClientId, Pace)>,
-        links: Option<LinkCounts>,
+        measures: Measures,
         sequence: u64,
         /// Where the answer goes: it says that this loop goes round, so it comes from here (C1.9).
         answers: mpsc::Sender<WirePush>,
@@ -191,15 +188,13 @@ impl EventLoop {
                 session,
                 worker,
                 clients,
-                task_paces,
-                client_paces,
-                links,
+                measures,
                 sequence,
                 answers,
                 taken,
             } => {
                 self.beats.push((answers, sequence, taken));
-                self.pace(session, task_paces, client_paces, links);
+                self.measure(session, measures);
                 Event::Heartbeat {
                     session,
                     worker,
@@ -233,22 +228,10 @@ impl EventLoop {
         self.dispatcher.handle(event, now);
     }
 
-    fn pace(
-        &mut self,
-        session: SessionId,
-        tasks: Vec<(TaskId, Pace)>,
-        clients: Vec<(ClientId, Pace)>,
-        links: Option<LinkCounts>,
-    ) {
-        if !tasks.is_empty() || !clients.is_empty() || links.is_some() {
+    fn measure(&mut self, session: SessionId, measures: Measures) {
+        if !measures.is_empty() {
             let now = self.now();
-            let paced = Event::Paced {
-                session,
-                tasks,
-                clients,
-                links,
-            };
-            self.dispatcher.handle(paced, now);
+            self.dispatcher.handle(Event::Measured { session, measures }, now);
         }
     }
 

@@ -334,6 +334,7 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::Release { .. }
         | WireRequest::LeaseSplits { .. } => true,
         WireRequest::DescribeDataset { .. }
+        | WireRequest::ReadDefinition { .. }
         | WireRequest::Attach { .. }
         | WireRequest::Acknowledge { .. }
         | WireRequest::SplitsDone { .. }
@@ -374,6 +375,7 @@ mod tests {
                 definition: vec![].into(),
             },
             WireRequest::DescribeDataset { id: "1".to_owned() },
+            WireRequest::ReadDefinition { id: "1".to_owned() },
             WireRequest::create_job(None, &parameters),
             WireRequest::OpenIteration {
                 job: JobId(1),

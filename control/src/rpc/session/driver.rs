@@ -20,9 +20,6 @@ use crate::rpc::wire::{Beat, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome, 
 /// Clients that one sign of life mentions: at 9 bytes each they leave room in its 64 KiB.
 const BEAT_CLIENTS_MAX: usize = 4096;
 
-/// Tasks, and clients, of whose pace one sign of life speaks: at 29 bytes each they fit beside those. The others' turn comes later.
-const PACES_MAX: usize = 384;
-
 /// Where the session stands.
 #[derive(Clone, Debug)]
 pub(crate) enum LinkState {
@@ -303,18 +300,8 @@ async fn speak(
                 sent.pop_front();
             }
         }
-        let (task_paces, client_paces, links) = {
-            let mut paces = shared.paces.lock();
-            let (tasks, clients) = paces.take(PACES_MAX);
-            (tasks, clients, paces.take_links())
-        };
-        let beat = Beat {
-            sequence,
-            clients,
-            task_paces,
-            client_paces,
-            links,
-        };
+        let measures = shared.paces.lock().take();
+        let beat = Beat::new(sequence, clients, measures);
         frame::write(&mut send, &beat).await?;
     }
     Ok(())

@@ -5,30 +5,34 @@ use std::collections::BTreeMap;
 
 use crate::id::{ClientId, TaskId};
 use crate::links::LinkCounts;
-use crate::pace::Pace;
+use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 
-/// What is passed on at once: of tasks, and of clients.
-type Taken = (Vec<(TaskId, Pace)>, Vec<(ClientId, Pace)>);
+/// Tasks, and clients, of whose pace one sign of life speaks: at 29 bytes each they fit beside the clients that it names. The
+/// others' turn comes later.
+const PACES_MAX: usize = 384;
+/// Tasks of whose bottleneck it speaks: at 76 bytes each they fit beside those.
+const BOTTLENECKS_MAX: usize = 64;
 
 /// The latest pace of each who has said one since it was last passed on.
 #[derive(Debug, Default)]
 pub(crate) struct Paces {
-    tasks: Waiting<TaskId>,
-    clients: Waiting<ClientId>,
+    tasks: Waiting<TaskId, Pace>,
+    clients: Waiting<ClientId, Pace>,
     links: Option<LinkCounts>,
+    bottlenecks: Waiting<TaskId, String>,
 }
 
 #[derive(Debug)]
-struct Waiting<K> {
-    paces: BTreeMap<K, Pace>,
+struct Waiting<K, V> {
+    latest: BTreeMap<K, V>,
     /// Whose turn comes behind this one.
     last: Option<K>,
 }
 
-impl<K> Default for Waiting<K> {
-    fn default() -> Waiting<K> {
+impl<K, V> Default for Waiting<K, V> {
+    fn default() -> Waiting<K, V> {
         Waiting {
-            paces: BTreeMap::new(),
+            latest: BTreeMap::new(),
             last: None,
         }
     }
@@ -37,7 +41,7 @@ impl<K> Default for Waiting<K> {
 impl Paces {
     /// A task's, instead of what it said before.
     pub(crate) fn note_task(&mut self, task: TaskId, pace: Pace) {
-        self.tasks.paces.insert(task, pace);
+        self.tasks.latest.insert(task, pace);
     }
 
     /// The worker's links, instead of what it said before.
@@ -45,36 +49,46 @@ impl Paces {
         self.links = Some(links);
     }
 
-    /// What is to be said of the links, once.
-    pub(crate) fn take_links(&mut self) -> Option<LinkCounts> {
-        self.links.take()
+    /// What holds a task up.
+    pub(crate) fn note_bottleneck(&mut self, task: TaskId, name: &str) {
+        let name = name[..name.floor_char_boundary(BOTTLENECK_BYTES_MAX)].to_owned();
+        self.bottlenecks.latest.insert(task, name);
     }
 
     /// A client's.
     pub(crate) fn note_client(&mut self, client: ClientId, pace: Pace) {
-        self.clients.paces.insert(client, pace);
+        self.clients.latest.insert(client, pace);
     }
 
     /// Forgets a client that is gone.
     pub(crate) fn forget_client(&mut self, client: ClientId) {
-        self.clients.paces.remove(&client);
+        self.clients.latest.remove(&client);
     }
 
-    /// At most so many of each, those first that have waited longest for their turn.
-    pub(crate) fn take(&mut self, most: usize) -> Taken {
-        (self.tasks.take(most), self.clients.take(most))
+    /// What the next sign of life says, each once: those first that have waited longest for their turn.
+    pub(crate) fn take(&mut self) -> Measures {
+        self.take_up_to(PACES_MAX, BOTTLENECKS_MAX)
+    }
+
+    fn take_up_to(&mut self, paces: usize, bottlenecks: usize) -> Measures {
+        Measures {
+            tasks: self.tasks.take(paces),
+            clients: self.clients.take(paces),
+            links: self.links.take(),
+            bottlenecks: self.bottlenecks.take(bottlenecks),
+        }
     }
 }
 
-impl<K: Copy + Ord> Waiting<K> {
-    fn take(&mut self, most: usize) -> Vec<(K, Pace)> {
+impl<K: Copy + Ord, V> Waiting<K, V> {
+    fn take(&mut self, most: usize) -> Vec<(K, V)> {
         let last = self.last;
         let is_behind = |key: &&K| last.is_none_or(|last| **key > last);
-        let behind = self.paces.keys().filter(is_behind);
-        let before = self.paces.keys().filter(|key| !is_behind(key));
+        let behind = self.latest.keys().filter(is_behind);
+        let before = self.latest.keys().filter(|key| !is_behind(key));
         let turns: Vec<K> = behind.chain(before).take(most).copied().collect();
         self.last = turns.last().copied();
-        let taken = turns.into_iter().filter_map(|key| self.paces.remove_entry(&key));
+        let taken = turns.into_iter().filter_map(|key| self.latest.remove_entry(&key));
         taken.collect()
     }
 }
@@ -98,9 +112,9 @@ mod tests {
             for client in 0..10 {
                 paces.note_client(ClientId(client), pace(round));
             }
-            let (tasks, clients) = paces.take(2);
-            assert!(tasks.is_empty());
-            for (client, pace) in clients {
+            let taken = paces.take_up_to(2, 2);
+            assert!(taken.tasks.is_empty());
+            for (client, pace) in taken.clients {
                 assert_eq!(pace.elements, round);
                 heard.insert(client, pace);
             }
@@ -114,7 +128,13 @@ mod tests {
         paces.note_task(TaskId(1), pace(1));
         paces.note_client(ClientId(1), pace(2));
         paces.forget_client(ClientId(1));
-        assert_eq!(paces.take(9), (vec![(TaskId(1), pace(1))], Vec::new()));
-        assert_eq!(paces.take(9), (Vec::new(), Vec::new()));
+        paces.note_bottleneck(TaskId(1), &"ä".repeat(BOTTLENECK_BYTES_MAX));
+        let said = Measures {
+            tasks: vec![(TaskId(1), pace(1))],
+            bottlenecks: vec![(TaskId(1), "ä".repeat(BOTTLENECK_BYTES_MAX / 2))],
+            ..Measures::default()
+        };
+        assert_eq!(paces.take(), said);
+        assert!(paces.take().is_empty());
     }
 }

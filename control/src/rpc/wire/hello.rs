@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 use crate::id::{BootId, ClientId, SessionId, TaskId};
 use crate::job::DeploymentMode;
 use crate::links::LinkCounts;
-use crate::pace::Pace;
+use crate::pace::{Measures, Pace};
 
 /// The protocol's name and version in the handshake (C1.1).
 pub const ALPN: &str = "millstream-control/1";
@@ -60,6 +60,33 @@ pub(crate) struct Beat {
     /// How readers are linked with it, if it is a worker.
     #[n(4)]
     pub(crate) links: Option<LinkCounts>,
+    /// What holds some of its tasks up.
+    #[cbor(n(5), default)]
+    pub(crate) bottlenecks: Vec<(TaskId, String)>,
+}
+
+impl Beat {
+    pub(crate) fn new(sequence: u64, clients: Vec<ClientId>, measures: Measures) -> Beat {
+        Beat {
+            sequence,
+            clients,
+            task_paces: measures.tasks,
+            client_paces: measures.clients,
+            links: measures.links,
+            bottlenecks: measures.bottlenecks,
+        }
+    }
+
+    /// The clients that it names, and what it says of them and others.
+    pub(crate) fn into_domain(self) -> (Vec<ClientId>, Measures) {
+        let measures = Measures {
+            tasks: self.task_paces,
+            clients: self.client_paces,
+            links: self.links,
+            bottlenecks: self.bottlenecks,
+        };
+        (self.clients, measures)
+    }
 }
 
 #[cfg(test)]

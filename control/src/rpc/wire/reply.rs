@@ -51,6 +51,8 @@ pub(crate) enum WireReply {
     Worker(#[n(0)] WorkerId),
     #[n(8)]
     Status(#[n(0)] Status),
+    #[n(9)]
+    Definition(#[n(0)] ByteVec),
 }
 
 /// Splits with what their source needs.
@@ -134,6 +136,7 @@ impl From<Reply> for WireReply {
                 id: record.id.clone(),
                 facts: record.facts.clone(),
             },
+            Reply::Definition(record) => WireReply::Definition(record.definition.clone()),
             Reply::Job(id) => WireReply::Job(id),
             Reply::Client(id) => WireReply::Client(id),
             Reply::Splits {

@@ -176,6 +176,11 @@ pub(crate) enum WireRequest {
         #[n(1)]
         leases: Vec<LeaseRange>,
     },
+    #[n(22)]
+    ReadDefinition {
+        #[n(0)]
+        id: String,
+    },
 }
 
 /// What a worker says of itself. `Debug` hides the key.
@@ -238,12 +243,9 @@ impl WireRequest {
     /// A field is not what it must be.
     pub(crate) fn into_domain(self, facts: Option<DatasetFacts>) -> Result<Request, Error> {
         Ok(match self {
-            WireRequest::RegisterDataset { id, definition } => Request::RegisterDataset {
-                id: id.map(dataset_id).transpose()?,
-                definition: definition.into(),
-                facts: facts.ok_or_else(|| Error::internal("a definition that nobody analysed"))?,
-            },
+            WireRequest::RegisterDataset { id, definition } => registration(id, definition, facts)?,
             WireRequest::DescribeDataset { id } => Request::DescribeDataset { id: dataset_id(id)? },
+            WireRequest::ReadDefinition { id } => Request::ReadDefinition { id: dataset_id(id)? },
             WireRequest::CreateJob {
                 name,
                 dataset,
@@ -353,6 +355,7 @@ impl WireRequest {
             WireRequest::FailTask { task, message } => Request::FailTask { task, message },
             WireRequest::RegisterDataset { .. }
             | WireRequest::DescribeDataset { .. }
+            | WireRequest::ReadDefinition { .. }
             | WireRequest::CreateJob { .. }
             | WireRequest::OpenIteration { .. }
             | WireRequest::Attach { .. }
@@ -375,6 +378,18 @@ fn sound(seen: Seen) -> Result<Seen, Error> {
         complete: ranges(seen.complete)?,
         partial: ranges(seen.partial)?,
         ..seen
+    })
+}
+
+fn registration(
+    id: Option<String>,
+    definition: ByteVec,
+    facts: Option<DatasetFacts>,
+) -> Result<Request, Error> {
+    Ok(Request::RegisterDataset {
+        id: id.map(dataset_id).transpose()?,
+        definition: definition.into(),
+        facts: facts.ok_or_else(|| Error::internal("a definition that nobody analysed"))?,
     })
 }
 

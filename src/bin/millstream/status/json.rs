@@ -116,6 +116,7 @@ fn task(task: &TaskStatus) -> Value {
         "elements": task.elements,
         "elements_per_s": task.elements_per_s,
         "element_ns": task.element_ns,
+        "bottleneck": task.bottleneck,
     })
 }
 

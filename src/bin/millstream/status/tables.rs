@@ -160,8 +160,8 @@ fn iteration(iteration: &IterationStatus, is_dealt: bool) -> [String; 9] {
     ]
 }
 
-/// What is told of a task: ELEMENT is what one takes it when it need not wait for its readers.
-const TASK: [&str; 8] = [
+/// What is told of a task: ELEMENT is what one takes it when it need not wait for its readers, BOTTLENECK which stage that is of.
+const TASK: [&str; 9] = [
     "TASK",
     "ITERATION",
     "WORKER",
@@ -170,9 +170,10 @@ const TASK: [&str; 8] = [
     "ELEMENTS",
     "A SECOND",
     "ELEMENT",
+    "BOTTLENECK",
 ];
 
-fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 8]> + '_ {
+fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 9]> + '_ {
     let row = |task: &TaskStatus| {
         [
             task.id.to_string(),
@@ -183,6 +184,7 @@ fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 8]> + '_ 
             task.elements.to_string(),
             format!("{:.1}", task.elements_per_s),
             time(task.element_ns),
+            task.bottleneck.clone().unwrap_or_else(|| "-".to_owned()),
         ]
     };
     iteration.tasks.iter().map(row)

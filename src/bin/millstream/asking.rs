@@ -1,0 +1,30 @@
+//! Connects with a dispatcher to ask it one thing: who does that wants to know soon that nobody answers.
+
+use std::time::Duration;
+
+use millstream::control::rpc::SessionConfig;
+use millstream::{Service, ServiceConfig};
+
+use crate::args::KeyFlag;
+use crate::key;
+
+/// How long a dispatcher is waited for.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How it is connected with.
+pub(crate) fn config() -> ServiceConfig {
+    let session = SessionConfig {
+        connect_deadline: CONNECT_DEADLINE,
+        ..SessionConfig::default()
+    };
+    ServiceConfig {
+        session,
+        ..ServiceConfig::default()
+    }
+}
+
+/// The service of the dispatcher at this address.
+pub(crate) fn connect(key: &KeyFlag, dispatcher: &str) -> Result<Service, String> {
+    let key = key::load(key)?;
+    Service::connect(&key, dispatcher, config()).map_err(|error| error.to_string())
+}
