@@ -64,9 +64,10 @@ def main() -> int:
     began = time.monotonic()
     with ms.local(workers=2) as service:
         batches = dataset(images[:1400], labels[:1400]).apply(ms.service.distribute("distributed_epoch", service))
+        batches = batches.with_output("jax")
         for epoch in range(EPOCHS):
             seen, loss = 0, 0.0
-            for batch in batches.with_output("jax"):
+            for batch in batches:
                 layers, momenta, before = step(layers, momenta, batch)
                 seen, loss = seen + BATCH, loss + float(before) * BATCH
             if epoch % 10 == 9:

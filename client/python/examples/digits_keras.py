@@ -32,7 +32,7 @@ def main() -> int:
     images, labels = digits.data[order].astype(np.float32) / 16, digits.target[order].astype(np.int64)
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(128, "relu"), keras.layers.Dense(10)])
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), ["accuracy"])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
     began = time.monotonic()
     with ms.local(workers=2) as service:
         batches = tf.data.Dataset.from_tensor_slices((images[:1400], labels[:1400])).shuffle(1400).batch(BATCH)

@@ -17,13 +17,13 @@ from sklearn.datasets import load_digits
 
 import millstream as ms
 
-EPOCHS = 15
+EPOCHS = 20
 BATCH = 32
 ACCURACY_MIN = 0.95
 
 
 class Digits(torch.utils.data.Dataset[tuple[Any, int]]):
-    """Pictures, each moved by up to a pixel whenever it is looked at."""
+    """Pictures, each moved to the side by up to a pixel whenever it is looked at."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray) -> None:
         self.images, self.labels = images, labels
@@ -33,9 +33,8 @@ class Digits(torch.utils.data.Dataset[tuple[Any, int]]):
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         image = torch.from_numpy(self.images[index]).float() / 16
-        padded = torch.nn.functional.pad(image, (1, 1, 1, 1))
-        top, left = torch.randint(3, (2,)).tolist()
-        return padded[top : top + 8, left : left + 8].flatten(), int(self.labels[index])
+        left = int(torch.randint(3, ()))
+        return torch.nn.functional.pad(image, (1, 1))[:, left : left + 8].flatten(), int(self.labels[index])
 
 
 def main() -> int:
@@ -48,7 +47,7 @@ def main() -> int:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
     began = time.monotonic()
     with ms.local(workers=2) as service:
         batches = ms.feed(ms.distribute(Digits(images[:1400], labels[:1400]), service, batch_size=BATCH, shuffle=True), device)

@@ -34,18 +34,25 @@ pub(crate) struct Taker {
     take: Py<PyAny>,
     /// Of the tensor itself.
     exchange: Option<Exchange>,
+    is_versioned: bool,
 }
 
 impl Output {
     /// What `take` makes of capsules of DLPack, or numpy's without. If it has an attribute `exchange`, that holds the
-    /// framework's functions of C.
+    /// framework's functions of C; if it has one `is_versioned` that is false, it takes capsules of old only.
     pub(crate) fn new(py: Python<'_>, take: Option<Py<PyAny>>) -> PyResult<Output> {
         let Some(take) = take else {
             return Ok(Output::Numpy);
         };
         let exchange = take.bind(py).getattr_opt("exchange")?;
         let exchange = exchange.and_then(|capsule| Exchange::of(capsule.cast::<PyCapsule>().ok()?));
-        Ok(Output::Dlpack(Taker { take, exchange }))
+        let versioned = take.bind(py).getattr_opt("is_versioned")?;
+        let is_versioned = versioned.is_none_or(|said| said.is_truthy().unwrap_or(true));
+        Ok(Output::Dlpack(Taker {
+            take,
+            exchange,
+            is_versioned,
+        }))
     }
 }
 
@@ -249,10 +256,12 @@ impl<'py> Building<'_, 'py> {
         match taker.exchange {
             Some(exchange) if is_taken.get() => exported.into_object(self.py, exchange),
             Some(_) | None => {
-                let made = taker
-                    .take
-                    .bind(self.py)
-                    .call1((exported.into_capsule(self.py)?,))?;
+                let capsule = if taker.is_versioned {
+                    exported.into_capsule(self.py)?
+                } else {
+                    exported.into_unversioned_capsule(self.py)?
+                };
+                let made = taker.take.bind(self.py).call1((capsule,))?;
                 is_taken.set(true);
                 Ok(made)
             }

@@ -17,6 +17,8 @@ use crate::fork::Here;
 use crate::npy::RANK_MAX;
 
 const CAPSULE: &CStr = c"dltensor_versioned";
+/// Before versions there were none, as JAX still wants it.
+const UNVERSIONED: &CStr = c"dltensor";
 const CPU: i32 = 1;
 
 /// The name of the capsules in which frameworks hand out their functions, and the version of them that is known here.
@@ -60,6 +62,14 @@ struct Managed {
     deleter: Option<unsafe extern "C" fn(*mut Managed)>,
     flags: u64,
     tensor: Tensor,
+}
+
+/// What a tensor was before there were versions.
+#[repr(C)]
+struct Unversioned {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Unversioned)>,
 }
 
 /// The beginning of a framework's functions, which is the same in every version.
@@ -112,18 +122,16 @@ impl Exchange {
     }
 }
 
+/// How memory is aligned, as elements' own.
+const ALIGN: usize = 64;
+
 /// Where a tensor's items are.
 #[expect(dead_code, reason = "held, not read")]
 enum Memory {
     /// In a forked child it is left alone.
     Slot(Here<Slot>),
-    Own(Vec<Line>),
+    Own(Vec<u8>),
 }
-
-/// Memory as it is aligned.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
 
 /// A tensor and what it points at. The first field is what others see.
 #[repr(C)]
@@ -155,15 +163,20 @@ impl Exported {
     /// # Errors
     /// `TypeError` for strings; `ResourceExhaustedError` if there is no memory for it.
     pub(crate) fn copy(dtype: Dtype, dims: &[u64], bytes: &[u8]) -> PyResult<Exported> {
-        let count = bytes.len().div_ceil(size_of::<Line>());
-        let mut lines: Vec<Line> = Vec::new();
-        lines
-            .try_reserve_exact(count)
+        // Aligned by hand: to ask for aligned memory costs more than all the rest.
+        let mut memory: Vec<u8> = Vec::new();
+        memory
+            .try_reserve_exact(bytes.len() + ALIGN - 1)
             .map_err(|error| raise("ResourceExhaustedError", error))?;
-        let data: *mut u8 = lines.as_mut_ptr().cast();
-        // SAFETY: there is room for so many bytes, in memory that nobody else knows; it is never looked at as lines.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len()) };
-        Exported::new(dtype, dims, data.cast(), Memory::Own(lines))
+        let start = memory.as_mut_ptr();
+        let offset = start.align_offset(ALIGN).min(ALIGN - 1);
+        // SAFETY: there is room for so many bytes behind the first aligned one, in memory that nobody else knows.
+        let data = unsafe {
+            let data = start.add(offset);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
+            data
+        };
+        Exported::new(dtype, dims, data.cast(), Memory::Own(memory))
     }
 
     fn new(dtype: Dtype, dims: &[u64], data: *mut c_void, memory: Memory) -> PyResult<Exported> {
@@ -224,6 +237,33 @@ impl Exported {
         made
     }
 
+    /// A capsule without a version of it, for who takes no others.
+    pub(crate) fn into_unversioned_capsule(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let owned = self.into_raw();
+        // SAFETY: what `into_raw` gave away; its tensor points at what lives until `delete`.
+        let tensor = unsafe { std::ptr::read(&raw const (*owned).managed.tensor) };
+        let unversioned = Box::into_raw(Box::new(Unversioned {
+            tensor,
+            context: owned.cast(),
+            deleter: Some(delete_unversioned),
+        }));
+        // SAFETY: the pointer is not null, the name is static, and the destructor takes what the pointer is.
+        let capsule = unsafe {
+            ffi::PyCapsule_New(
+                unversioned.cast(),
+                UNVERSIONED.as_ptr(),
+                Some(release_unversioned),
+            )
+        };
+        // SAFETY: a new reference, or null with an exception set.
+        let made = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
+        if made.is_err() {
+            // SAFETY: no capsule has it.
+            unsafe { delete_unversioned(unversioned) };
+        }
+        made
+    }
+
     /// What a framework's function makes of it. To be used only where the framework took such a tensor before: the function
     /// keeps what it does not like.
     pub(crate) fn into_object(self, py: Python<'_>, exchange: Exchange) -> PyResult<Bound<'_, PyAny>> {
@@ -245,6 +285,27 @@ unsafe extern "C" fn delete(managed: *mut Managed) {
     if !managed.is_null() {
         // SAFETY: the first field of an `Owned` that was given away, once.
         drop(unsafe { Box::from_raw(managed.cast::<Owned>()) });
+    }
+}
+
+/// The same of a tensor without a version, whose context is the `Owned`.
+unsafe extern "C" fn delete_unversioned(unversioned: *mut Unversioned) {
+    if !unversioned.is_null() {
+        // SAFETY: both were given away in `into_unversioned_capsule`, once.
+        unsafe {
+            let unversioned = Box::from_raw(unversioned);
+            delete(unversioned.context.cast());
+        }
+    }
+}
+
+/// The same as [`release`] without a version.
+unsafe extern "C" fn release_unversioned(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls this with the capsule; the name tells whether the tensor is still its own.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, UNVERSIONED.as_ptr()) == 1 {
+            delete_unversioned(ffi::PyCapsule_GetPointer(capsule, UNVERSIONED.as_ptr()).cast());
+        }
     }
 }
 

@@ -39,6 +39,20 @@ class _Torch:
         return self.take(capsule)
 
 
+class _Jax:
+    """Makes an array of JAX of a capsule, which must be one of before DLPack had versions."""
+
+    is_versioned = False
+
+    def __init__(self) -> None:
+        import jax.dlpack
+
+        self.take: Callable[[Any], Any] = jax.dlpack.from_dlpack
+
+    def __call__(self, capsule: Any) -> Any:
+        return self.take(_Exported(capsule))
+
+
 def taker(output: str) -> Callable[[Any], Any] | None:
     """What makes a tensor of a capsule; ``None`` for numpy, whose arrays need none.
 
@@ -51,7 +65,5 @@ def taker(output: str) -> Callable[[Any], Any] | None:
     if output == "torch":
         return _Torch()
     if output == "jax":
-        import jax.dlpack
-
-        return lambda capsule: jax.dlpack.from_dlpack(_Exported(capsule))
+        return _Jax()
     raise ValueError(f"output {output!r}: use one of {', '.join(OUTPUTS)}")
