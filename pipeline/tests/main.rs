@@ -34,6 +34,7 @@
 //! - `steps`: operations that need parameters alone
 //! - `storage`: files of stores and servers
 //! - `text`: the lines of text files
+//! - `tokens`: texts as the ids of their tokens
 //! - `tuning`: what is chosen by measurement, and options of threads and memory
 //! - `workers`: a dataset divided among workers
 //! - `written_by_others`: files of the libraries that users write such files with
@@ -110,6 +111,8 @@ mod steps;
 mod storage;
 mod support;
 mod text;
+#[cfg(feature = "tokenise")]
+mod tokens;
 mod tuning;
 mod workers;
 #[cfg(all(

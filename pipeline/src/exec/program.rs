@@ -320,7 +320,7 @@ fn part(
             check_declared(&registered.name, output, &prepared.output)?;
             Part::Function(prepared)
         }
-        Op::Map(Function::Native(native), _) => Part::Native(native::prepare(native, input()?)?),
+        Op::Map(Function::Native(of), _) => Part::Native(native::prepare(of, input()?, functions.storage)?),
         Op::Filter(predicate) | Op::TakeWhile(predicate) => {
             Part::Predicate(test(predicate, functions, input()?)?)
         }
@@ -409,8 +409,7 @@ fn check_runs(op: &Op) -> Result<(), OpenError> {
         return Err(without("images"));
     }
     if let Op::Map(Function::Native(native), _) = op
-        && let Some(feature @ "text") = native.feature()
-        && !cfg!(feature = "text")
+        && let Some(feature) = native::missing_feature(native)
     {
         return Err(without(feature));
     }

@@ -8,7 +8,7 @@ use super::error::GraphError;
 use super::expr::{Expr, Span, Split, col, concat};
 use super::native::{
     Compute, DecodeCsv, Feature, JsonField, Named, Outputs, ParseExample, ParseJson, ParseSequenceExample,
-    SplitRagged,
+    SplitRagged, Tokenise,
 };
 use super::op::Op;
 use super::params::SpecField;
@@ -195,6 +195,11 @@ impl Dataset {
                 cuts_max: None,
             },
         })
+    }
+
+    /// Cuts the text in a component into tokens, of which the ids become a vector.
+    pub fn tokenise(self, tokenise: Tokenise) -> Dataset {
+        self.native(tokenise)
     }
 
     fn changed(self, component: impl Into<String>, change: impl FnOnce(Expr) -> Expr) -> Dataset {

@@ -82,7 +82,8 @@ pub use image::{
 pub use kept::{CACHE_BYTES_DEFAULT, Cache, Kept, Packing, Snapshot};
 pub use native::{
     Compute, CsvField, DecodeCsv, Feature, FeatureLayout, JsonField, Named, Native, Outputs, ParseExample,
-    ParseInt, ParseJson, ParseSequenceExample, Select, Selected, SplitRagged,
+    ParseInt, ParseJson, ParseSequenceExample, Select, Selected, SplitRagged, TOKENISER_BYTES_MAX, Tokenise,
+    Tokeniser,
 };
 pub use op::{
     Batch, Choose, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,

@@ -550,3 +550,21 @@ pub(crate) fn text(tensor: &Tensor) -> &[u8] {
     );
     tensor.contiguous().unwrap()
 }
+
+/// A tokeniser of words: of "a" and "b" the ids are 1 and 2, of others 0, and 3 stands in front of each text.
+#[cfg(feature = "tokenise")]
+pub(crate) const WORDS: &str = r#"{
+    "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "decoder": null,
+    "added_tokens": [{
+        "id": 3, "content": "[BOS]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+        "special": true
+    }],
+    "pre_tokenizer": {"type": "Whitespace"},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "[BOS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"[BOS]": {"id": "[BOS]", "ids": [3], "tokens": ["[BOS]"]}}
+    },
+    "model": {"type": "WordLevel", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "a": 1, "b": 2, "[BOS]": 3}}
+}"#;

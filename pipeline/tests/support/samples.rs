@@ -306,6 +306,17 @@ fn texts() -> Vec<Sample> {
             ["[0 0 1 0] [1 2 2 3] [0 0 1 0]", "[1 2 0 0] [1 1 0 0] [1 2 0 0]"],
         ),
     ];
+    #[cfg(feature = "tokenise")]
+    {
+        use millstream_pipeline::graph::{Tokenise, Tokeniser};
+
+        let words = Tokeniser::Given(super::WORDS.as_bytes().to_vec());
+        all.push(sample(
+            "tokenise",
+            text(&["a b", "b c a"]).tokenise(Tokenise::new("", words)),
+            ["[3 1 2]", "[3 2 0 1]"],
+        ));
+    }
     if cfg!(feature = "text") {
         all.push(sample(
             "parse_json",

@@ -5,21 +5,32 @@ use std::sync::Arc;
 use millstream_element::ElementSpec;
 
 use crate::exec::call::{Call, Place};
-#[cfg(not(feature = "text"))]
+#[cfg(not(all(feature = "text", feature = "tokenise")))]
 use crate::exec::error::ErrorKind;
 use crate::exec::error::ExecError;
 use crate::exec::value::Value;
 use crate::graph::Native;
+use crate::storage::Storage;
 
+#[cfg(feature = "tokenise")]
+use super::tokenise;
 use super::{compute, example, parse_int, select, split_ragged};
 #[cfg(feature = "text")]
 use super::{csv_line, json};
 
-/// The call of `native` for elements of `input`.
+/// The call of `native` for elements of `input`. Blocks on `storage` where it is defined in a file.
 ///
 /// # Errors
-/// [`ExecError`] of kind `Caller` for what nobody can compute.
-pub(crate) fn prepare(native: &Native, input: &ElementSpec) -> Result<Arc<dyn Call>, ExecError> {
+/// [`ExecError`] of kind `Caller` for what nobody can compute, or what the file's storage says.
+#[cfg_attr(
+    not(feature = "tokenise"),
+    expect(unused_variables, reason = "nothing else is defined in files")
+)]
+pub(crate) fn prepare(
+    native: &Native,
+    input: &ElementSpec,
+    storage: &Storage,
+) -> Result<Arc<dyn Call>, ExecError> {
     Ok(match native {
         Native::Compute(compute) => Arc::new(compute::ComputeCall::new(compute, input)?),
         Native::ParseInt(parse) => Arc::new(parse_int::ParseIntCall::new(parse, input)?),
@@ -31,16 +42,33 @@ pub(crate) fn prepare(native: &Native, input: &ElementSpec) -> Result<Arc<dyn Ca
         Native::ParseJson(parse) => Arc::new(json::JsonCall::new(parse, input)?),
         #[cfg(feature = "text")]
         Native::DecodeCsv(decode) => Arc::new(csv_line::CsvCall::new(decode, input)?),
+        #[cfg(feature = "tokenise")]
+        Native::Tokenise(tokenise) => Arc::new(tokenise::TokeniseCall::new(tokenise, input, storage)?),
         #[cfg(not(feature = "text"))]
-        Native::ParseJson(_) | Native::DecodeCsv(_) => {
-            let op = native.op_name();
-            return Err(ExecError::new(
-                ErrorKind::Caller,
-                op,
-                "is not built in: build with the feature \"text\"",
-            ));
-        }
+        Native::ParseJson(_) | Native::DecodeCsv(_) => return Err(not_built_in(native)),
+        #[cfg(not(feature = "tokenise"))]
+        Native::Tokenise(_) => return Err(not_built_in(native)),
     })
+}
+
+/// Whether this build has what `native` needs; if not, the feature that is missing.
+pub(crate) fn missing_feature(native: &Native) -> Option<&'static str> {
+    const BUILT_IN: &[&str] = &[
+        #[cfg(feature = "text")]
+        "text",
+        #[cfg(feature = "tokenise")]
+        "tokenise",
+    ];
+    native.feature().filter(|feature| !BUILT_IN.contains(feature))
+}
+
+#[cfg(not(all(feature = "text", feature = "tokenise")))]
+fn not_built_in(native: &Native) -> ExecError {
+    ExecError::new(
+        ErrorKind::Caller,
+        native.op_name(),
+        "is not built in: build with its feature",
+    )
 }
 
 /// A prepared call that several executions share.

@@ -13,5 +13,7 @@ mod made;
 mod parse_int;
 mod select;
 mod split_ragged;
+#[cfg(feature = "tokenise")]
+mod tokenise;
 
-pub(crate) use family::{Shared, prepare};
+pub(crate) use family::{Shared, missing_feature, prepare};

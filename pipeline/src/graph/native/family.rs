@@ -10,6 +10,7 @@ use super::json::ParseJson;
 use super::parse_int::ParseInt;
 use super::select::Select;
 use super::split_ragged::SplitRagged;
+use super::tokenise::Tokenise;
 use crate::graph::error::{AnalysisError, GraphError};
 
 /// What a native function says of itself.
@@ -88,6 +89,8 @@ family! {
     DecodeCsv = "decode_csv",
     /// The parts of strings, as a ragged tensor.
     SplitRagged = "split_ragged",
+    /// The ids of a text's tokens.
+    Tokenise = "tokenise",
 }
 
 impl Native {

@@ -15,6 +15,7 @@ mod parse_int;
 mod replaced;
 mod select;
 mod split_ragged;
+mod tokenise;
 
 pub use compute::{Compute, Named, Outputs};
 pub use csv_line::{CsvField, DecodeCsv};
@@ -25,3 +26,4 @@ pub use json::{JsonField, ParseJson};
 pub use parse_int::ParseInt;
 pub use select::{Select, Selected};
 pub use split_ragged::SplitRagged;
+pub use tokenise::{TOKENISER_BYTES_MAX, Tokenise, Tokeniser};

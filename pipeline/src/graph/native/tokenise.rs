@@ -1,0 +1,89 @@
+//! `tokenise`: a text becomes the ids of its tokens.
+
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use minicbor::{Decode, Encode};
+
+use super::family::NativeFunction;
+use super::feature::rows_of;
+use super::replaced::{is_string, replaced};
+use crate::graph::check::check_name;
+use crate::graph::expr::DtypeField;
+
+/// Bytes of a tokeniser's definition: the largest that are in use have a quarter of it.
+pub const TOKENISER_BYTES_MAX: u64 = 64 << 20;
+
+/// Parameters of `tokenise`: the component, one text, becomes a vector of ids.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Tokenise {
+    /// The component that holds the text: a string, or bytes that are UTF-8.
+    #[n(0)]
+    pub component: String,
+    /// What cuts texts into tokens.
+    #[n(1)]
+    pub tokeniser: Tokeniser,
+    /// What ids are: `i32` or `i64`.
+    #[n(2)]
+    pub dtype: DtypeField,
+    /// Whether what the tokeniser's template puts around a text is put there, such as a token for its beginning.
+    #[n(3)]
+    pub special_tokens: bool,
+    /// Ids of a text at most; of a longer one the first are kept. Absent = as the tokeniser says.
+    #[n(4)]
+    pub ids_max: Option<u64>,
+}
+
+/// A tokeniser as Hugging Face's `tokenizer.json` defines it.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum Tokeniser {
+    /// The bytes of that file, which travel with the dataset.
+    #[n(0)]
+    Given(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>),
+    /// Where that file is. Each worker reads it when it opens the dataset.
+    #[n(1)]
+    File(#[n(0)] String),
+}
+
+impl Tokenise {
+    /// The ids of the text in `component` as `i64`, with special tokens.
+    pub fn new(component: impl Into<String>, tokeniser: Tokeniser) -> Tokenise {
+        Tokenise {
+            component: component.into(),
+            tokeniser,
+            dtype: DtypeField(Dtype::I64),
+            special_tokens: true,
+            ids_max: None,
+        }
+    }
+}
+
+impl NativeFunction for Tokenise {
+    fn check(&self) -> Result<(), String> {
+        if !matches!(self.dtype.0, Dtype::I32 | Dtype::I64) {
+            return Err(format!("makes ids of {}; they are i32 or i64", self.dtype.0));
+        }
+        if self.ids_max == Some(0) {
+            return Err("keeps no ids of a text; keep at least 1".to_owned());
+        }
+        match &self.tokeniser {
+            Tokeniser::File(path) => check_name("path", path),
+            Tokeniser::Given(bytes) if bytes.len() as u64 <= TOKENISER_BYTES_MAX => Ok(()),
+            Tokeniser::Given(bytes) => Err(format!(
+                "has a tokeniser of {} bytes, the limit is {TOKENISER_BYTES_MAX}",
+                bytes.len()
+            )),
+        }
+    }
+
+    fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
+        if rows_of(input, &self.component)?.is_some() {
+            return Err("texts are cut one by one: tokenise them before they are batched".to_owned());
+        }
+        let ids = TensorSpec::with_dims(self.dtype.0, &[None]);
+        replaced(input, &self.component, "a string", is_string, ids)
+    }
+
+    fn feature(&self) -> Option<&'static str> {
+        Some("tokenise")
+    }
+}
