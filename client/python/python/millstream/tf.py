@@ -1,10 +1,11 @@
-"""``tf.data`` datasets on the workers of a service. The graph is shipped, and run by TensorFlow on the workers, which must be
-processes of Python that have it, as those of ``ms.local``.
+"""``tf.data`` datasets on the workers of a service. The graph is shipped, and run by TensorFlow on the workers.
+
+Known fault: a worker that is a process of its own hangs when it opens the graph, in TensorFlow; workers in a process that has used TensorFlow,
+as those of ``ms.local(inline=True)``, do not.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -120,11 +121,11 @@ def _iterate(graph: bytes, spec: Any) -> Iterator[tuple[Any, ...]]:
     """On a worker: the components of all elements."""
     import tensorflow as tf
 
-    # Workers share a machine with trainers, whose devices they leave alone; where TensorFlow runs already, it is the trainer's own.
-    with contextlib.suppress(RuntimeError):
-        tf.config.set_visible_devices([], "GPU")
-    variant = tf.raw_ops.DatasetFromGraph(graph_def=graph)
-    for element in tf.data.experimental.from_variant(variant, spec):
+    # Workers share a machine with trainers, whose devices they leave alone.
+    with tf.device("CPU:0"):
+        variant = tf.raw_ops.DatasetFromGraph(graph_def=graph)
+        elements = iter(tf.data.experimental.from_variant(variant, spec))
+    for element in elements:
         yield tuple(tensor.numpy() for tensor in tf.nest.flatten(element, expand_composites=True))
 
 
