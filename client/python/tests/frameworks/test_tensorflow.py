@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,24 @@ from millstream.service import distribute
 tf = pytest.importorskip("tensorflow")
 
 
+@pytest.fixture(scope="module")
+def service() -> Iterator[ms.LocalService]:
+    """Two workers in this process: see the known fault of ``ms.tf``."""
+    with ms.local(workers=2, inline=True) as running:
+        yield running
+
+
 def told(dataset: Any) -> list[Any]:
     """Elements, as what they print."""
     return sorted(str(tf.nest.map_structure(lambda part: np.asarray(part.numpy()).tolist(), element)) for element in dataset)
 
 
-def test_every_worker_computes_all_of_a_dataset_or_a_share(processes: ms.LocalService) -> None:
+def test_every_worker_computes_all_of_a_dataset_or_a_share(service: ms.LocalService) -> None:
     dataset = tf.data.Dataset.range(40).map(lambda x: {"x": x, "square": x * x}).filter(lambda row: row["x"] % 2 == 0)
-    everything = dataset.apply(ms.tf.distribute("parallel_epochs", processes))
+    everything = dataset.apply(ms.tf.distribute("parallel_epochs", service))
     assert everything.element_spec == dataset.element_spec and isinstance(everything, tf.data.Dataset)
     assert told(everything) == sorted(told(dataset) * 2)
-    shared = dataset.shuffle(10).apply(ms.tf.distribute(ms.service.ShardingPolicy.DYNAMIC, processes))
+    shared = dataset.shuffle(10).apply(ms.tf.distribute(ms.service.ShardingPolicy.DYNAMIC, service))
     for _ in range(2):
         assert told(shared) == told(dataset)
 
@@ -53,21 +60,21 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_divided_dataset_is_read_once_whatever_its_source(name: str, processes: ms.LocalService, tmp_path: Path) -> None:
+def test_a_divided_dataset_is_read_once_whatever_its_source(name: str, service: ms.LocalService, tmp_path: Path) -> None:
     dataset = SOURCES[name](tmp_path)
-    shared = dataset.apply(ms.tf.distribute("distributed_epoch", processes))
+    shared = dataset.apply(ms.tf.distribute("distributed_epoch", service))
     assert shared.element_spec == dataset.element_spec
     assert told(shared) == told(dataset)
 
 
-def test_elements_of_every_kind_keep_their_specs(processes: ms.LocalService) -> None:
+def test_elements_of_every_kind_keep_their_specs(service: ms.LocalService) -> None:
     rows = tf.ragged.constant([[1, 2], [], [3]], dtype=tf.int32)
     sparse = tf.sparse.from_dense([[0, 1], [2, 0], [0, 3]])
     dense = (tf.constant(["a", "späť", ""]), tf.cast([1.5, 2, 3], tf.bfloat16))
     dataset = tf.data.Dataset.from_tensor_slices({"ragged": rows, "sparse": sparse, "dense": dense})
     # The last batch is smaller.
     dataset = dataset.batch(2)
-    arrived = dataset.apply(ms.tf.distribute("parallel_epochs", processes))
+    arrived = dataset.apply(ms.tf.distribute("parallel_epochs", service))
     assert arrived.element_spec == dataset.element_spec
     first, found = next(iter(dataset)), next(iter(arrived))
     assert isinstance(found["ragged"], tf.RaggedTensor) and isinstance(found["sparse"], tf.SparseTensor)
@@ -77,9 +84,9 @@ def test_elements_of_every_kind_keep_their_specs(processes: ms.LocalService) -> 
     assert found["dense"][1].dtype == tf.bfloat16 and bool(tf.reduce_all(found["dense"][1] == first["dense"][1]))
 
 
-def test_a_named_job_is_shared_by_its_readers(processes: ms.LocalService) -> None:
+def test_a_named_job_is_shared_by_its_readers(service: ms.LocalService) -> None:
     readers = [
-        tf.data.Dataset.range(50).apply(ms.tf.distribute("distributed_epoch", processes, job_name="shared by two"))
+        tf.data.Dataset.range(50).apply(ms.tf.distribute("distributed_epoch", service, job_name="shared by two"))
         for _ in range(2)
     ]
     iterators = [iter(reader) for reader in readers]
@@ -88,43 +95,43 @@ def test_a_named_job_is_shared_by_its_readers(processes: ms.LocalService) -> Non
     assert sorted(seen) == list(range(50))
 
 
-def test_what_has_no_end_is_said_to_have_none_and_is_not_divided(processes: ms.LocalService) -> None:
+def test_what_has_no_end_is_said_to_have_none_and_is_not_divided(service: ms.LocalService) -> None:
     endless = tf.data.Dataset.range(3).repeat()
-    distributed = endless.apply(ms.tf.distribute("parallel_epochs", processes))
+    distributed = endless.apply(ms.tf.distribute("parallel_epochs", service))
     assert distributed.cardinality() == tf.data.INFINITE_CARDINALITY
     assert len(list(distributed.take(20))) == 20
     with pytest.raises(ms.errors.InvalidArgumentError, match="repeat it behind distribute"):
-        endless.apply(ms.tf.distribute("distributed_epoch", processes))
+        endless.apply(ms.tf.distribute("distributed_epoch", service))
 
 
-def test_graphs_that_call_python_are_refused_with_the_cure(processes: ms.LocalService) -> None:
+def test_graphs_that_call_python_are_refused_with_the_cure(service: ms.LocalService) -> None:
     calling = tf.data.Dataset.range(3).map(lambda x: tf.py_function(lambda y: y + 1, [x], tf.int64))
     with pytest.raises(ms.errors.InvalidArgumentError, match=r"EagerPyFunc.*ms\.distribute"):
-        calling.apply(ms.tf.distribute("parallel_epochs", processes))
+        calling.apply(ms.tf.distribute("parallel_epochs", service))
 
     def make() -> Any:
         return tf.data.Dataset.range(3).map(lambda x: tf.py_function(lambda y: y + 1, [x], tf.int64))
 
-    assert sorted(int(x) for x in ms.distribute(make, processes)) == [1, 1, 2, 2, 3, 3]
+    assert sorted(int(x) for x in ms.distribute(make, service)) == [1, 1, 2, 2, 3, 3]
 
 
-def test_mistakes_are_those_of_the_service(processes: ms.LocalService) -> None:
+def test_mistakes_are_those_of_the_service(service: ms.LocalService) -> None:
     with pytest.raises(ValueError, match="processing_mode"):
-        ms.tf.distribute("sideways", processes)
+        ms.tf.distribute("sideways", service)
     with pytest.raises(ValueError, match="job_name"):
-        ms.tf.distribute("parallel_epochs", processes, consumer_index=0, num_consumers=2)
+        ms.tf.distribute("parallel_epochs", service, consumer_index=0, num_consumers=2)
     failing = tf.data.Dataset.range(3).map(lambda x: tf.debugging.check_numerics(tf.cast(x, tf.float32) / 0.0, "no number"))
     with pytest.raises(tf.errors.OpError, match="no number"):
-        list(failing.apply(ms.tf.distribute("parallel_epochs", processes)))
+        list(failing.apply(ms.tf.distribute("parallel_epochs", service)))
 
 
-def test_keras_fits(processes: ms.LocalService) -> None:
+def test_keras_fits(service: ms.LocalService) -> None:
     keras = pytest.importorskip("keras")
     x = np.linspace(-1, 1, 256, dtype=np.float32)[:, None]
     native = Dataset.from_tensor_slices((x, 2 * x + 1)).shuffle(256).batch(16)
-    native = native.apply(distribute("distributed_epoch", processes))
+    native = native.apply(distribute("distributed_epoch", service))
     shipped = tf.data.Dataset.from_tensor_slices((x, 2 * x + 1)).shuffle(256).batch(16)
-    shipped = shipped.apply(ms.tf.distribute("distributed_epoch", processes))
+    shipped = shipped.apply(ms.tf.distribute("distributed_epoch", service))
 
     def repeated() -> Any:
         while True:
