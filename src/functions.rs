@@ -4,10 +4,24 @@ use millstream_link::LoadedKey;
 use millstream_pipeline::exec::Functions;
 
 use crate::local::LocalWorkers;
+#[cfg(target_os = "linux")]
+use crate::python;
 use crate::service_reader;
 
 /// What is registered without a user's doing. With a key, datasets may read from the services that it opens.
+///
+/// Python's code is run by the interpreter that the environment names: see [`Interpreter::from_environment`].
+///
+/// [`Interpreter::from_environment`]: crate::python::Interpreter::from_environment
 pub fn builtin(key: Option<&LoadedKey>) -> Functions {
+    let functions = native(key);
+    // Its processes share memory with a worker as only Linux lets them; elsewhere the name is unknown.
+    #[cfg(target_os = "linux")]
+    let functions = python::registered(functions, python::Interpreter::from_environment());
+    functions
+}
+
+fn native(key: Option<&LoadedKey>) -> Functions {
     match key {
         Some(key) => {
             Functions::new().with_service(service_reader::opener(key.clone(), LocalWorkers::default()))

@@ -5,6 +5,7 @@
 //! - [`Dispatcher`] = the control plane and the pipeline's planner
 //! - [`Worker`] = a control agent, the pipeline and the data plane
 //! - [`Service`] = what a trainer holds: register a [`Dataset`](pipeline::graph::Dataset), get a [`Reader`](client::Reader)
+//! - [`python`] = users' code of Python, run by processes that a worker supervises
 //! - [`service_reader`] and [`LocalReader`] = a dataset of what a service yields, which goes on in the trainer; [`LocalElements`]
 //!   is one that runs ahead on a thread of its own
 //!
@@ -18,6 +19,7 @@ mod local_elements;
 mod local_reader;
 mod metadata;
 mod planner;
+pub mod python;
 mod request;
 mod serve;
 mod serve_shared;

@@ -137,6 +137,7 @@ const PURE: &[&str] = &[
     "pipeline/src/exec/tune/buffer.rs",
     "pipeline/src/exec/tune/threads.rs",
     "pipeline/src/graph",
+    "src/python/wire.rs",
     "link/src/ticket.rs",
     "client/src/auto.rs",
     "client/src/credit.rs",
@@ -160,6 +161,7 @@ const UNSAFE: &[&str] = &[
     "pipeline/src/exec/spread.rs",                     // rows of a stack that several threads write
     "pipeline/src/image/jpeg/turbo.rs",                // a decoder in C
     "pipeline/src/image/jpeg/wide.rs",                 // instructions that not every processor has
+    "src/python/region.rs",                            // memory that another process writes
     "src/bin/bench-transfer/gauge.rs",                 // counters that processes share
     "src/bin/bench-transfer/yardstick/iceoryx2.rs",    // slots that another library lends
     "src/bin/bench-transfer/yardstick/shared/area.rs", // a futex in shared words

@@ -1,8 +1,8 @@
 //! Python's own code in a pipeline: functions that a map or a flat_map calls, and iterables that are a source. Known by one
 //! name, with the code and what it yields as parameters.
 //!
-//! Runs wherever the pipeline does, if that is a process of Python: in the trainer, or on a worker that Python started. What
-//! code means, and how it got there, the package's module `worker` knows.
+//! On workers processes of the user's interpreter run it (the library's `python`); here it is run in this process: in the
+//! trainer, and for debugging. What code means, and how it got there, the package's module `worker` knows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,50 +13,62 @@ use millstream::pipeline::exec::{
     Tensor, Value,
 };
 use millstream::pipeline::graph::{Cardinality, Params, SourceSignature};
+use millstream::python::{NAME, PythonParams};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::assembly::objects;
 use crate::{array, npy, spec};
 
-/// The name that stands in graphs.
-pub(crate) const NAME: &str = "python";
-
-/// Bytes of the length of the spec, before the spec and the code.
-const LENGTH_BYTES: usize = 4;
-
-/// The functions, and Python's.
-pub(crate) fn registered(functions: Functions) -> Functions {
+/// The functions, and Python's, run in this process.
+pub(crate) fn within(functions: Functions) -> Functions {
     functions
         .with_map(NAME, prepared)
         .with_flat_map(NAME, prepared_flat)
         .with_source(NAME, Iterables)
 }
 
+/// The functions, and Python's, run by processes of `program`, else of what the environment names, else of this interpreter.
+#[cfg(target_os = "linux")]
+pub(crate) fn beside(functions: Functions, program: Option<&str>) -> PyResult<Functions> {
+    use millstream::python::{Interpreter, registered};
+
+    let own = || {
+        Python::attach(|py| {
+            let sys = py.import("sys")?;
+            let paths: Vec<String> = sys.getattr("path")?.extract()?;
+            let found: Vec<String> = paths.into_iter().filter(|path| !path.is_empty()).collect();
+            let version = sys.getattr("version_info")?;
+            let (major, minor): (u32, u32) =
+                (version.get_item(0)?.extract()?, version.get_item(1)?.extract()?);
+            let implementation = sys.getattr("implementation")?.getattr("name")?.extract()?;
+            PyResult::Ok(Interpreter {
+                search_path: Some(found.join(":")),
+                version: Some((implementation, format!("{major}.{minor}"))),
+                ..Interpreter::new(sys.getattr("executable")?.extract::<String>()?)
+            })
+        })
+    };
+    let interpreter = match program {
+        Some(program) => Interpreter::new(program),
+        None => Interpreter::named().map_or_else(own, Ok)?,
+    };
+    // What a function makes iterables of is read where the pipeline is.
+    Ok(registered(functions, interpreter).with_flat_map(NAME, prepared_flat))
+}
+
+/// Elsewhere the library supervises no processes.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn beside(functions: Functions, _: Option<&str>) -> PyResult<Functions> {
+    Ok(within(functions))
+}
+
 /// Parameters with what code yields and the code.
 pub(crate) fn params(output: &ElementSpec, code: &[u8]) -> Params {
-    let spec = output.to_bytes();
-    // A spec has a few kilobytes at most.
-    let mut bytes = (spec.len() as u32).to_le_bytes().to_vec();
-    bytes.extend_from_slice(&spec);
-    bytes.extend_from_slice(code);
-    Params::from_bytes(bytes)
+    let (output, code) = (output.clone(), code.to_vec());
+    PythonParams { output, code }.to_params()
 }
 
-fn parts(params: &Params) -> Result<(ElementSpec, &[u8]), String> {
-    let short = || "its parameters are cut short".to_owned();
-    let (length, rest) = params
-        .as_bytes()
-        .split_first_chunk::<LENGTH_BYTES>()
-        .ok_or_else(short)?;
-    let (spec, code) = rest
-        .split_at_checked(u32::from_le_bytes(*length) as usize)
-        .ok_or_else(short)?;
-    let spec = ElementSpec::from_bytes(spec).map_err(|error| error.to_string())?;
-    Ok((spec, code))
-}
-
-/// What the package's function of this name makes of code that is called with elements of `input`.
 fn called(maker: &str, code: &[u8], input: &ElementSpec) -> Result<Py<PyAny>, String> {
     let function = Python::attach(|py| {
         let given = (PyBytes::new(py, code), spec::to_python(py, input)?);
@@ -72,8 +84,8 @@ fn call<'py>(py: Python<'py>, function: &Py<PyAny>, value: &Value) -> PyResult<B
 }
 
 fn prepared(params: &Params, input: &ElementSpec) -> Result<PreparedMap, String> {
-    let (output, code) = parts(params)?;
-    let function = called("function", code, input)?;
+    let PythonParams { output, code } = PythonParams::from_params(params)?;
+    let function = called("function", &code, input)?;
     let yields = output.clone();
     let call = Arc::new(move |value: Value| -> Result<Value, BoxError> {
         let made = Python::attach(|py| leaves(&call(py, &function, &value)?));
@@ -84,8 +96,8 @@ fn prepared(params: &Params, input: &ElementSpec) -> Result<PreparedMap, String>
 }
 
 fn prepared_flat(params: &Params, input: &ElementSpec) -> Result<PreparedFlatMap, String> {
-    let (output, code) = parts(params)?;
-    let function = called("flat_function", code, input)?;
+    let PythonParams { output, code } = PythonParams::from_params(params)?;
+    let function = called("flat_function", &code, input)?;
     let yields = output.clone();
     let call = Arc::new(
         move |value: Value, _: &Cancel| -> Result<Box<dyn Source>, BoxError> {
@@ -110,19 +122,19 @@ struct Iterating {
 impl SourceFactory for Iterables {
     fn signature(&self, params: &Params) -> Result<SourceSignature, String> {
         Ok(SourceSignature {
-            spec: parts(params)?.0,
+            spec: PythonParams::from_params(params)?.output,
             cardinality: Cardinality::Unknown,
             indexable: false,
         })
     }
 
     fn open(&self, params: &Params, _: Range<u64>) -> Result<Box<dyn Source>, ExecError> {
-        let (output, code) =
-            parts(params).map_err(|reason| ExecError::new(ErrorKind::Caller, NAME, reason))?;
+        let refused = |reason| ExecError::new(ErrorKind::Caller, NAME, reason);
+        let PythonParams { output, code } = PythonParams::from_params(params).map_err(refused)?;
         let iterator = Python::attach(|py| {
             let iterator = py
                 .import("millstream.worker")?
-                .call_method1("iterate", (PyBytes::new(py, code),))?;
+                .call_method1("iterate", (PyBytes::new(py, &code),))?;
             Ok(iterator.unbind())
         });
         let iterator = iterator.map_err(|error: PyErr| failure(&error))?;

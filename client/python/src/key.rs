@@ -45,10 +45,20 @@ pub(crate) fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The functions that datasets may name here: the reader of services among them, and Python's.
+/// The functions that datasets may name where they are run in this process: the reader of services among them, and Python's.
 pub(crate) fn functions() -> PyResult<Arc<Functions>> {
     let builtin = millstream::functions::builtin(Some(&load()?));
-    Ok(Arc::new(code::registered(builtin)))
+    Ok(Arc::new(code::within(builtin)))
+}
+
+/// The functions that datasets may name on a server: as [`functions`], but Python's are run by processes of `python`; `inline`,
+/// in this one.
+pub(crate) fn functions_of_server(python: Option<&str>) -> PyResult<Arc<Functions>> {
+    if python == Some("inline") {
+        return functions();
+    }
+    let builtin = millstream::functions::builtin(Some(&load()?));
+    Ok(Arc::new(code::beside(builtin, python)?))
 }
 
 /// The workers of this process, whom its readers reach without a network. A forked child has its own; the parent's are left

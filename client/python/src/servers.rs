@@ -118,7 +118,7 @@ impl Dispatcher {
             },
             ..defaults
         };
-        let (key, functions, address) = (key::load()?, key::functions()?, bind(host, port)?);
+        let (key, functions, address) = (key::load()?, key::functions_of_server(None)?, bind(host, port)?);
         let started = py.detach(|| millstream::Dispatcher::start(&key, Some(address), config, functions));
         let dispatcher = started.map_err(failure::dispatcher)?;
         Ok(Dispatcher {
@@ -159,7 +159,7 @@ impl Worker {
     #[staticmethod]
     #[pyo3(signature = (*, dispatcher, host, port, advertise=None, tags=Vec::new(), threads=None, memory_bytes=None,
         cross_trainer_cache_bytes=None, shm_bytes=None, compression=None, connect_timeout_ms=None,
-        dispatcher_timeout_ms=None))]
+        dispatcher_timeout_ms=None, python=None))]
     #[expect(clippy::too_many_arguments, reason = "each is a setting with a name")]
     fn start(
         py: Python<'_>,
@@ -175,12 +175,13 @@ impl Worker {
         compression: Option<&str>,
         connect_timeout_ms: Option<u64>,
         dispatcher_timeout_ms: Option<u64>,
+        python: Option<&str>,
     ) -> PyResult<Worker> {
         let key = key::load()?;
         let mut config = WorkerConfig::new(dispatcher);
         (config.bind, config.advertise) = (Some(bind(host, port)?), advertise);
         (config.tags, config.threads) = (tags, threads);
-        config.functions = key::functions()?;
+        config.functions = key::functions_of_server(python)?;
         config.local = key::local_workers();
         config.pool_bytes = memory_bytes.unwrap_or(config.pool_bytes);
         (config.cross_trainer_cache_bytes, config.shm_bytes) = (cross_trainer_cache_bytes, shm_bytes);

@@ -355,11 +355,12 @@ impl Program {
                     Cardinality::Infinite | Cardinality::Unknown => u64::MAX,
                 };
                 Box::new(ops::Registered::new(
-                    source.name.clone(),
-                    source.params.clone(),
+                    (source.name.clone(), source.params.clone()),
                     Arc::clone(factory),
                     signature.spec.clone(),
                     counted(count),
+                    shared.seeds(self.drawn(node), None),
+                    shared.cancel.clone(),
                 ))
             }
             (Op::Service(reader), Part::Service(factory)) => {

@@ -13,11 +13,14 @@ use crate::storage::Storage;
 
 use super::cancel::Cancel;
 use super::error::{BoxError, ExecError};
+use super::site::Site;
 use super::source::Source;
 use super::value::Value;
 
 /// The call of a map function.
 pub type MapCall = Arc<dyn Fn(Value) -> Result<Value, BoxError> + Send + Sync>;
+/// The call of a map function that asks where it is called.
+pub type SitedMapCall = Arc<dyn Fn(Value, &Site<'_>) -> Result<Value, BoxError> + Send + Sync>;
 /// The call of a predicate.
 pub type FilterCall = Arc<dyn Fn(&Value) -> Result<bool, BoxError> + Send + Sync>;
 /// The call of a flat_map function. It and what it opens end soon, with an error of kind `Cancelled`, when the flag is raised:
@@ -33,6 +36,15 @@ pub struct PreparedMap {
     pub call: MapCall,
 }
 
+/// A map function prepared for its parameters and input, which asks where it is called.
+#[derive(Clone)]
+pub struct PreparedSitedMap {
+    /// What it yields.
+    pub output: ElementSpec,
+    /// The function.
+    pub call: SitedMapCall,
+}
+
 /// A flat_map function prepared for its parameters and input.
 #[derive(Clone)]
 pub struct PreparedFlatMap {
@@ -44,6 +56,8 @@ pub struct PreparedFlatMap {
 
 /// Prepares a map function: given parameters and input, its output and its call, or why it refuses them.
 pub type PrepareMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedMap, String> + Send + Sync;
+/// Prepares a map function that asks where it is called.
+pub type PrepareSitedMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedSitedMap, String> + Send + Sync;
 /// Prepares a predicate.
 pub type PrepareFilter = dyn Fn(&Params, &ElementSpec) -> Result<FilterCall, String> + Send + Sync;
 /// Prepares a flat_map function.
@@ -68,12 +82,27 @@ pub trait SourceFactory: Send + Sync {
     /// # Errors
     /// [`ExecError`] when it cannot be opened.
     fn open(&self, params: &Params, positions: Range<u64>) -> Result<Box<dyn Source>, ExecError>;
+
+    /// As [`SourceFactory::open`], for a source that asks where it is opened. What it opens ends soon, with an error of kind
+    /// `Cancelled`, when the flag is raised.
+    ///
+    /// # Errors
+    /// As there.
+    fn open_at(
+        &self,
+        params: &Params,
+        positions: Range<u64>,
+        site: &Site<'_>,
+    ) -> Result<Box<dyn Source>, ExecError> {
+        let _ = site;
+        self.open(params, positions)
+    }
 }
 
 /// The registered names of a process.
 #[derive(Clone, Default)]
 pub struct Functions {
-    maps: BTreeMap<String, Arc<PrepareMap>>,
+    maps: BTreeMap<String, Arc<PrepareSitedMap>>,
     filters: BTreeMap<String, Arc<PrepareFilter>>,
     flat_maps: BTreeMap<String, Arc<PrepareFlatMap>>,
     sources: BTreeMap<String, Arc<dyn SourceFactory>>,
@@ -89,9 +118,23 @@ impl Functions {
     /// Registers a map function, replacing one of the same name.
     #[must_use]
     pub fn with_map(
-        mut self,
+        self,
         name: impl Into<String>,
         prepare: impl Fn(&Params, &ElementSpec) -> Result<PreparedMap, String> + Send + Sync + 'static,
+    ) -> Functions {
+        self.with_sited_map(name, move |params, input| {
+            let PreparedMap { output, call } = prepare(params, input)?;
+            let call: SitedMapCall = Arc::new(move |value, _| call(value));
+            Ok(PreparedSitedMap { output, call })
+        })
+    }
+
+    /// Registers a map function that asks where it is called, replacing one of the same name.
+    #[must_use]
+    pub fn with_sited_map(
+        mut self,
+        name: impl Into<String>,
+        prepare: impl Fn(&Params, &ElementSpec) -> Result<PreparedSitedMap, String> + Send + Sync + 'static,
     ) -> Functions {
         self.maps.insert(name.into(), Arc::new(prepare));
         self
@@ -145,7 +188,7 @@ impl Functions {
         name: &str,
         params: &Params,
         input: &ElementSpec,
-    ) -> Result<PreparedMap, AnalysisError> {
+    ) -> Result<PreparedSitedMap, AnalysisError> {
         let prepare = find("function", &self.maps, name)?;
         prepare(params, input).map_err(|reason| refused(name, reason))
     }
@@ -223,6 +266,14 @@ impl fmt::Debug for Functions {
 impl fmt::Debug for PreparedMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PreparedMap")
+            .field("output", &self.output)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PreparedSitedMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedSitedMap")
             .field("output", &self.output)
             .finish_non_exhaustive()
     }

@@ -39,6 +39,7 @@ mod random;
 #[cfg(feature = "saved")]
 mod saved;
 mod settings;
+mod site;
 mod skipped;
 mod slices;
 mod source;
@@ -60,7 +61,7 @@ pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin};
 pub use executor::Executor;
 pub use functions::{
     FilterCall, FlatMapCall, Functions, MapCall, OpenPass, OpenService, PrepareFilter, PrepareFlatMap,
-    PrepareMap, PreparedFlatMap, PreparedMap, SourceFactory,
+    PrepareMap, PrepareSitedMap, PreparedFlatMap, PreparedMap, PreparedSitedMap, SitedMapCall, SourceFactory,
 };
 pub use item::Item;
 pub use iterate::{Filled, Further, Input, Iterate, Stop};
@@ -69,6 +70,7 @@ pub use pool::Pool;
 pub use program::OpenError;
 #[cfg(feature = "saved")]
 pub use saved::{SaveError, save, saved_spec};
+pub use site::Site;
 pub use skipped::{FailureCounts, Failures};
 pub use source::Source;
 pub use splits::{Split, SplitError, SplitSource};

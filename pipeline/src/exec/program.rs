@@ -19,7 +19,7 @@ use super::context::Shared;
 use super::error::{ErrorKind, ExecError};
 use super::expr::Verdict;
 use super::format;
-use super::functions::{Functions, OpenService, PreparedFlatMap, PreparedMap, SourceFactory};
+use super::functions::{Functions, OpenService, PreparedFlatMap, PreparedSitedMap, SourceFactory};
 use super::keeps::{self, KeptPart};
 use super::native;
 use super::ops;
@@ -120,7 +120,7 @@ pub(super) enum Part {
     /// The native function of a `map`.
     Native(Arc<dyn Call>),
     /// The registered function of a `map`.
-    Function(PreparedMap),
+    Function(PreparedSitedMap),
     /// The body of a `flat_map`, `interleave` or `window`, the numbers of a `choose`, the length of a bucket.
     Body(Arc<Program>),
     /// The key, the reduction and the window size of a `group_by_window`.
@@ -238,6 +238,8 @@ impl Program {
                     name: registered.name.clone(),
                     call: Arc::clone(&prepared.call),
                     output: self.specs[node].clone(),
+                    seeds: shared.seeds(self.drawn(node), None),
+                    cancel: shared.cancel.clone(),
                 })
             }
             Function::Native(native) => {

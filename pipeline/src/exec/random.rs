@@ -46,6 +46,11 @@ impl Draws {
         ((u128::from(draw) * u128::from(bound)) >> 64) as u64
     }
 
+    /// A number for `position`, for whoever has a generator of its own.
+    pub(crate) fn number(&self, position: u64) -> u64 {
+        mix(self.key, position)
+    }
+
     /// Puts `items` into the order of the pass.
     pub(crate) fn shuffle<T>(&self, items: &mut [T]) {
         items.shuffle(&mut self.generator(0));

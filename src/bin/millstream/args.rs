@@ -178,6 +178,10 @@ pub(crate) struct WorkerArgs {
     /// Threads that compute; by default one a processor.
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
+    /// The Python that runs users' code, with the package millstream installed: started when there is code of Python to run. By
+    /// default what MILLSTREAM_PYTHON names, else python3 on the PATH.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) python: Option<PathBuf>,
     /// Bytes of elements that wait, are on their way, or are kept for the trainers of a cross-trainer cache.
     #[arg(long, default_value_t = 1 << 30, value_name = "BYTES")]
     pub(crate) memory_bytes: usize,

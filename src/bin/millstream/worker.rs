@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use millstream::control::rpc::SessionConfig;
 use millstream::dataplane::transport::Compression;
+use millstream::link::LoadedKey;
+use millstream::pipeline::exec::Functions;
 use millstream::pipeline::storage::{CacheConfig, Storage, StorageConfig};
+#[cfg(target_os = "linux")]
+use millstream::python;
 use millstream::{Worker, WorkerConfig, WorkerStopper, functions};
 
 use crate::args::{CompressionFlag, WorkerArgs};
@@ -17,7 +21,7 @@ use crate::key;
 pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     let mut config = config(args)?;
     let key = key::load(&args.key)?;
-    config.functions = Arc::new(functions::builtin(Some(&key)));
+    config.functions = Arc::new(functions(args, &key));
     let ending = Ending::watch(args.until_stdin_closes)?;
     let (brake, stopper) = (Brake::default(), WorkerStopper::new());
     let stop = stopper.clone();
@@ -41,6 +45,16 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
         ending.wait(|| worker.has_ended());
     }
     worker.stop().map_err(|error| error.to_string())
+}
+
+/// The functions that datasets may name, with the Python that was asked for.
+fn functions(args: &WorkerArgs, key: &LoadedKey) -> Functions {
+    let builtin = functions::builtin(Some(key));
+    #[cfg(target_os = "linux")]
+    if let Some(python) = &args.python {
+        return python::registered(builtin, python::Interpreter::new(python));
+    }
+    builtin
 }
 
 fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {

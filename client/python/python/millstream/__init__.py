@@ -10,6 +10,7 @@ from typing import Any as _Any
 
 from . import errors, ops, service
 from ._millstream import key_path, version
+from .code import Limits
 from .composites import Ragged, Sparse
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from .dtypes import (
@@ -82,6 +83,7 @@ __all__ = [
     "InputContext",
     "InputOptions",
     "InputReplicationMode",
+    "Limits",
     "LocalService",
     "Optional",
     "Options",

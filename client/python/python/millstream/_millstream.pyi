@@ -276,6 +276,7 @@ class Worker:
         compression: str | None = None,
         connect_timeout_ms: int | None = None,
         dispatcher_timeout_ms: int | None = None,
+        python: str | None = None,
     ) -> Worker: ...
     @property
     def address(self) -> str: ...

@@ -6,9 +6,12 @@ ever unpickled.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import importlib
 import json
+import pickletools
 import platform
 import sys
 import warnings
@@ -19,12 +22,41 @@ import cloudpickle
 
 from .errors import InvalidArgumentError
 
-__all__ = ["packed", "unpacked"]
+__all__ = ["Limits", "packed", "unpacked"]
 
 #: Code of more bytes has most likely captured data.
 _WARN_BYTES = 1 << 20
 #: A definition may have so many.
 _BYTES_MAX = 15 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What limits the processes in which workers run Python's code. What is ``None`` is as the workers have it.
+
+    Attributes:
+        deadline_s: Seconds that one call, or one element of an iterable, may take: 300. Its process is ended then.
+        memory_bytes: Bytes that one process may have in memory, besides what it shares: half of what the machine has. Ended too.
+        recycle_after: Calls after which a process is replaced by a fresh one: never.
+        attempts: How often an element is begun at most, if its process is killed or crashes: 3 times.
+        processes: Processes that read one iterable together, each of which is told its number by
+            ``torch.utils.data.get_worker_info()``: 1. For functions it is what that says; there are as many as calls at once.
+    """
+
+    deadline_s: float | None = None
+    memory_bytes: int | None = None
+    recycle_after: int | None = None
+    attempts: int | None = None
+    processes: int | None = None
+
+    def __post_init__(self) -> None:
+        wrong = [name for name, value in self.said().items() if value < 0 or (name in ("deadline_s", "attempts") and value == 0)]
+        if wrong:
+            raise InvalidArgumentError(f"{', '.join(wrong)}: must be above 0")
+
+    def said(self) -> dict[str, float]:
+        """Those that are not left to the workers."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
 def _this_python() -> dict[str, str]:
@@ -36,7 +68,7 @@ def _this_python() -> dict[str, str]:
     }
 
 
-def packed(value: Callable[..., Any] | str, *arguments: Any) -> bytes:
+def packed(value: Callable[..., Any] | str, *arguments: Any, limits: Limits | None = None) -> bytes:
     """A function, or the name ``module:function`` of one that workers have, and what it is called with before anything else.
 
     Raises:
@@ -57,8 +89,23 @@ def packed(value: Callable[..., Any] | str, *arguments: Any) -> bytes:
         )
     if len(payload) > _WARN_BYTES:
         warnings.warn(f"{value!r} takes {len(payload)} bytes: has it captured data?", stacklevel=3)
-    header = {**_this_python(), "named": named, "sha256": hashlib.sha256(payload).hexdigest()}
+    header = {
+        **_this_python(),
+        "named": named,
+        "modules": _named_modules(payload) if named is None else [named.partition(":")[0]],
+        "limits": (limits or Limits()).said(),
+        "sha256": hashlib.sha256(payload).hexdigest(),
+    }
     return json.dumps(header).encode() + b"\n" + payload
+
+
+def _named_modules(payload: bytes) -> list[str]:
+    """The modules whose names stand in the code, of those that are imported here: what it is likely to import there."""
+    if len(payload) > _WARN_BYTES:
+        return []
+    own = __name__.partition(".")[0]
+    texts = {argument for _, argument, _ in pickletools.genops(payload) if isinstance(argument, str)}
+    return sorted(name for name in texts if name in sys.modules and name.partition(".")[0] not in ("__main__", own))
 
 
 def unpacked(code: bytes) -> Callable[..., Any]:
@@ -83,4 +130,5 @@ def unpacked(code: bytes) -> Callable[..., Any]:
         value = importlib.import_module(module)
         for part in name.split("."):
             value = getattr(value, part)
-    return lambda *more: value(*arguments, *more)
+    called: Callable[..., Any] = functools.partial(value, *arguments) if arguments else value
+    return called

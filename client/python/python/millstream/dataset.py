@@ -27,6 +27,7 @@ from .structure import constants
 from .tensor import Tensor, applied, arguments, called, scope_of
 
 if TYPE_CHECKING:
+    from .code import Limits
     from .service import Reading
 
 __all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset"]
@@ -324,16 +325,18 @@ class Dataset(GroupMethods, ImageMethods):
         element_spec: Any = None,
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        limits: Limits | None = None,
     ) -> Dataset:
         """What any code of Python makes of each element: a function, or the name ``module:function`` of one that workers have.
 
-        It runs where the pipeline does, which must be a process of Python: here, or on workers of ``ms.local``. What it yields is
-        found by calling it here with the first element, unless ``element_spec`` says it.
+        On workers it runs in processes of the user's interpreter, at most so many as there are calls at once, within ``limits``;
+        what comes behind ``distribute`` runs here. What it yields is found by calling it here with the first element, unless
+        ``element_spec`` says it.
         """
         from .code import packed, unpacked
         from .worker import described
 
-        code = packed(map_func)
+        code = packed(map_func, limits=limits)
         if element_spec is None:
             first = self.take(1).get_single_element()
             made = unpacked(code)(*first) if isinstance(first, tuple) else unpacked(code)(first)

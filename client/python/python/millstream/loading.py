@@ -14,7 +14,7 @@ import numpy as np
 from ._millstream import Elements
 from .code import packed
 from .dataset import Dataset
-from .distribute import _fetch, _varying, default_collate, from_python
+from .distribute import _Fetch, _varying, default_collate, from_python
 from .errors import InvalidArgumentError
 from .plan import IndexPlan, ListedPlan, Plan
 from .positions import Delivered
@@ -264,7 +264,7 @@ class IndexedLoading:
 
 
 def _batch(dataset: Any, collate: Collate | None, rows: Any) -> Any:
-    return _fetch(dataset, collate, rows if collate is not None else rows[0])
+    return _Fetch(dataset, collate, None)(rows if collate is not None else rows[0])
 
 
 #: Samples that an error names.

@@ -99,7 +99,7 @@ def local(workers: int = 1, *, threads: int | None = None, inline: bool = False)
     """Starts a dispatcher and so many workers on this machine, and waits until all serve.
 
     They are child processes, which share memory with this one and end with it, whatever becomes of it. ``inline``: they are
-    threads of this process. ``threads``: of each worker, to compute with; by default one a processor.
+    threads of this process, and so is the code of Python that they run, without deadlines. ``threads``: of each worker, to compute with; by default one a processor.
 
     Raises:
         UnavailableError: One of them ended at once.
@@ -109,7 +109,7 @@ def local(workers: int = 1, *, threads: int | None = None, inline: bool = False)
         raise InvalidArgumentError(f"workers={workers}: a service has at least one")
     if inline:
         dispatcher = DispatchServer(DispatcherConfig())
-        config = WorkerConfig(dispatcher.target, threads=threads)
+        config = WorkerConfig(dispatcher.target, threads=threads, python="inline")
         inside: list[_Child | DispatchServer | WorkerServer] = [dispatcher]
         inside += [WorkerServer(config) for _ in range(workers)]
         return LocalService(dispatcher.target, inside)

@@ -97,7 +97,8 @@ class WorkerConfig:
     """The settings of a worker. Those after ``data_transfer_address`` are Millstream's own.
 
     ``protocol`` and ``heartbeat_interval_ms`` are accepted and have no effect: how often workers show that they live the
-    dispatcher says.
+    dispatcher says. ``python`` runs users' code of Python, in processes of its own: by default what ``MILLSTREAM_PYTHON`` names,
+    else the interpreter of this process; ``"inline"`` runs it in this process, for debugging, without deadlines and limits.
     """
 
     dispatcher_address: str
@@ -114,6 +115,7 @@ class WorkerConfig:
     memory_bytes: int | None = None
     cross_trainer_cache_bytes: int | None = None
     compression: str | None = None
+    python: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.dispatcher_address, str) or not self.dispatcher_address:
@@ -234,6 +236,7 @@ class WorkerServer(_Server):
             cross_trainer_cache_bytes=config.cross_trainer_cache_bytes,
             shm_bytes=None if _shares_memory(config.data_transfer_protocol) else 0,
             compression=config.compression,
+            python=config.python,
             dispatcher_timeout_ms=config.dispatcher_timeout_ms,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from .composites import Ragged, Sparse
 from .dtypes import as_dtype
 
-__all__ = ["constants", "leaf"]
+__all__ = ["Stack", "constants", "leaf", "tensor"]
 
 
 def constants(value: Any) -> tuple[tuple[Any, ...], list[bytes | list[bytes]]]:
@@ -37,22 +38,64 @@ def _described(value: Any, data: list[bytes | list[bytes]]) -> tuple[Any, ...]:
     return ("tensor", code, dims)
 
 
+class Stack:
+    """Arrays of one shape, to be stacked along a new leading dimension straight where the result is wanted."""
+
+    __slots__ = ("_arrays", "dtype", "nbytes", "shape")
+
+    def __init__(self, arrays: list[np.ndarray[Any, Any]]) -> None:
+        first = arrays[0]
+        for array in arrays:
+            if array.shape != first.shape:
+                raise ValueError(f"a batch of arrays of shapes {first.shape} and {array.shape}: collate them otherwise")
+        self._arrays = arrays
+        self.shape = (len(arrays), *first.shape)
+        dtypes = {array.dtype for array in arrays}
+        found = first.dtype if len(dtypes) == 1 else np.result_type(*dtypes)
+        # Little-endian, as elements are everywhere.
+        self.dtype = found.newbyteorder("<") if found.byteorder == ">" else found
+        self.nbytes = self.dtype.itemsize * len(arrays) * first.size
+
+    def write_to(self, into: np.ndarray[Any, Any]) -> None:
+        """Stacks them into an array of this shape."""
+        np.stack(self._arrays, out=into)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.stack(self._arrays).astype(dtype or self.dtype, copy=False)
+
+
 def leaf(value: Any) -> tuple[str, tuple[int, ...], bytes | list[bytes]]:
     """The dtype's code, the shape and the data of one array, in row-major order.
 
     Raises:
         TypeError: Its items are none that elements can have.
     """
+    code, shape, data = tensor(value)
+    return code, shape, data if isinstance(data, list) else np.asarray(data).tobytes()
+
+
+def tensor(value: Any) -> tuple[str, tuple[int, ...], Any]:
+    """The dtype's code, the shape, and the array itself, little-endian; or a stack of some; or the items of text.
+
+    Raises:
+        TypeError: Its items are none that elements can have.
+    """
+    if isinstance(value, Stack) and value.dtype.kind not in "USO":
+        return _code(value.dtype), value.shape, value
     array = _plain(value)
     if array.dtype.kind in "US" and not isinstance(value, np.ndarray):
         # Numpy's own byte strings end before their last zeros.
         array = np.array(value, object)
     if array.dtype.kind in "US" or array.dtype == object:
         return _text(array)
-    code = as_dtype(array.dtype).code
     # Little-endian, as elements are everywhere.
     native = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
-    return code, array.shape, native.tobytes()
+    return _code(array.dtype), array.shape, native
+
+
+@functools.cache
+def _code(dtype: np.dtype[Any]) -> str:
+    return as_dtype(dtype).code
 
 
 def _plain(value: Any) -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-"""What runs where a pipeline calls Python: on a worker, or in the trainer. The extension calls it; see ``code``."""
+"""Elements as users' functions see and make them. ``executor`` calls it on workers, the extension in the trainer; see ``code``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 
 from .code import unpacked
 from .composites import Ragged, Sparse
-from .structure import leaf
+from .structure import Stack, tensor
 
-__all__ = ["described", "flat_function", "flattened", "function", "iterate", "told"]
+__all__ = ["array_of_torch", "described", "flat_function", "flattened", "function", "iterate", "nested", "tensors", "told"]
 
 Leaf = tuple[str, tuple[int, ...], Any]
 
@@ -27,7 +27,7 @@ def function(code: bytes, given: tuple[Any, ...]) -> Callable[[list[Any]], list[
     called = unpacked(code)
 
     def call(components: list[Any]) -> list[Leaf]:
-        element = _nested(given, iter(components))
+        element = nested(given, iter(components))
         return flattened(called(*element) if isinstance(element, tuple) else called(element))
 
     return call
@@ -38,7 +38,7 @@ def flat_function(code: bytes, given: tuple[Any, ...]) -> Callable[[list[Any]], 
     called = unpacked(code)
 
     def call(components: list[Any]) -> Iterator[list[Leaf]]:
-        element = _nested(given, iter(components))
+        element = nested(given, iter(components))
         return map(flattened, called(*element) if isinstance(element, tuple) else called(element))
 
     return call
@@ -50,6 +50,11 @@ def iterate(code: bytes) -> Iterator[list[Leaf]]:
 
 
 def flattened(value: Any) -> list[Leaf]:
+    """The tensors of a result, in order, with their bytes."""
+    return [(code, dims, data if isinstance(data, list) else np.asarray(data).tobytes()) for code, dims, data in tensors(value)]
+
+
+def tensors(value: Any) -> list[Leaf]:
     """The tensors of a result, in order: of dicts, tuples, lists, arrays, tensors of torch, pictures, text and numbers."""
     leaves: list[Leaf] = []
     _describe(value, leaves)
@@ -80,12 +85,18 @@ def _describe(value: Any, leaves: list[Leaf]) -> tuple[Any, ...]:
 
 
 def _tensor(value: Any, leaves: list[Leaf]) -> tuple[Any, ...]:
-    if hasattr(value, "detach") and hasattr(value, "cpu"):
-        value = value.detach().cpu().contiguous()
-        value = _bits(value) if str(value.dtype) in _FLOATS_OF_TORCH else value.numpy()
-    code, dims, data = leaf(np.asarray(value) if not isinstance(value, str | bytes | list) else value)
+    value = array_of_torch(value)
+    code, dims, data = tensor(np.asarray(value) if not isinstance(value, str | bytes | list | Stack) else value)
     leaves.append((code, dims, data))
     return ("tensor", code, dims)
+
+
+def array_of_torch(value: Any) -> Any:
+    """A tensor of torch as an array over the same memory, if it lies in the memory of the host; anything else as it is."""
+    if not (hasattr(value, "detach") and hasattr(value, "cpu")):
+        return value
+    value = value.detach().cpu()
+    return _bits(value.contiguous()) if str(value.dtype) in _FLOATS_OF_TORCH else value.numpy()
 
 
 _FLOATS_OF_TORCH = {
@@ -104,15 +115,16 @@ def _bits(tensor: Any) -> Any:
     return tensor.view(getattr(torch, width)).numpy().view(getattr(ml_dtypes, name))
 
 
-def _nested(given: tuple[Any, ...], components: Iterator[Any]) -> Any:
+def nested(given: Any, components: Iterator[Any]) -> Any:
+    """The components put together as ``given`` describes."""
     kind = given[0]
     if kind == "tensor":
         return next(components)
     if kind == "none":
         return None
     if kind == "dict":
-        return {name: _nested(item, components) for name, item in given[1]}
-    items = [_nested(item, components) for item in given[1]]
+        return {name: nested(item, components) for name, item in given[1]}
+    items = [nested(item, components) for item in given[1]]
     if kind == "ragged":
         return Ragged(*items)
     if kind == "sparse":
@@ -132,4 +144,5 @@ def told(error: BaseException, trace: TracebackType | None) -> tuple[str, str]:
         )
     said = "".join(traceback.format_exception_only(type(error), error)).strip()
     lines = ["Traceback (most recent call last):\n", *frames.format(), said]
-    return said, "".join(lines)
+    sample = getattr(error, "millstream_sample", None)
+    return said if sample is None else f"{said}; sample {sample}", "".join(lines)

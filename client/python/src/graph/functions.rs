@@ -6,6 +6,7 @@ use millstream::element::{ElementSpec, Structure};
 use millstream::pipeline::graph::{
     Buckets, Constant, Dataset, Padding, SourceDeclaration, SpecField, Window,
 };
+use millstream::python;
 use pyo3::prelude::*;
 
 use super::Graph;
@@ -116,14 +117,14 @@ impl Graph {
     fn map_python(&self, output: &Bound<'_, PyAny>, code_bytes: &[u8]) -> PyResult<Graph> {
         let output = spec::from_python(output)?;
         let params = code::params(&output, code_bytes);
-        self.then(|dataset| dataset.map_declared(code::NAME, params, output))
+        self.then(|dataset| dataset.map_declared(python::NAME, params, output))
     }
 
     /// All that code of Python yields for each element, which is of `output`.
     fn flat_map_python(&self, output: &Bound<'_, PyAny>, code_bytes: &[u8]) -> PyResult<Graph> {
         let output = spec::from_python(output)?;
         let params = code::params(&output, code_bytes);
-        self.then(|dataset| dataset.flat_map_declared(code::NAME, params, output))
+        self.then(|dataset| dataset.flat_map_declared(python::NAME, params, output))
     }
 
     /// What an iterable of Python yields, which is of `output`. `count`: -1 without end, -2 unknown.
@@ -137,7 +138,7 @@ impl Graph {
             infinite: count == -1,
             indexable: false,
         };
-        Graph::new(Dataset::declared_source(code::NAME, params, declared))
+        Graph::new(Dataset::declared_source(python::NAME, params, declared))
     }
 
     /// The element with components of these names changed, or added to a dict.

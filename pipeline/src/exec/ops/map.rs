@@ -7,9 +7,11 @@ use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::faults::Faults;
-use crate::exec::functions::MapCall;
+use crate::exec::functions::SitedMapCall;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::random::Seeds;
+use crate::exec::site::Site;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
 
@@ -71,8 +73,10 @@ impl Iterate for Map {
 /// A registered function, whose results are held against what it said it yields.
 pub(crate) struct RegisteredCall {
     pub(crate) name: String,
-    pub(crate) call: MapCall,
+    pub(crate) call: SitedMapCall,
     pub(crate) output: ElementSpec,
+    pub(crate) seeds: Seeds,
+    pub(crate) cancel: Cancel,
 }
 
 impl Call for RegisteredCall {
@@ -80,13 +84,14 @@ impl Call for RegisteredCall {
         &self.name
     }
 
-    fn call(&self, value: Value, _: &Place<'_>) -> Result<Option<Value>, ExecError> {
+    fn call(&self, value: Value, at: &Place<'_>) -> Result<Option<Value>, ExecError> {
         // A function that says more of its failure, such as its traceback, says it as an `ExecError`.
         let failed = |error: crate::exec::error::BoxError| match error.downcast::<ExecError>() {
             Ok(error) => *error,
             Err(error) => ExecError::new(ErrorKind::UserFunction, &*self.name, error.to_string()),
         };
-        let value = (self.call)(value).map_err(failed)?;
+        let site = Site::new(&self.seeds, at.pass, at.position, &self.cancel);
+        let value = (self.call)(value, &site).map_err(failed)?;
         check(&self.name, &self.output, &value)?;
         Ok(Some(value))
     }

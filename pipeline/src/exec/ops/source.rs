@@ -5,11 +5,14 @@ use std::sync::Arc;
 use millstream_element::{ElementSpec, PackWriter};
 
 use crate::exec::call::guarded;
+use crate::exec::cancel::Cancel;
 use crate::exec::cursor::Cursor;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::functions::SourceFactory;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Filled, Further, Iterate, Stop};
+use crate::exec::random::Seeds;
+use crate::exec::site::Site;
 use crate::exec::source::Source;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
@@ -21,6 +24,9 @@ pub(crate) struct Registered {
     factory: Arc<dyn SourceFactory>,
     spec: ElementSpec,
     cursor: Cursor,
+    seeds: Seeds,
+    cancel: Cancel,
+    pass: u64,
     open: Option<Box<dyn Source>>,
     /// The position of the next element.
     position: u64,
@@ -29,11 +35,12 @@ pub(crate) struct Registered {
 
 impl Registered {
     pub(crate) fn new(
-        name: String,
-        params: Params,
+        (name, params): (String, Params),
         factory: Arc<dyn SourceFactory>,
         spec: ElementSpec,
         cursor: Cursor,
+        seeds: Seeds,
+        cancel: Cancel,
     ) -> Registered {
         Registered {
             name,
@@ -41,6 +48,9 @@ impl Registered {
             factory,
             spec,
             cursor,
+            seeds,
+            cancel,
+            pass: 0,
             open: None,
             position: 0,
             end: 0,
@@ -56,7 +66,10 @@ impl Registered {
             return Ok(false);
         };
         (self.position, self.end) = (range.start, range.end);
-        self.open = Some(guarded(&self.name, || self.factory.open(&self.params, range))?);
+        let site = Site::new(&self.seeds, self.pass, range.start, &self.cancel);
+        self.open = Some(guarded(&self.name, || {
+            self.factory.open_at(&self.params, range, &site)
+        })?);
         Ok(true)
     }
 
@@ -133,6 +146,7 @@ impl Iterate for Registered {
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.open = None;
+        self.pass = self.pass.wrapping_add(1);
         self.cursor.restart()
     }
 
@@ -142,6 +156,7 @@ impl Iterate for Registered {
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
         state.begin("source")?;
+        state.number(self.pass)?;
         self.cursor.save(state)?;
         state.flag(self.open.is_some())?;
         state.number(self.position)
@@ -149,6 +164,7 @@ impl Iterate for Registered {
 
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         state.begin("source")?;
+        self.pass = state.number()?;
         self.cursor.restore(state)?;
         let open = state.flag()?;
         let position = state.number()?;

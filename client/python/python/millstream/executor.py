@@ -1,0 +1,162 @@
+"""A process that runs one piece of users' code for a worker: a function that is called with elements, or an iterable.
+
+Started by ``foreman``, by fork or as ``python -m millstream.executor``. Whatever the code does to it, the worker sees: what it
+raises is told, and when it crashes, exits or hangs the process is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .code import unpacked
+from .wire import Call, Leaf, Link
+from .worker import nested, tensors, told
+
+__all__ = ["end_with", "leave", "read", "settle", "work"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with(parent: int) -> None:
+    """Has the system kill this process when its parent ends, whatever ends that."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def settle(parent: int) -> None:
+    """What a process does before it runs anybody's code."""
+    end_with(parent)
+    # A group of its own: what the code starts ends with it.
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Where it crashed or hung, standard error says.
+    faulthandler.enable()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+
+def leave(status: int) -> None:
+    """Ends this process without what its parent, of which it is a fork, has registered for its own end."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(status)
+
+
+def read(file: int, described: int, code: int) -> tuple[dict[str, Any], bytes]:
+    """What elements are and what is done with them, and the code, from a file in memory."""
+    return json.loads(os.pread(file, described, 0)), _whole(file, code, described)
+
+
+def _whole(file: int, size: int, at: int) -> bytes:
+    parts = []
+    while size > 0 and (part := os.pread(file, size, at)):
+        parts.append(part)
+        size, at = size - len(part), at + len(part)
+    return b"".join(parts)
+
+
+def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int, seed: int) -> None:
+    """Runs the code for whoever is at the other end, until nobody is."""
+    given = described["given"]
+    link = Link(end, _dtypes(given), described["dtypes"])
+    try:
+        called = unpacked(code)
+        _seed(seed)
+        _introduce(called, index, described["processes"], seed)
+        answer = _function(called, given) if given is not None else _iterable(called)
+    except BaseException as error:
+        link.raised(*told(error, error.__traceback__))
+        return
+    link.ready()
+    while (call := link.receive()) is not None:
+        try:
+            leaves = answer(call)
+            if leaves is None:
+                link.end()
+            else:
+                link.result(call, leaves)
+        # Also what is meant to end a process: it would end without a word.
+        except BaseException as error:
+            link.raised(*told(error, error.__traceback__))
+
+
+def _function(called: Callable[..., Any], given: Any) -> Callable[[Call], list[Leaf] | None]:
+    def answer(call: Call) -> list[Leaf] | None:
+        _seed(call.draw)
+        element = nested(given, iter(call.components))
+        return tensors(called(*element) if isinstance(element, tuple) else called(element))
+
+    return answer
+
+
+def _iterable(called: Callable[..., Any]) -> Callable[[Call], list[Leaf] | None]:
+    iterator: Iterator[Any] = iter(called())
+    nothing = object()
+
+    def answer(_: Call) -> list[Leaf] | None:
+        made = next(iterator, nothing)
+        return None if made is nothing else tensors(made)
+
+    return answer
+
+
+def _dtypes(given: Any) -> list[str]:
+    """Of the components, in order."""
+    if given is None or given[0] == "none":
+        return []
+    if given[0] == "tensor":
+        return [given[1]]
+    items = [item for _, item in given[1]] if given[0] == "dict" else given[1]
+    return [dtype for item in items for dtype in _dtypes(item)]
+
+
+def _seed(draw: int) -> None:
+    """What functions draw follows from the element, whichever process it comes to."""
+    random.seed(draw)
+    np.random.seed(draw & 0xFFFF_FFFF)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.manual_seed(draw & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+def _introduce(called: Any, index: int, processes: int, seed: int) -> None:
+    """Tells torch, where it is used, which of how many workers this is; and calls what is to be called in each."""
+    if "torch" in sys.modules:
+        import torch
+        import torch.utils.data._utils.worker as of_torch
+
+        torch.set_num_threads(1)
+        dataset = getattr(called, "dataset", None)
+        of_torch._worker_info = of_torch.WorkerInfo(
+            id=index, num_workers=processes, seed=seed, dataset=dataset
+        )
+    initial = getattr(called, "worker_init_fn", None)
+    if initial is not None:
+        initial(index)
+
+
+def main(arguments: list[str]) -> None:
+    """One that was not forked."""
+    parent, end, file, described, code, index, seed = map(int, arguments)
+    settle(parent)
+    work(socket.socket(fileno=end), *read(file, described, code), index, seed)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    leave(0)

@@ -1,0 +1,25 @@
+//! What a registered function or source is told of where it is called, beside the element. Refuses to know what it does with it.
+
+use super::cancel::Cancel;
+use super::random::Seeds;
+
+/// Where a function is called, or a source opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Site<'s> {
+    /// A number to draw from: it follows from seed, epoch and position, so that workers with one seed draw the same; where there
+    /// is no seed, from the task as well.
+    pub draw: u64,
+    /// Raised when nobody waits for the outcome any more: whoever waits for anything listens to it, and ends with an error of
+    /// kind `Cancelled`.
+    pub cancel: &'s Cancel,
+}
+
+impl<'s> Site<'s> {
+    /// Of the element at `position` in pass `pass` of an operation with these seeds.
+    pub(crate) fn new(seeds: &Seeds, pass: u64, position: u64, cancel: &'s Cancel) -> Site<'s> {
+        Site {
+            draw: seeds.draws(pass).number(position),
+            cancel,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Why a call has no result, in the words of whoever wrote the code: who is to blame, what happened, what to do. Refuses to know
+//! how it was found out.
+
+use std::fmt;
+use std::time::Duration;
+
+use millstream_pipeline::exec::{ErrorKind, ExecError};
+
+use super::params::NAME;
+
+/// Why a call has no result.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// The code raised, and the executor can be called again.
+    Raised { said: String, traceback: String },
+    /// The iterable has no further element.
+    Exhausted,
+    /// The executor is gone, and with it what it worked on.
+    Gone(Gone),
+    /// Nobody waits any more.
+    Cancelled,
+}
+
+/// How an executor came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// It exited by itself.
+    Exited(i32),
+    /// A signal ended it.
+    Killed(i32),
+    /// It took too long, and was ended.
+    Deadline(Duration),
+    /// It took too much memory, and was ended.
+    Memory { bytes: u64, limit_bytes: u64 },
+    /// Its result is larger than an element may be.
+    TooLarge { bytes: u64, limit_bytes: u64 },
+    /// It said what is no answer.
+    Garbled(String),
+    /// Nobody knows: the process that watches over it is gone as well.
+    Unknown,
+}
+
+impl Gone {
+    /// Of what `waitpid` says: the status of an exit, or less than 0 for a signal.
+    pub(super) fn of_status(status: i32) -> Gone {
+        if status < 0 {
+            Gone::Killed(-status)
+        } else {
+            Gone::Exited(status)
+        }
+    }
+
+    /// Whether another process might come through: whatever killed this one may have meant something else.
+    pub(super) fn is_worth_another_attempt(&self) -> bool {
+        matches!(self, Gone::Killed(_) | Gone::Unknown)
+    }
+
+    /// As the failure of the user's function, after so many attempts.
+    pub(super) fn failure(&self, attempts: u32) -> ExecError {
+        let message = match attempts {
+            0 | 1 => self.to_string(),
+            attempts => format!("{self}; so did {attempts} processes, one after the other"),
+        };
+        ExecError::new(ErrorKind::UserFunction, NAME, message)
+    }
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Gone::Exited(status) => write!(
+                f,
+                "the code ended its own process with status {status}, as os._exit does: raise an exception instead"
+            ),
+            Gone::Killed(9) => f.write_str(
+                "its process was killed by SIGKILL: by somebody, or by the system, where memory has run out (limit it by \
+                 memory_bytes)",
+            ),
+            Gone::Killed(signal) => write!(
+                f,
+                "its process crashed with {}; where, the log of the worker says",
+                Signal(*signal)
+            ),
+            Gone::Deadline(limit) => write!(
+                f,
+                "did not return within {limit:?} (deadline_s), and its process was ended; where it hung, the log of the worker says"
+            ),
+            Gone::Memory { bytes, limit_bytes } => write!(
+                f,
+                "its process took {} MiB of memory, more than the {} MiB that it may (memory_bytes), and was ended",
+                bytes >> 20,
+                limit_bytes >> 20
+            ),
+            Gone::TooLarge { bytes, limit_bytes } => write!(
+                f,
+                "yields an element of {bytes} bytes; it may have {limit_bytes} at most: yield it in parts"
+            ),
+            Gone::Garbled(what) => write!(
+                f,
+                "its process said what is no answer ({what}): does the code write to descriptors that are not its own?"
+            ),
+            Gone::Unknown => f.write_str("its process is gone, and so is the one that started it: both were killed"),
+        }
+    }
+}
+
+/// A signal by its name.
+struct Signal(i32);
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.0 {
+            4 => "SIGILL",
+            6 => "SIGABRT",
+            7 => "SIGBUS",
+            8 => "SIGFPE",
+            11 => "SIGSEGV",
+            15 => "SIGTERM",
+            other => return write!(f, "signal {other}"),
+        };
+        f.write_str(name)
+    }
+}
+
+/// What the code raised, as the failure of the user's function.
+pub(super) fn raised(said: String, traceback: String) -> ExecError {
+    ExecError::new(ErrorKind::UserFunction, NAME, said).with_traceback(traceback)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_says_what_happened_and_who_may_try_again() {
+        for (gone, said, again) in [
+            (Gone::of_status(-11), "SIGSEGV", true),
+            (Gone::of_status(-9), "SIGKILL", true),
+            (Gone::of_status(-40), "signal 40", true),
+            (Gone::of_status(3), "status 3", false),
+            (Gone::Deadline(Duration::from_millis(1500)), "1.5s", false),
+            (
+                Gone::Memory {
+                    bytes: 5 << 20,
+                    limit_bytes: 3 << 20,
+                },
+                "5 MiB of memory, more than the 3 MiB",
+                false,
+            ),
+        ] {
+            assert!(gone.to_string().contains(said), "{gone}");
+            assert_eq!(gone.is_worth_another_attempt(), again, "{gone}");
+        }
+        assert!(Gone::Unknown.failure(3).to_string().contains("3 processes"));
+    }
+}

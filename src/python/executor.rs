@@ -1,0 +1,306 @@
+//! One process that runs a user's code: what it is asked, and the wait for its answer, which ends at the deadline, at the
+//! limit of memory, when nobody waits any more, or with the process. Refuses to know who else there is.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_pipeline::exec::{Cancel, ErrorKind, ExecError, Value};
+
+use super::ending::{Ending, Gone};
+use super::foreman::{ChildId, Foreman, Urgency};
+use super::params::{Limits, NAME};
+use super::region::{Lease, REGION_BYTES_MAX, Regions};
+use super::socket::Socket;
+use super::wire::{self, Answer, Input, RegionName};
+
+/// How often whoever waits looks at the clock, at what the process has in memory, and whether it is still wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Calls after which the memory of a process is looked at even if none took long.
+const LOOK_AFTER_CALLS: u64 = 64;
+/// Bytes of a page as `/proc` counts them.
+const PAGE_BYTES: u64 = 4096;
+/// How long loading the code may take, whatever its calls may.
+const LOADING: Duration = Duration::from_secs(120);
+
+/// An executor. Dropped, its process is ended and reaped.
+#[derive(Debug)]
+pub(super) struct Executor {
+    foreman: Arc<Foreman>,
+    child: ChildId,
+    /// Its number in its crew, which `get_worker_info` says.
+    index: u32,
+    pid: u32,
+    /// Absent once it is told to end.
+    socket: Option<Socket>,
+    regions: Regions,
+    /// One for each call that is not answered, empty where nothing was expected to need one.
+    asked: VecDeque<Option<Lease>>,
+    datagram: Vec<u8>,
+    /// What the latest result took in a region.
+    expected_bytes: u64,
+    calls: u64,
+}
+
+impl Executor {
+    /// Starts one, and waits until it has loaded the code.
+    ///
+    /// # Errors
+    /// The code cannot be loaded, which is the caller's mistake; the process cannot be started or has died.
+    pub(super) fn start(
+        foreman: Arc<Foreman>,
+        index: u32,
+        seed: u64,
+        limits: &Limits,
+        cancel: &Cancel,
+    ) -> Result<Executor, ExecError> {
+        let broken = |error: io::Error| {
+            ExecError::new(
+                ErrorKind::Resource,
+                NAME,
+                format!("no process can be started for it: {error}"),
+            )
+        };
+        let (socket, other) = Socket::pair().map_err(broken)?;
+        let (child, pid) = foreman.hire(index, seed, other.as_fd())?;
+        drop(other);
+        let mut executor = Executor {
+            foreman,
+            child,
+            index,
+            pid,
+            socket: Some(socket),
+            regions: Regions::default(),
+            asked: VecDeque::new(),
+            datagram: Vec::new(),
+            expected_bytes: 0,
+            calls: 0,
+        };
+        let refused = |message| Err(ExecError::new(ErrorKind::Caller, NAME, message));
+        match executor.wait(limits, LOADING.max(limits.deadline()), cancel) {
+            Ok(()) => {}
+            Err(ending) => return Err(not_loaded(ending)),
+        }
+        match wire::answer(&executor.datagram) {
+            Ok(Answer::Ready) => Ok(executor),
+            Ok(Answer::Raised { said, traceback }) => {
+                let failed = format!("the code cannot be loaded on the worker: {said}");
+                Err(ExecError::new(ErrorKind::Caller, NAME, failed).with_traceback(traceback))
+            }
+            Ok(other) => refused(format!("its process began with {other:?}")),
+            Err(what) => refused(Gone::Garbled(what).to_string()),
+        }
+    }
+
+    /// Its number in its crew.
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Calls that it was asked.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Calls that are not answered.
+    pub(super) fn unanswered(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// Calls the function, or asks for the next element where there is no input.
+    pub(super) fn ask(&mut self, input: Option<&Input>, draw: u64) -> Result<(), Ending> {
+        let input_bytes = input
+            .filter(|input| input.needs_region())
+            .map(Input::region_bytes);
+        let wanted = input_bytes.unwrap_or(0).max(self.expected_bytes);
+        if wanted > REGION_BYTES_MAX {
+            let limit_bytes = REGION_BYTES_MAX;
+            return Err(self.end(Gone::TooLarge {
+                bytes: wanted,
+                limit_bytes,
+            }));
+        }
+        let leased = if wanted > 0 {
+            Some(self.regions.lease(wanted))
+        } else {
+            None
+        };
+        let leased = leased.transpose().map_err(|error| self.lost(&error))?;
+        let (mut lease, fd) = leased.map_or((None, None), |(lease, fd)| (Some(lease), fd));
+        if let (Some(lease), Some(input), Some(_)) = (&mut lease, input, input_bytes) {
+            input.write_to(lease.bytes_mut());
+        }
+        let retired = self.regions.retired();
+        wire::call(input, named(lease.as_ref()), draw, &retired, &mut self.datagram);
+        self.calls += 1;
+        self.asked.push_back(lease);
+        self.send(fd.as_ref().map(AsFd::as_fd))
+    }
+
+    /// The result of the oldest call that is not answered.
+    pub(super) fn answer(&mut self, limits: &Limits, cancel: &Cancel) -> Result<Value, Ending> {
+        loop {
+            self.wait(limits, limits.deadline(), cancel)?;
+            let garbled = |what: String| Gone::Garbled(what);
+            let made = match wire::answer(&self.datagram) {
+                Ok(Answer::Need(bytes)) => {
+                    self.give_region(bytes)?;
+                    continue;
+                }
+                Ok(Answer::Raised { said, traceback }) => {
+                    self.asked.pop_front();
+                    return Err(Ending::Raised { said, traceback });
+                }
+                Ok(Answer::End) => {
+                    self.asked.pop_front();
+                    return Err(Ending::Exhausted);
+                }
+                Ok(Answer::Result(described, data)) => wire::inline_value(&described, data).map_err(garbled),
+                Ok(Answer::ResultInRegion(described)) => {
+                    let places = wire::region_places(&described);
+                    self.expected_bytes = places.last().map_or(0, |(at, bytes)| at.saturating_add(*bytes));
+                    let lease = self.asked.front_mut().and_then(Option::take);
+                    let data = lease.and_then(|lease| self.regions.results(lease, &places));
+                    data.ok_or_else(|| "parts outside of its memory".to_owned())
+                        .and_then(|data| wire::value(&described, data))
+                        .map_err(garbled)
+                }
+                Ok(Answer::Ready) => Err(Gone::Garbled("ready, again".to_owned())),
+                Err(what) => Err(Gone::Garbled(what)),
+            };
+            self.asked.pop_front();
+            return made.map_err(|gone| self.end(gone));
+        }
+    }
+
+    /// Bytes that it has in memory beyond `limits`, if it has: looked at now and then.
+    pub(super) fn is_swollen(&self, limits: &Limits) -> bool {
+        self.calls.is_multiple_of(LOOK_AFTER_CALLS) && self.beyond(limits).is_some()
+    }
+
+    fn give_region(&mut self, bytes: u64) -> Result<(), Ending> {
+        if bytes > REGION_BYTES_MAX {
+            let limit_bytes = REGION_BYTES_MAX;
+            return Err(self.end(Gone::TooLarge { bytes, limit_bytes }));
+        }
+        if let Some(place) = self.asked.front_mut() {
+            place.take();
+        }
+        let (lease, fd) = self.regions.lease(bytes).map_err(|error| self.lost(&error))?;
+        wire::region(named(Some(&lease)), &mut self.datagram);
+        if let Some(place) = self.asked.front_mut() {
+            *place = Some(lease);
+        }
+        self.send(fd.as_ref().map(AsFd::as_fd))
+    }
+
+    fn send(&mut self, fd: Option<std::os::fd::BorrowedFd<'_>>) -> Result<(), Ending> {
+        let sent = self.socket.as_ref().map(|socket| socket.send(&self.datagram, fd));
+        match sent {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) | None => Err(self.reaped()),
+        }
+    }
+
+    /// Waits until a datagram is there.
+    fn wait(&mut self, limits: &Limits, patience: Duration, cancel: &Cancel) -> Result<(), Ending> {
+        let begun = Instant::now();
+        loop {
+            let Some(socket) = &self.socket else {
+                return Err(Ending::Gone(Gone::Unknown));
+            };
+            match socket.receive(&mut self.datagram, LOOK_EVERY) {
+                Ok(Some(())) if self.datagram.is_empty() => return Err(self.reaped()),
+                Ok(Some(())) => return Ok(()),
+                Ok(None) => {}
+                Err(error) => return Err(self.lost(&error)),
+            }
+            if cancel.is_cancelled() {
+                self.end(Gone::Unknown);
+                return Err(Ending::Cancelled);
+            }
+            if begun.elapsed() >= patience {
+                return Err(self.end(Gone::Deadline(patience)));
+            }
+            if let Some(gone) = self.beyond(limits) {
+                return Err(self.end(gone));
+            }
+        }
+    }
+
+    fn beyond(&self, limits: &Limits) -> Option<Gone> {
+        let limit_bytes = limits.memory_bytes;
+        // A process that is gone has none.
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.pid)).ok()?;
+        let mut pages = statm
+            .split_ascii_whitespace()
+            .skip(1)
+            .map_while(|pages| pages.parse::<u64>().ok());
+        // Without what it shares with others: regions, and libraries.
+        let bytes = pages.next()?.saturating_sub(pages.next()?) * PAGE_BYTES;
+        (bytes > limit_bytes).then_some(Gone::Memory { bytes, limit_bytes })
+    }
+
+    /// Ends the process at once, for this reason.
+    fn end(&mut self, why: Gone) -> Ending {
+        let urgency = if matches!(why, Gone::Deadline(_)) {
+            Urgency::Shown
+        } else {
+            Urgency::AtOnce
+        };
+        self.socket.take();
+        // Whoever watches over it may be gone, and has then taken it along.
+        let _ = self.foreman.end(self.child, urgency);
+        Ending::Gone(why)
+    }
+
+    /// The process has closed its socket: what became of it.
+    fn reaped(&mut self) -> Ending {
+        self.socket.take();
+        let status = self.foreman.end(self.child, Urgency::Soon);
+        Ending::Gone(status.map_or(Gone::Unknown, Gone::of_status))
+    }
+
+    fn lost(&mut self, error: &io::Error) -> Ending {
+        self.end(Gone::Garbled(error.to_string()))
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        // It ends when its socket does, unless it is within the user's code.
+        if self.socket.take().is_some() {
+            let urgency = if self.asked.is_empty() {
+                Urgency::Soon
+            } else {
+                Urgency::AtOnce
+            };
+            let _ = self.foreman.end(self.child, urgency);
+        }
+    }
+}
+
+fn named(lease: Option<&Lease>) -> RegionName {
+    lease.map_or_else(RegionName::default, |lease| RegionName {
+        id: lease.id(),
+        bytes: lease.size_bytes(),
+    })
+}
+
+fn not_loaded(ending: Ending) -> ExecError {
+    match ending {
+        Ending::Cancelled => ExecError::cancelled(NAME),
+        Ending::Gone(gone) => {
+            let kind = if gone.is_worth_another_attempt() {
+                ErrorKind::Resource
+            } else {
+                ErrorKind::Caller
+            };
+            ExecError::new(kind, NAME, format!("while the code was being loaded: {gone}"))
+        }
+        Ending::Raised { said, traceback } => super::ending::raised(said, traceback),
+        Ending::Exhausted => ExecError::new(ErrorKind::Internal, NAME, "the end of nothing"),
+    }
+}

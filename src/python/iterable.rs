@@ -1,0 +1,108 @@
+//! Python's iterables as sources of a pipeline: one process each that is a little ahead, or several that read one together and take
+//! turns, as the processes of a `DataLoader` do. Refuses to know what they read.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use millstream_pipeline::exec::{Cancel, ErrorKind, ExecError, Site, Source, SourceFactory, Value};
+use millstream_pipeline::graph::{Cardinality, Params, SourceSignature};
+
+use super::crew::{Hired, Job};
+use super::crews::Crews;
+use super::ending::{Ending, raised};
+use super::function::described;
+use super::interpreter::Interpreter;
+use super::params::{Limits, NAME, PythonParams};
+
+/// Elements that an executor is asked for before the first of them is taken: one it works on while another is on its way.
+const AHEAD: usize = 2;
+
+/// What iterables yield, as a source that is read whole.
+#[derive(Debug)]
+pub(super) struct Iterables {
+    interpreter: Interpreter,
+    crews: Arc<Crews>,
+}
+
+/// One pass.
+struct Iterating {
+    /// Whose turn is first; without those that are exhausted.
+    turns: VecDeque<Hired>,
+    limits: Limits,
+    cancel: Cancel,
+}
+
+impl Iterables {
+    /// Read by processes of `interpreter`.
+    pub(super) fn new(interpreter: Interpreter, crews: Arc<Crews>) -> Iterables {
+        Iterables { interpreter, crews }
+    }
+}
+
+impl SourceFactory for Iterables {
+    fn signature(&self, params: &Params) -> Result<SourceSignature, String> {
+        let params = PythonParams::from_params(params)?;
+        params.header(&self.interpreter)?;
+        Ok(SourceSignature {
+            spec: params.output,
+            cardinality: Cardinality::Unknown,
+            indexable: false,
+        })
+    }
+
+    fn open(&self, params: &Params, positions: Range<u64>) -> Result<Box<dyn Source>, ExecError> {
+        let (draw, cancel) = (0, Cancel::new());
+        self.open_at(
+            params,
+            positions,
+            &Site {
+                draw,
+                cancel: &cancel,
+            },
+        )
+    }
+
+    fn open_at(&self, params: &Params, _: Range<u64>, site: &Site<'_>) -> Result<Box<dyn Source>, ExecError> {
+        let refused = |reason| ExecError::new(ErrorKind::Caller, NAME, reason);
+        let params = PythonParams::from_params(params).map_err(refused)?;
+        let limits = params.header(&self.interpreter).map_err(refused)?.limits;
+        let crew = self.crews.crew(Job {
+            interpreter: self.interpreter.clone(),
+            described: described(None, &limits),
+            code: params.code,
+            limits,
+        });
+        let limits = crew.job.limits.clone();
+        let turns = (0..limits.processes.max(1)).map(|index| crew.hire(Some(index), site));
+        Ok(Box::new(Iterating {
+            turns: turns.collect::<Result<_, _>>()?,
+            limits,
+            cancel: site.cancel.clone(),
+        }))
+    }
+}
+
+impl Source for Iterating {
+    fn next(&mut self) -> Result<Option<Value>, ExecError> {
+        while let Some(mut hired) = self.turns.pop_front() {
+            let executor = hired.executor()?;
+            let mut answered = Ok(());
+            while answered.is_ok() && executor.unanswered() < AHEAD {
+                answered = executor.ask(None, 0);
+            }
+            match answered.and_then(|()| executor.answer(&self.limits, &self.cancel)) {
+                Ok(value) => {
+                    self.turns.push_back(hired);
+                    return Ok(Some(value));
+                }
+                Err(Ending::Exhausted) => {}
+                Err(Ending::Cancelled) => return Err(ExecError::cancelled(NAME)),
+                Err(Ending::Raised { said, traceback }) => return Err(raised(said, traceback)),
+                // Where it was went with it: it cannot be begun again without repeating or losing elements.
+                Err(Ending::Gone(gone)) => return Err(gone.failure(1)),
+            }
+        }
+        Ok(None)
+    }
+}

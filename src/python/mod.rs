@@ -1,0 +1,42 @@
+//! Python's own code on a worker: functions and iterables, run by processes of the user's interpreter that this one supervises. The
+//! worker itself runs no Python and is linked against none.
+//!
+//! - `crew`: the executors of one function: who is idle, who has died, who is ended
+//! - `crews`: the crews of this process, which stay for a while between tasks
+//! - `ending`: why an executor's call has no result, in words
+//! - `executor`: one process that calls the function, and the wait for what it makes
+//! - `foreman`: the process that imports what code needs, and starts and reaps executors
+//! - `function`, `iterable`: what is registered with the pipeline
+//! - `interpreter`: which Python
+//! - `params`: the parameters of both: what they yield and the code, with limits
+//! - `region`: memory that this process and one executor share (unsafe)
+//! - `socket`: datagrams with descriptors, and deadlines
+//! - `wire`: what is said to executors (pure)
+
+#[cfg(target_os = "linux")]
+mod crew;
+#[cfg(target_os = "linux")]
+mod crews;
+#[cfg(target_os = "linux")]
+mod ending;
+#[cfg(target_os = "linux")]
+mod executor;
+#[cfg(target_os = "linux")]
+mod foreman;
+#[cfg(target_os = "linux")]
+mod function;
+mod interpreter;
+#[cfg(target_os = "linux")]
+mod iterable;
+mod params;
+#[cfg(target_os = "linux")]
+mod region;
+#[cfg(target_os = "linux")]
+mod socket;
+#[cfg(target_os = "linux")]
+mod wire;
+
+#[cfg(target_os = "linux")]
+pub use function::registered;
+pub use interpreter::Interpreter;
+pub use params::{Limits, NAME, PythonParams};

@@ -1,0 +1,193 @@
+//! The parameters of Python's functions and iterables: what they yield, and the packed code, whose header says who packed it and
+//! under which limits it runs. Refuses to know what the code is.
+
+use std::time::Duration;
+
+use millstream_element::ElementSpec;
+use millstream_pipeline::graph::Params;
+use serde::Deserialize;
+
+use super::interpreter::Interpreter;
+
+/// The name that stands in graphs, of functions and of sources.
+pub const NAME: &str = "python";
+/// Bytes of the length of the spec, before the spec and the code.
+const LENGTH_BYTES: usize = 4;
+/// Processes that read one iterable at once.
+const PROCESSES_MAX: u32 = 256;
+
+/// What a function or an iterable yields, and its code.
+#[derive(Debug, Clone)]
+pub struct PythonParams {
+    /// What it yields.
+    pub output: ElementSpec,
+    /// A line of JSON and what was pickled.
+    pub code: Vec<u8>,
+}
+
+/// What limits a call of Python's code. What the header of the code does not say is as in [`Limits::default`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Seconds that one call, or one element of an iterable, may take.
+    pub deadline_s: f64,
+    /// Bytes that a process may have in memory; 0 = half of what the machine has.
+    pub memory_bytes: u64,
+    /// Calls after which a process is replaced by a fresh one; 0 = never.
+    pub recycle_after: u64,
+    /// How often one element is begun at most, if its process is killed or crashes.
+    pub attempts: u32,
+    /// Processes that read one iterable together, and what `get_worker_info` says; 0 = one an iterable, one a thread of the
+    /// worker for functions.
+    pub processes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            deadline_s: 300.0,
+            memory_bytes: 0,
+            recycle_after: 0,
+            attempts: 3,
+            processes: 0,
+        }
+    }
+}
+
+impl Limits {
+    /// How long one call may take.
+    pub(super) fn deadline(&self) -> Duration {
+        Duration::try_from_secs_f64(self.deadline_s).unwrap_or(Duration::MAX)
+    }
+}
+
+/// Who packed the code, and what it needs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Header {
+    pub(super) python: String,
+    pub(super) implementation: String,
+    pub(super) limits: Limits,
+}
+
+impl PythonParams {
+    /// As a definition carries them.
+    pub fn to_params(&self) -> Params {
+        let spec = self.output.to_bytes();
+        // A spec has a few kilobytes at most.
+        let mut bytes = (spec.len() as u32).to_le_bytes().to_vec();
+        bytes.extend_from_slice(&spec);
+        bytes.extend_from_slice(&self.code);
+        Params::from_bytes(bytes)
+    }
+
+    /// Of a definition.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn from_params(params: &Params) -> Result<PythonParams, String> {
+        let short = || "its parameters are cut short".to_owned();
+        let (length, rest) = params
+            .as_bytes()
+            .split_first_chunk::<LENGTH_BYTES>()
+            .ok_or_else(short)?;
+        let (spec, code) = rest
+            .split_at_checked(u32::from_le_bytes(*length) as usize)
+            .ok_or_else(short)?;
+        let output = ElementSpec::from_bytes(spec).map_err(|error| error.to_string())?;
+        Ok(PythonParams {
+            output,
+            code: code.to_vec(),
+        })
+    }
+
+    /// The header, if `interpreter` can run what it stands before.
+    pub(super) fn header(&self, interpreter: &Interpreter) -> Result<Header, String> {
+        let end = self
+            .code
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .unwrap_or_default();
+        let header: Header = serde_json::from_slice(&self.code[..end])
+            .map_err(|error| format!("the header of its code is damaged: {error}"))?;
+        if let Some((implementation, python)) = &interpreter.version
+            && (implementation, python) != (&header.implementation, &header.python)
+        {
+            return Err(format!(
+                "the trainer runs {} {}, workers here run {implementation} {python}: pickled code needs the same version on both",
+                header.implementation, header.python
+            ));
+        }
+        let limits = &header.limits;
+        if limits.deadline_s <= 0.0 {
+            return Err(format!("deadline_s is {}: it must be above 0", limits.deadline_s));
+        }
+        if limits.attempts == 0 || limits.processes > PROCESSES_MAX {
+            return Err(format!(
+                "attempts is {} and processes {}: at least 1, and at most {PROCESSES_MAX}",
+                limits.attempts, limits.processes
+            ));
+        }
+        Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_element::{Dtype, TensorSpec};
+
+    use super::*;
+
+    fn params(header: &str) -> PythonParams {
+        PythonParams {
+            output: ElementSpec::single(TensorSpec::scalar(Dtype::I64)).unwrap(),
+            code: format!("{header}\ncode").into_bytes(),
+        }
+    }
+
+    #[test]
+    fn parameters_survive_a_definition_and_damaged_ones_are_refused() {
+        let sent = params("{}");
+        let found = PythonParams::from_params(&sent.to_params()).unwrap();
+        assert_eq!((found.output, found.code), (sent.output, sent.code));
+        for damaged in [&b""[..], &[9, 0, 0, 0, 1]] {
+            assert!(PythonParams::from_params(&Params::from_bytes(damaged.to_vec())).is_err());
+        }
+        let any = Interpreter::new("python3");
+        assert!(params("no header").header(&any).unwrap_err().contains("damaged"));
+    }
+
+    #[test]
+    fn another_version_is_refused_with_both_named_where_the_interpreter_is_known() {
+        let packed = params(r#"{"python": "2.7", "implementation": "cpython"}"#);
+        let mut interpreter = Interpreter::new("python3");
+        assert!(packed.header(&interpreter).is_ok());
+        interpreter.version = Some(("cpython".to_owned(), "3.11".to_owned()));
+        let refused = packed.header(&interpreter).unwrap_err();
+        assert!(
+            refused.contains("trainer runs cpython 2.7, workers here run cpython 3.11"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn limits_have_defaults_and_impossible_ones_are_refused() {
+        let any = Interpreter::new("python3");
+        assert_eq!(params("{}").header(&any).unwrap().limits, Limits::default());
+        let said = params(r#"{"limits": {"deadline_s": 2.5, "attempts": 1}}"#)
+            .header(&any)
+            .unwrap()
+            .limits;
+        assert_eq!((said.deadline(), said.attempts), (Duration::from_millis(2500), 1));
+        for wrong in [
+            r#"{"deadline_s": 0}"#,
+            r#"{"attempts": 0}"#,
+            r#"{"processes": 257}"#,
+        ] {
+            assert!(
+                params(&format!(r#"{{"limits": {wrong}}}"#)).header(&any).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Memory that this process and one executor share: one call's input, then its result, which is viewed in place until its
+//! last view is dropped. Refuses to know what it holds.
+//!
+//! Who may write alternates: this process before it sends the call, the executor until it answers. Afterwards nobody does until
+//! all views are gone and the region is free again.
+#![expect(unsafe_code, reason = "memory that another process writes is viewed as bytes")]
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use millstream_dataplane::transport::shm::map::{Mapping, PAGE_BYTES};
+use parking_lot::Mutex;
+
+/// Regions of one executor that hold results which somebody still views. What comes beyond is copied, so that whoever keeps
+/// results does not keep shared memory.
+const VIEWED_MAX: usize = 8;
+/// Bytes of them.
+const VIEWED_BYTES_MAX: usize = 256 << 20;
+/// Bytes of one region: what one element may have.
+pub(super) const REGION_BYTES_MAX: u64 = 1 << 30;
+
+/// Mapped by both processes under one number.
+#[derive(Debug)]
+struct Region {
+    id: u32,
+    mapping: Mapping,
+}
+
+/// The regions of one executor.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Regions {
+    shared: Arc<Mutex<Books>>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    next: u32,
+    free: Vec<Region>,
+    /// Handed out, and their bytes.
+    out: usize,
+    out_bytes: usize,
+    /// What the executor may unmap.
+    retired: Vec<u32>,
+}
+
+/// A region of one call.
+#[derive(Debug)]
+pub(super) struct Lease {
+    region: Option<Region>,
+    home: Weak<Mutex<Books>>,
+}
+
+/// A part of a leased region that stays as it is.
+struct Piece {
+    lease: Arc<Lease>,
+    at: usize,
+    len: usize,
+}
+
+impl Regions {
+    /// A region of at least `bytes`, and its descriptor if the executor does not have it yet.
+    pub(super) fn lease(&self, bytes: u64) -> io::Result<(Lease, Option<OwnedFd>)> {
+        let wanted = usize::try_from(bytes.clamp(1, REGION_BYTES_MAX)).unwrap_or(PAGE_BYTES);
+        let mut books = self.shared.lock();
+        let fitting = books
+            .free
+            .iter()
+            .position(|region| region.mapping.size_bytes() >= wanted);
+        let (region, fd) = match fitting {
+            Some(index) => (books.free.swap_remove(index), None),
+            None => {
+                // Those that are free are too small: larger ones take their place.
+                while let Some(small) = books.free.pop() {
+                    books.retired.push(small.id);
+                }
+                // A little more, since elements differ a little.
+                let size = (wanted + wanted / 8).next_multiple_of(PAGE_BYTES);
+                let (fd, mapping) = Mapping::create("millstream-python", size)?;
+                books.next = books.next.wrapping_add(1).max(1);
+                (
+                    Region {
+                        id: books.next,
+                        mapping,
+                    },
+                    Some(fd),
+                )
+            }
+        };
+        books.out += 1;
+        books.out_bytes += region.mapping.size_bytes();
+        let lease = Lease {
+            region: Some(region),
+            home: Arc::downgrade(&self.shared),
+        };
+        Ok((lease, fd))
+    }
+
+    /// Those that the executor may unmap; each is told once.
+    pub(super) fn retired(&self) -> Vec<u32> {
+        std::mem::take(&mut self.shared.lock().retired)
+    }
+
+    /// Whether so much is viewed that what comes next should be copied.
+    fn is_crowded(&self) -> bool {
+        let books = self.shared.lock();
+        books.out > VIEWED_MAX || books.out_bytes > VIEWED_BYTES_MAX
+    }
+
+    /// The parts of a result: views of the region, or copies where too many are viewed. `None` if one is not in it.
+    pub(super) fn results(&self, lease: Lease, parts: &[(u64, u64)]) -> Option<Vec<Bytes>> {
+        let copies = self.is_crowded();
+        let lease = Arc::new(lease);
+        let taken = parts.iter().map(|(at, len)| {
+            let end = at.checked_add(*len)?;
+            if end > lease.size_bytes() {
+                return None;
+            }
+            let piece = Piece {
+                lease: Arc::clone(&lease),
+                at: usize::try_from(*at).ok()?,
+                len: usize::try_from(*len).ok()?,
+            };
+            Some(if copies {
+                Bytes::copy_from_slice(piece.as_ref())
+            } else {
+                Bytes::from_owner(piece)
+            })
+        });
+        taken.collect()
+    }
+}
+
+impl Lease {
+    /// Its number, by which the executor knows it.
+    pub(super) fn id(&self) -> u32 {
+        self.region.as_ref().map_or(0, |region| region.id)
+    }
+
+    /// Its size.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.region
+            .as_ref()
+            .map_or(0, |region| region.mapping.size_bytes() as u64)
+    }
+
+    /// Its bytes, for the input, before the call is sent.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        match &self.region {
+            // SAFETY: the mapping has so many bytes and lives as long as the lease. The lease is borrowed mutably and not yet a
+            // result, so no view of it exists; the executor writes only between a call and its answer.
+            Some(Region { mapping, .. }) => unsafe {
+                std::slice::from_raw_parts_mut(mapping.start().as_ptr(), mapping.size_bytes())
+            },
+            None => &mut [],
+        }
+    }
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        match &self.lease.region {
+            // SAFETY: the part lies in the mapping, as `results` has checked, and the mapping lives as long as the lease. The
+            // executor has answered and writes no more into it; should the user's code do so nevertheless, the user's data
+            // are wrong and nothing else, since bytes of any value are valid here.
+            Some(Region { mapping, .. }) => unsafe {
+                std::slice::from_raw_parts(mapping.start().as_ptr().add(self.at), self.len)
+            },
+            None => &[],
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Without a home the executor is gone, and the memory goes with this.
+        if let (Some(region), Some(home)) = (self.region.take(), self.home.upgrade()) {
+            let mut books = home.lock();
+            books.out -= 1;
+            books.out_bytes -= region.mapping.size_bytes();
+            if books.free.len() < VIEWED_MAX {
+                books.free.push(region);
+            } else {
+                books.retired.push(region.id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_free_again_once_its_last_view_is_dropped() {
+        let regions = Regions::default();
+        let (mut lease, fd) = regions.lease(10_000).unwrap();
+        assert!(fd.is_some());
+        let id = lease.id();
+        lease.bytes_mut()[100..103].copy_from_slice(b"abc");
+        let views = regions.results(lease, &[(100, 2), (102, 1)]).unwrap();
+        assert_eq!((&views[0][..], &views[1][..]), (&b"ab"[..], &b"c"[..]));
+        let (other, fd) = regions.lease(10_000).unwrap();
+        assert!(fd.is_some() && other.id() != id, "the first is still viewed");
+        drop(views);
+        let (again, fd) = regions.lease(5_000).unwrap();
+        assert!(fd.is_none() && again.id() == id);
+    }
+
+    #[test]
+    fn whoever_keeps_results_gets_copies_and_parts_outside_are_refused() {
+        let regions = Regions::default();
+        let mut kept = Vec::new();
+        for _ in 0..3 * VIEWED_MAX {
+            let (lease, _) = regions.lease(1).unwrap();
+            kept.extend(regions.results(lease, &[(0, 1)]).unwrap());
+        }
+        assert_eq!(regions.shared.lock().out, VIEWED_MAX);
+        let (lease, _) = regions.lease(1).unwrap();
+        let size = lease.size_bytes();
+        assert!(regions.results(lease, &[(size, 1)]).is_none());
+        let (lease, _) = regions.lease(1).unwrap();
+        assert!(regions.results(lease, &[(u64::MAX, 2)]).is_none());
+    }
+
+    #[test]
+    fn larger_regions_take_the_place_of_smaller_ones_which_the_executor_is_told() {
+        let regions = Regions::default();
+        let (small, _) = regions.lease(1).unwrap();
+        let id = small.id();
+        drop(small);
+        let (_large, fd) = regions.lease(1 << 20).unwrap();
+        assert!(fd.is_some());
+        assert_eq!((regions.retired(), regions.retired()), (vec![id], vec![]));
+    }
+}
