@@ -310,7 +310,11 @@ mod tests {
     fn read(datagram: &[u8]) -> Result<Value, String> {
         match answer(datagram)? {
             Answer::Result(described, data) => inline_value(&described, data),
-            other => Err(format!("{other:?}")),
+            other @ (Answer::Ready
+            | Answer::ResultInRegion(_)
+            | Answer::Need(_)
+            | Answer::Raised { .. }
+            | Answer::End) => Err(format!("{other:?}")),
         }
     }
 
