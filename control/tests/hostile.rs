@@ -472,7 +472,9 @@ async fn streams_never_finished_and_pushes_never_read_harm_nobody_else() {
         let clients = Value::List((0..10_000).map(Value::Number).collect());
         deaf.send.write_all(&framed(&list![1, clients])).await.unwrap();
         let reason = deaf.closed().await;
-        assert!(reason.contains("pushes were not taken"), "{reason}");
+        // The one packet that says why is lost where pushes fill its socket faster than it is emptied.
+        let is_told = reason.contains("pushes were not taken") || reason.contains("reset by peer");
+        assert!(is_told, "{reason}");
         honest.is_served().await;
         drop(open);
     };
