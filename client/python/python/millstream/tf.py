@@ -1,7 +1,7 @@
 """``tf.data`` datasets on the workers of a service. The graph is shipped, and run by TensorFlow on the workers.
 
-Known fault: a worker that is a process of its own hangs when it opens the graph, in TensorFlow; workers in a process that has used TensorFlow,
-as those of ``ms.local(inline=True)``, do not.
+Known fault: under policies that divide a dataset, workers that are processes of their own hang in TensorFlow, since shares are read in the worker itself;
+those of ``ms.local(inline=True)`` do not. ``ShardingPolicy.OFF`` reads in a process that the worker supervises, and works on all.
 """
 
 from __future__ import annotations
