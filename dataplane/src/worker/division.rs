@@ -291,16 +291,17 @@ impl Division {
 /// Takes what waits in a queue, for whoever it is.
 fn take_first(queue: &mut Queue, elements: u64, element_bytes: u64, has_ended: bool) -> Found {
     while let Some(front) = queue.front() {
-        if let Some(pack) = front.take(elements as usize, element_bytes) {
+        // Looked at first: an element that is finished in between is no reason to say that a credit is worth less.
+        if let Some(bytes) = front.next_len() {
+            let Some(pack) = front.take(elements as usize, element_bytes) else {
+                return Found::NoCredit { bytes };
+            };
             return Found::Elements {
                 fresh_elements: pack.len() as u64,
                 // With the gap behind the last element, as the producer counts: what is left must come to nothing in the end.
                 fresh_bytes: strides_bytes(&pack),
                 pack,
             };
-        }
-        if let Some(bytes) = front.next_len() {
-            return Found::NoCredit { bytes };
         }
         // Only the last pack can still be written to.
         if queue.len() == 1 && !has_ended {

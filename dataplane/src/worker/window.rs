@@ -127,9 +127,12 @@ impl Window {
             return Found::Nothing;
         };
         let index = (next - stretch.first) as usize;
+        // Looked at first: an element that is finished in between is no reason to say that a credit is worth less.
+        let Some(bytes) = stretch.pack.element_len(index) else {
+            return Found::Nothing;
+        };
         let Some(pack) = stretch.pack.part(index, elements as usize, element_bytes) else {
-            let bytes = stretch.pack.element_len(index);
-            return bytes.map_or(Found::Nothing, |bytes| Found::NoCredit { bytes });
+            return Found::NoCredit { bytes };
         };
         let upto = next + pack.len() as u64;
         self.uses += 1;
