@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import multiprocessing
 import os
 import pickle
@@ -29,7 +30,7 @@ def test_iter_asks_nobody_before_the_first_element() -> None:
     dispatcher.stop()
     # Nobody is there any more, and nothing is asked.
     elements = iter(dataset)
-    assert iter(elements) is elements and dataset._passes == 0
+    assert iter(elements) is elements and next(dataset._passes) == 0
 
 
 def test_several_iterators_live_at_a_time_and_each_is_a_pass(cluster: Start) -> None:
@@ -40,12 +41,24 @@ def test_several_iterators_live_at_a_time_and_each_is_a_pass(cluster: Start) -> 
         assert next(one, "end") == next(one, "end") == "end"
 
 
+def test_another_output_may_be_asked_for_anew_every_epoch(cluster: Start) -> None:
+    served = Dataset.range(4).apply(distribute("parallel_epochs", cluster(1)))
+    for dataset in (served, served.map(lambda x: x), Dataset.range(4)):
+        for _ in range(3):
+            assert [int(x) for x in dataset.with_output("numpy")] == list(range(4))
+            assert [int(x) for x in copy.copy(dataset)] == list(range(4))
+            assert [int(x) for x in dataset.as_numpy_iterator()] == list(range(4))
+    # Here, too, each is a pass of its own.
+    shuffled = Dataset.range(64).shuffle(64)
+    assert [int(x) for x in shuffled.with_output("numpy")] != [int(x) for x in shuffled.with_output("numpy")]
+
+
 def test_a_distributed_dataset_is_read_anew_after_pickling(cluster: Start) -> None:
     dataset = Dataset.range(5).apply(distribute("parallel_epochs", cluster(1)))
     assert [int(x) for x in dataset] == list(range(5))
-    copy = pickle.loads(pickle.dumps(dataset))
-    assert [int(x) for x in copy] == list(range(5))
-    assert copy.element_spec == dataset.element_spec
+    unpickled = pickle.loads(pickle.dumps(dataset))
+    assert [int(x) for x in unpickled] == list(range(5))
+    assert unpickled.element_spec == dataset.element_spec
 
 
 def test_async_iteration_yields_the_same(cluster: Start) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,12 +64,14 @@ class Dataset(GroupMethods, ImageMethods):
         output: str = "numpy",
         options: Options | None = None,
         task_id: int | None = None,
+        passes: Iterator[int] | None = None,
     ) -> None:
         self._graph = graph
         #: How a service is read directly; of a dataset that is nothing but that.
         self._reading = reading
         self._output = output
-        self._passes = 0
+        #: The numbers of the passes to come. Whoever shares a reading shares its job, of which each pass is read once.
+        self._passes: Iterator[int] = reading.passes if reading is not None else passes or itertools.count()
         self._options = Options() if options is None else options
         #: Which draws are made without a seed: others for every dataset.
         self._task_id = random.getrandbits(63) if task_id is None else task_id
@@ -253,13 +256,18 @@ class Dataset(GroupMethods, ImageMethods):
         return iter(self if self._output == "numpy" else self.with_output("numpy"))
 
     def with_output(self, output: str) -> Dataset:
-        """The same elements as ``"numpy"`` arrays, or as tensors of ``"torch"`` or ``"jax"`` over the same memory."""
+        """The same elements as ``"numpy"`` arrays, or as tensors of ``"torch"`` or ``"jax"`` over the same memory.
+
+        Passes are counted together, so that a loop may ask for it anew every epoch.
+        """
         taker(output)
-        return Dataset(self._graph, reading=self._reading, output=output, options=copy.deepcopy(self._options))
+        options = copy.deepcopy(self._options)
+        return Dataset(
+            self._graph, reading=self._reading, output=output, options=options, task_id=self._task_id, passes=self._passes
+        )
 
     def _open(self) -> Elements:
-        number, self._passes = self._passes, self._passes + 1
-        return self._pass(number, self._task_id)
+        return self._pass(next(self._passes), self._task_id)
 
     def _pass(self, number: int, task_id: int) -> Elements:
         """One pass by its number; ``task_id`` tells what is drawn without a seed."""

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ._millstream import Dispatcher, Elements, Worker
@@ -263,6 +264,8 @@ class Reading:
     request: dict[str, Any]
     config: dict[str, Any]
     shares_memory: bool = True
+    #: The numbers of the passes to come, for all datasets that are this reading.
+    passes: Iterator[int] = dataclasses.field(default_factory=itertools.count, repr=False, compare=False)
     _connection: Connection | None = dataclasses.field(default=None, repr=False, compare=False)
     _job: int | None = dataclasses.field(default=None, repr=False, compare=False)
 
@@ -280,7 +283,7 @@ class Reading:
         return connection.read(self._job, number, self.config, take)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None, "_job": None}
+        return {**self.__dict__, "passes": itertools.count(), "_connection": None, "_job": None}
 
 
 def _address(service: Any) -> str:
