@@ -38,6 +38,8 @@ pub struct Standing {
     pub outstanding: u64,
     /// Elements that arrived and were not handed over.
     pub waiting: u64,
+    /// Elements that were handed over and count as outstanding still, because the consumer keeps them until others come.
+    pub kept: u64,
     /// What a credit is worth, in bytes.
     pub element_bytes: u64,
     /// Whether its elements come without a copy, from this host.
@@ -64,6 +66,13 @@ fn least(task: &Standing) -> u64 {
     if task.is_local { AUTO_ELEMENTS_LOCAL } else { 2 }
 }
 
+impl Standing {
+    /// Elements that are granted, in flight, not handed over, or kept.
+    fn held(&self) -> u64 {
+        self.outstanding + self.waiting + self.kept
+    }
+}
+
 impl Bounds {
     /// The number of elements that may be outstanding now.
     pub fn elements(&self, tasks: &[Standing]) -> u64 {
@@ -80,11 +89,8 @@ impl Bounds {
 
     /// Elements and bytes that may still be granted.
     fn free(&self, tasks: &[Standing]) -> (u64, u64) {
-        let in_use: u64 = tasks.iter().map(|task| task.outstanding + task.waiting).sum();
-        let reserved: u64 = tasks
-            .iter()
-            .map(|task| (task.outstanding + task.waiting) * worth(task))
-            .sum();
+        let in_use: u64 = tasks.iter().map(Standing::held).sum();
+        let reserved: u64 = tasks.iter().map(|task| task.held() * worth(task)).sum();
         let free = self.elements(tasks).saturating_sub(in_use);
         (free, self.max_outstanding_bytes.saturating_sub(reserved))
     }
@@ -95,10 +101,23 @@ impl Bounds {
     }
 }
 
-/// The grants to make now: no more than the bounds leave (D4.2), spread evenly.
+/// The grants to make now: no more than the bounds leave (D4.2), spread evenly. While the consumer keeps elements, no task holds more than its
+/// even share, and whoever holds none gets one whatever the bounds leave: what is waited for may be theirs.
 pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
     let (mut free, mut free_bytes) = bounds.free(tasks);
-    let mut eligible: Vec<&Standing> = tasks.iter().filter(|task| task.is_eligible).collect();
+    let is_keeping = tasks.iter().any(|task| task.kept > 0);
+    let share = (bounds.elements(tasks) / (tasks.len() as u64).max(1)).max(1);
+    let most = |task: &Standing| {
+        if is_keeping {
+            share.saturating_sub(task.held())
+        } else {
+            u64::MAX
+        }
+    };
+    let mut eligible: Vec<&Standing> = tasks
+        .iter()
+        .filter(|task| task.is_eligible && most(task) > 0)
+        .collect();
     eligible.sort_by_key(|task| (task.outstanding, task.granted_at, task.task));
     let mut grants = Vec::with_capacity(eligible.len());
     // The level to which everybody is filled; whoever stands above it already keeps what it has.
@@ -115,9 +134,14 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
             wanted += 1;
             spare -= 1;
         }
-        let granted = wanted.min(free).min(free_bytes / worth(task));
-        free -= granted;
-        free_bytes -= granted * worth(task);
+        let least = u64::from(is_keeping && task.held() == 0);
+        let granted = wanted
+            .min(most(task))
+            .min(free)
+            .min(free_bytes / worth(task))
+            .max(least);
+        free = free.saturating_sub(granted);
+        free_bytes = free_bytes.saturating_sub(granted * worth(task));
         if granted > 0 {
             grants.push((task.task, granted));
         }
@@ -184,6 +208,7 @@ mod tests {
             task: TaskId(task),
             outstanding,
             waiting,
+            kept: 0,
             is_local: false,
             element_bytes: 1024,
             is_eligible,
@@ -265,6 +290,23 @@ mod tests {
             distribute(&limits, &[standing(0, 0, 0, true, 0)]),
             [(TaskId(0), 10)]
         );
+    }
+
+    #[test]
+    fn whoever_is_ahead_of_what_the_consumer_waits_for_leaves_the_others_their_share() {
+        let ahead = |kept| Standing {
+            kept,
+            ..standing(0, 0, 0, true, 0)
+        };
+        let late = standing(1, 1, 0, true, 9);
+        assert_eq!(
+            distribute(&bounds(8), &[ahead(1), late]),
+            [(TaskId(0), 3), (TaskId(1), 2)]
+        );
+        assert_eq!(distribute(&bounds(8), &[ahead(4), late]), [(TaskId(1), 3)]);
+        // Nobody is left without any.
+        let tasks = [ahead(3), standing(1, 0, 0, true, 9)];
+        assert_eq!(distribute(&bounds(2), &tasks), [(TaskId(1), 1)]);
     }
 
     /// D7.6: whoever has nothing ready keeps its place, or what comes behind it would take the only credit.

@@ -103,6 +103,11 @@ impl Cursor {
         Some(Ok(Some(element)))
     }
 
+    /// The task of the element that was handed over last, if none was asked for since in vain.
+    pub(crate) fn task_at_hand(&self) -> Option<TaskId> {
+        self.pack.as_ref().map(|at_hand| at_hand.task)
+    }
+
     /// The next element, or registers the waker.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Handover> {
         loop {

@@ -30,6 +30,8 @@ pub(crate) struct Entry {
     pub(crate) delivered: u64,
     /// Those of them that were not handed over.
     pub(crate) polled: u64,
+    /// Elements handed over that the consumer keeps until others come.
+    pub(crate) kept: u64,
     pub(crate) is_subscribed: bool,
     /// Nothing is copied on the link to its worker.
     pub(crate) is_local: bool,
@@ -105,6 +107,7 @@ impl Entry {
             layout: None,
             delivered: 0,
             polled: 0,
+            kept: 0,
             is_subscribed: false,
             is_local: false,
             is_removed: false,
@@ -219,6 +222,7 @@ impl Entry {
             task: self.source.task,
             outstanding: self.half.outstanding(),
             waiting: self.half.held() + self.polled,
+            kept: self.kept,
             element_bytes: self.credit_bytes(),
             is_local: self.is_local,
             is_eligible: self.is_subscribed

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::Stream;
+use millstream_dataplane::TaskId;
 use millstream_dataplane::transport::LinkReport;
 use millstream_element::{Element, Pool, SlotAlloc};
 use millstream_link::{Lane, LaneTask};
@@ -189,6 +190,26 @@ impl Reader {
         self.stopwatch.waited(since.elapsed());
         self.waiting_since = None;
         Poll::Ready(self.hand_over(handover))
+    }
+
+    /// Has the element that was handed over last count as outstanding still, because the consumer keeps it until others come. While any does,
+    /// no worker holds more than its share of what may be outstanding, so those that are ahead wait for the others. Returns whose it is, for
+    /// [`Reader::let_go`]; `None`: nothing was handed over.
+    pub fn keep(&self) -> Option<TaskId> {
+        let task = self.cursor.task_at_hand()?;
+        self.intake.state.lock().keep(task);
+        Some(task)
+    }
+
+    /// The consumer has used an element of the task that it had kept.
+    pub fn let_go(&self, task: TaskId) {
+        self.intake.state.lock().let_go(Some(task));
+    }
+
+    /// One less counts of what is kept of each task: for a consumer that waits in vain, since what it waits for may come behind more than
+    /// its worker's share.
+    pub fn let_one_go_of_each(&self) {
+        self.intake.state.lock().let_go(None);
     }
 
     /// What happened so far.

@@ -305,6 +305,23 @@ impl State {
         }
     }
 
+    /// Counts an element that was handed over as outstanding.
+    pub(crate) fn keep(&mut self, task: TaskId) {
+        if let Some(entry) = self.tasks.get_mut(&task) {
+            entry.kept += 1;
+        }
+    }
+
+    /// Does so no more, with one of a task or of each.
+    pub(crate) fn let_go(&mut self, task: Option<TaskId>) {
+        for (of, entry) in &mut self.tasks {
+            if task.is_none_or(|task| task == *of) {
+                entry.kept = entry.kept.saturating_sub(1);
+            }
+        }
+        self.distribute();
+    }
+
     pub(crate) fn tell(&mut self, task: TaskId, mut grant: Grant) {
         let Some(entry) = self.tasks.get(&task) else {
             return;

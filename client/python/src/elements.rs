@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use millstream::client::{Canceller, ReadError, Reader};
+use millstream::dataplane::TaskId;
 use millstream::element::Element;
 use millstream::pipeline::exec::{Cancel, ExecError};
 use millstream::{LocalElements, client::ReaderStats};
@@ -22,6 +24,10 @@ use crate::wait::LOOK_EVERY;
 
 /// Elements that are left out between two looks for signals.
 const SKIPPED_UNHEARD: u64 = 4096;
+
+/// How long nothing comes before one element more is let through of each worker whose elements are kept: the one that is waited for may
+/// be behind it.
+const STANDSTILL: Duration = Duration::from_secs(1);
 
 /// Where elements come from.
 #[derive(Debug)]
@@ -71,6 +77,8 @@ struct State {
     exclusive: bool,
     assembly: Option<Assembly>,
     delivered: u64,
+    /// How many elements the user keeps until others come.
+    kept: u64,
     is_done: bool,
 }
 
@@ -118,6 +126,7 @@ impl Elements {
                 exclusive,
                 assembly: None,
                 delivered: 0,
+                kept: 0,
                 is_done: false,
             })),
         }
@@ -173,12 +182,20 @@ impl Elements {
             return Ok(None);
         }
         self.open(py, state)?;
+        let mut since = Instant::now();
         loop {
             let supply = &mut state.supply;
             if let Poll::Ready(came) = py.detach(|| supply.wait_element()) {
                 return state.taken(came);
             }
             py.check_signals()?;
+            if let Supply::Service(reader) = &state.supply
+                && state.kept > 0
+                && since.elapsed() >= STANDSTILL
+            {
+                since = Instant::now();
+                reader.let_one_go_of_each();
+            }
         }
     }
 
@@ -283,6 +300,28 @@ impl Elements {
             }
         }
         Ok(count)
+    }
+
+    /// Has the element that was handed over last count as outstanding still, since the user keeps it until others come: workers that are
+    /// ahead wait. Where nothing comes for a second they are let go on, one element at a time. Returns what to say to `let_go`.
+    fn keep(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let mut state = lock(py, self.state.get("iterator")?);
+        let Supply::Service(reader) = &state.supply else {
+            return Ok(None);
+        };
+        let task = reader.keep();
+        state.kept += u64::from(task.is_some());
+        Ok(task.map(|task| task.0))
+    }
+
+    /// The user has used an element that it kept.
+    fn let_go(&self, py: Python<'_>, task: u64) -> PyResult<()> {
+        let mut state = lock(py, self.state.get("iterator")?);
+        state.kept = state.kept.saturating_sub(1);
+        if let Supply::Service(reader) = &state.supply {
+            reader.let_go(TaskId(task));
+        }
+        Ok(())
     }
 
     /// Ends it: whoever waits for an element gets `CancelledError`.

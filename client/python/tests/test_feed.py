@@ -10,7 +10,7 @@ import pytest
 
 import millstream as ms
 from millstream import Dataset
-from millstream.feed import Arenas, DeviceFeed
+from millstream.feed import Arenas, DeviceFeed, Registry
 from millstream.service import distribute
 
 
@@ -107,10 +107,12 @@ def test_shared_memory_is_registered_once_and_stays_mapped(processes: ms.LocalSe
         registered[start] = count
         return True
 
-    arenas = Arenas(register, lambda start: (registered.pop(start), None)[1])
+    registry = Registry(register, lambda start: (registered.pop(start), None)[1])
+    arenas, other = Arenas(registry), Arenas(registry)
     dataset = Dataset.from_tensors(np.arange(1 << 16)).repeat(50).apply(distribute("parallel_epochs", processes))
     found = [Tensor(array) for array in dataset]
-    assert all(arenas.has(tensor) for tensor in found)
+    # Two feeds of the same elements share it.
+    assert all(arenas.has(tensor) and other.has(tensor) for tensor in found)
     # One arena or two for each of two workers.
     assert 1 <= len(registered) <= 4
     for tensor in found:
@@ -120,12 +122,49 @@ def test_shared_memory_is_registered_once_and_stays_mapped(processes: ms.LocalSe
     del found, dataset
     assert np.array_equal(kept.array, np.arange(1 << 16)) and arenas.has(kept)
     arenas.close()
+    assert registered
+    other.close()
     assert not registered
 
 
 def test_other_memory_is_not_registered_nor_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    arenas = Arenas(lambda start, count: pytest.fail("registered"), lambda start: None)
+    arenas = Arenas(Registry(lambda start, count: pytest.fail("registered"), lambda start: None))
     tensor = Tensor(np.zeros(1 << 16))
     assert not arenas.has(tensor)
     monkeypatch.setattr("builtins.open", lambda *_: pytest.fail("looked again"))
     assert not arenas.has(tensor)
+
+
+class Squares:
+    """A dataset by index."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, index: int) -> Any:
+        return index * index
+
+
+@pytest.mark.parametrize("is_prefetched", [False, True])
+@pytest.mark.parametrize("timeout", [0, 60])
+def test_a_loader_copies_ahead_and_counts_what_was_handed_over(is_prefetched: bool, timeout: float) -> None:
+    lane = Lane()
+    loader = ms.DataLoader(Squares(), 2, output="numpy", dp_rank=0, dp_size=1, timeout=timeout)
+    loader._lane = lambda: lane
+    for epoch in range(2):
+        if is_prefetched:
+            loader.start_prefetch()
+        for step, batch in enumerate(loader):
+            assert batch.tolist() == [index * index for index in range(7)[2 * step : 2 * step + 2]]
+            # Whatever is on its way.
+            assert (loader.epoch, loader.step, loader.state_dict()["step"]) == (epoch, step + 1, step + 1)
+        assert lane.log[0] == "copy 1" and [entry for entry in lane.log if entry.startswith("hand")] == [
+            f"hand over {number}" for number in range(1, 5)
+        ]
+        assert lane.log[-1] == "close"
+        lane = Lane()
+
+
+def test_a_device_takes_tensors_of_torch_alone() -> None:
+    with pytest.raises(ms.errors.InvalidArgumentError, match="output='torch'"):
+        ms.DataLoader(Squares(), device="cpu", output="numpy")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
+import os
 import pickle
 import sys
 import time
@@ -185,7 +187,7 @@ def test_whoever_looks_ahead_says_how_far() -> None:
 
 
 def test_workers_deliver_each_sample_once_and_a_state_knows_which(processes: ms.LocalService) -> None:
-    reading = loader(203, shuffle=True, service=processes)
+    reading = loader(203, shuffle=True, service=processes, in_order=False)
     batches = iter(reading)
     before = ids(itertools.islice(batches, 20))
     state = json.loads(json.dumps(reading.state_dict()))
@@ -202,6 +204,68 @@ def test_workers_deliver_each_sample_once_and_a_state_knows_which(processes: ms.
         other = loader(203, shuffle=True, dp_rank=1, dp_size=2)
         with pytest.raises(ms.errors.InvalidArgumentError, match="dp_rank|dp_size"):
             other.load_state_dict(state)
+
+
+SAMPLES = {
+    "x": ms.TensorSpec([None, 3], ms.float32),
+    "y": ms.TensorSpec([None], ms.int64),
+    "is_slow": ms.TensorSpec([None], ms.bool),
+}
+
+
+class Uneven(Numbers):
+    """The worker that comes first takes its time over each sample."""
+
+    def __init__(self, count: int, claim: Path) -> None:
+        super().__init__(count)
+        self.claim = claim
+
+    def __getitem__(self, index: int) -> Any:
+        worker = str(os.getppid())
+        with contextlib.suppress(FileExistsError), self.claim.open("x") as claimed:
+            claimed.write(worker)
+        if self.claim.read_text() == worker:
+            time.sleep(0.05)
+        return {**super().__getitem__(index), "is_slow": self.claim.read_text() == worker}
+
+
+def test_batches_of_uneven_workers_come_in_order(processes: ms.LocalService, tmp_path: Path) -> None:
+    def read(**arguments: Any) -> tuple[DataLoader, list[Any]]:
+        claim = tmp_path / f"claim{len(list(tmp_path.iterdir()))}"
+        uneven = DataLoader(
+            Uneven(120, claim), 2, service=processes, output="numpy", dp_rank=0, dp_size=1, element_spec=SAMPLES, **arguments
+        )
+        return uneven, list(uneven)
+
+    ordered, batches = read()
+    assert sampled(ids(batches)) == sum(ids(batches), []) == list(range(120))
+    # Both took part, and nothing in the state is ahead of the rest.
+    assert {bool(slow) for batch in batches for slow in batch["is_slow"]} == {False, True}
+    assert ordered.state_dict()["ahead"] == []
+    _, batches = read(in_order=False)
+    assert sum(ids(batches), []) != sampled(ids(batches)) == list(range(120))
+
+
+def test_workers_that_are_ahead_wait_for_the_others(processes: ms.LocalService, tmp_path: Path) -> None:
+    begun, far = tmp_path / "begun", 200
+    begun.mkdir()
+
+    class Stuck(Numbers):
+        """Of the first sample it is found out how far the other worker goes on, as long as it may take to go too far."""
+
+        def __getitem__(self, index: int) -> Any:
+            (begun / str(index)).touch()
+            until = time.monotonic() + 1.5
+            while index == 0 and time.monotonic() < until and len(list(begun.iterdir())) < far:
+                time.sleep(0.01)
+            return {"x": np.zeros(1 << 16, np.uint8), "y": index}
+
+    spec = {"x": ms.TensorSpec([None, 1 << 16], ms.uint8), "y": ms.TensorSpec([None], ms.int64)}
+    arguments: dict[str, Any] = {"num_workers": 2, "prefetch_factor": 2, "element_spec": spec, "dp_rank": 0, "dp_size": 1}
+    reading = iter(DataLoader(Stuck(300), 1, service=processes, output="numpy", **arguments))
+    assert ids([next(reading)]) == [[0]]
+    assert len(list(begun.iterdir())) < far
+    assert sum(ids(reading), []) == list(range(1, 300))
 
 
 def test_workers_of_its_own_end_with_it() -> None:

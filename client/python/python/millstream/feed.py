@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from .errors import InvalidArgumentError
 
-__all__ = ["DeviceFeed", "feed"]
+__all__ = ["DeviceFeed", "feed", "lane_of"]
+
+#: Elements on their way to a device, unless it is said.
+DEPTH = 2
 
 #: Memory of one registration at most: what is larger is copied through a buffer.
 _REGISTER_BYTES_MAX = 16 << 30
@@ -65,20 +69,50 @@ class _Host:
 
 @dataclasses.dataclass
 class _Mapping:
-    """Registered memory, with a tensor that keeps it mapped."""
+    """Registered memory, with a tensor that keeps it mapped, and how many feeds use it."""
 
     start: int
     stop: int
     keeper: Any
+    users: int = 0
 
 
-class Arenas:
-    """Memory that workers of this host share with us, registered once with ``register(address, bytes)``, so that a device copies
-    from it without the processor. A tensor in each keeps it mapped for as long as it is registered.
-    """
+class Registry:
+    """Memory that is registered with ``register(address, bytes)``, once for all that use it, until the last of them does not any more."""
 
     def __init__(self, register: Callable[[int, int], bool], unregister: Callable[[int], None]) -> None:
         self._register, self._unregister = register, unregister
+        self._mappings: dict[int, _Mapping] = {}
+        self._lock = threading.Lock()
+
+    def taken(self, start: int, stop: int, keeper: Any) -> _Mapping | None:
+        """One more use of a mapping, which a tensor in it keeps; ``None``: it cannot be registered."""
+        with self._lock:
+            mapping = self._mappings.get(start)
+            if mapping is None:
+                if not self._register(start, stop - start):
+                    return None
+                mapping = self._mappings[start] = _Mapping(start, stop, keeper)
+            mapping.users += 1
+            return mapping
+
+    def left(self, mapping: _Mapping) -> None:
+        """One use less."""
+        with self._lock:
+            mapping.users -= 1
+            if mapping.users == 0:
+                # While it is mapped still: the keeper goes after it.
+                self._unregister(mapping.start)
+                del self._mappings[mapping.start]
+
+
+class Arenas:
+    """Memory that workers of this host share with us, as one feed uses it: registered, so that a device copies from it without the
+    processor. A tensor in each keeps it mapped for as long as it is registered.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self._mappings: list[_Mapping] = []
         #: Where registering failed, or what is there is nothing to register.
         self._others: set[int] = set()
@@ -93,17 +127,18 @@ class Arenas:
             return False
         found = _shared_mapping(address)
         if found is not None and stop <= found[1] and found[1] - found[0] <= _REGISTER_BYTES_MAX:
-            if self._register(found[0], found[1] - found[0]):
-                self._mappings.append(_Mapping(*found, keeper=tensor))
+            mapping = self._registry.taken(*found, keeper=tensor)
+            if mapping is not None:
+                self._mappings.append(mapping)
                 return True
         if len(self._others) < 1 << 16:
             self._others.add(address >> 21)
         return False
 
     def close(self) -> None:
-        """Registers nothing any more."""
+        """Uses nothing any more."""
         for mapping in self._mappings:
-            self._unregister(mapping.start)
+            self._registry.left(mapping)
         self._mappings.clear()
 
 
@@ -118,6 +153,33 @@ def _shared_mapping(address: int) -> tuple[int, int] | None:
     return None
 
 
+def _registered(start: int, count: int) -> bool:
+    """Registers memory with CUDA, for all devices of the process. The current device is one that is in use."""
+    import torch
+
+    if int(torch.cuda.cudart().cudaHostRegister(start, count, _PORTABLE)) == 0:
+        return True
+    try:
+        # What was refused is remembered as an error of the next thing that is asked of the device.
+        torch.zeros(1, device="cuda").add_(1)
+    except RuntimeError:
+        pass
+    return False
+
+
+def _unregistered(start: int) -> None:
+    import torch
+
+    torch.cuda.cudart().cudaHostUnregister(start)
+
+
+#: ``cudaHostRegisterPortable``.
+_PORTABLE = 1
+
+#: What is registered in this process, whichever feeds and devices use it.
+_REGISTRY = Registry(_registered, _unregistered)
+
+
 class _Cuda:
     """To a CUDA device: copies on a stream of their own, each behind an event that the consumer's stream waits for.
 
@@ -130,24 +192,9 @@ class _Cuda:
         self._torch = torch
         self._device = device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
         self._stream = torch.cuda.Stream(self._device)
-        self._arenas = Arenas(self._registered, self._unregistered)
+        self._arenas = Arenas(_REGISTRY)
         #: Pinned buffers by their size, each with the event of the copy that reads it.
         self._buffers: dict[int, collections.deque[tuple[Any, Any]]] = {}
-
-    def _registered(self, start: int, count: int) -> bool:
-        torch = self._torch
-        with torch.cuda.device(self._device):
-            if int(torch.cuda.cudart().cudaHostRegister(start, count, 0)) == 0:
-                return True
-            try:
-                # What was refused is remembered as an error of the next thing that is asked of the device.
-                torch.zeros(1, device=self._device).add_(1)
-            except RuntimeError:
-                pass
-            return False
-
-    def _unregistered(self, start: int) -> None:
-        self._torch.cuda.cudart().cudaHostUnregister(start)
 
     def send(self, tensor: Any) -> Any:
         torch = self._torch
@@ -267,21 +314,26 @@ def _mapped(value: Any, lane: Lane, tensors: list[Any]) -> Any:
     return tensors[-1]
 
 
-def feed(elements: Iterable[Any], device: Any = "cuda", *, depth: int = 2) -> DeviceFeed:
+def feed(elements: Iterable[Any], device: Any = "cuda", *, depth: int = DEPTH) -> DeviceFeed:
     """The elements of a dataset, or of any iterable of tensors of torch, with their tensors on a device.
 
     ``depth`` elements are on their way or wait there while the device computes, and no more: each is copied on a stream of its own, and the
     stream that is current when it is asked for waits for that copy alone. Memory of workers on this host is registered with the device,
-    once, and read from where it lies. Text stays Python's. ``device="cpu"`` does the same without a device.
+    once for all feeds that read it at a time, and read from where it lies: a worker has new memory for each pass. Text stays Python's. ``device="cpu"`` does the same without a device.
 
     Raises:
         InvalidArgumentError: ``depth`` is none.
     """
-    import torch
-
     from .dataset import Dataset
 
     if isinstance(elements, Dataset):
         elements = elements.with_output("torch")
+    return DeviceFeed(elements, lane_of(device), depth)
+
+
+def lane_of(device: Any) -> Callable[[], Lane]:
+    """What opens ways to a device of torch."""
+    import torch
+
     where = torch.device(device)
-    return DeviceFeed(elements, lambda: _Cuda(where) if where.type == "cuda" else _Host(where), depth)
+    return lambda: _Cuda(where) if where.type == "cuda" else _Host(where)

@@ -14,14 +14,16 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ._millstream import Elements
 from .dataset import Dataset
 from .distribute import default_collate
 from .errors import CancelledError, DeadlineExceededError, FailedPreconditionError, InvalidArgumentError
+from .feed import DEPTH, DeviceFeed, Lane, lane_of
 from .loading import Loading, Steps, StreamLoading, loading_of
 from .output import taker
 from .positions import Delivered
@@ -31,6 +33,9 @@ __all__ = ["DataLoader", "wrap"]
 
 #: Of the states that this version writes and reads.
 STATE_VERSION = 1
+
+#: Batches that are kept until an earlier one comes, unless ``prefetch_factor`` says how many each worker is to be ahead.
+_WINDOW = 16
 
 _END = object()
 
@@ -43,6 +48,11 @@ class DataLoader:
     ``DataLoader``. With ``num_workers`` and no ``service`` workers are started on this machine, and end with the loader; with
     a ``service`` (its address, or ``ms.local``) that one's are used, however many it has; with neither it is computed here.
 
+    ``in_order``: batches of a dataset by index come in the order of their steps, as torch's do, also from several workers: those that are
+    ahead are waited for by none, and themselves wait when ``prefetch_factor`` batches for each worker (16 if it is not said) are kept here
+    besides what is outstanding anyway. ``in_order=False``: as they are done. What is a stream has an order only where it is computed here;
+    of a service its batches come as workers have them.
+
     Args:
         service: Where it is computed.
         output: ``"numpy"``, ``"torch"`` or ``"jax"``; torch where the program has imported it.
@@ -53,7 +63,7 @@ class DataLoader:
         last_batch: What becomes of samples that do not fill a step of all trainers: ``"PARTIAL"`` parts of them for each,
             ``"FILL"`` with samples of the beginning, or ``"DROP"``, as ``drop_last`` says. All trainers have equally many steps.
         element_spec: What a batch is, where computing the first one here is too much.
-        device: To which torch moves batches when they are handed over.
+        device: On which batches are, as tensors of torch: copied ahead beside what it computes, as ``ms.feed`` does it.
     """
 
     def __init__(
@@ -101,8 +111,12 @@ class DataLoader:
         self.device = device
         #: Trainers that look into it for a sampler find that of ``sampler``.
         self.batch_sampler = None
-        self._output = output or ("torch" if "torch" in sys.modules else "numpy")
+        self._output = output or ("torch" if device is not None or "torch" in sys.modules else "numpy")
         taker(self._output)
+        if device is not None and self._output != "torch":
+            raise InvalidArgumentError(f"device={device!r} is one of torch: it needs output='torch', not {self._output!r}")
+        #: What opens a way to the device.
+        self._lane: Callable[[], Lane] | None = None if device is None else lane_of(device)
         found = rank(dp_rank, dp_size, replication=replication) if sampler is batch_sampler is None else Rank()
         if seed is None:
             seed = 0 if generator is None else int(generator.initial_seed())
@@ -122,7 +136,7 @@ class DataLoader:
                 last_batch=last_batch or ("DROP" if drop_last else "PARTIAL"),
                 seed=seed,
                 rank=found,
-                in_order=in_order,
+                window=self._window() if in_order else None,
                 worker_init_fn=worker_init_fn,
                 element_spec=element_spec,
             )
@@ -196,8 +210,14 @@ class DataLoader:
     def start_prefetch(self) -> None:
         """Has the next epoch begin in the background, while the program is not ready for it yet."""
         if self._prefetched is None:
-            self._prefetched = LoaderIterator(self)
-            self._prefetched.begin()
+            ahead = LoaderIterator(self)
+            # Beginning an epoch forgets what was begun ahead before.
+            ahead.begin()
+            self._prefetched = ahead
+
+    def _window(self) -> int:
+        """Batches that are kept until an earlier one comes, before workers wait."""
+        return (self.prefetch_factor or 0) * self.num_workers or _WINDOW
 
     def _begun(self) -> tuple[int, Delivered, Steps]:
         """The next epoch, which begins now: its number, what of it was delivered before, and what is left."""
@@ -332,8 +352,12 @@ class DataLoader:
 
     def __getstate__(self) -> dict[str, Any]:
         # The copy goes on where this one is, by connections and workers of its own.
-        state = self.__dict__ | {"_own_service": None, "_prefetched": None, "_reading": None, "_profiled": None}
+        state = self.__dict__ | {"_own_service": None, "_prefetched": None, "_reading": None, "_profiled": None, "_lane": None}
         return state | {"_service": getattr(self._service, "target", self._service), "_has_begun": False}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lane = None if self.device is None else lane_of(self.device)
 
 
 class LoaderIterator:
@@ -343,6 +367,8 @@ class LoaderIterator:
         self._loader = loader
         self._batches: Steps | None = None
         self._first: Future[Any] | None = None
+        #: What is handed over: those, or the same on the device, which is fed on the thread that asks.
+        self._handing: Iterator[Any] | None = None
         self._handed = time.perf_counter()
 
     def begin(self) -> None:
@@ -386,16 +412,21 @@ class LoaderIterator:
             loader._latest = step
         if loader._profiled is not None:
             self._profile(asked, step)
-        return batch if loader.device is None else _moved(batch, loader.device)
+        return batch
 
     def _next(self) -> Any:
         assert self._batches is not None
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first.result()
+        if self._handing is None:
+            batches, lane = _Batches(self, self._batches), self._loader._lane
+            self._handing = batches if lane is None else iter(DeviceFeed(batches, lane, DEPTH))
         if not self._loader.timeout:
-            return next(self._batches, _END)
-        return _within(self._loader.timeout, self._batches)
+            return next(self._handing, _END)
+        return _within(self._loader.timeout, self._handing, self._batches.elements)
+
+    def _ahead(self) -> Future[Any] | None:
+        """The first batch, if it was asked for ahead and not taken."""
+        first, self._first = self._first, None
+        return first
 
     def _profile(self, asked: float, step: int) -> None:
         now, events = time.perf_counter(), self._loader._profiled
@@ -404,6 +435,27 @@ class LoaderIterator:
             if events is not None:
                 events.append(event | {"args": {"epoch": self._epoch, "step": step}})
         self._handed = now
+
+
+class _Batches:
+    """The batches of an epoch as they come, the one that was asked for ahead first."""
+
+    def __init__(self, iterator: LoaderIterator, batches: Steps) -> None:
+        self._iterator, self._batches = iterator, batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        first = self._iterator._ahead()
+        found = next(self._batches, _END) if first is None else first.result()
+        if found is _END:
+            raise StopIteration
+        return found
+
+    def ready(self, otherwise: Any) -> Any:
+        """The next one if it is at hand, else ``otherwise``; so is the end."""
+        return self._batches.ready(otherwise) if self._iterator._first is None else otherwise
 
 
 class _Sampler:
@@ -483,13 +535,13 @@ def wrap(x: Any, **arguments: Any) -> DataLoader:
     return DataLoader(x.dataset, **{**taken, **arguments})
 
 
-def _within(timeout_s: float, batches: Steps) -> Any:
+def _within(timeout_s: float, batches: Iterator[Any], elements: Elements) -> Any:
     """The next batch, if it comes in time."""
     late = threading.Event()
 
     def give_up() -> None:
         late.set()
-        batches.elements.close()
+        elements.close()
 
     timer = threading.Timer(timeout_s, give_up)
     timer.daemon = True
@@ -506,12 +558,3 @@ def _within(timeout_s: float, batches: Steps) -> Any:
     if found is _END and late.is_set():
         raise DeadlineExceededError(f"no batch came within the timeout of {timeout_s} s")
     return found
-
-
-def _moved(value: Any, device: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _moved(item, device) for name, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return type(value)(_moved(item, device) for item in value)  # type: ignore[call-arg]
-    return value.to(device, non_blocking=True) if hasattr(value, "to") else value
-

@@ -27,6 +27,8 @@ __all__ = ["IndexedLoading", "Loading", "Steps", "StreamLoading", "loading_of"]
 
 Collate = Callable[[list[Any]], Any]
 
+_NONE = object()
+
 
 class Steps:
     """The batches of an epoch with the numbers of their steps."""
@@ -41,6 +43,65 @@ class Steps:
 
     def __next__(self) -> tuple[int, Any]:
         return self._number(next(self.elements))
+
+    def ready(self, otherwise: Any) -> Any:
+        """The next one if it is at hand, else ``otherwise``; so is the end."""
+        element = self.elements.ready(_NONE)
+        return otherwise if element is _NONE else self._number(element)
+
+
+class OrderedSteps(Steps):
+    """The same in the order of steps, from workers of which some are ahead of others.
+
+    Batches that come early are kept. More of them than ``window`` count as outstanding still, so workers that are ahead wait, however slow
+    another one is; where nothing comes at all, one more of each is let through a second, since steps of a worker that has gone come late.
+    """
+
+    def __init__(
+        self, elements: Elements, number: Callable[[Any], tuple[int, Any]], steps: Iterator[int], window: int
+    ) -> None:
+        super().__init__(elements, number)
+        self._steps, self._window = steps, window
+        self._due = next(steps, None)
+        #: Batches by step, with what to say when one is used that counts as outstanding.
+        self._early: dict[int, tuple[Any, int | None]] = {}
+        self._is_over = False
+
+    def __next__(self) -> tuple[int, Any]:
+        while not self._is_due_here() and not self._is_over:
+            try:
+                self._keep(*super().__next__())
+            except StopIteration:
+                self._is_over = True
+        return self._handed()
+
+    def ready(self, otherwise: Any) -> Any:
+        """The next one if it is at hand, else ``otherwise``; so is the end."""
+        while not self._is_due_here():
+            found = super().ready(_NONE)
+            if found is _NONE:
+                return otherwise
+            self._keep(*found)
+        return otherwise if self._due is None else self._handed()
+
+    def _is_due_here(self) -> bool:
+        return self._due is None or self._due in self._early
+
+    def _keep(self, step: int, batch: Any) -> None:
+        is_kept = step != self._due and len(self._early) >= self._window
+        self._early[step] = (batch, self.elements.keep() if is_kept else None)
+
+    def _handed(self) -> tuple[int, Any]:
+        if not self._is_due_here():
+            # What is missing was lost with its worker.
+            self._due = min(self._early, default=None)
+        if self._due is None:
+            raise StopIteration
+        step, (batch, kept) = self._due, self._early.pop(self._due)
+        if kept is not None:
+            self.elements.let_go(kept)
+        self._due = next(self._steps, None)
+        return step, batch
 
 
 class Loading(Protocol):
@@ -87,11 +148,11 @@ def loading_of(
     last_batch: str,
     seed: int,
     rank: Rank,
-    in_order: bool,
+    window: int | None,
     worker_init_fn: Callable[[int], None] | None,
     element_spec: Any,
 ) -> Loading:
-    """What a loader with these arguments reads of Python's own dataset.
+    """What a loader with these arguments reads of Python's own dataset; ``window``: see ``IndexedLoading``.
 
     Raises:
         InvalidArgumentError: They contradict each other, or the dataset.
@@ -114,7 +175,7 @@ def loading_of(
         dataset,
         None if batch_size is None and batch_sampler is None else collate or default_collate,
         IndexPlan(len(dataset), batch_size or 1, rank.dp_rank, rank.dp_size, shuffle, seed, last_batch),
-        in_order,
+        window,
         worker_init_fn,
         None if element_spec is None else plain(element_spec),
     )
@@ -159,12 +220,16 @@ class _Lister:
 
 @dataclasses.dataclass
 class IndexedLoading:
-    """A dataset by index: each step is computed of its number, by whichever worker."""
+    """A dataset by index: each step is computed of its number, by whichever worker.
+
+    ``window``: how many batches may be kept until an earlier one comes before those who are ahead wait; ``None``: batches come as they are
+    done.
+    """
 
     dataset: Any
     collate: Collate | None
     plan: IndexPlan
-    in_order: bool
+    window: int | None
     worker_init_fn: Callable[[int], None] | None
     spec: tuple[Any, ...] | None
     lister: _Lister | None = None
@@ -211,10 +276,21 @@ class IndexedLoading:
             numbers = numbers.filter(lambda x, first=base + start, end=base + stop: (x < first) | (x >= end))
         spec = ("tuple", [("tensor", "i64", ()), self.described() if plan.steps else ("none",)])
         graph = numbers._graph.map_python(spec, self._packed(plan)).parallel(0)
-        dataset = Dataset(graph if self.in_order else graph.in_order(False))
+
+        def numbered(element: Any) -> tuple[int, Any]:
+            return int(element[0]) - base, element[1]
+
+        if self.window is None:
+            dataset = Dataset(graph.in_order(False))
+        else:
+            # Dealt out one by one, so that no worker has many before those of another.
+            dataset = Dataset(graph.split_size(1))
         if service is not None:
             dataset = dataset.apply(distribute(ShardingPolicy.DYNAMIC, service))
-        return Steps(iter(dataset.with_output(output)), lambda element: (int(element[0]) - base, element[1]))
+        elements = iter(dataset.with_output(output))
+        if self.window is None or service is None:
+            return Steps(elements, numbered)
+        return OrderedSteps(elements, numbered, delivered.missing(plan.steps), self.window)
 
     def _packed(self, plan: Plan) -> bytes:
         if self.lister is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 __all__ = ["RANGES_MAX", "Delivered"]
 
@@ -46,6 +47,13 @@ class Delivered:
     def first(self) -> int:
         """The steps that were delivered without a gap from 0 on."""
         return self._stops[0] if self._starts and self._starts[0] == 0 else 0
+
+    def missing(self, steps: int) -> Iterator[int]:
+        """The steps below ``steps`` that neither come before ``first`` nor are in ``ahead``, ascending."""
+        at = self.first
+        for start, stop in [*self.ahead, [steps, steps]]:
+            yield from range(at, min(start, steps))
+            at = stop
 
     @property
     def ahead(self) -> list[list[int]]:
