@@ -1,11 +1,12 @@
 """Elements a second: Millstream beside the tf.data service, Arrow Flight, torch's DataLoader and Ray Data, in interleaved rounds.
 
-    python3 benches/peers/elements.py [--peers LIST] [--bytes LIST] [--rounds 5] [--seconds 1] [--into FILE] [--report FILE ...]
+    python3 benches/peers/elements.py [--peers LIST] [--bytes LIST] [--rounds 5] [--seconds 1] [--into FILE [--limit-s S]] [--report FILE ...]
 
 One command: makes a virtual environment of its own (target/peers), installs the peers, builds Millstream, and measures what one consumer
 gets of one producer in another process, of elements of random bytes of each size, and of a Python function that computes for 1 ms. What
 each peer does is in its function below. In the rows *written* the producer writes every byte of every element; in the others it
-hands over what it has. ``--into`` keeps the rounds in a file, ``--report`` prints what files have together, so that it can be run in parts.
+hands over what it has. ``--into`` keeps the rounds in a file and measures only what that lacks, so that it can be run in parts: ``--limit-s``
+ends one when so many seconds have passed. ``--report`` prints what files have together.
 """
 
 import argparse
@@ -72,8 +73,9 @@ def millstream(protocol: str):
     return opened
 
 
-def tf_service(target_workers: str):
-    """One worker, in a process of its own or (LOCAL) in the consumer's; not compressed, which random bytes would only make slower."""
+def tf_service(target_workers: str, compression: str | None):
+    """One worker, in a process of its own or (LOCAL) in the consumer's. Compression is by default AUTO, which random bytes only make slower.
+    Functions of Python are no part of a graph, so only a worker in the consumer's process has them."""
     import tensorflow as tf
 
     if target_workers == "LOCAL":
@@ -87,13 +89,17 @@ def tf_service(target_workers: str):
         target = kept.stdout.readline().decode().strip()
 
     def opened(size):
-        if size is None:
-            return None
-        dataset = tf.data.Dataset.from_tensors(payload(size)).repeat()
-        distribute = tf.data.experimental.service.distribute(
-            "parallel_epochs", target, compression=None, target_workers=target_workers
-        )
         opened.kept = kept
+        if size is not None:
+            dataset = tf.data.Dataset.from_tensors(payload(size)).repeat()
+        elif target_workers == "LOCAL":
+            work = Busy()
+            dataset = tf.data.Dataset.range(len(work)).map(lambda index: tf.numpy_function(work.__getitem__, [index], tf.int64))
+        else:
+            return None
+        distribute = tf.data.experimental.service.distribute(
+            "parallel_epochs", target, compression=compression, target_workers=target_workers
+        )
         return iter(dataset.apply(distribute))
 
     return opened
@@ -108,9 +114,7 @@ def flight():
 
     def opened(size):
         opened.server = server
-        if size is None:
-            return None
-        reader = client.do_get(pyarrow.flight.Ticket(str(size).encode()))
+        reader = client.do_get(pyarrow.flight.Ticket(str(size or 0).encode()))
         return (reader.read_chunk() for _ in itertools.count())
 
     return opened
@@ -152,7 +156,7 @@ def ray_data():
             dataset = ray.data.range(1 << 16).map(lambda row: {"x": work[row["id"]]}, concurrency=1)
         else:
             bytes_ = payload(size)
-            dataset = ray.data.range((1 << 33) // size).map(lambda row: {"x": bytes_})
+            dataset = ray.data.range(min(1 << 14, (1 << 32) // size)).map(lambda row: {"x": bytes_})
         return iter(dataset.iter_batches(batch_size=1, prefetch_batches=4))
 
     return opened
@@ -161,8 +165,10 @@ def ray_data():
 PEERS = {
     "millstream quic, written": lambda: millstream("quic"),
     "millstream shm, written": lambda: millstream("shm"),
-    "tf.data service, remote": lambda: tf_service("AUTO"),
-    "tf.data service, LOCAL": lambda: tf_service("LOCAL"),
+    "tf.data service, remote": lambda: tf_service("AUTO", "AUTO"),
+    "tf.data service, remote, none": lambda: tf_service("AUTO", None),
+    "tf.data service, LOCAL": lambda: tf_service("LOCAL", "AUTO"),
+    "tf.data service, LOCAL, none": lambda: tf_service("LOCAL", None),
     "Arrow Flight": flight,
     "torch DataLoader": lambda: torch_loader(written=False),
     "torch DataLoader, written": lambda: torch_loader(written=True),
@@ -171,14 +177,17 @@ PEERS = {
 #: By the referee of the project: elements that its producer stamps, taken by the Rust reader.
 STAMPED = {"millstream quic": "quic", "millstream shm": "shm"}
 
-#: What is asked for: ours, the other, at which size, how many times.
-ASKED = [
-    ("millstream quic, written", "tf.data service, remote", "1M", 4),
+#: What is compared: ours, the other, at which size, and how many times as much is asked for, if that is.
+RATIOS = [
     ("millstream quic, written", "tf.data service, remote", "1k", 250),
-    ("millstream quic", "tf.data service, remote", "1k", 250),
+    ("millstream quic, written", "tf.data service, remote, none", "1k", 250),
+    ("millstream quic, written", "tf.data service, remote", "1M", 4),
+    ("millstream quic, written", "tf.data service, remote, none", "1M", 4),
     ("millstream quic", "Arrow Flight", "1M", 2.5),
     ("millstream shm", "torch DataLoader", "1M", 20),
     ("millstream shm, written", "torch DataLoader, written", "1M", None),
+    ("millstream shm, written", "tf.data service, LOCAL", "1M", None),
+    ("millstream shm, written", "Ray Data", "1M", None),
     ("millstream shm, written", "torch DataLoader", MAP, 0.95),
 ]
 
@@ -201,6 +210,11 @@ def serve(kind: str) -> None:
     class Server(pyarrow.flight.FlightServerBase):
         def do_get(self, context, ticket):
             size = int(ticket.ticket)
+            if not size:
+                schema = pyarrow.schema([("x", pyarrow.list_(pyarrow.int64()))])
+                work = Busy()
+                rows = (pyarrow.record_batch([[work[index]]], schema=schema) for index in range(len(work)))
+                return pyarrow.flight.GeneratorStream(schema, rows)
             buffer = pyarrow.py_buffer(payload(size).tobytes())
             array = pyarrow.FixedSizeBinaryArray.from_buffers(pyarrow.binary(size), 1, [None, buffer])
             batch = pyarrow.record_batch([array], names=["x"])
@@ -251,38 +265,69 @@ def stamped(program: pathlib.Path, transport: str, size: int, seconds: float) ->
     return json.loads(ran.stdout.strip().splitlines()[-1])["elements_per_s"]
 
 
-def measure(names: list, sizes: list, rounds: int, seconds: float, anew: bool) -> dict:
-    package, program = built(anew)
-    this = [sys.executable, __file__, "--peer"]
-    environ = {"PYTHONPATH": str(package), "TF_CPP_MIN_LOG_LEVEL": "3", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    children = {name: Child([*this, name], **environ) for name in names if name in PEERS}
-    found = {}
-    try:
-        for number, size in itertools.product(range(rounds + 1), sizes):
-            for name in names:
-                if name in children:
-                    rate = children[name].asked(f"{SIZES.get(size, 'map')} {seconds}")["per_s"]
-                else:
-                    rate = None if size == MAP else stamped(program, STAMPED[name], SIZES[size], seconds)
-                # The first round loads libraries.
-                if number > 0 and rate is not None:
-                    found.setdefault(size, {}).setdefault(name, []).append(rate)
-    finally:
-        for child in children.values():
+class Children:
+    """A process for each peer, which lives as long as there is something to ask it."""
+
+    def __init__(self, package: pathlib.Path, program: pathlib.Path) -> None:
+        self.program = program
+        self.environ = {"PYTHONPATH": str(package), "TF_CPP_MIN_LOG_LEVEL": "3", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+        self.children = {}
+
+    def rate(self, name: str, size: str, seconds: float) -> float | None:
+        """A round; none: it does not do that."""
+        if name in STAMPED:
+            return None if size == MAP else stamped(self.program, STAMPED[name], SIZES[size], seconds)
+        is_new = name not in self.children
+        if is_new:
+            self.children[name] = Child([sys.executable, __file__, "--peer", name], **self.environ)
+        # The first round loads libraries.
+        for of in (seconds / 4, seconds) if is_new else (seconds,):
+            rate = self.children[name].asked(f"{SIZES.get(size, 'map')} {of}")["per_s"]
+        return rate
+
+    def end(self) -> None:
+        """Ends them."""
+        for child in self.children.values():
             child.end()
+
+
+def measure(args: argparse.Namespace, names: list, sizes: list) -> dict:
+    """The rounds of each cell, by size and name: what the file lacks, until the time is over."""
+    began = time.monotonic()
+    found = json.loads(args.into.read_text()) if args.into and args.into.exists() else {}
+    children = Children(*built(not args.built))
+    try:
+        for size, number, name in itertools.product(sizes, range(args.rounds), names):
+            rounds = found.setdefault(size, {}).setdefault(name, [])
+            if len(rounds) > number:
+                continue
+            if args.limit_s and time.monotonic() - began > args.limit_s:
+                print(f"the time is over at {name}, {size}, round {number + 1}: run it again")
+                break
+            # What a peer does not do is known as well.
+            rounds.append(children.rate(name, size, args.seconds))
+            if args.into:
+                args.into.write_text(json.dumps(found))
+    finally:
+        children.end()
     return found
 
 
 def report(found: dict) -> None:
-    print(f"{'elements/s':28}" + "".join(f"{size:>32}" for size in found))
+    """The table, and the ratios of rounds that were by turns."""
+    rates = {
+        size: {name: [rate for rate in rounds if rate is not None] for name, rounds in by_name.items()}
+        for size, by_name in found.items()
+    }
+    print(f"{'elements/s':32}" + "".join(f"{size:>32}" for size in rates))
     for name in [*STAMPED, *PEERS]:
-        if any(name in by_name for by_name in found.values()):
-            cells = [spread(by_name[name], 0) if name in by_name else "-" for by_name in found.values()]
-            print(f"{name:28}" + "".join(f"{cell:>32}" for cell in cells))
-    for ours, other, size, asked in ASKED:
-        rates = found.get(size, {})
-        if ours in rates and other in rates:
-            ratios = [one / two for one, two in zip(rates[ours], rates[other])]
+        cells = [spread(by_name[name], 0) if by_name.get(name) else "-" for by_name in rates.values()]
+        if set(cells) != {"-"}:
+            print(f"{name:32}" + "".join(f"{cell:>32}" for cell in cells))
+    for ours, other, size, asked in RATIOS:
+        pairs = list(zip(rates.get(size, {}).get(ours, []), rates.get(size, {}).get(other, [])))
+        if pairs:
+            ratios = [one / two for one, two in pairs]
             print(f"{ours} / {other}, {size}: {spread(ratios)}" + (f", asked for: {asked}" if asked else ""))
 
 
@@ -294,6 +339,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--built", action="store_true", help="measures what was built before")
     parser.add_argument("--into", type=pathlib.Path)
+    parser.add_argument("--limit-s", type=float, help="begins no round after so many seconds")
     parser.add_argument("--report", type=pathlib.Path, nargs="+")
     parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
     parser.add_argument("--serve", choices=["tf", "flight"], help=argparse.SUPPRESS)
@@ -316,10 +362,7 @@ def main() -> None:
     beginnings = tuple(args.peers.split(","))
     names = [name for name in [*STAMPED, *PEERS] if name.startswith(beginnings)]
     sizes = [MAP if size == "map" else size for size in args.bytes.split(",")]
-    found = measure(names, sizes, args.rounds, args.seconds, not args.built)
-    if args.into:
-        args.into.write_text(json.dumps(found))
-    return report(found)
+    return report(measure(args, names, sizes))
 
 
 if __name__ == "__main__":
