@@ -432,3 +432,36 @@ fn a_schema_deeper_than_any_is_refused_before_its_decoder_has_seen_it() {
         "{message}"
     );
 }
+
+#[test]
+fn a_large_page_that_says_it_has_grown_a_thousandfold_is_refused_and_a_small_one_is_read() {
+    const ROWS: usize = 3 << 20;
+    let written = |rows_of_a_page: usize| {
+        let zeros = Arc::new(arrow_array::Int64Array::from(vec![0; ROWS])) as ArrayRef;
+        let batch = RecordBatch::try_from_iter([("id", zeros)]).unwrap();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_dictionary_enabled(false)
+            .set_data_page_size_limit(usize::MAX)
+            .set_data_page_row_count_limit(rows_of_a_page)
+            .set_write_batch_size(rows_of_a_page)
+            .set_max_row_group_row_count(Some(ROWS))
+            .build();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    };
+    let read = |file: Vec<u8>| {
+        let directory = files(&[file]);
+        let mut executor = open(
+            &all(directory.path())
+                .parquet(Table::batches(ROWS as u64, Columns::all()))
+                .graph()
+                .unwrap(),
+        );
+        executor.next()
+    };
+    assert!(read(written(ROWS / 16)).unwrap().is_some());
+    let message = read(written(ROWS)).unwrap_err().to_string();
+    assert!(message.contains("the limit is 1000 times as many"), "{message}");
+}

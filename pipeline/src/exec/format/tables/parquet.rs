@@ -1,6 +1,7 @@
 //! `parquet`: the row groups of a file, of which only the columns that are wanted are read.
 
 use std::io::{self, Chain, Cursor, Read, Seek, SeekFrom, Take};
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_schema::{ArrowError, Schema};
@@ -9,14 +10,16 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{FooterTail, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::{FooterTail, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::statistics::Statistics;
 
 use crate::exec::format::reader::{Fault, Opened};
 use crate::storage::Object;
 
+use super::gzip;
 use super::rows::{Batches, Table, TableFile, WantedRows};
 use super::thrift;
 
@@ -30,7 +33,11 @@ const HEADER_BYTES_MAX: u64 = 16 << 20;
 pub(in crate::exec::format) struct Parquet;
 
 /// A file as the decoder reads it.
-struct Chunks(Object);
+struct Chunks {
+    file: Object,
+    /// Where the columns are that are under gzip.
+    gzip: Vec<Range<u64>>,
+}
 
 /// The header of a page, of which nothing is read before it is asked for: the decoder opens one for each page, also where it has
 /// read the header already.
@@ -76,7 +83,8 @@ impl Table for ParquetTable {
     }
 
     fn batches(self: Box<Self>, wanted: &WantedRows) -> Result<(Batches, u64), Fault> {
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(Chunks(self.file), self.index);
+        let chunks = Chunks::new(self.file, self.index.metadata());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, self.index);
         // Row groups in front of the first row, and those of other parts, are not read.
         let (mut rows, mut first, mut before) = (0, None, wanted.first);
         let mut groups = Vec::new();
@@ -112,9 +120,29 @@ impl Table for ParquetTable {
     }
 }
 
+impl Chunks {
+    fn new(file: Object, metadata: &ParquetMetaData) -> Chunks {
+        let columns = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
+        let under_gzip = columns.filter(|column| matches!(column.compression(), Compression::GZIP(_)));
+        let places = under_gzip.map(|column| {
+            let (start, length) = column.byte_range();
+            start..start.saturating_add(length)
+        });
+        let mut gzip: Vec<Range<u64>> = places.collect();
+        gzip.sort_unstable_by_key(|place| place.start);
+        Chunks { file, gzip }
+    }
+
+    /// Whether what begins at `start` is under gzip.
+    fn is_gzip(&self, start: u64) -> bool {
+        let behind = self.gzip.partition_point(|place| place.start <= start);
+        behind > 0 && self.gzip[behind - 1].contains(&start)
+    }
+}
+
 impl Length for Chunks {
     fn len(&self) -> u64 {
-        self.0.len()
+        self.file.len()
     }
 }
 
@@ -124,7 +152,7 @@ impl ChunkReader for Chunks {
     /// A page's header: nothing else is read so, since the metadata is read by [`index`].
     fn get_read(&self, start: u64) -> Result<PageHeader, ParquetError> {
         Ok(PageHeader {
-            file: self.0.clone(),
+            file: self.file.clone(),
             start,
             begun: None,
         })
@@ -134,12 +162,16 @@ impl ChunkReader for Chunks {
         // No more than the file has, whatever its footer says.
         if start
             .checked_add(length as u64)
-            .is_none_or(|end| end > self.0.len())
+            .is_none_or(|end| end > self.file.len())
         {
             let reason = format!("{length} bytes at {start} are beyond the end of the file");
             return Err(ParquetError::EOF(reason));
         }
-        Ok(self.0.read_vec_at(start, length)?.into())
+        let bytes = self.file.read_vec_at(start, length)?;
+        if self.is_gzip(start) {
+            gzip::check(&bytes, thrift::PAGE_BYTES_MAX.unsigned_abs()).map_err(ParquetError::General)?;
+        }
+        Ok(bytes.into())
     }
 }
 

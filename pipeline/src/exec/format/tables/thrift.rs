@@ -7,7 +7,11 @@ const DEPTH_MAX: usize = 16;
 /// Groups of columns within each other: far more than any column that is read has.
 const SCHEMA_DEPTH_MAX: usize = 100;
 /// Bytes of a page, uncompressed.
-const PAGE_BYTES_MAX: i64 = 512 << 20;
+pub(super) const PAGE_BYTES_MAX: i64 = 512 << 20;
+/// Bytes of a page, uncompressed, that says that it has grown by more than [`GROWTH_MAX`]: a page of equal values is small, and may.
+const GROWN_PAGE_BYTES_MAX: i64 = 16 << 20;
+/// Times as many bytes as compressed: what gzip makes at most of anything.
+const GROWTH_MAX: i64 = 1000;
 
 /// Types of fields and of items of lists.
 const BINARY: u8 = 8;
@@ -46,11 +50,19 @@ pub(super) fn check_schema(metadata: &[u8]) -> Result<(), String> {
 
 /// Checks the sizes in a page's header, of which `header` has the first bytes.
 pub(super) fn check_page(header: &[u8]) -> Result<(), String> {
-    let uncompressed = Skim(header).uncompressed_page_bytes();
-    let uncompressed = uncompressed.ok_or("the file is corrupt: the header of a page cannot be read")?;
+    let sizes = Skim(header).page_bytes();
+    let sizes = sizes.filter(|(uncompressed, compressed)| *uncompressed >= 0 && *compressed >= 0);
+    let (uncompressed, compressed) =
+        sizes.ok_or("the file is corrupt: the header of a page cannot be read")?;
     if uncompressed > PAGE_BYTES_MAX {
         return Err(format!(
             "a page has {uncompressed} bytes uncompressed, the limit is {PAGE_BYTES_MAX}: write smaller pages"
+        ));
+    }
+    if uncompressed > GROWN_PAGE_BYTES_MAX && uncompressed / GROWTH_MAX > compressed {
+        return Err(format!(
+            "a page of {compressed} bytes has {uncompressed} uncompressed, the limit is {GROWTH_MAX} times as many for more than \
+             {GROWN_PAGE_BYTES_MAX}: write smaller pages"
         ));
     }
     Ok(())
@@ -87,14 +99,15 @@ impl Skim<'_> {
         None
     }
 
-    /// Field 2 of a page's header.
-    fn uncompressed_page_bytes(&mut self) -> Option<i64> {
-        let mut id = 0;
+    /// Fields 2 and 3 of a page's header: its bytes uncompressed and compressed.
+    fn page_bytes(&mut self) -> Option<(i64, i64)> {
+        let (mut id, mut uncompressed) = (0, None);
         while let Some(kind) = self.field(&mut id)? {
-            match (id, kind) {
-                (2, 5) => return self.integer(),
+            match (id, kind, uncompressed) {
+                (2, 5, None) => uncompressed = Some(self.integer()?),
+                (3, 5, Some(uncompressed)) => return Some((uncompressed, self.integer()?)),
                 // Writers write fields by their numbers.
-                (1, 5) => self.pass(kind, DEPTH_MAX)?,
+                (1, 5, None) => self.pass(kind, DEPTH_MAX)?,
                 _ => return None,
             }
         }
@@ -226,6 +239,10 @@ mod tests {
         let large = [0x15, 0, 0x15, 0xfe, 0xff, 0xff, 0xff, 0xf, 0x15, 2];
         assert!(check_page(&large).unwrap_err().contains("the limit is"));
         assert!(check_page(&[0x35, 0]).unwrap_err().contains("corrupt"));
+        // 32 MiB made of one byte; 4 MiB are small enough to be equal values.
+        let grown = [0x15, 0, 0x15, 0x80, 0x80, 0x80, 0x20, 0x15, 2];
+        assert!(check_page(&grown).unwrap_err().contains("1000 times"));
+        check_page(&[0x15, 0, 0x15, 0x80, 0x80, 0x80, 0x4, 0x15, 2]).unwrap();
     }
 
     proptest! {
