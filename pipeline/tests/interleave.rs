@@ -1,10 +1,13 @@
 //! Datasets by turns that threads of their own read ahead.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
-use millstream_pipeline::exec::{BoxError, ErrorKind, ExecContext, Executor, Functions, PreparedMap, Value};
+use millstream_pipeline::exec::{
+    BoxError, Budget, ErrorKind, ExecContext, Executor, Functions, PreparedMap, Value,
+};
 use millstream_pipeline::graph::{AUTO, Dataset, Options, Params, ShardBy, Share};
 use proptest::prelude::*;
 
@@ -166,6 +169,54 @@ fn a_cancelled_interleave_ends_while_its_datasets_wait() {
     cancel.cancel();
     let error = ended.recv_timeout(WATCHDOG).unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
+}
+
+/// `slow_storage`: passes numbers on after a while, as if they were read from afar; `most` is how many did so at once.
+fn slow_storage(most: &Arc<AtomicUsize>) -> Functions {
+    let (most, now) = (Arc::clone(most), Arc::new(AtomicUsize::new(0)));
+    functions().with_map("slow_storage", move |_, input| {
+        let (most, now) = (Arc::clone(&most), Arc::clone(&now));
+        let call = move |value: Value| {
+            most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(5));
+            now.fetch_sub(1, Ordering::Relaxed);
+            Ok(value)
+        };
+        Ok(PreparedMap {
+            output: input.clone(),
+            call: Arc::new(call),
+        })
+    })
+}
+
+#[test]
+fn auto_reads_more_datasets_ahead_where_that_helps_and_no_more_than_memory_allows() {
+    let endless = |length: i64| {
+        Dataset::range(0, length, 1)
+            .interleave(length as u64, 1, |argument| {
+                argument.repeat(None).map("slow_storage", Params::none())
+            })
+            .parallel(AUTO)
+    };
+    let most = Arc::new(AtomicUsize::new(0));
+    let mut executor = open(endless(64), slow_storage(&most));
+    let begun = Instant::now();
+    while most.load(Ordering::Relaxed) <= 16 {
+        executor.next().unwrap().unwrap();
+        assert!(begun.elapsed() < WATCHDOG, "only 16 are read ahead");
+    }
+    let most = Arc::new(AtomicUsize::new(0));
+    // Room for the eight elements of each of 20 datasets.
+    let context = ExecContext {
+        budget: Budget::new(20 * 8 * 8),
+        ..ExecContext::new(1, Arc::new(slow_storage(&most)), pool())
+    };
+    let mut executor = Executor::open(&endless(64).graph().unwrap(), context).unwrap();
+    for _ in 0..3000 {
+        executor.next().unwrap().unwrap();
+    }
+    let most = most.load(Ordering::Relaxed);
+    assert!(most <= 21, "{most} at once");
 }
 
 proptest! {

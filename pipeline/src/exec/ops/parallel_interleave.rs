@@ -16,15 +16,13 @@ use crate::exec::expected::Expected;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::tune::{READERS_AT_FIRST, Readers};
 use crate::graph::{AUTO, Cycle};
 
 use super::body::{Body, Given, Opened};
 use super::read_ahead::{GRACE, Polled, ReadAhead};
 use super::turns::{Turn, Turns};
 
-/// Threads of [`AUTO`], if the cycle is as long: reading waits for storage more than for a core, so that their number does
-/// not depend on that of cores.
-const AUTO_THREADS: usize = 16;
 /// Elements of a dataset that are read ahead, unless a block has more.
 const AHEAD: u64 = 16;
 /// Elements for which each thread has room in the byte budget: where they are large, more threads would wait for memory, and keep
@@ -39,6 +37,8 @@ pub(crate) struct ParallelInterleave {
     ordered: bool,
     /// How many datasets are read ahead at once; the others are read when it is their turn.
     threads: usize,
+    /// Where that is chosen.
+    chosen: Option<Chosen>,
     /// How many there could be when that was last looked at.
     threads_before: usize,
     /// What the next elements of the datasets are expected to hold.
@@ -51,6 +51,15 @@ pub(crate) struct ParallelInterleave {
     turns: Turns<Reader>,
     /// Datasets for which there is no slot yet, in the order of the input.
     waiting: VecDeque<Reader>,
+}
+
+/// The choice of how many datasets are read ahead.
+struct Chosen {
+    readers: Readers,
+    /// The last look at it.
+    looked: Instant,
+    /// Whether the next element was waited for.
+    was_waited: bool,
 }
 
 /// A dataset being read.
@@ -68,18 +77,28 @@ impl ParallelInterleave {
         input: Input,
         shared: &Shared,
     ) -> ParallelInterleave {
-        let threads = match cycle.schedule.parallel {
-            AUTO => AUTO_THREADS,
-            threads => threads as usize,
+        // A cycle has at most 4096 slots, and one dataset has a head start.
+        let most = cycle.length as usize + 1;
+        let is_chosen = cycle.schedule.parallel == AUTO && shared.tuner.is_some();
+        let chosen = is_chosen.then(|| Chosen {
+            readers: Readers::new(most),
+            looked: Instant::now(),
+            was_waited: false,
+        });
+        let threads = match (&chosen, cycle.schedule.parallel) {
+            (Some(chosen), _) => chosen.readers.now(),
+            (None, AUTO) => READERS_AT_FIRST,
+            (None, threads) => threads as usize,
         };
         if let Some(stage) = &shared.stage {
-            stage.set_threads(threads.min(cycle.length as usize + 1));
+            stage.set_threads(threads.min(most));
         }
         ParallelInterleave {
             body: Arc::new(body),
             cycle,
             ordered: cycle.schedule.is_ordered(shared.deterministic),
             threads,
+            chosen,
             threads_before: 0,
             expected,
             input: ReadAhead::new("interleave", 1, Expected::unknown(), input, shared.clone()),
@@ -106,6 +125,31 @@ impl ParallelInterleave {
         }
         let room = self.expected.bytes(budget).saturating_mul(ROOM).max(1);
         self.threads.min(budget.limit_bytes() / room).max(1)
+    }
+
+    /// Counts an element that is handed over, and has more or fewer datasets read ahead where it is time to look at that.
+    fn took(&mut self) {
+        let Some(chosen) = &mut self.chosen else { return };
+        if !chosen.readers.took(std::mem::take(&mut chosen.was_waited)) {
+            return;
+        }
+        let now = Instant::now();
+        let interval = now.saturating_duration_since(chosen.looked).as_nanos();
+        if !chosen.readers.look(u64::try_from(interval).unwrap_or(u64::MAX)) {
+            return;
+        }
+        chosen.looked = now;
+        let before = std::mem::replace(&mut self.threads, chosen.readers.now());
+        if before != self.threads {
+            tracing::trace!(
+                before,
+                threads = self.threads,
+                "the datasets that an interleave reads ahead"
+            );
+            if let Some(stage) = &self.shared.stage {
+                stage.set_threads(self.threads);
+            }
+        }
     }
 
     /// How many datasets are read by threads.
@@ -210,6 +254,9 @@ impl ParallelInterleave {
     /// Waits until whoever's turn it is has something, or, where the order does not matter, anyone.
     fn wait(&mut self) -> Result<(), ExecError> {
         let wants_input = self.wants_input();
+        if let Some(chosen) = &mut self.chosen {
+            chosen.was_waited = true;
+        }
         match self.turns.now() {
             Turn::Open(reader) => reader.elements.want(),
             Turn::Vacant | Turn::Over => self.input.want(),
@@ -286,7 +333,10 @@ impl Iterate for ParallelInterleave {
             self.shared.cancel.check("interleave")?;
             self.top_up()?;
             match self.step()? {
-                Step::Item(item) => return Ok(Some(item)),
+                Step::Item(item) => {
+                    self.took();
+                    return Ok(Some(item));
+                }
                 Step::Over => return Ok(None),
                 Step::On => passed = 0,
                 Step::Pending if self.ordered || passed > self.turns.len() => {
