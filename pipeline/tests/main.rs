@@ -9,6 +9,7 @@
 //! - `expressions`: what is computed of components
 //! - `damage`: files that are cut short or overwritten
 //! - `explain`: what is told of the stages of a running pipeline
+//! - `failing_sources`: what becomes of what sources fail at
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `folds`: operations that carry a state
 //! - `formats`: files of tables and arrays
@@ -62,6 +63,7 @@ mod combined;
 mod damage;
 mod explain;
 mod expressions;
+mod failing_sources;
 mod failures;
 mod folds;
 mod formats;

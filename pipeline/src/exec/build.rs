@@ -360,7 +360,7 @@ impl Program {
                     signature.spec.clone(),
                     counted(count),
                     shared.seeds(self.drawn(node), None),
-                    shared.cancel.clone(),
+                    shared,
                 ))
             }
             (Op::Service(reader), Part::Service(factory)) => {

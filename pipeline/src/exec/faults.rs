@@ -70,11 +70,20 @@ impl Faults {
         attempt(true)
     }
 
+    /// Counts what failed with `error` as left out, if that is what is wanted and it can be.
+    pub(crate) fn passes_over(&self, error: &ExecError) -> bool {
+        let is_left_out =
+            self.policy.skips && matches!(error.kind(), ErrorKind::UserFunction | ErrorKind::Data);
+        if is_left_out {
+            self.skipped.record(error);
+        }
+        is_left_out
+    }
+
     /// Counts an element as left out, which stands for `marks` and failed with `error`; or, if that is not what is wanted,
     /// abandons its splits and passes the failure on.
     pub(crate) fn leave_out(&self, error: ExecError, marks: &Marks) -> Result<(), ExecError> {
-        if self.policy.skips && matches!(error.kind(), ErrorKind::UserFunction | ErrorKind::Data) {
-            self.skipped.record(&error);
+        if self.passes_over(&error) {
             return Ok(());
         }
         token::abandon(marks);

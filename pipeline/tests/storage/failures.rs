@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use millstream_pipeline::exec::{Cancel, ErrorKind, ExecContext, Executor};
-use millstream_pipeline::graph::Dataset;
+use millstream_pipeline::graph::{Dataset, ErrorPolicy};
 use millstream_pipeline::storage::{Storage, StorageConfig};
 
 use crate::support::context;
@@ -288,4 +288,50 @@ fn a_pipeline_whose_storage_fails_says_which_bytes_of_which_file_and_that_the_da
         said.contains("cannot read bytes 65536 to") && said.contains("503"),
         "{said}"
     );
+}
+
+#[test]
+fn storage_that_comes_back_is_tried_again_and_nothing_of_a_file_is_lost_or_comes_twice() {
+    let text: Vec<u8> = (0..30_000u32)
+        .flat_map(|line| format!("{line}\n").into_bytes())
+        .collect();
+    let whole = text.clone();
+    let server = Server::start(move |request, before| match before {
+        // More often than a block is asked for by itself.
+        1..=8 => busy(request),
+        _ => answer(request, &text, "\"mark\""),
+    });
+    let lines = Dataset::files(server.url("file")).text_lines();
+    let read = |policy: ErrorPolicy| {
+        let context = ExecContext {
+            storage: Storage::new(impatient("http://none")).unwrap(),
+            ..context()
+        };
+        let graph = lines.clone().on_error(policy).graph().unwrap();
+        let mut executor = Executor::open(&graph, context).unwrap();
+        let mut found = Vec::new();
+        loop {
+            match executor.next() {
+                Ok(Some(item)) => {
+                    item.value[0].for_each_string(&mut |line| found.extend([line, b"\n"].concat()));
+                }
+                Ok(None) => return (found, executor.failures().by_operation, None),
+                Err(error) => return (found, executor.failures().by_operation, Some(error)),
+            }
+        }
+    };
+    let (found, counted, error) = read(ErrorPolicy::retry(20));
+    assert!(error.is_none(), "{error:?}");
+    assert!(found == whole, "{} bytes of {}", found.len(), whole.len());
+    assert!(counted["text_lines"].retried > 0 && counted["text_lines"].skipped == 0);
+    // Storage that stays away loses nothing in silence.
+    let gone = Server::start(|request, _| busy(request));
+    let gone = Dataset::files(gone.url("file")).text_lines();
+    let context = ExecContext {
+        storage: Storage::new(impatient("http://none")).unwrap(),
+        ..context()
+    };
+    let graph = gone.on_error(ErrorPolicy::retry(1).then_skip()).graph().unwrap();
+    let error = Executor::open(&graph, context).unwrap().next().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Peer);
 }

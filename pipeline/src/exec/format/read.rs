@@ -25,7 +25,7 @@ pub(in crate::exec) struct Read {
     faults: Faults,
     storage: Storage,
     budget: Budget,
-    file: Option<OneFile>,
+    file: Option<Box<OneFile>>,
 }
 
 /// A file being read.
@@ -56,6 +56,11 @@ impl Read {
 
     /// A reader of the file whose path `outer` is, or the part of one.
     fn reader(&self, outer: &Item, place: u64, passed: u64) -> Result<Box<dyn FileReader>, ExecError> {
+        self.faults.tried(|_| self.opened(outer, place, passed))
+    }
+
+    /// The same, tried once.
+    fn opened(&self, outer: &Item, place: u64, passed: u64) -> Result<Box<dyn FileReader>, ExecError> {
         let FilePart { path, range } = FilePart::of(path_of(self.op, outer)?);
         if range.is_some() && !self.is_divisible {
             let message = "was dealt a part of a file, and can only read whole ones";
@@ -67,12 +72,47 @@ impl Read {
             begin: range.as_ref().map_or(0, |range| range.start),
             end: range.map(|range| range.end),
         };
-        self.faults.tried(|_| {
-            let file = Opened::new(&self.storage, path);
-            let reader = file.and_then(|file| self.opener.open(file, start));
-            reader.map_err(|error| error.into_exec(self.op))
-        })
+        let file = Opened::new(&self.storage, path);
+        let reader = file.and_then(|file| self.opener.open(file, start));
+        reader.map_err(|error| error.into_exec(self.op))
     }
+
+    /// The next record of `file`; where storage fails, again from a reader that begins there, as often as the dataset says.
+    fn record(&self, file: &mut OneFile) -> Result<Option<Item>, Failed> {
+        let place = self.faults.retries().then(|| (file.reader.place(), file.passed));
+        let error = match file.next() {
+            Ok(item) => return Ok(item),
+            Err(error) => error,
+        };
+        let mut goes_on = error.is_record;
+        let Some((place, passed)) = place.filter(|_| error.kind != ErrorKind::Data) else {
+            return Err(Failed {
+                goes_on,
+                error: error.into_exec(self.op),
+            });
+        };
+        let mut first = Some(error.into_exec(self.op));
+        let again = self.faults.tried(|_| {
+            if let Some(error) = first.take() {
+                return Err(error);
+            }
+            goes_on = false;
+            file.reader = self.opened(&file.outer, place, passed)?;
+            file.passed = passed;
+            file.next().map_err(|error| {
+                goes_on = error.is_record;
+                error.into_exec(self.op)
+            })
+        });
+        again.map_err(|error| Failed { goes_on, error })
+    }
+}
+
+/// Why a record cannot be read.
+struct Failed {
+    error: ExecError,
+    /// Whether the ones behind it can be.
+    goes_on: bool,
 }
 
 impl OneFile {
@@ -106,26 +146,30 @@ impl Iterate for Read {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         loop {
             self.cancel.check(self.op)?;
-            let Some(file) = &mut self.file else {
+            let Some(mut file) = self.file.take() else {
                 let Some(outer) = self.input.next()? else {
                     return Ok(None);
                 };
                 match self.reader(&outer, 0, 0) {
                     Ok(reader) => {
-                        self.file = Some(OneFile::new(outer, reader, 0, &self.budget));
+                        self.file = Some(Box::new(OneFile::new(outer, reader, 0, &self.budget)));
                     }
                     Err(error) => self.faults.leave_out(error, &outer.marks)?,
                 }
                 continue;
             };
-            match file.next() {
-                Ok(Some(item)) => return Ok(Some(item)),
-                Ok(None) => self.file = None,
-                Err(error) => {
-                    let goes_on = error.is_record;
+            match self.record(&mut file) {
+                Ok(Some(item)) => {
+                    self.file = Some(file);
+                    return Ok(Some(item));
+                }
+                Ok(None) => {}
+                Err(Failed { error, goes_on }) => {
                     let marks = file.outer.marks.clone();
-                    self.file.take_if(|_| !goes_on);
-                    self.faults.leave_out(error.into_exec(self.op), &marks)?;
+                    if goes_on {
+                        self.file = Some(file);
+                    }
+                    self.faults.leave_out(error, &marks)?;
                 }
             }
         }
@@ -157,7 +201,7 @@ impl Iterate for Read {
             let (outer, place) = (state.item()?, state.number()?);
             let passed = state.number()?;
             let reader = self.reader(&outer, place, passed)?;
-            self.file = Some(OneFile::new(outer, reader, passed, &self.budget));
+            self.file = Some(Box::new(OneFile::new(outer, reader, passed, &self.budget)));
         }
         self.input.restore(state)
     }

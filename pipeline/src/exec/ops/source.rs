@@ -1,4 +1,5 @@
-//! `source`: a registered source, opened whole or at each split's positions.
+//! `source`: a registered source, opened whole or at each split's positions. What fails is tried again where it failed, by a source
+//! that is opened anew and passes over what came before, or left out, as the dataset says.
 
 use std::sync::Arc;
 
@@ -6,8 +7,10 @@ use millstream_element::{ElementSpec, PackWriter};
 
 use crate::exec::call::guarded;
 use crate::exec::cancel::Cancel;
+use crate::exec::context::Shared;
 use crate::exec::cursor::Cursor;
 use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
 use crate::exec::functions::SourceFactory;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Filled, Further, Iterate, Stop};
@@ -26,8 +29,13 @@ pub(crate) struct Registered {
     cursor: Cursor,
     seeds: Seeds,
     cancel: Cancel,
+    faults: Faults,
     pass: u64,
     open: Option<Box<dyn Source>>,
+    /// Whether a range is being read, whether or not the source is open.
+    has_range: bool,
+    /// Where the range begins.
+    start: u64,
     /// The position of the next element.
     position: u64,
     end: u64,
@@ -40,7 +48,7 @@ impl Registered {
         spec: ElementSpec,
         cursor: Cursor,
         seeds: Seeds,
-        cancel: Cancel,
+        shared: &Shared,
     ) -> Registered {
         Registered {
             name,
@@ -49,28 +57,106 @@ impl Registered {
             spec,
             cursor,
             seeds,
-            cancel,
+            cancel: shared.cancel.clone(),
+            faults: shared.faults(),
             pass: 0,
             open: None,
+            has_range: false,
+            start: 0,
             position: 0,
             end: 0,
         }
     }
 
-    /// Opens what is next if nothing is open; `false` at the end of the pass.
-    fn ensure_open(&mut self) -> Result<bool, ExecError> {
-        if self.open.is_some() {
-            return Ok(true);
+    /// Goes on to the next range if none is being read; `false` at the end of the pass.
+    fn ensure_range(&mut self) -> Result<bool, ExecError> {
+        if !self.has_range
+            && let Some(range) = self.cursor.next_range()?
+        {
+            (self.start, self.position, self.end) = (range.start, range.start, range.end);
+            self.has_range = true;
         }
-        let Some(range) = self.cursor.next_range()? else {
-            return Ok(false);
-        };
-        (self.position, self.end) = (range.start, range.end);
-        let site = Site::new(&self.seeds, self.pass, range.start, &self.cancel);
+        Ok(self.has_range)
+    }
+
+    /// Opens the source where it is to go on with the range, if it is not open.
+    fn ensure_open(&mut self) -> Result<(), ExecError> {
+        if self.open.is_some() {
+            return Ok(());
+        }
+        let site = Site::new(&self.seeds, self.pass, self.start, &self.cancel);
+        let passed = self.position - self.start;
         self.open = Some(guarded(&self.name, || {
-            self.factory.open_at(&self.params, range, &site)
+            let mut source = self.factory.open_at(&self.params, self.start..self.end, &site)?;
+            if passed > 0 {
+                source.advance(passed)?;
+            }
+            Ok(source)
         })?);
-        Ok(true)
+        Ok(())
+    }
+
+    /// Nothing more is read of the range.
+    fn close(&mut self) {
+        (self.open, self.has_range) = (None, false);
+    }
+
+    /// The next element of the range, or what it fails with.
+    fn step(&mut self) -> Result<Option<Item>, ExecError> {
+        let position = self.position;
+        if position == self.end {
+            return Ok(None);
+        }
+        self.ensure_open()?;
+        let next = match &mut self.open {
+            Some(source) => guarded(&self.name, || source.next())?,
+            None => None,
+        };
+        let Some(value) = next else {
+            return Ok(None);
+        };
+        // The source is behind it.
+        check(&self.name, &self.spec, &value).map_err(|error| error.at_position(position).of_element())?;
+        self.position = position.saturating_add(1);
+        let marks = self.cursor.marks(position, self.position == self.end);
+        Ok(Some(Item {
+            value,
+            marks,
+            position,
+            origin: None,
+        }))
+    }
+
+    /// The same, tried again as often as the dataset says.
+    fn tried(&mut self) -> Result<Option<Item>, ExecError> {
+        if !self.faults.retries() {
+            return self.step();
+        }
+        let faults = self.faults.clone();
+        faults.tried(|is_last| {
+            let outcome = self.step();
+            if outcome.is_err() && !is_last {
+                self.open = None;
+            }
+            outcome
+        })
+    }
+
+    /// Leaves out what failed with `error`, if that is what is wanted: the element, where the source says that it goes on behind
+    /// it, and otherwise what is left of the range.
+    fn leave_out(&mut self, error: ExecError) -> Result<(), ExecError> {
+        let goes_on = error.is_passable();
+        let position = self.position;
+        if goes_on {
+            self.position = position.saturating_add(1);
+        }
+        if !self.faults.passes_over(&error.clone().at_position(position)) {
+            return Err(error);
+        }
+        if !goes_on {
+            self.close();
+        }
+        Ok(())
     }
 
     /// Lets the source write up to `limit` elements of the pass, and no more than its positions, into `pack`.
@@ -85,16 +171,20 @@ impl Registered {
             count: 0,
             stop: Stop::End,
         };
-        self.ensure_open()?;
+        let has_range = self.ensure_range()?;
         let left = usize::try_from(self.end.saturating_sub(self.position)).unwrap_or(usize::MAX);
-        let Some(source) = self.open.as_mut().filter(|_| left > 0) else {
-            self.open = None;
+        if !has_range || left == 0 {
+            self.close();
             return Ok(Some(ENDED));
-        };
+        }
         let wanted = limit.min(left);
-        let filled = guarded(&self.name, || {
-            source.fill_pack(pack, sequence, wanted).transpose()
-        })?;
+        self.ensure_open()?;
+        let filled = match &mut self.open {
+            Some(source) => guarded(&self.name, || {
+                source.fill_pack(pack, sequence, wanted).transpose()
+            })?,
+            None => None,
+        };
         let Some(mut filled) = filled else {
             return Ok(None);
         };
@@ -111,7 +201,7 @@ impl Registered {
             filled.stop = Stop::End;
         }
         if filled.stop == Stop::End {
-            self.open = None;
+            self.close();
         }
         Ok(Some(filled))
     }
@@ -119,33 +209,21 @@ impl Registered {
 
 impl Iterate for Registered {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        while self.ensure_open()? {
-            let position = self.position;
-            let source = self.open.as_mut().filter(|_| position < self.end);
-            let next = match source {
-                Some(source) => guarded(&self.name, || source.next())?,
-                None => None,
-            };
-            match next {
-                Some(value) => {
-                    check(&self.name, &self.spec, &value).map_err(|error| error.at_position(position))?;
-                    self.position = position.saturating_add(1);
-                    let marks = self.cursor.marks(position, self.position == self.end);
-                    return Ok(Some(Item {
-                        value,
-                        marks,
-                        position,
-                        origin: None,
-                    }));
+        while self.ensure_range()? {
+            match self.tried() {
+                Ok(Some(item)) => return Ok(Some(item)),
+                Ok(None) => self.close(),
+                Err(error) => {
+                    self.leave_out(error)?;
+                    self.cancel.check(&self.name)?;
                 }
-                None => self.open = None,
             }
         }
         Ok(None)
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
-        self.open = None;
+        self.close();
         self.pass = self.pass.wrapping_add(1);
         self.cursor.restart()
     }
@@ -158,7 +236,7 @@ impl Iterate for Registered {
         state.begin("source")?;
         state.number(self.pass)?;
         self.cursor.save(state)?;
-        state.flag(self.open.is_some())?;
+        state.flag(self.has_range)?;
         state.number(self.position)
     }
 
@@ -166,16 +244,15 @@ impl Iterate for Registered {
         state.begin("source")?;
         self.pass = state.number()?;
         self.cursor.restore(state)?;
-        let open = state.flag()?;
+        let has_range = state.flag()?;
         let position = state.number()?;
-        if open {
+        if has_range {
             // The saved cursor has already handed out the range; the source passes over what was yielded of it.
             self.cursor.rewind();
-            self.ensure_open()?;
-            if let Some(source) = &mut self.open {
-                guarded(&self.name, || source.advance(position))?;
-            }
-            self.position = position;
+            self.ensure_range()?;
+            self.position = position.clamp(self.start, self.end);
+            let faults = self.faults.clone();
+            faults.tried(|_| self.ensure_open())?;
         }
         Ok(())
     }
@@ -186,8 +263,8 @@ impl Iterate for Registered {
         sequence: u64,
         limit: usize,
     ) -> Option<Result<Filled, ExecError>> {
-        // Splits need marks on every element.
-        if self.cursor.is_fed() {
+        // Splits need marks on every element, and what fails in a pack cannot be made again.
+        if self.cursor.is_fed() || self.faults.skips() || self.faults.retries() {
             return None;
         }
         self.fill(pack, sequence, limit).transpose()
