@@ -1,6 +1,7 @@
 //! A dispatcher, workers and readers in one process, with short limits and a watchdog.
 
 pub(crate) mod honest;
+pub(crate) mod log;
 pub(crate) mod raw;
 
 use std::future::Future;
