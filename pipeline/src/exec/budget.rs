@@ -18,6 +18,9 @@ pub const BUDGET_BYTES_DEFAULT: usize = 256 << 20;
 /// be one that needs more.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+/// An element smaller than the budget by this much is not counted while the consumer works on it.
+const IN_HAND_SHARE: usize = 1024;
+
 /// A count of buffered bytes with a limit. Clones are the same count.
 #[derive(Debug, Clone)]
 pub struct Budget {
@@ -39,6 +42,14 @@ pub(crate) struct Kept {
     limit_bytes: usize,
 }
 
+/// Bytes of the element that the consumer works on. Counted until dropped.
+#[derive(Debug)]
+pub(crate) struct InHand {
+    charge: Charge,
+    /// Less is not counted: a share of the limit that does not matter.
+    least_bytes: usize,
+}
+
 /// What is counted. A waiter counts itself before it looks at `held_bytes`, and who gives bytes back looks for waiters after: both
 /// in one order of all, so that none is missed.
 #[derive(Debug, Default)]
@@ -46,6 +57,8 @@ struct Count {
     held_bytes: AtomicUsize,
     /// Those of `held_bytes` that are [`Kept`].
     kept_bytes: AtomicUsize,
+    /// Those of `held_bytes` that are [`InHand`].
+    in_hand_bytes: AtomicUsize,
     waiters: AtomicUsize,
     /// Held from a waiter's last look until it sleeps.
     looking: Mutex<()>,
@@ -134,10 +147,22 @@ impl Budget {
         }
     }
 
+    /// Nothing in the consumer's hand yet.
+    pub(crate) fn in_hand(&self) -> InHand {
+        InHand {
+            charge: self.charge(0),
+            least_bytes: self.limit_bytes / IN_HAND_SHARE,
+        }
+    }
+
+    /// The first element may go beyond the limit; the first besides the one in the consumer's hand may take what is left to others,
+    /// or large elements would be made only when they are waited for.
     fn fits(&self, bytes: usize, has_some: bool, held: usize) -> bool {
+        let with_it = held.saturating_add(bytes);
         let left = if has_some { self.limit_bytes / 2 } else { bytes };
-        let all = held.saturating_add(bytes).saturating_add(left);
-        held == 0 || all <= self.limit_bytes
+        let is_second =
+            || held == self.count.in_hand_bytes.load(Ordering::SeqCst) && with_it <= self.limit_bytes;
+        with_it.saturating_add(left) <= self.limit_bytes || held == 0 || is_second()
     }
 }
 
@@ -202,6 +227,30 @@ impl Drop for Kept {
     }
 }
 
+impl InHand {
+    /// Counts `bytes` in place of what it counted: the next element took the place of the one before.
+    #[inline]
+    pub(crate) fn set(&mut self, bytes: usize) {
+        let bytes = if bytes < self.least_bytes { 0 } else { bytes };
+        if bytes != self.charge.bytes {
+            self.change(bytes);
+        }
+    }
+
+    fn change(&mut self, bytes: usize) {
+        let in_hand = &self.charge.count.in_hand_bytes;
+        in_hand.fetch_add(bytes, Ordering::SeqCst);
+        in_hand.fetch_sub(self.charge.bytes, Ordering::SeqCst);
+        self.charge.set(bytes);
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 impl Count {
     fn give_back(&self, bytes: usize) {
         self.held_bytes.fetch_sub(bytes, Ordering::SeqCst);
@@ -246,6 +295,26 @@ mod tests {
         drop((one, other, ahead));
         assert_eq!(budget.held_bytes(), 0);
         assert!(budget.kept().try_add(100));
+    }
+
+    #[test]
+    fn what_the_consumer_works_on_counts_and_leaves_room_for_one_that_fits_beside_it() {
+        let budget = Budget::new(4096);
+        let mut in_hand = budget.in_hand();
+        in_hand.set(3);
+        assert_eq!(budget.held_bytes(), 0, "a thousandth");
+        in_hand.set(2000);
+        let next = budget.try_take(2096, false).expect("the limit holds both");
+        assert!(budget.try_take(1, false).is_none());
+        drop(next);
+        assert!(budget.try_take(2097, false).is_none());
+        in_hand.set(1000);
+        let ahead = budget
+            .try_take(1000, false)
+            .expect("as many are left for who waits");
+        assert!(budget.try_take(1100, false).is_none());
+        drop((in_hand, ahead));
+        assert_eq!(budget.held_bytes(), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use millstream_element::{ElementSpec, Layout, PackWriter};
 
 use crate::graph::{Drawing, ErrorPolicy, Graph, Rewrites};
 
+use super::budget::InHand;
 use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
 use super::error::{ErrorKind, ExecError};
@@ -43,6 +44,8 @@ pub struct Executor {
     /// Elements handed out.
     handed: u64,
     finished: Vec<FinishedSplit>,
+    /// What [`Executor::next`] handed out last, until it hands out another.
+    in_hand: InHand,
     /// An element that found no room in the last pack.
     held: Option<Item>,
     failed: Option<ExecError>,
@@ -103,6 +106,7 @@ impl Executor {
             meter: measuring.meter(),
             stage: None,
         };
+        let in_hand = shared.budget.in_hand();
         let root = program.open(&shared, None)?;
         let spec = program.spec().clone();
         Ok(Executor {
@@ -116,6 +120,7 @@ impl Executor {
             measuring,
             handed: 0,
             finished: Vec::new(),
+            in_hand,
             held: None,
             failed: None,
         })
@@ -159,7 +164,8 @@ impl Executor {
         self.measuring.drawing()
     }
 
-    /// The next element. The splits it stands for count as handed out when the caller drops it.
+    /// The next element. The splits it stands for count as handed out when the caller drops it; its bytes count in the budget
+    /// until the next one is asked for and found.
     ///
     /// # Errors
     /// [`ExecError`], and the same again whenever asked.
@@ -169,8 +175,12 @@ impl Executor {
     )]
     pub fn next(&mut self) -> Result<Option<Item>, ExecError> {
         let item = self.pull()?;
-        if item.is_some() {
-            self.handed = self.handed.wrapping_add(1);
+        match &item {
+            Some(item) => {
+                self.handed = self.handed.wrapping_add(1);
+                self.in_hand.set(item.held_bytes());
+            }
+            None => self.in_hand.set(0),
         }
         Ok(item)
     }
@@ -207,6 +217,7 @@ impl Executor {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
+        self.in_hand.set(0);
         if self.held.is_none()
             && let Some(filled) = self.root.fill_pack(pack, self.handed, limit)
         {

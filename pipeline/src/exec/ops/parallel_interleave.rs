@@ -179,7 +179,7 @@ impl ParallelInterleave {
         self.add_threads()?;
         while self.wants_input() {
             match self.input.poll()? {
-                Polled::Item(outer) => {
+                Polled::Item((outer, _)) => {
                     let has_thread = self.busy() < self.threads();
                     let mut reader = self.reader(Stage::Unopened(outer), has_thread);
                     if has_thread {
@@ -238,7 +238,7 @@ impl ParallelInterleave {
             Turn::Over => return Ok(Step::Over),
         };
         match polled {
-            Polled::Item(item) => {
+            Polled::Item((item, _)) => {
                 self.turns.took();
                 Ok(Step::Item(item))
             }

@@ -23,7 +23,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::tune::Knob;
 use crate::graph::AUTO;
 
-use super::read_ahead::{Polled, ReadAhead};
+use super::read_ahead::{Held, Polled, ReadAhead};
 
 /// Calls under way or finished and not yet pulled, per parallel call: more than one keeps a thread busy while
 /// the first one's result waits for its turn, and lets whoever pulls take several for one wake-up.
@@ -142,7 +142,7 @@ impl ParallelMap {
     fn top_up(&mut self) -> Result<Option<Result<(), ExecError>>, ExecError> {
         while let Some(room) = self.room() {
             match self.input.poll()? {
-                Polled::Item(item) => self.submit(item, room)?,
+                Polled::Item(held) => self.submit(held, room)?,
                 Polled::Pending => break,
                 Polled::Ended(Err(error)) if error.is_passable() => self.pass_on(error),
                 Polled::Ended(end) => return Ok(Some(end)),
@@ -151,10 +151,9 @@ impl ParallelMap {
         Ok(None)
     }
 
-    fn submit(&mut self, item: Item, mut charge: Charge) -> Result<(), ExecError> {
+    /// Begins the call of an element, with memory for its result.
+    fn submit(&mut self, held: Held, mut charge: Charge) -> Result<(), ExecError> {
         let number = self.first.wrapping_add(self.places.len() as u64);
-        // Both are there until the call has returned.
-        charge.set(charge.bytes().saturating_add(item.held_bytes()));
         let (chain, done, pass) = (Arc::clone(&self.chain), self.done.clone(), self.pass);
         let cancel = self.shared.cancel.clone();
         let faults = self.faults.clone();
@@ -169,12 +168,15 @@ impl ParallelMap {
         };
         let job = move || {
             let begun = (stage.is_some() || tuned.is_some()).then(Instant::now);
+            // Both are there until the call has returned.
+            let (item, made_of) = held;
             // What was queued when the pipeline was cancelled is not worth a call.
             let outcome = cancel
                 .check("map")
                 .and_then(|()| call::run(&chain, item, pass, &faults))
                 .and_then(|item| item.map(compute).transpose());
             charge.set(outcome.iter().flatten().map(Item::held_bytes).sum());
+            drop(made_of);
             if let (Some(stage), Some(begun)) = (stage, begun) {
                 stage.note_pool(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
             }
@@ -246,7 +248,10 @@ impl ParallelMap {
             recv(self.shared.cancel.signal()) -> _ => return Err(ExecError::cancelled("map")),
         };
         match (arrived, room) {
-            (Some((item, _)), Some(room)) => self.submit(item, room),
+            (Some(held), Some(room)) => {
+                self.input.took();
+                self.submit(held, room)
+            }
             (Some(_) | None, _) => Ok(()),
         }
     }

@@ -50,7 +50,7 @@ impl Prefetch {
         }
         loop {
             match self.ahead.poll()? {
-                Polled::Item(item) => return Ok(Some(item)),
+                Polled::Item((item, _)) => return Ok(Some(item)),
                 Polled::Ended(end) => return end.map(|()| None),
                 Polled::Pending => {}
             }
@@ -58,6 +58,7 @@ impl Prefetch {
             let nothing = never();
             select! {
                 recv(self.ahead.arrivals().unwrap_or(&nothing)) -> held => if let Ok((item, _)) = held {
+                    self.ahead.took();
                     return Ok(Some(item));
                 },
                 recv(self.shared.cancel.signal()) -> _ => return Err(ExecError::cancelled("prefetch")),

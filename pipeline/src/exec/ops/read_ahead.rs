@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,8 @@ pub(crate) struct ReadAhead {
     running: Option<Running>,
     /// What a stopped thread left.
     ready: VecDeque<Held>,
+    /// Elements that were made and taken.
+    taken: u64,
     /// How the input ended; `ready` comes before it.
     end: Option<Result<(), ExecError>>,
     /// What the input said of further passes when it was last here.
@@ -53,8 +55,8 @@ pub(crate) struct ReadAhead {
     reason = "elements are the rule here, and a box would be an allocation for each"
 )]
 pub(crate) enum Polled {
-    /// The next element.
-    Item(Item),
+    /// The next element, charged until whoever takes it has charged it.
+    Item(Held),
     /// Nothing yet: [`ReadAhead::arrivals`] tells when to ask again.
     Pending,
     /// The input's end, or what it failed with. The answer is the same until a restart, unless the failure is passable: then
@@ -89,11 +91,7 @@ impl ReadAhead {
         input: Input,
         shared: Shared,
     ) -> ReadAhead {
-        let allowance = Allowance {
-            budget: shared.budget.clone(),
-            expected,
-            is_wanted: Arc::default(),
-        };
+        let allowance = Allowance::new(shared.budget.clone(), expected);
         ReadAhead {
             op,
             size: size.clamp(1, AHEAD_MAX),
@@ -102,6 +100,7 @@ impl ReadAhead {
             input: Some(input),
             running: None,
             ready: VecDeque::new(),
+            taken: 0,
             end: None,
             further: Further::Open,
         }
@@ -113,14 +112,18 @@ impl ReadAhead {
     /// When no thread can be started; what the input fails with is an end.
     pub(crate) fn poll(&mut self) -> Result<Polled, ExecError> {
         loop {
-            if let Some((item, _)) = self.ready.pop_front() {
-                return Ok(Polled::Item(item));
+            if let Some(held) = self.ready.pop_front() {
+                self.took();
+                return Ok(Polled::Item(held));
             }
             if let Some(end) = self.ended() {
                 return Ok(Polled::Ended(end));
             }
             match self.running()?.items.try_recv() {
-                Ok((item, _)) => return Ok(Polled::Item(item)),
+                Ok(held) => {
+                    self.took();
+                    return Ok(Polled::Item(held));
+                }
                 Err(TryRecvError::Empty) => return Ok(Polled::Pending),
                 // The thread has stopped by itself: the handback tells why.
                 Err(TryRecvError::Disconnected) => self.pause()?,
@@ -130,7 +133,12 @@ impl ReadAhead {
 
     /// Has the next element made although there is no memory left for it: for who can do nothing but wait for it.
     pub(crate) fn want(&self) {
-        self.allowance.want();
+        self.allowance.want(self.taken.wrapping_add(1));
+    }
+
+    /// An element was received from [`ReadAhead::arrivals`].
+    pub(crate) fn took(&mut self) {
+        self.taken = self.taken.wrapping_add(1);
     }
 
     /// Begins to read ahead before anybody asks.
@@ -150,12 +158,16 @@ impl ReadAhead {
     /// As [`ReadAhead::poll`].
     pub(crate) fn pull(&mut self) -> Result<Polled, ExecError> {
         self.pause()?;
-        if let Some((item, _)) = self.ready.pop_front() {
-            return Ok(Polled::Item(item));
+        if let Some(held) = self.ready.pop_front() {
+            self.took();
+            return Ok(Polled::Item(held));
         }
         if self.end.is_none() {
             let end = match self.input()?.next() {
-                Ok(Some(item)) => return Ok(Polled::Item(item)),
+                Ok(Some(item)) => {
+                    let charge = self.allowance.budget.charge(item.held_bytes());
+                    return Ok(Polled::Item((item, charge)));
+                }
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             };
@@ -212,7 +224,8 @@ impl ReadAhead {
         }
     }
 
-    /// Where elements arrive after [`Polled::Pending`]; it disconnects at the input's end.
+    /// Where elements arrive after [`Polled::Pending`]; it disconnects at the input's end. Who receives one says so
+    /// ([`ReadAhead::took`]).
     pub(crate) fn arrivals(&self) -> Option<&Receiver<Held>> {
         self.running.as_ref().map(|running| &running.items)
     }
@@ -221,6 +234,7 @@ impl ReadAhead {
     pub(crate) fn restart(&mut self) -> Result<(), ExecError> {
         self.pause()?;
         self.ready.clear();
+        self.taken = self.allowance.made.load(Ordering::SeqCst);
         self.end = None;
         self.input()?.restart()
     }
@@ -253,6 +267,7 @@ impl ReadAhead {
             let item = state.item()?;
             let charge = self.shared.budget.charge(item.held_bytes());
             self.ready.push_back((item, charge));
+            self.allowance.made.fetch_add(1, Ordering::SeqCst);
         }
         self.input()?.restore(state)
     }
@@ -320,16 +335,33 @@ impl Drop for ReadAhead {
 struct Allowance {
     budget: Budget,
     expected: Expected,
-    /// Whether somebody waits for the next element, whatever memory there is.
-    is_wanted: Arc<AtomicBool>,
+    /// Elements made so far.
+    made: Arc<AtomicU64>,
+    /// Up to which one somebody waits for them, whatever memory there is. A number, because whoever wanted one that has arrived
+    /// meanwhile does not want another.
+    wanted: Arc<AtomicU64>,
 }
 
 impl Allowance {
-    fn want(&self) {
+    fn new(budget: Budget, expected: Expected) -> Allowance {
+        Allowance {
+            budget,
+            expected,
+            made: Arc::default(),
+            wanted: Arc::default(),
+        }
+    }
+
+    /// Somebody waits for the `number`th element.
+    fn want(&self, number: u64) {
         // Ordered with the waiter's look by the budget, which counts its waiters in the same order.
-        if !self.is_wanted.swap(true, Ordering::SeqCst) {
+        if self.wanted.swap(number, Ordering::SeqCst) != number {
             self.budget.wake();
         }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst) > self.made.load(Ordering::SeqCst)
     }
 
     /// Memory for an element where the buffer `has_some`; `None` once the thread is told to stop.
@@ -343,22 +375,20 @@ impl Allowance {
             if let Some(charge) = self.budget.try_take(bytes, has_some()) {
                 return Some(charge);
             }
-            if self.is_wanted.swap(false, Ordering::SeqCst) {
+            if self.is_wanted() {
                 return Some(self.budget.charge(bytes));
             }
-            let may_go = || self.is_wanted.load(Ordering::SeqCst) || is_stopped();
+            let may_go = || self.is_wanted() || is_stopped();
             self.budget.wait_unless(bytes, has_some(), may_go);
         }
     }
 
-    /// `item` as it lies in the buffer, where whoever wanted one gets it.
+    /// `item` as it lies in the buffer.
     fn hold(&self, item: Item, mut charge: Charge) -> Held {
         let bytes = item.held_bytes();
         charge.set(bytes);
         self.expected.note(bytes);
-        if self.is_wanted.load(Ordering::Relaxed) {
-            self.is_wanted.store(false, Ordering::SeqCst);
-        }
+        self.made.fetch_add(1, Ordering::SeqCst);
         (item, charge)
     }
 }
@@ -517,13 +547,29 @@ mod tests {
         drop(stop);
         let (fill, items) = bounded(8);
         let mut input: Input = Box::new(Numbers(0));
-        let allowance = Allowance {
-            budget: Budget::default(),
-            expected: Expected::unknown(),
-            is_wanted: Arc::default(),
-        };
+        let allowance = Allowance::new(Budget::default(), Expected::unknown());
         let (in_hand, end) = fill_ahead(&mut input, &fill, &stopped, &allowance);
         assert!(in_hand.is_none() && end.is_none() && items.is_empty());
         assert_eq!(input.next().unwrap().unwrap().position, 0);
+    }
+
+    #[test]
+    fn who_wanted_an_element_that_arrived_meanwhile_gets_no_other_beyond_the_budget() {
+        let shared = Shared {
+            budget: Budget::new(1),
+            ..shared()
+        };
+        let input = Box::new(Numbers(0));
+        let mut ahead = ReadAhead::new("test", 8, Expected::unknown(), input, shared);
+        assert!(matches!(ahead.poll().unwrap(), Polled::Pending));
+        let first = ahead.arrivals().unwrap().recv().unwrap();
+        // Wanted where it was still waited for.
+        ahead.want();
+        ahead.took();
+        // What is there is beyond the budget already.
+        assert!(!ahead.allowance.is_wanted());
+        ahead.want();
+        let second = ahead.arrivals().unwrap().recv().unwrap();
+        assert_eq!((first.0.position, second.0.position), (0, 1));
     }
 }
