@@ -137,7 +137,11 @@ def run(program: str, *, interrupt: bool = False) -> subprocess.CompletedProcess
         "next(iter(ms.Dataset.range(3).apply(ms.service.distribute('parallel_epochs', dispatcher)).batch(2)))",
         "ms.service.distribute('parallel_epochs', 'localhost:9')(ms.Dataset.range(3))",
         "ms.service.WorkerServer(ms.service.WorkerConfig('localhost:9'))",
-        "next(iter(ms.DataLoader(ms.Dataset.range(3), service=dispatcher)))",
+        "next(iter(loader))",
+        "loader.start_prefetch() or next(iter(loader))",
+        "next(iter(ms.DataLoader(ms.Dataset.range(3), service=dispatcher, timeout=1000)))",
+        "asyncio.run(first(loader))",
+        "asyncio.run(first(ms.Dataset.range(3).apply(ms.service.distribute('parallel_epochs', dispatcher))))",
         "dispatcher.join()",
         "next(iter(ms.Dataset.range(1 << 60).filter(lambda x: x < 0)))",
     ],
@@ -145,10 +149,14 @@ def run(program: str, *, interrupt: bool = False) -> subprocess.CompletedProcess
 def test_ctrl_c_ends_whatever_waits(waits: str) -> None:
     ended = run(
         f"""
-        import signal, sys, threading, time
+        import asyncio, signal, sys, threading, time
         import millstream as ms
         signal.signal(signal.SIGINT, signal.default_int_handler)
         dispatcher = ms.service.DispatchServer()
+        loader = ms.DataLoader(ms.Dataset.range(3), service=dispatcher)
+        async def first(elements):
+            async for element in elements:
+                return element
         def tell():
             # Once the main thread is in the library, which has no condition to wait for.
             time.sleep(0.5)
@@ -162,6 +170,17 @@ def test_ctrl_c_ends_whatever_waits(waits: str) -> None:
         interrupt=True,
     )
     assert (ended.stdout, ended.returncode) == ("interrupted\n", 0), ended.stderr
+
+
+def test_a_program_ends_though_what_it_prefetches_never_comes() -> None:
+    ended = run(
+        """
+        import millstream as ms
+        loader = ms.DataLoader(ms.Dataset.range(3), service=ms.service.DispatchServer())
+        loader.start_prefetch()
+        """,
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def in_child(dataset: Dataset, elements: Any, told: Any) -> None:

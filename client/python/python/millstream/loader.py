@@ -11,19 +11,16 @@ import contextlib
 import copy
 import json
 import sys
-import threading
-import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ._millstream import Elements
 from .dataset import Dataset
 from .distribute import default_collate
-from .errors import CancelledError, DeadlineExceededError, FailedPreconditionError, InvalidArgumentError
-from .feed import DEPTH, DeviceFeed, Lane, lane_of
+from .errors import FailedPreconditionError, InvalidArgumentError
+from .feed import Lane, lane_of
+from .iteration import END, LoaderIterator
 from .loading import Loading, Steps, StreamLoading, loading_of
 from .output import taker
 from .positions import Delivered
@@ -36,8 +33,6 @@ STATE_VERSION = 1
 
 #: Batches that are kept until an earlier one comes, unless ``prefetch_factor`` says how many each worker is to be ahead.
 _WINDOW = 16
-
-_END = object()
 
 
 class DataLoader:
@@ -52,6 +47,10 @@ class DataLoader:
     ahead are waited for by none, and themselves wait when ``prefetch_factor`` batches for each worker (16 if it is not said) are kept here
     besides what is outstanding anyway. ``in_order=False``: as they are done. What is a stream has an order only where it is computed here;
     of a service its batches come as workers have them.
+
+    ``timeout``: seconds that a batch is waited for, then ``DeadlineExceededError``, and the epoch has ended; 0: as long as it takes. Ctrl-C is
+    heard within a tenth of a second, whatever is waited for; what code of Python computes here, in this process, is not interrupted by
+    either, and ends when it ends.
 
     Args:
         service: Where it is computed.
@@ -204,8 +203,12 @@ class DataLoader:
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         batches, loop = iter(self), asyncio.get_running_loop()
-        while (batch := await loop.run_in_executor(None, next, batches, _END)) is not _END:
-            yield batch
+        try:
+            while (batch := await loop.run_in_executor(None, next, batches, END)) is not END:
+                yield batch
+        finally:
+            # Else a thread would wait on for a batch that nobody wants.
+            batches.close()
 
     def start_prefetch(self) -> None:
         """Has the next epoch begin in the background, while the program is not ready for it yet."""
@@ -360,104 +363,6 @@ class DataLoader:
         self._lane = None if self.device is None else lane_of(self.device)
 
 
-class LoaderIterator:
-    """One epoch of a loader. It begins when its first batch is asked for."""
-
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
-        self._batches: Steps | None = None
-        self._first: Future[Any] | None = None
-        #: What is handed over: those, or the same on the device, which is fed on the thread that asks.
-        self._handing: Iterator[Any] | None = None
-        self._handed = time.perf_counter()
-
-    def begin(self) -> None:
-        """Asks for the first batch on a thread of its own."""
-        pool = ThreadPoolExecutor(1, "millstream-prefetch")
-        self._open()
-        self._first = pool.submit(next, self._batches or iter(()), _END)
-        pool.shutdown(wait=False)
-
-    def close(self) -> None:
-        """Ends it."""
-        if self._batches is not None:
-            self._batches.elements.close()
-
-    def _open(self) -> None:
-        self._epoch, self._delivered, self._batches = self._loader._begun()
-
-    def __iter__(self) -> LoaderIterator:
-        return self
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __next__(self) -> Any:
-        loader = self._loader
-        if self._batches is None:
-            if loader._prefetched is not None:
-                ahead, loader._prefetched = loader._prefetched, None
-                self.__dict__.update(ahead.__dict__)
-            else:
-                self._open()
-        asked = time.perf_counter() if loader._profiled is not None else 0.0
-        found = self._next()
-        if found is _END:
-            if loader._delivered is self._delivered:
-                loader._is_finished = True
-            raise StopIteration
-        step, batch = found
-        self._delivered.add(step)
-        if loader._delivered is self._delivered:
-            loader._latest = step
-        if loader._profiled is not None:
-            self._profile(asked, step)
-        return batch
-
-    def _next(self) -> Any:
-        assert self._batches is not None
-        if self._handing is None:
-            batches, lane = _Batches(self, self._batches), self._loader._lane
-            self._handing = batches if lane is None else iter(DeviceFeed(batches, lane, DEPTH))
-        if not self._loader.timeout:
-            return next(self._handing, _END)
-        return _within(self._loader.timeout, self._handing, self._batches.elements)
-
-    def _ahead(self) -> Future[Any] | None:
-        """The first batch, if it was asked for ahead and not taken."""
-        first, self._first = self._first, None
-        return first
-
-    def _profile(self, asked: float, step: int) -> None:
-        now, events = time.perf_counter(), self._loader._profiled
-        for name, begin, end in (("work", self._handed, asked), ("wait", asked, now)):
-            event = {"name": name, "ph": "X", "ts": begin * 1e6, "dur": (end - begin) * 1e6, "pid": 0, "tid": 0}
-            if events is not None:
-                events.append(event | {"args": {"epoch": self._epoch, "step": step}})
-        self._handed = now
-
-
-class _Batches:
-    """The batches of an epoch as they come, the one that was asked for ahead first."""
-
-    def __init__(self, iterator: LoaderIterator, batches: Steps) -> None:
-        self._iterator, self._batches = iterator, batches
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        first = self._iterator._ahead()
-        found = next(self._batches, _END) if first is None else first.result()
-        if found is _END:
-            raise StopIteration
-        return found
-
-    def ready(self, otherwise: Any) -> Any:
-        """The next one if it is at hand, else ``otherwise``; so is the end."""
-        return self._batches.ready(otherwise) if self._iterator._first is None else otherwise
-
-
 class _Sampler:
     """What trainers look for to tell the epoch."""
 
@@ -533,28 +438,3 @@ def wrap(x: Any, **arguments: Any) -> DataLoader:
         taken.pop("sampler", None)
         taken["batch_sampler"] = x.batch_sampler
     return DataLoader(x.dataset, **{**taken, **arguments})
-
-
-def _within(timeout_s: float, batches: Iterator[Any], elements: Elements) -> Any:
-    """The next batch, if it comes in time."""
-    late = threading.Event()
-
-    def give_up() -> None:
-        late.set()
-        elements.close()
-
-    timer = threading.Timer(timeout_s, give_up)
-    timer.daemon = True
-    timer.start()
-    found = _END
-    try:
-        found = next(batches, _END)
-    except CancelledError:
-        if not late.is_set():
-            raise
-    finally:
-        timer.cancel()
-    # Code of Python that is computed here is not interrupted, and ends when it ends.
-    if found is _END and late.is_set():
-        raise DeadlineExceededError(f"no batch came within the timeout of {timeout_s} s")
-    return found
