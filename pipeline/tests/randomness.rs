@@ -1,10 +1,14 @@
 //! What is drawn differs from pass to pass and from task to task, and with a seed is everybody's.
 
-use millstream_pipeline::exec::{ExecContext, Executor};
-use millstream_pipeline::graph::Dataset;
+use std::sync::Arc;
+
+use millstream_pipeline::exec::{
+    ErrorKind, ExecContext, ExecError, Executor, Functions, PreparedSitedFlatMap, Site, Source, Tensor, Value,
+};
+use millstream_pipeline::graph::{Dataset, Params};
 use proptest::prelude::*;
 
-use crate::support::{Model, context, drain, model_of, open};
+use crate::support::{Model, context, drain, model_of, open, scalar};
 
 /// Elements of a body: two orders of them are equal by chance once in 20! draws.
 const COUNT: i64 = 20;
@@ -43,6 +47,64 @@ fn a_seeded_body_draws_the_same_in_every_task_and_an_unseeded_one_does_not() {
     let of_task = |seed, task| orders(shuffled_bodies(2, 2, seed), task, 3);
     assert_eq!(of_task(Some(7), 1), of_task(Some(7), 2));
     assert_ne!(of_task(None, 1), of_task(None, 2));
+}
+
+/// A dataset of one element.
+struct One(Option<Value>);
+
+impl Source for One {
+    fn next(&mut self) -> Result<Option<Value>, ExecError> {
+        Ok(self.0.take())
+    }
+}
+
+/// A function of 2 and more fails; of the others it makes what they have to draw from.
+fn drawing() -> Arc<Functions> {
+    let drawing = |value: Value, site: &Site<'_>| {
+        if value[0].as_i64() >= Some(2) {
+            let error = ExecError::new(ErrorKind::Caller, "drawing", "no more than two");
+            return Err(error.with_traceback("in the middle").into());
+        }
+        let drawn = Value::from_buf([Tensor::i64(site.draw as i64)]);
+        Ok(Box::new(One(Some(drawn))) as Box<dyn Source>)
+    };
+    Arc::new(Functions::new().with_sited_flat_map("drawing", move |_, _| {
+        Ok(PreparedSitedFlatMap {
+            output: scalar(),
+            call: Arc::new(drawing),
+        })
+    }))
+}
+
+#[test]
+fn a_registered_flat_map_draws_by_element_pass_and_epoch_and_its_failure_says_what_it_said() {
+    let of = |count, epoch, seed| {
+        let dataset = Dataset::range(0, count, 1)
+            .flat_map_declared("drawing", Params::default(), scalar())
+            .repeat(Some(2));
+        let context = ExecContext {
+            functions: drawing(),
+            epoch,
+            seed,
+            ..context()
+        };
+        Executor::open(&dataset.graph().unwrap(), context).unwrap()
+    };
+    let drawn: Vec<Model> = [0, 1]
+        .into_iter()
+        .flat_map(|epoch| drain(&mut of(2, epoch, Some(5))))
+        .collect();
+    let distinct: std::collections::BTreeSet<_> = drawn.iter().collect();
+    assert_eq!((drawn.len(), distinct.len()), (8, 8));
+    assert_eq!(drain(&mut of(2, 1, Some(5))), drawn[4..]);
+    let mut failing = of(3, 0, None);
+    let error = std::iter::from_fn(|| failing.next().transpose())
+        .find_map(Result::err)
+        .unwrap();
+    assert_eq!(
+        (error.kind(), error.failure().traceback.as_deref()),
+        (ErrorKind::Caller, Some("in the middle"))
+    );
 }
 
 proptest! {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use millstream_pipeline::exec::{ErrorKind, ExecError, Site, Value};
+use millstream_pipeline::exec::{Cancel, ErrorKind, ExecError, Site, Value};
 use parking_lot::Mutex;
 
 use super::ending::{Ending, raised};
@@ -17,6 +17,10 @@ use super::wire::Input;
 
 /// How long executors that nobody asks stay: over the end of an epoch, since importing takes seconds.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// How long an executor may take for what nobody wants any more: within that it is kept, since to start another takes as long as
+/// imports do.
+const PARTING: Duration = Duration::from_millis(500);
 
 /// What a crew runs.
 #[derive(Debug)]
@@ -77,6 +81,22 @@ impl Crew {
     /// # Errors
     /// What the function raised, or what became of its process.
     pub(super) fn call(&self, value: &Value, site: &Site<'_>) -> Result<Value, ExecError> {
+        let (hired, answered) = self.ask(value, 0, site)?;
+        self.give_back(hired);
+        answered?.ok_or_else(|| ExecError::new(ErrorKind::Internal, NAME, "the end of a function"))
+    }
+
+    /// Asks an executor for what the function makes of one element, and, of an iterable, for so many more of what it yields: the
+    /// first of them, or `None` if it yields nothing, and the executor, for what follows.
+    ///
+    /// # Errors
+    /// What became of its process; what the function raised, which ends no process, is among what it answers.
+    pub(super) fn ask(
+        &self,
+        value: &Value,
+        more: usize,
+        site: &Site<'_>,
+    ) -> Result<(Hired, Result<Option<Value>, ExecError>), ExecError> {
         let input = Input::new(value)?;
         let limits = &self.job.limits;
         let mut attempts = 0;
@@ -94,19 +114,15 @@ impl Crew {
                 attempts -= 1;
                 continue;
             }
+            let asked = asked.and_then(|()| executor.ask_ahead(1 + more, limits));
             match asked.and_then(|()| executor.answer(limits, site.cancel)) {
-                Ok(made) => {
-                    self.give_back(hired);
-                    return Ok(made);
+                Ok(made) => return Ok((hired, Ok(Some(made)))),
+                Err(Ending::Raised { said, traceback }) => return Ok((hired, Err(raised(said, traceback)))),
+                Err(Ending::Cancelled) => {
+                    self.part(hired);
+                    return Err(ExecError::cancelled(NAME));
                 }
-                Err(Ending::Raised { said, traceback }) => {
-                    self.give_back(hired);
-                    return Err(raised(said, traceback));
-                }
-                Err(Ending::Cancelled) => return Err(ExecError::cancelled(NAME)),
-                Err(Ending::Exhausted) => {
-                    return Err(ExecError::new(ErrorKind::Internal, NAME, "the end of a function"));
-                }
+                Err(Ending::Exhausted) => return Ok((hired, Ok(None))),
                 Err(Ending::Gone(gone)) => {
                     if !gone.is_worth_another_attempt() || attempts >= limits.attempts {
                         return Err(gone.failure(attempts));
@@ -158,7 +174,23 @@ impl Crew {
         }
     }
 
-    /// Keeps an executor for the next call, unless it has served long enough.
+    /// Gives back an executor that was asked for what nobody wants any more, if it answers soon; else it is ended.
+    pub(super) fn part(&self, mut hired: Hired) {
+        let nobody = Cancel::new();
+        while let Ok(executor) = hired.executor()
+            && executor.unanswered() > 0
+        {
+            if !executor.is_about_to_answer(PARTING) {
+                return;
+            }
+            if let Err(Ending::Gone(_) | Ending::Cancelled) = executor.answer(&self.job.limits, &nobody) {
+                return;
+            }
+        }
+        self.give_back(hired);
+    }
+
+    /// Keeps an executor, which has answered everything, for the next call, unless it has served long enough.
     fn give_back(&self, mut hired: Hired) {
         let limits = &self.job.limits;
         let is_spent = |executor: &Executor| {

@@ -63,6 +63,15 @@ impl Gone {
         };
         ExecError::new(ErrorKind::UserFunction, NAME, message)
     }
+
+    /// As the failure of an iterable of which so many elements were delivered: where it was went with its process, so it cannot
+    /// be begun again without repeating or losing elements.
+    pub(super) fn failure_after(&self, delivered: u64) -> ExecError {
+        let message = format!(
+            "{self}; its iterable had yielded {delivered} elements, which are not repeated, and the rest of it is lost"
+        );
+        ExecError::new(ErrorKind::UserFunction, NAME, message)
+    }
 }
 
 impl fmt::Display for Gone {
@@ -151,6 +160,11 @@ mod tests {
             assert!(gone.to_string().contains(said), "{gone}");
             assert_eq!(gone.is_worth_another_attempt(), again, "{gone}");
         }
+        let after = Gone::Killed(9).failure_after(7).to_string();
+        assert!(
+            after.contains("SIGKILL") && after.contains("yielded 7 elements"),
+            "{after}"
+        );
         assert!(Gone::Unknown.failure(3).to_string().contains("3 processes"));
     }
 }

@@ -18,8 +18,8 @@ use super::wire::{self, Answer, Input, RegionName};
 
 /// How often whoever waits looks at the clock, at what the process has in memory, and whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Calls after which the memory of a process is looked at even if none took long.
-const LOOK_AFTER_CALLS: u64 = 64;
+/// Requests after which the memory of a process is looked at even if none took long.
+const LOOK_AFTER_REQUESTS: u64 = 64;
 /// Bytes of a page as `/proc` counts them.
 const PAGE_BYTES: u64 = 4096;
 /// How long loading the code may take, whatever its calls may.
@@ -41,7 +41,10 @@ pub(super) struct Executor {
     datagram: Vec<u8>,
     /// What the latest result took in a region.
     expected_bytes: u64,
+    /// Calls with an element.
     calls: u64,
+    /// The same, and those for what an iterable yields next.
+    requests: u64,
 }
 
 impl Executor {
@@ -77,6 +80,7 @@ impl Executor {
             datagram: Vec::new(),
             expected_bytes: 0,
             calls: 0,
+            requests: 0,
         };
         let refused = |message| Err(ExecError::new(ErrorKind::Caller, NAME, message));
         match executor.wait(limits, LOADING.max(limits.deadline()), cancel) {
@@ -99,17 +103,17 @@ impl Executor {
         self.index
     }
 
-    /// Calls that it was asked.
+    /// Elements that it was called with.
     pub(super) fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Calls that are not answered.
+    /// Requests that are not answered.
     pub(super) fn unanswered(&self) -> usize {
         self.asked.len()
     }
 
-    /// Calls the function, or asks for the next element where there is no input.
+    /// Calls the function with an element, or asks for the next element where there is no input.
     pub(super) fn ask(&mut self, input: Option<&Input>, draw: u64) -> Result<(), Ending> {
         let input_bytes = input
             .filter(|input| input.needs_region())
@@ -134,12 +138,13 @@ impl Executor {
         }
         let retired = self.regions.retired();
         wire::call(input, named(lease.as_ref()), draw, &retired, &mut self.datagram);
-        self.calls += 1;
+        self.calls += u64::from(input.is_some());
+        self.requests += 1;
         self.asked.push_back(lease);
         self.send(fd.as_ref().map(AsFd::as_fd))
     }
 
-    /// The result of the oldest call that is not answered.
+    /// The result of the oldest request that is not answered.
     pub(super) fn answer(&mut self, limits: &Limits, cancel: &Cancel) -> Result<Value, Ending> {
         loop {
             self.wait(limits, limits.deadline(), cancel)?;
@@ -175,9 +180,29 @@ impl Executor {
         }
     }
 
-    /// Bytes that it has in memory beyond `limits`, if it has: looked at now and then.
+    /// Whether something comes from it within `patience`, be it its end.
+    pub(super) fn is_about_to_answer(&self, patience: Duration) -> bool {
+        let readable = self.socket.as_ref().map(|socket| socket.is_readable(patience));
+        matches!(readable, Some(Ok(true)))
+    }
+
+    /// Whether it has more memory than `limits` let it: looked at now and then.
     pub(super) fn is_swollen(&self, limits: &Limits) -> bool {
-        self.calls.is_multiple_of(LOOK_AFTER_CALLS) && self.beyond(limits).is_some()
+        self.requests.is_multiple_of(LOOK_AFTER_REQUESTS) && self.beyond(limits).is_some()
+    }
+
+    /// Asks for what the iterable yields next, until it is asked for so many elements.
+    pub(super) fn ask_ahead(&mut self, ahead: usize, limits: &Limits) -> Result<(), Ending> {
+        while self.unanswered() < ahead {
+            self.ask(None, 0)?;
+            // What leaks a little with each element takes none of them long enough to be looked at while it is waited for.
+            if self.requests.is_multiple_of(LOOK_AFTER_REQUESTS)
+                && let Some(gone) = self.beyond(limits)
+            {
+                return Err(self.end(gone));
+            }
+        }
+        Ok(())
     }
 
     fn give_region(&mut self, bytes: u64) -> Result<(), Ending> {
@@ -218,7 +243,6 @@ impl Executor {
                 Err(error) => return Err(self.lost(&error)),
             }
             if cancel.is_cancelled() {
-                self.end(Gone::Unknown);
                 return Err(Ending::Cancelled);
             }
             if begun.elapsed() >= patience {

@@ -28,6 +28,17 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Between looks whether it has.
 const GRACE_STEP: Duration = Duration::from_millis(2);
 
+/// What libraries read when they are imported, where nobody has said otherwise. Executors are as many as the processors: more
+/// threads in each would only get in each other's way. Nor may imports leave a thread behind, which would be the end of
+/// forking: that of pyarrow, which TensorFlow and Hugging Face's datasets import, is one of its allocator's.
+const QUIET: [(&str, &str); 5] = [
+    ("OMP_NUM_THREADS", "1"),
+    ("OPENBLAS_NUM_THREADS", "1"),
+    ("MKL_NUM_THREADS", "1"),
+    ("NUMEXPR_NUM_THREADS", "1"),
+    ("JE_ARROW_MALLOC_CONF", "background_thread:false"),
+];
+
 const START: u8 = 1;
 const HIRE: u8 = 2;
 const END: u8 = 3;
@@ -271,15 +282,9 @@ fn command(interpreter: &Interpreter) -> Command {
     if let Some(path) = &interpreter.search_path {
         command.env("PYTHONPATH", path);
     }
-    // Executors are as many as the processors: more threads in each would only get in each other's way.
-    for name in [
-        "OMP_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
-    ] {
+    for (name, value) in QUIET {
         if std::env::var_os(name).is_none() {
-            command.env(name, "1");
+            command.env(name, value);
         }
     }
     command

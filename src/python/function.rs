@@ -1,15 +1,16 @@
-//! Python's functions as maps of a pipeline, and what both kinds of code are registered by. Nothing of the code is read here but its
+//! Python's functions as maps of a pipeline, and what all kinds of code are registered by. Nothing of the code is read here but its
 //! header: a dispatcher learns what a dataset yields without running anything.
 
 use std::sync::{Arc, OnceLock};
 
-use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
+use millstream_element::ElementSpec;
 use millstream_pipeline::exec::{Functions, PreparedSitedMap, Site, SitedMapCall, Value};
 use millstream_pipeline::graph::Params;
-use serde_json::{Value as Json, json};
 
-use super::crew::Job;
+use super::crew::{Crew, Job};
 use super::crews::Crews;
+use super::described::{Kind, described};
+use super::flat_map;
 use super::interpreter::Interpreter;
 use super::iterable::Iterables;
 use super::params::{Limits, NAME, PythonParams};
@@ -19,9 +20,13 @@ use super::params::{Limits, NAME, PythonParams};
 pub fn registered(functions: Functions, interpreter: Interpreter) -> Functions {
     let crews = Arc::new(Crews::default());
     let iterables = Iterables::new(interpreter.clone(), Arc::clone(&crews));
+    let maps = (interpreter.clone(), Arc::clone(&crews));
     functions
         .with_sited_map(NAME, move |params, input| {
-            prepared(&interpreter, &crews, params, input)
+            prepared(&maps.0, &maps.1, params, input)
+        })
+        .with_sited_flat_map(NAME, move |params, input| {
+            flat_map::prepared(&interpreter, &crews, params, input)
         })
         .with_source(NAME, iterables)
 }
@@ -32,69 +37,59 @@ fn prepared(
     params: &Params,
     input: &ElementSpec,
 ) -> Result<PreparedSitedMap, String> {
-    let params = PythonParams::from_params(params)?;
-    let header = params.header(interpreter)?;
-    let described = described(Some(input), &header.limits);
-    let (interpreter, crews, crew) = (interpreter.clone(), Arc::clone(crews), OnceLock::new());
-    let code = params.code;
-    let call: SitedMapCall = Arc::new(move |value: Value, site: &Site<'_>| {
-        let crew = crew.get_or_init(|| {
-            crews.crew(Job {
-                interpreter: interpreter.clone(),
-                described: described.clone(),
-                code: code.clone(),
-                limits: header.limits.clone(),
+    let function = OnCall::new(interpreter, crews, params, Kind::Function(input))?;
+    let output = function.output.clone();
+    let call: SitedMapCall =
+        Arc::new(move |value: Value, site: &Site<'_>| Ok(function.crew().call(&value, site)?));
+    Ok(PreparedSitedMap { output, call })
+}
+
+/// A function whose crew is gathered when it is called for the first time: whoever only looks at a dataset runs nothing.
+#[derive(Debug)]
+pub(super) struct OnCall {
+    /// What it yields.
+    pub(super) output: ElementSpec,
+    interpreter: Interpreter,
+    described: String,
+    code: Vec<u8>,
+    limits: Limits,
+    crews: Arc<Crews>,
+    crew: OnceLock<Arc<Crew>>,
+}
+
+impl OnCall {
+    /// Of these parameters.
+    ///
+    /// # Errors
+    /// What is wrong with them, or that `interpreter` is of another version.
+    pub(super) fn new(
+        interpreter: &Interpreter,
+        crews: &Arc<Crews>,
+        params: &Params,
+        kind: Kind<'_>,
+    ) -> Result<OnCall, String> {
+        let params = PythonParams::from_params(params)?;
+        let limits = params.header(interpreter)?.limits;
+        Ok(OnCall {
+            output: params.output,
+            interpreter: interpreter.clone(),
+            described: described(kind, &limits),
+            code: params.code,
+            limits,
+            crews: Arc::clone(crews),
+            crew: OnceLock::new(),
+        })
+    }
+
+    /// Who runs it.
+    pub(super) fn crew(&self) -> &Arc<Crew> {
+        self.crew.get_or_init(|| {
+            self.crews.crew(Job {
+                interpreter: self.interpreter.clone(),
+                described: self.described.clone(),
+                code: self.code.clone(),
+                limits: self.limits.clone(),
             })
-        });
-        Ok(crew.call(&value, site)?)
-    });
-    Ok(PreparedSitedMap {
-        output: params.output,
-        call,
-    })
-}
-
-/// What an executor is told beside the code: what elements are that it is called with, or that there are none.
-pub(super) fn described(input: Option<&ElementSpec>, limits: &Limits) -> String {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let processes = match limits.processes {
-        0 if input.is_some() => threads,
-        0 => 1,
-        processes => processes as usize,
-    };
-    let dtypes: serde_json::Map<String, Json> = Dtype::ALL
-        .iter()
-        .map(|dtype| (dtype.code().to_string(), json!(dtype.name())))
-        .collect();
-    json!({
-        "given": input.map(|spec| plain(spec.structure(), &mut spec.components().iter())),
-        "processes": processes,
-        "dtypes": dtypes,
-    })
-    .to_string()
-}
-
-/// A structure as plain lists: `["tensor", dtype]`, `["dict", [[name, …], …]]`, `["tuple", […]]` and the like.
-fn plain(structure: &Structure, specs: &mut std::slice::Iter<'_, TensorSpec>) -> Json {
-    let mut all = |kind: &str, items: &[Structure]| {
-        let items: Vec<Json> = items.iter().map(|item| plain(item, specs)).collect();
-        json!([kind, items])
-    };
-    match structure {
-        Structure::Leaf => json!(["tensor", specs.next().map(|spec| spec.dtype().name())]),
-        Structure::Tuple(items) => all("tuple", items),
-        Structure::List(items) => all("list", items),
-        Structure::Dict(entries) => {
-            let entries: Vec<Json> = entries
-                .iter()
-                .map(|(name, item)| json!([name, plain(item, specs)]))
-                .collect();
-            json!(["dict", entries])
-        }
-        Structure::Ragged { ragged_rank } => {
-            all("ragged", &vec![Structure::Leaf; 1 + usize::from(*ragged_rank)])
-        }
-        Structure::Sparse => all("sparse", &[Structure::Leaf, Structure::Leaf, Structure::Leaf]),
-        Structure::None => json!(["none"]),
+        })
     }
 }

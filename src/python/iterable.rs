@@ -10,13 +10,13 @@ use millstream_pipeline::graph::{Cardinality, Params, SourceSignature};
 
 use super::crew::{Hired, Job};
 use super::crews::Crews;
+use super::described::{Kind, described};
 use super::ending::{Ending, raised};
-use super::function::described;
 use super::interpreter::Interpreter;
 use super::params::{Limits, NAME, PythonParams};
 
 /// Elements that an executor is asked for before the first of them is taken: one it works on while another is on its way.
-const AHEAD: usize = 2;
+pub(super) const AHEAD: usize = 2;
 
 /// What iterables yield, as a source that is read whole.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl SourceFactory for Iterables {
         let limits = params.header(&self.interpreter).map_err(refused)?.limits;
         let crew = self.crews.crew(Job {
             interpreter: self.interpreter.clone(),
-            described: described(None, &limits),
+            described: described(Kind::Iterable, &limits),
             code: params.code,
             limits,
         });
@@ -87,11 +87,8 @@ impl Source for Iterating {
     fn next(&mut self) -> Result<Option<Value>, ExecError> {
         while let Some(mut hired) = self.turns.pop_front() {
             let executor = hired.executor()?;
-            let mut answered = Ok(());
-            while answered.is_ok() && executor.unanswered() < AHEAD {
-                answered = executor.ask(None, 0);
-            }
-            match answered.and_then(|()| executor.answer(&self.limits, &self.cancel)) {
+            let asked = executor.ask_ahead(AHEAD, &self.limits);
+            match asked.and_then(|()| executor.answer(&self.limits, &self.cancel)) {
                 Ok(value) => {
                     self.turns.push_back(hired);
                     return Ok(Some(value));

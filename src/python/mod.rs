@@ -3,10 +3,11 @@
 //!
 //! - `crew`: the executors of one function: who is idle, who has died, who is ended
 //! - `crews`: the crews of this process, which stay for a while between tasks
+//! - `described`: what executors are told beside the code (pure)
 //! - `ending`: why an executor's call has no result, in words
 //! - `executor`: one process that calls the function, and the wait for what it makes
 //! - `foreman`: the process that imports what code needs, and starts and reaps executors
-//! - `function`, `iterable`: what is registered with the pipeline
+//! - `function`, `flat_map`, `iterable`: what is registered with the pipeline
 //! - `interpreter`: which Python
 //! - `params`: the parameters of both: what they yield and the code, with limits
 //! - `region`: memory that this process and one executor share (unsafe)
@@ -18,9 +19,13 @@ mod crew;
 #[cfg(target_os = "linux")]
 mod crews;
 #[cfg(target_os = "linux")]
+mod described;
+#[cfg(target_os = "linux")]
 mod ending;
 #[cfg(target_os = "linux")]
 mod executor;
+#[cfg(target_os = "linux")]
+mod flat_map;
 #[cfg(target_os = "linux")]
 mod foreman;
 #[cfg(target_os = "linux")]

@@ -16,6 +16,7 @@ const RANK_MAX: usize = 16;
 
 const CALL: u8 = 1;
 const REGION: u8 = 2;
+const NEXT: u8 = 3;
 const IN_REGION: u8 = 1;
 
 /// What an executor answers.
@@ -91,7 +92,7 @@ impl Input {
     }
 }
 
-/// A call: with its input, if it has one, in the datagram or in the region.
+/// A call: with its input in the datagram or in the region; or, without one, for what an iterable yields next.
 pub(super) fn call(
     input: Option<&Input>,
     region: RegionName,
@@ -102,7 +103,8 @@ pub(super) fn call(
     let tensors = input.map_or(&[][..], |input| &input.tensors);
     let in_region = input.is_some_and(Input::needs_region);
     into.clear();
-    into.extend([CALL, if in_region { IN_REGION } else { 0 }]);
+    let kind = if input.is_some() { CALL } else { NEXT };
+    into.extend([kind, if in_region { IN_REGION } else { 0 }]);
     // Elements have a few components, and few regions are retired at once.
     into.extend((tensors.len() as u16).to_le_bytes());
     named(region, into);
@@ -368,6 +370,15 @@ mod tests {
         let mut region = vec![0; large.region_bytes() as usize];
         large.write_to(&mut region);
         assert_eq!((region[0], region[63], region[64]), (7, 0, 1));
+    }
+
+    #[test]
+    fn a_call_without_an_element_is_no_call_for_the_next() {
+        let (nothing, mut datagram) = (Input::new(&Value::new()).unwrap(), Vec::new());
+        call(Some(&nothing), RegionName::default(), 0, &[], &mut datagram);
+        assert_eq!(datagram[..4], [CALL, 0, 0, 0]);
+        call(None, RegionName::default(), 0, &[], &mut datagram);
+        assert_eq!(datagram[..4], [NEXT, 0, 0, 0]);
     }
 
     proptest! {

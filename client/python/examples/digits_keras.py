@@ -34,7 +34,7 @@ def main() -> int:
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(128, "relu"), keras.layers.Dense(10)])
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
     began = time.monotonic()
-    with ms.local(workers=2, inline=True) as service:
+    with ms.local(workers=2) as service:
         batches = tf.data.Dataset.from_tensor_slices((images[:1400], labels[:1400])).shuffle(1400).batch(BATCH)
         batches = batches.apply(ms.tf.distribute("distributed_epoch", service, num_shards=2))
         model.fit(batches, epochs=EPOCHS, verbose=2)

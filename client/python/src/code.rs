@@ -53,8 +53,7 @@ pub(crate) fn beside(functions: Functions, program: Option<&str>) -> PyResult<Fu
         Some(program) => Interpreter::new(program),
         None => Interpreter::named().map_or_else(own, Ok)?,
     };
-    // What a function makes iterables of is read where the pipeline is.
-    Ok(registered(functions, interpreter).with_flat_map(NAME, prepared_flat))
+    Ok(registered(functions, interpreter))
 }
 
 /// Elsewhere the library supervises no processes.

@@ -414,6 +414,7 @@ impl Program {
                 name: registered.name.clone(),
                 call: Arc::clone(&prepared.call),
                 output: self.specs[node].clone(),
+                seeds: shared.seeds(self.drawn(node), None),
                 shared: shared.clone(),
             },
             (_, _) => return Err(unprepared(self.graph.nodes()[node].op.name())),

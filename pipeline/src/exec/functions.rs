@@ -26,6 +26,9 @@ pub type FilterCall = Arc<dyn Fn(&Value) -> Result<bool, BoxError> + Send + Sync
 /// The call of a flat_map function. It and what it opens end soon, with an error of kind `Cancelled`, when the flag is raised:
 /// whoever waits for anything listens to it.
 pub type FlatMapCall = Arc<dyn Fn(Value, &Cancel) -> Result<Box<dyn Source>, BoxError> + Send + Sync>;
+/// The call of a flat_map function that asks where it is called. It and what it opens end soon, with an error of kind
+/// `Cancelled`, when the site's flag is raised.
+pub type SitedFlatMapCall = Arc<dyn Fn(Value, &Site<'_>) -> Result<Box<dyn Source>, BoxError> + Send + Sync>;
 
 /// A map function prepared for its parameters and input.
 #[derive(Clone)]
@@ -54,6 +57,15 @@ pub struct PreparedFlatMap {
     pub call: FlatMapCall,
 }
 
+/// A flat_map function prepared for its parameters and input, which asks where it is called.
+#[derive(Clone)]
+pub struct PreparedSitedFlatMap {
+    /// What its datasets yield.
+    pub output: ElementSpec,
+    /// The function.
+    pub call: SitedFlatMapCall,
+}
+
 /// Prepares a map function: given parameters and input, its output and its call, or why it refuses them.
 pub type PrepareMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedMap, String> + Send + Sync;
 /// Prepares a map function that asks where it is called.
@@ -62,6 +74,9 @@ pub type PrepareSitedMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedSited
 pub type PrepareFilter = dyn Fn(&Params, &ElementSpec) -> Result<FilterCall, String> + Send + Sync;
 /// Prepares a flat_map function.
 pub type PrepareFlatMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedFlatMap, String> + Send + Sync;
+/// Prepares a flat_map function that asks where it is called.
+pub type PrepareSitedFlatMap =
+    dyn Fn(&Params, &ElementSpec) -> Result<PreparedSitedFlatMap, String> + Send + Sync;
 /// Opens one pass over a service. Passes of one execution are opened one after the other, the first by its epoch.
 pub type OpenPass = Box<dyn FnMut(u64) -> Result<Box<dyn Source>, ExecError> + Send>;
 /// Connects to a service, once for each execution that reads it. It and what it opens end soon, with an error of kind
@@ -104,7 +119,7 @@ pub trait SourceFactory: Send + Sync {
 pub struct Functions {
     maps: BTreeMap<String, Arc<PrepareSitedMap>>,
     filters: BTreeMap<String, Arc<PrepareFilter>>,
-    flat_maps: BTreeMap<String, Arc<PrepareFlatMap>>,
+    flat_maps: BTreeMap<String, Arc<PrepareSitedFlatMap>>,
     sources: BTreeMap<String, Arc<dyn SourceFactory>>,
     service: Option<Arc<OpenService>>,
 }
@@ -154,9 +169,23 @@ impl Functions {
     /// Registers a flat_map function, replacing one of the same name.
     #[must_use]
     pub fn with_flat_map(
-        mut self,
+        self,
         name: impl Into<String>,
         prepare: impl Fn(&Params, &ElementSpec) -> Result<PreparedFlatMap, String> + Send + Sync + 'static,
+    ) -> Functions {
+        self.with_sited_flat_map(name, move |params, input| {
+            let PreparedFlatMap { output, call } = prepare(params, input)?;
+            let call: SitedFlatMapCall = Arc::new(move |value, site| call(value, site.cancel));
+            Ok(PreparedSitedFlatMap { output, call })
+        })
+    }
+
+    /// Registers a flat_map function that asks where it is called, replacing one of the same name.
+    #[must_use]
+    pub fn with_sited_flat_map(
+        mut self,
+        name: impl Into<String>,
+        prepare: impl Fn(&Params, &ElementSpec) -> Result<PreparedSitedFlatMap, String> + Send + Sync + 'static,
     ) -> Functions {
         self.flat_maps.insert(name.into(), Arc::new(prepare));
         self
@@ -208,7 +237,7 @@ impl Functions {
         name: &str,
         params: &Params,
         input: &ElementSpec,
-    ) -> Result<PreparedFlatMap, AnalysisError> {
+    ) -> Result<PreparedSitedFlatMap, AnalysisError> {
         let prepare = find("flat_map function", &self.flat_maps, name)?;
         prepare(params, input).map_err(|reason| refused(name, reason))
     }
@@ -282,6 +311,14 @@ impl fmt::Debug for PreparedSitedMap {
 impl fmt::Debug for PreparedFlatMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PreparedFlatMap")
+            .field("output", &self.output)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PreparedSitedFlatMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedSitedFlatMap")
             .field("output", &self.output)
             .finish_non_exhaustive()
     }

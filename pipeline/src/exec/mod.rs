@@ -61,7 +61,8 @@ pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin};
 pub use executor::Executor;
 pub use functions::{
     FilterCall, FlatMapCall, Functions, MapCall, OpenPass, OpenService, PrepareFilter, PrepareFlatMap,
-    PrepareMap, PrepareSitedMap, PreparedFlatMap, PreparedMap, PreparedSitedMap, SitedMapCall, SourceFactory,
+    PrepareMap, PrepareSitedFlatMap, PrepareSitedMap, PreparedFlatMap, PreparedMap, PreparedSitedFlatMap,
+    PreparedSitedMap, SitedFlatMapCall, SitedMapCall, SourceFactory,
 };
 pub use item::Item;
 pub use iterate::{Filled, Further, Input, Iterate, Stop};

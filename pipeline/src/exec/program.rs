@@ -19,7 +19,7 @@ use super::context::Shared;
 use super::error::{ErrorKind, ExecError};
 use super::expr::Verdict;
 use super::format;
-use super::functions::{Functions, OpenService, PreparedFlatMap, PreparedSitedMap, SourceFactory};
+use super::functions::{Functions, OpenService, PreparedSitedFlatMap, PreparedSitedMap, SourceFactory};
 use super::keeps::{self, KeptPart};
 use super::native;
 use super::ops;
@@ -132,7 +132,7 @@ pub(super) enum Part {
     /// What a `snapshot` is of, and its functions.
     Kept(KeptPart),
     /// The registered function of a `flat_map` or `interleave`.
-    FlatMap(PreparedFlatMap),
+    FlatMap(PreparedSitedFlatMap),
 }
 
 impl Program {

@@ -345,13 +345,32 @@ class Dataset(GroupMethods, ImageMethods):
         from .worker import described
 
         code = packed(map_func, limits=limits)
-        if element_spec is None:
-            first = self.take(1).get_single_element()
-            made = unpacked(code)(*first) if isinstance(first, tuple) else unpacked(code)(first)
-            spec = described(made)
-        else:
-            spec = plain(element_spec)
+        spec = described(self._first(unpacked(code))) if element_spec is None else plain(element_spec)
         return self._scheduled(self._graph.map_python(spec, code), num_parallel_calls, deterministic)
+
+    def flat_map_python(
+        self,
+        map_func: Callable[..., Any] | str,
+        *,
+        element_spec: Any = None,
+        limits: Limits | None = None,
+    ) -> Dataset:
+        """All that iterables yield, one after the other, which any code of Python makes of the elements: as in ``map_python``.
+
+        On workers one process reads an iterable to its end. Should it be killed before that has yielded anything, the element is
+        begun again; later its death is an error, since what was yielded cannot be told from what another one would yield.
+        """
+        from .code import packed, unpacked
+        from .worker import described
+
+        code = packed(map_func, limits=limits)
+        spec = described(next(iter(self._first(unpacked(code))))) if element_spec is None else plain(element_spec)
+        return self._then(self._graph.flat_map_python(spec, code))
+
+    def _first(self, function: Callable[..., Any]) -> Any:
+        """What a function makes of the first element, here."""
+        first = self.take(1).get_single_element()
+        return function(*first) if isinstance(first, tuple) else function(first)
 
     def _scheduled(self, graph: Graph, threads: int | None, deterministic: bool | None) -> Dataset:
         if threads is not None and graph is not self._graph:

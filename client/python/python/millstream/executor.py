@@ -1,4 +1,5 @@
-"""A process that runs one piece of users' code for a worker: a function that is called with elements, or an iterable.
+"""A process that runs one piece of users' code for a worker: a function that is called with elements, which makes an element or an
+iterable of each, or an iterable.
 
 Started by ``foreman``, by fork or as ``python -m millstream.executor``. Whatever the code does to it, the worker sees: what it
 raises is told, and when it crashes, exits or hangs the process is replaced.
@@ -27,6 +28,8 @@ from .worker import nested, tensors, told
 __all__ = ["end_with", "leave", "read", "settle", "work"]
 
 _PR_SET_PDEATHSIG = 1
+#: What an iterator that is exhausted yields.
+_NOTHING = object()
 
 
 def end_with(parent: int) -> None:
@@ -78,7 +81,10 @@ def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int,
         called = unpacked(code)
         _seed(seed)
         _introduce(called, index, described["processes"], seed)
-        answer = _function(called, given) if given is not None else _iterable(called)
+        if described["makes"] == "element":
+            answer = _function(called, given)
+        else:
+            answer = _iterable(called) if given is None else _flat_function(called, given)
     except BaseException as error:
         link.raised(*told(error, error.__traceback__))
         return
@@ -98,19 +104,44 @@ def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int,
 def _function(called: Callable[..., Any], given: Any) -> Callable[[Call], list[Leaf] | None]:
     def answer(call: Call) -> list[Leaf] | None:
         _seed(call.draw)
-        element = nested(given, iter(call.components))
-        return tensors(called(*element) if isinstance(element, tuple) else called(element))
+        return tensors(_applied(called, given, call))
 
     return answer
 
 
+def _flat_function(called: Callable[..., Any], given: Any) -> Callable[[Call], list[Leaf] | None]:
+    iterator: Iterator[Any] = iter(())
+
+    def answer(call: Call) -> list[Leaf] | None:
+        nonlocal iterator
+        # Of an iterable that raised nothing is left, whatever kind it is.
+        going_on, iterator = iterator, iter(())
+        if not call.is_next:
+            # What is left of the one before ends first.
+            del going_on
+            _seed(call.draw)
+            going_on = iter(_applied(called, given, call))
+        made = next(going_on, _NOTHING)
+        if made is _NOTHING:
+            return None
+        leaves = tensors(made)
+        iterator = going_on
+        return leaves
+
+    return answer
+
+
+def _applied(called: Callable[..., Any], given: Any, call: Call) -> Any:
+    element = nested(given, iter(call.components))
+    return called(*element) if isinstance(element, tuple) else called(element)
+
+
 def _iterable(called: Callable[..., Any]) -> Callable[[Call], list[Leaf] | None]:
     iterator: Iterator[Any] = iter(called())
-    nothing = object()
 
     def answer(_: Call) -> list[Leaf] | None:
-        made = next(iterator, nothing)
-        return None if made is nothing else tensors(made)
+        made = next(iterator, _NOTHING)
+        return None if made is _NOTHING else tensors(made)
 
     return answer
 

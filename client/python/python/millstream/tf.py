@@ -1,11 +1,8 @@
-"""``tf.data`` datasets on the workers of a service. The graph is shipped, and run by TensorFlow on the workers.
-
-Known fault: under policies that divide a dataset, workers that are processes of their own hang in TensorFlow, since shares are read in the worker itself;
-those of ``ms.local(inline=True)`` do not. ``ShardingPolicy.OFF`` reads in a process that the worker supervises, and works on all.
-"""
+"""``tf.data`` datasets on the workers of a service. The graph is shipped, and run by TensorFlow on the workers."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -96,14 +93,80 @@ def _serialised(dataset: Any) -> bytes:
         input_dataset=tf.data.experimental.to_variant(dataset), external_state_policy=0, strip_device_assignment=True
     ).numpy()
     definition = tf.compat.v1.GraphDef.FromString(graph)
-    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
-    calls = sorted({node.op for node in nodes} & _PYTHON)
+    calls = sorted({node.op for node in _nodes(definition)} & _PYTHON)
     if calls:
         raise InvalidArgumentError(
             f"the dataset calls Python ({', '.join(calls)}), which its graph does not carry: give ms.distribute a function that "
             "makes the dataset, and Python runs on the workers too"
         )
-    return bytes(graph)
+    return _canonical(definition)
+
+
+def _canonical(definition: Any) -> bytes:
+    """The graph without what differs from one time that it is made to another: the names of functions and generators of seeds,
+    which are counted in each program. So equal datasets are one dataset to a service, whoever registers them.
+    """
+    for node in _nodes(definition):
+        # For profiles.
+        if "metadata" in node.attr and "Dataset" in node.op:
+            node.attr["metadata"].s = b""
+    _rename_functions(definition)
+    constants = [node.attr["value"].tensor for node in _nodes(definition) if "value" in node.attr]
+    handles = [handle for constant in constants for handle in constant.resource_handle_val]
+    names = sorted({handle.name for handle in handles}, key=[handle.name for handle in handles].index)
+    for handle in handles:
+        handle.name = str(names.index(handle.name))
+    # A generator is known by its name in its process, where others may be.
+    own = hashlib.sha256(definition.SerializeToString(deterministic=True)).hexdigest()
+    for handle in handles:
+        handle.name = f"millstream/{own}/{handle.name}"
+    return bytes(definition.SerializeToString(deterministic=True))
+
+
+def _nodes(definition: Any) -> list[Any]:
+    return [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
+
+
+def _rename_functions(definition: Any) -> None:
+    """Gives functions numbers in the order in which they are called."""
+    functions = {function.signature.name: function for function in definition.library.function}
+    numbered: dict[str, str] = {}
+
+    def visit(nodes: Any) -> None:
+        for node in nodes:
+            for called in _called(node, functions):
+                if called not in numbered:
+                    numbered[called] = f"millstream_{len(numbered)}"
+                    visit(functions[called].node_def)
+
+    visit(definition.node)
+    # What nobody calls is not needed.
+    kept = [functions[name] for name in numbered]
+    for node in (*definition.node, *(node for function in kept for node in function.node_def)):
+        node.op = numbered.get(node.op, node.op)
+        for reference in _references(node.attr):
+            reference.name = numbered.get(reference.name, reference.name)
+    for function in kept:
+        function.signature.name = numbered[function.signature.name]
+        for gradient in ("forward_function_name", "backward_function_name"):
+            function.attr.pop(gradient, None)
+    library = type(definition.library)(function=kept)
+    definition.library.CopyFrom(library)
+
+
+def _called(node: Any, functions: dict[str, Any]) -> list[str]:
+    """The functions that a node names, always in the same order."""
+    names = [node.op, *(reference.name for reference in _references(node.attr))]
+    return [name for name in names if name in functions]
+
+
+def _references(attributes: Any) -> Iterator[Any]:
+    """Names of functions among attributes, and among theirs."""
+    for name in sorted(attributes):
+        value = attributes[name]
+        for reference in [value.func] if value.HasField("func") else list(value.list.func):
+            yield reference
+            yield from _references(reference.attr)
 
 
 def _described(component: Any) -> tuple[Any, ...]:

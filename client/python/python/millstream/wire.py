@@ -28,7 +28,7 @@ _ALIGNMENT = 64
 #: Of a message that is told, and of a traceback.
 _SAID_BYTES, _TRACEBACK_BYTES = 16 << 10, 64 << 10
 
-_CALL, _REGION = 1, 2
+_CALL, _REGION, _NEXT = 1, 2, 3
 _READY, _RESULT, _NEED, _RAISED, _END = 1, 2, 3, 4, 5
 _CALL_HEAD = struct.Struct("<BBHIQQI")
 _INPUT_HEAD = struct.Struct("<BQ")
@@ -41,14 +41,15 @@ Leaf = tuple[str, tuple[int, ...], Any]
 
 
 class Call:
-    """A request: the components of an element, and what to draw from."""
+    """A request: the components of an element, and what to draw from; or for what an iterable yields next."""
 
-    __slots__ = ("components", "draw", "region")
+    __slots__ = ("components", "draw", "is_next", "region")
 
-    def __init__(self, components: list[Any], draw: int, region: int) -> None:
+    def __init__(self, components: list[Any], draw: int, region: int, is_next: bool) -> None:
         self.components = components
         self.draw = draw
         self.region = region
+        self.is_next = is_next
 
 
 class Link:
@@ -138,7 +139,7 @@ class Link:
         return data
 
     def _call(self, data: memoryview) -> Call:
-        _, in_region, count, region, _, draw, retired = _CALL_HEAD.unpack_from(data)
+        kind, in_region, count, region, _, draw, retired = _CALL_HEAD.unpack_from(data)
         at = _CALL_HEAD.size
         for number in struct.unpack_from(f"<{retired}I", data, at) if retired else ():
             self._regions.pop(number, None)
@@ -158,7 +159,7 @@ class Link:
                 at = -(-at // _ALIGNMENT) * _ALIGNMENT
             components.append(_component(dtype, dims, source, at, size))
             at += size
-        return Call(components, draw, region)
+        return Call(components, draw, region, kind == _NEXT)
 
 
 def _component(dtype: str, dims: tuple[int, ...], source: Any, at: int, size: int) -> Any:

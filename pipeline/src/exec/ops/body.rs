@@ -7,12 +7,13 @@ use millstream_element::ElementSpec;
 
 use crate::exec::call::guarded;
 use crate::exec::context::Shared;
-use crate::exec::error::{ErrorKind, ExecError, Origin};
-use crate::exec::functions::FlatMapCall;
+use crate::exec::error::{BoxError, ErrorKind, ExecError, Origin};
+use crate::exec::functions::SitedFlatMapCall;
 use crate::exec::item::Item;
 use crate::exec::iterate::Input;
 use crate::exec::program::Program;
-use crate::exec::random::mix;
+use crate::exec::random::{Seeds, mix};
+use crate::exec::site::Site;
 use crate::exec::source::Source;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token::{self, Marks};
@@ -27,8 +28,9 @@ pub(crate) enum Body {
     },
     Registered {
         name: String,
-        call: FlatMapCall,
+        call: SitedFlatMapCall,
         output: ElementSpec,
+        seeds: Seeds,
         shared: Shared,
     },
 }
@@ -202,14 +204,22 @@ impl Body {
                 program.open(&within, Some(&given.items)).map(Inner::Tree)
             }
             Body::Registered {
-                name, call, shared, ..
+                name,
+                call,
+                seeds,
+                shared,
+                ..
             } => {
+                // A function that says more of its failure, such as its traceback, says it as an `ExecError`.
+                let failed = |error: BoxError| match error.downcast::<ExecError>() {
+                    Ok(error) => *error,
+                    Err(error) => ExecError::new(ErrorKind::UserFunction, &**name, error.to_string()),
+                };
+                let site = Site::new(seeds, pass, given.position, &shared.cancel);
                 let open = || {
                     // Given one element: windows have bodies.
                     let value = given.items.first().map(|item| item.value.clone());
-                    let opened = call(value.unwrap_or_default(), &shared.cancel);
-                    opened
-                        .map_err(|error| ExecError::new(ErrorKind::UserFunction, &**name, error.to_string()))
+                    call(value.unwrap_or_default(), &site).map_err(failed)
                 };
                 guarded(name, open).map(Inner::Source)
             }

@@ -1,0 +1,115 @@
+//! Python's functions that make an iterable of each element: one process runs the function, then what it made of one element until
+//! that is exhausted, a little ahead; then it is free for another element. Refuses to know in which order elements come.
+//!
+//! A process that is killed before anything of an iterable was delivered has that element begun again by another, as those of maps
+//! are. Later its death is a failure which says how much was delivered: an iterable need not yield the same again, so whoever
+//! began it anew would repeat or lose elements without a word.
+
+use std::sync::Arc;
+
+use millstream_element::ElementSpec;
+use millstream_pipeline::exec::{
+    Cancel, ExecError, PreparedSitedFlatMap, Site, SitedFlatMapCall, Source, Value,
+};
+use millstream_pipeline::graph::Params;
+
+use super::crew::{Crew, Hired};
+use super::crews::Crews;
+use super::described::Kind;
+use super::ending::{Ending, raised};
+use super::function::OnCall;
+use super::interpreter::Interpreter;
+use super::iterable::AHEAD;
+use super::params::NAME;
+
+/// A function that makes an iterable of each element.
+pub(super) fn prepared(
+    interpreter: &Interpreter,
+    crews: &Arc<Crews>,
+    params: &Params,
+    input: &ElementSpec,
+) -> Result<PreparedSitedFlatMap, String> {
+    let function = OnCall::new(interpreter, crews, params, Kind::FlatFunction(input))?;
+    let output = function.output.clone();
+    let call: SitedFlatMapCall = Arc::new(move |value: Value, site: &Site<'_>| {
+        Ok(Box::new(Iterating {
+            crew: Arc::clone(function.crew()),
+            stage: Stage::Ahead(value),
+            draw: site.draw,
+            cancel: site.cancel.clone(),
+            delivered: 0,
+        }) as Box<dyn Source>)
+    });
+    Ok(PreparedSitedFlatMap { output, call })
+}
+
+/// The iterable of one element.
+struct Iterating {
+    crew: Arc<Crew>,
+    stage: Stage,
+    draw: u64,
+    cancel: Cancel,
+    /// Elements that it yielded, and that were passed on.
+    delivered: u64,
+}
+
+enum Stage {
+    /// The element that it is made of, while nothing of it is delivered.
+    Ahead(Value),
+    /// Whoever iterates.
+    Within(Hired),
+    Over,
+}
+
+impl Iterating {
+    /// What is answered first, and who goes on.
+    fn begin(&self, value: &Value) -> Result<(Hired, Result<Option<Value>, ExecError>), ExecError> {
+        let site = Site {
+            draw: self.draw,
+            cancel: &self.cancel,
+        };
+        self.crew.ask(value, AHEAD - 1, &site)
+    }
+
+    /// What is answered next.
+    fn go_on(&self, mut hired: Hired) -> Result<(Hired, Result<Option<Value>, ExecError>), ExecError> {
+        let (executor, limits) = (hired.executor()?, &self.crew.job.limits);
+        let asked = executor.ask_ahead(AHEAD, limits);
+        let answered = match asked.and_then(|()| executor.answer(limits, &self.cancel)) {
+            Ok(value) => Ok(Some(value)),
+            Err(Ending::Exhausted) => Ok(None),
+            Err(Ending::Raised { said, traceback }) => Err(raised(said, traceback)),
+            Err(Ending::Cancelled) => {
+                self.crew.part(hired);
+                return Err(ExecError::cancelled(NAME));
+            }
+            Err(Ending::Gone(gone)) => return Err(gone.failure_after(self.delivered)),
+        };
+        Ok((hired, answered))
+    }
+}
+
+impl Source for Iterating {
+    fn next(&mut self) -> Result<Option<Value>, ExecError> {
+        let (hired, answered) = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Ahead(value) => self.begin(&value)?,
+            Stage::Within(hired) => self.go_on(hired)?,
+            Stage::Over => return Ok(None),
+        };
+        if let Ok(Some(_)) = &answered {
+            self.delivered += 1;
+            self.stage = Stage::Within(hired);
+        } else {
+            self.crew.part(hired);
+        }
+        answered
+    }
+}
+
+impl Drop for Iterating {
+    fn drop(&mut self) {
+        if let Stage::Within(hired) = std::mem::replace(&mut self.stage, Stage::Over) {
+            self.crew.part(hired);
+        }
+    }
+}
