@@ -123,9 +123,33 @@ def test_an_exception_keeps_its_type_its_frames_and_its_worker(processes: ms.Loc
         list(ms.distribute(Squares(10, broken=7), processes))
     error = raised.value
     assert isinstance(error.__cause__, LookupError) and error.__cause__.args == ("no picture 7",)
-    assert error.worker and "__getitem__" in error.remote_traceback
+    assert error.worker and "__getitem__" in error.remote_traceback and "; sample 7" in str(error)
     # The package's own frames are left out.
     assert "millstream/worker.py" not in error.remote_traceback
+
+
+class Several(Squares):
+    """A dataset that fetches several indices at once."""
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self[index] for index in indices]
+
+
+def test_an_error_of_several_samples_at_once_names_them(processes: ms.LocalService) -> None:
+    with pytest.raises(ms.errors.UserFunctionError, match=r"no picture 7; samples (\d, )*7"):
+        list(ms.distribute(Several(10, broken=7), processes, batch_size=3))
+
+    class Ragged(Squares):
+        """Whose samples are no batch."""
+
+        def __getitem__(self, index: int) -> Any:
+            return np.zeros(1 + index // 2)
+
+    spec = ms.TensorSpec((None, None), ms.float64)
+    with pytest.raises(ms.errors.UserFunctionError, match="shapes.*; samples 0, 1, 2"):
+        list(from_python(Ragged(3), batch_size=3, element_spec=spec))
+    with pytest.raises(ms.errors.UserFunctionError, match=r"; samples 0, 1, .* 63, \.\.\."):
+        list(from_python(Several(100, broken=70), batch_size=100, element_spec=spec))
 
 
 def test_what_varies_has_to_be_said() -> None:

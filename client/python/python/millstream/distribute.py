@@ -56,16 +56,25 @@ class _Fetch:
         # Some fetch several at once better than one by one.
         several = getattr(self.dataset, "__getitems__", None)
         listed = [int(index) for index in indices]
-        return self.collate(several(listed) if several is not None else [self._sample(index) for index in listed])
+        try:
+            return self.collate(several(listed) if several is not None else [self._sample(index) for index in listed])
+        except Exception as error:
+            _say_of(error, *listed)
+            raise
 
     def _sample(self, index: int) -> Any:
         try:
             return self.dataset[index]
         except Exception as error:
-            # Told beside what it says itself.
-            with contextlib.suppress(AttributeError):
-                error.millstream_sample = index  # type: ignore[attr-defined]
+            _say_of(error, index)
             raise
+
+
+def _say_of(error: Exception, *indices: int) -> None:
+    """Has an error say of which samples it is, beside what it says itself; where one is known, of that."""
+    if not hasattr(error, "millstream_samples"):
+        with contextlib.suppress(AttributeError):
+            error.millstream_samples = indices  # type: ignore[attr-defined]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,8 @@ __all__ = ["array_of_torch", "described", "flat_function", "flattened", "functio
 Leaf = tuple[str, tuple[int, ...], Any]
 
 _PACKAGE = str(Path(__file__).parent)
+#: Samples that an error names.
+_SAMPLES_TOLD = 64
 
 
 def function(code: bytes, given: tuple[Any, ...]) -> Callable[[list[Any]], list[Leaf]]:
@@ -144,5 +146,8 @@ def told(error: BaseException, trace: TracebackType | None) -> tuple[str, str]:
         )
     said = "".join(traceback.format_exception_only(type(error), error)).strip()
     lines = ["Traceback (most recent call last):\n", *frames.format(), said]
-    sample = getattr(error, "millstream_sample", None)
-    return said if sample is None else f"{said}; sample {sample}", "".join(lines)
+    samples = getattr(error, "millstream_samples", ())
+    if samples:
+        listed = ", ".join(map(str, samples[:_SAMPLES_TOLD])) + (", ..." if len(samples) > _SAMPLES_TOLD else "")
+        said = f"{said}; {'sample' if len(samples) == 1 else 'samples'} {listed}"
+    return said, "".join(lines)

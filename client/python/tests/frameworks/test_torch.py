@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,6 +117,21 @@ def test_loaders_of_processes_share_one_reading(library: str, num_workers: int, 
         assert sorted(int(x) for batch in loader for x in batch) == list(range(100))
 
 
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_row_245_loaders_of_processes_however_they_start(method: str, begun: bool, processes: ms.LocalService) -> None:
+    dataset = Dataset.range(60).batch(10).apply(distribute("distributed_epoch", processes))
+    if begun:
+        # A connection of this process's own, and an iterator that is in the middle.
+        reading = iter(dataset)
+        next(reading)
+    loader = torch.utils.data.DataLoader(
+        ms.torch.IterableDataset(dataset), batch_size=None, num_workers=2, multiprocessing_context=method, timeout=120
+    )
+    for _ in range(2):
+        assert sorted(int(x) for batch in loader for x in batch) == list(range(60))
+
+
 def test_loaders_divide_what_is_computed_by_themselves() -> None:
     for num_workers in (0, 2):
         dataset = ms.torch.IterableDataset(Dataset.range(30).batch(3))
@@ -135,8 +152,6 @@ class Squares(torch.utils.data.Dataset[Any]):
 
 
 def test_a_data_loader_runs_on_the_workers(processes: ms.LocalService) -> None:
-    import sys
-
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -208,6 +223,51 @@ def test_datasets_of_hugging_face_are_distributed(processes: ms.LocalService) ->
     streamed = table.to_iterable_dataset(num_shards=4)
     (one,) = [ms.distribute(streamed, processes, processing_mode="parallel_epochs")]
     assert sorted(int(row["x"]) for row in one) == sorted(list(range(40)) * 2)
+
+
+def test_datasets_of_grain_are_distributed(processes: ms.LocalService) -> None:
+    grain = pytest.importorskip("grain")
+    by_index = grain.MapDataset.source(list(range(40))).map(lambda x: {"x": x, "square": x * x})
+    batches = ms.distribute(by_index, processes, batch_size=8, shuffle=True)
+    found = sorted((int(x), int(square)) for batch in batches for x, square in zip(batch["x"], batch["square"], strict=True))
+    assert found == [(x, x * x) for x in range(40)]
+    streamed = by_index.shuffle(seed=1).batch(10).to_iter_dataset()
+    every = ms.distribute(streamed, processes)
+    # Each of two workers yields all.
+    assert sorted(int(x) for batch in every for x in batch["x"]) == sorted(list(range(40)) * 2)
+
+
+MODULE = """
+import torch
+
+class Rows(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        for index in range(info.id, 30, info.num_workers):
+            yield {"x": torch.tensor(index), "text": f"n{index}"}
+
+def rows():
+    return Rows()
+
+def grown(x):
+    return torch.full((3,), float(x))
+"""
+
+
+def test_functions_that_workers_have_are_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "of_the_workers.py").write_text(MODULE)
+    # This process does not have it.
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.pathsep.join(sys.path)}")
+    spec = {"x": ms.TensorSpec((), ms.int64), "text": ms.TensorSpec((), ms.string)}
+    with ms.local(workers=1) as service:
+        limits = ms.Limits(processes=3)
+        rows = list(ms.distribute("of_the_workers:rows", service, element_spec=spec, limits=limits))
+        assert sorted((int(row["x"]), row["text"]) for row in rows) == [(index, f"n{index}") for index in range(30)]
+        grown = Dataset.range(5).map_python("of_the_workers:grown", element_spec=ms.TensorSpec((3,), ms.float32))
+        found = list(grown.apply(distribute("distributed_epoch", service)).with_output("torch"))
+        assert [tensor.tolist() for tensor in found] == [[index] * 3 for index in range(5)]
+        with pytest.raises(ms.errors.MillstreamError, match="of_the_workers.*missing"):
+            list(ms.distribute("of_the_workers:missing", service, element_spec=spec))
 
 
 def test_the_trainer_of_hugging_face_is_given_the_loader(processes: ms.LocalService, tmp_path: Any) -> None:
