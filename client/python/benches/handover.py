@@ -6,6 +6,7 @@ Usage: python benches/handover.py [--seconds S] [--rounds N] [--json]
 anything of them (``Elements.skip``), by turns; the difference is what Python adds, loop included. Time of this thread alone, in
 which the producer's is not counted. The arrays have 64 bytes, views 2 KiB; smaller ones are copied. Elements of torch are measured
 where torch is. ``quic`` and ``shm``: elements of 1 MiB from a worker in another process, taken by Python and by Rust, by turns.
+``state``: what a loader's ``state_dict`` and ``load_state_dict`` take in the middle of an epoch of a million samples.
 
 Medians of the rounds, lowest to highest. Figures mean something in a release build on a quiet machine.
 """
@@ -78,7 +79,8 @@ def rate(elements: Any, seconds: float, take_some: Any) -> float:
 def transfer(protocol: str, seconds: float, rounds: int) -> tuple[str, list[dict[str, float]]]:
     """By which way, and what Python takes of it beside Rust."""
     with ms.local(workers=1) as service:
-        dataset = ms.Dataset.from_tensors(np.zeros(MIB, np.uint8)).repeat()
+        # Nothing that gets shorter on the way.
+        dataset = ms.Dataset.from_tensors(np.random.default_rng(0).integers(0, 256, MIB, np.uint8)).repeat()
         distribute = ms.service.distribute("parallel_epochs", service, data_transfer_protocol=protocol)
         elements: Any = iter(dataset.apply(distribute))
         take(elements, 64)
@@ -90,6 +92,30 @@ def transfer(protocol: str, seconds: float, rounds: int) -> tuple[str, list[dict
         (way,) = set(elements.stats()["transports"].values())
         elements.close()
     return way, found
+
+
+def state(rounds: int) -> tuple[int, list[dict[str, float]]]:
+    """Bytes of a loader's state as JSON, and microseconds to take and to restore it."""
+    loader = ms.DataLoader(range(1_000_000), 16, shuffle=True, output="numpy", dp_rank=0, dp_size=1)  # type: ignore[arg-type]
+    reading = iter(loader)
+    for _ in range(3):
+        next(reading)
+    taken = loader.state_dict()
+    other = ms.DataLoader(range(1_000_000), 16, shuffle=True, output="numpy", dp_rank=0, dp_size=1)  # type: ignore[arg-type]
+    other.load_state_dict(taken)
+
+    def taking(count: int) -> None:
+        for _ in range(count):
+            loader.state_dict()
+
+    def restoring(count: int) -> None:
+        for _ in range(count):
+            other.load_state_dict(taken)
+
+    found = [
+        {"state_dict": thread_ns(taking, 1000) / 1e3, "load_state_dict": thread_ns(restoring, 1000) / 1e3} for _ in range(rounds)
+    ]
+    return len(json.dumps(taken)), found
 
 
 def said(rounds: list[dict[str, float]], name: str, scale: float = 1.0, digits: int = 0) -> str:
@@ -126,6 +152,13 @@ def main() -> None:
             rates = "".join(f"{said(found, column, 1e6):>22}" for column in ("python", "rust"))
             asked = ASKED_SHARE if way == "quic" else ""
             print(f"{way + ', 1 MiB':28}{rates}{said(found, 'share', 1, 2):>22}{asked:>12}", flush=True)
+    size_bytes, found = state(arguments.rounds)
+    if arguments.json:
+        print(json.dumps({"name": "state", "unit": "us", "bytes": size_bytes, "rounds": found}), flush=True)
+    else:
+        print(f"{'us':28}{'state_dict':>22}{'load_state_dict':>22}{'bytes':>22}")
+        times = "".join(f"{said(found, column, 1, 1):>22}" for column in ("state_dict", "load_state_dict"))
+        print(f"{'state of a loader':28}{times}{size_bytes:>22}")
 
 
 if __name__ == "__main__":
