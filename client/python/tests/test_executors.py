@@ -328,3 +328,26 @@ def test_a_data_loader_of_torch_is_told_who_it_is() -> None:
         assert batch["id"].tolist() == batch["begun"].tolist() and set(batch["id"].tolist()) <= {0, 1}
         assert set(batch["of"].tolist()) == {2} and set(batch["seen"].tolist()) == {40}
     assert len({float(drawn) for batch in batches for drawn in batch["drawn"]}) == 40
+
+
+def test_workers_stop_computing_for_readers_that_have_left(tmp_path: Path) -> None:
+    def noted(x: Any) -> int:
+        with (tmp_path / f"of {x // 100_000}").open("a") as calls:
+            calls.write("x")
+        time.sleep(0.002)
+        return int(x)
+
+    with ms.local(workers=1, threads=2) as service:
+
+        def read(first: int, count: int) -> None:
+            numbers = Dataset.range(first, first + 100_000).map_python(noted, element_spec=INT, num_parallel_calls=1)
+            elements = iter(numbers.apply(distribute("distributed_epoch", service)))
+            for _ in range(count):
+                next(elements)
+
+        read(0, 3)
+        # Long enough for the one before to be known to have left, and to compute as many.
+        read(100_000, 500)
+        left = (tmp_path / "of 0").stat().st_size
+        read(200_000, 500)
+        assert (tmp_path / "of 0").stat().st_size == left < 400

@@ -99,6 +99,8 @@ pub struct TaskBuffer {
     is_producer_waiting: AtomicBool,
     /// Some client takes elements without a copy.
     is_local: AtomicBool,
+    /// All clients that it had have left, and none has come.
+    is_deserted: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -110,6 +112,8 @@ struct Shared {
     /// Groups that must have been released before that is told.
     groups_before_ending: u64,
     is_started: bool,
+    /// It is brought to its end whoever wants it.
+    goes_on_alone: bool,
     is_stopped: bool,
     bells: Vec<Arc<Bell>>,
 }
@@ -123,6 +127,7 @@ impl TaskBuffer {
             ending: None,
             groups_before_ending: 0,
             is_started: false,
+            goes_on_alone: false,
             is_stopped: false,
             bells: Vec::new(),
         };
@@ -138,6 +143,7 @@ impl TaskBuffer {
             released: AtomicU64::new(0),
             is_producer_waiting: AtomicBool::new(false),
             is_local: AtomicBool::new(false),
+            is_deserted: AtomicBool::new(false),
         }
     }
 
@@ -155,8 +161,9 @@ impl TaskBuffer {
     /// them until it acknowledges them.
     pub fn take(&self, client: u64, elements: u64, element_bytes: u64) -> Take {
         let mut shared = self.shared.lock();
-        if elements > 0 && !shared.is_started {
+        if elements > 0 && (!shared.is_started || self.is_deserted.load(Ordering::Relaxed)) {
             shared.is_started = true;
+            self.is_deserted.store(false, Ordering::Release);
             self.room.notify_all();
         }
         let has_ended = shared.ending.is_some();
@@ -214,10 +221,13 @@ impl TaskBuffer {
         }
     }
 
-    /// Forgets a client: what it did not acknowledge never will be.
+    /// Forgets a client: what it did not acknowledge never will be. Once all have left, nothing is produced until one comes (D4.5).
     pub(crate) fn forget(&self, client: u64) {
         let mut shared = self.shared.lock();
         shared.division.forget(client);
+        if self.mode == TaskMode::FirstCome && shared.bells.is_empty() && !shared.goes_on_alone {
+            self.is_deserted.store(true, Ordering::Release);
+        }
         if !shared.marks.is_empty() {
             ring(&shared);
         }
@@ -239,9 +249,11 @@ impl TaskBuffer {
         self.shared.lock().bells.retain(|other| !Arc::ptr_eq(other, bell));
     }
 
-    /// Lets the producer begin though no client has asked for an element.
+    /// Lets the producer begin though no client has asked for an element, and go on though all have left.
     pub fn begin(&self) {
-        self.shared.lock().is_started = true;
+        let mut shared = self.shared.lock();
+        (shared.is_started, shared.goes_on_alone) = (true, true);
+        self.is_deserted.store(false, Ordering::Release);
         self.room.notify_all();
     }
 
@@ -349,10 +361,11 @@ impl TaskBuffer {
     /// completed whatever room it takes: consumers hand over nothing of one that is not.
     pub(super) fn has_room(&self, written_elements: u64, written_bytes: u64) -> bool {
         !written_elements.is_multiple_of(self.lanes)
-            || self.has_room_for(
-                written_elements - self.taken_elements.load(Ordering::Acquire),
-                written_bytes - self.taken_bytes.load(Ordering::Acquire),
-            )
+            || !self.is_deserted.load(Ordering::Acquire)
+                && self.has_room_for(
+                    written_elements - self.taken_elements.load(Ordering::Acquire),
+                    written_bytes - self.taken_bytes.load(Ordering::Acquire),
+                )
     }
 
     /// Whether one more may wait behind these.

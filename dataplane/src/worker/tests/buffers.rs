@@ -444,6 +444,33 @@ fn asking_without_a_credit_starts_nothing() {
 }
 
 #[test]
+fn a_producer_whose_clients_have_left_waits_for_the_next_one() {
+    let (buffer, mut producer) = pair(BufferLimits::default());
+    let mut written = 0;
+    let mut go_on = || {
+        let could = producer.has_room();
+        if could {
+            write(&mut producer, written, 8);
+            written += 1;
+        }
+        could
+    };
+    assert!(matches!(buffer.take(1, 1, 1 << 20), Take::Empty));
+    assert!(go_on());
+    buffer.forget(1);
+    assert!(!go_on());
+    // Whoever asks without a credit is not there yet.
+    let _ = buffer.take(2, 0, 0);
+    assert!(!go_on());
+    let _ = buffer.take(2, 1, 1 << 20);
+    assert!(go_on());
+    // What is drained ends, whoever has left.
+    buffer.begin();
+    buffer.forget(2);
+    assert!(go_on());
+}
+
+#[test]
 fn an_end_is_told_as_often_as_anybody_asks() {
     for count in [0, 10] {
         let (buffer, mut producer) = pair(BufferLimits::default());
