@@ -195,6 +195,5 @@ def test_imports_that_start_threads_and_hold_locks_hang_nothing(
         "            yield number\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     with ms.local(workers=2) as service:
         assert sorted(map(int, run("needs_threads:count", service, count=6))) == sorted(n for x in range(6) for n in range(x))  # type: ignore[arg-type]

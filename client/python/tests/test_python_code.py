@@ -136,7 +136,7 @@ class Several(Squares):
 
 
 def test_an_error_of_several_samples_at_once_names_them(processes: ms.LocalService) -> None:
-    with pytest.raises(ms.errors.UserFunctionError, match=r"no picture 7; samples (\d, )*7"):
+    with pytest.raises(ms.errors.UserFunctionError, match=r"no picture 7; samples? (\d, )*7"):
         list(ms.distribute(Several(10, broken=7), processes, batch_size=3))
 
     class Ragged(Squares):
