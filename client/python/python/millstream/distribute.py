@@ -87,8 +87,13 @@ class _Iterate:
     drop_last: bool
     worker_init_fn: Callable[[int], Any] | None
 
+    def loaded(self) -> _Iterate:
+        """With what is only named: its imports are done before it is called."""
+        named = isinstance(self.dataset, str)
+        return dataclasses.replace(self, dataset=unpacked(packed(self.dataset))) if named else self
+
     def __call__(self) -> Any:
-        made = unpacked(packed(self.dataset)) if isinstance(self.dataset, str) else self.dataset
+        made = self.loaded().dataset
         samples = iter(made() if callable(made) else made)
         if self.batch_size is None or self.collate is None:
             yield from samples

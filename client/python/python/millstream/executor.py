@@ -79,6 +79,8 @@ def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int,
     link = Link(end, _dtypes(given), described["dtypes"])
     try:
         called = unpacked(code)
+        # What is only named is imported before it is told who it is.
+        called = getattr(called, "loaded", lambda: called)()
         _seed(seed)
         _introduce(called, index, described["processes"], seed)
         if described["makes"] == "element":

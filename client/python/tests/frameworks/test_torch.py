@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -256,8 +255,8 @@ def grown(x):
 
 def test_functions_that_workers_have_are_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "of_the_workers.py").write_text(MODULE)
-    # This process does not have it.
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.pathsep.join(sys.path)}")
+    # Where workers look for modules; here it is not imported.
+    monkeypatch.syspath_prepend(tmp_path)
     spec = {"x": ms.TensorSpec((), ms.int64), "text": ms.TensorSpec((), ms.string)}
     with ms.local(workers=1) as service:
         limits = ms.Limits(processes=3)
