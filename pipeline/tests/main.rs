@@ -18,6 +18,7 @@
 //! - `interleave`: datasets that are read ahead by turns
 //! - `kept`: elements kept in memory and in files
 //! - `memory`: the memory of a process stays within the byte budget and a quarter
+//! - `naive_models`: what the random chains do not have
 //! - `listings`: which files there are and in which order
 //! - `on_error`: what becomes of elements that fail
 //! - `parsing`: examples, JSON, CSV
@@ -77,6 +78,8 @@ mod listings;
 #[cfg(target_os = "linux")]
 mod memory;
 mod model;
+#[cfg(all(feature = "formats", feature = "text"))]
+mod naive_models;
 mod on_error;
 mod packing;
 mod packs;

@@ -307,6 +307,35 @@ proptest! {
     }
 
     #[test]
+    fn lists_of_features_have_their_rows(
+        rows in prop::collection::vec(lists(), 0..4),
+        id: i64,
+        packed: bool,
+    ) {
+        let list = |rows: Vec<List>| -> Vec<u8> {
+            rows.iter().flat_map(|row| field(1, &feature(row, packed))).collect()
+        };
+        let context = [("id", feature(&List::Ints(vec![id]), packed))];
+        let sequences = [
+            ("i", list(rows.iter().map(|(ints, ..)| List::Ints(ints.clone())).collect())),
+            ("n", list(rows.iter().map(|(ints, ..)| List::Ints(vec![ints.len() as i64])).collect())),
+        ];
+        let record = [field(1, &map(&context)), field(2, &map(&sequences))].concat();
+        let wanted = [Feature::fixed("n", Dtype::I64, &[]), Feature::ragged("i", Dtype::I64)];
+        let found = shown(of(&[record], false).parse_sequence_example("x", [Feature::fixed("id", Dtype::I64, &[])], wanted));
+        let (mut counts, mut values, mut splits) = (Vec::new(), Vec::new(), vec!["0".to_owned()]);
+        for (ints, ..) in &rows {
+            counts.push(ints.len().to_string());
+            values.extend(ints.iter().map(i64::to_string));
+            splits.push(values.len().to_string());
+        }
+        prop_assert_eq!(
+            found,
+            format!("7 {id} [{}] [{}] [{}]", counts.join(" "), values.join(" "), splits.join(" "))
+        );
+    }
+
+    #[test]
     fn damaged_examples_never_panic(
         (ints, floats, bytes) in lists(),
         at: prop::sample::Index,

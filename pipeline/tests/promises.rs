@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use millstream_pipeline::exec::Executor;
-use millstream_pipeline::graph::{Cardinality, Graph, Node, operations};
+use millstream_pipeline::graph::{
+    Cardinality, Fold, Format, Function, Graph, ImageFunction, Kept, Native, Node, Op, Predicate, Step,
+    operations,
+};
 
 use crate::support::samples::{Sample, samples};
 use crate::support::{functions, open, rendered};
@@ -33,6 +36,177 @@ fn names_in(nodes: &[Node], into: &mut BTreeSet<&'static str>) {
         if written.contains("Argument") {
             into.insert("argument");
         }
+    }
+}
+
+/// Where an operation is held against naive code over random data: a file, and a property in it. Whoever adds an operation is led
+/// here: what is not in the tables of names would be missed by all other tests.
+fn property_of(op: &Op) -> (&'static str, &'static str) {
+    const CHAINS: (&str, &str) = ("model.rs", "a_chain_yields_what_the_model_yields");
+    const SHUFFLED: (&str, &str) = (
+        "model.rs",
+        "a_shuffled_chain_yields_the_same_elements_in_some_order",
+    );
+    const MODELS: &str = "naive_models.rs";
+    match op {
+        Op::Range(_) => ("model.rs", "ranges_have_the_values_of_their_bounds"),
+        Op::Counter(_) => ("sources.rs", "a_counter_counts"),
+        Op::Random(_) => ("sources.rs", "numbers_without_end_go_on_where_they_were_saved"),
+        Op::Tensors(_) | Op::TensorSlices(_) => (MODELS, "constants_are_one_element_or_their_rows"),
+        Op::Files(_) => (MODELS, "files_come_sorted_or_in_an_order_that_the_seed_draws"),
+        Op::Source(_) => (
+            "failing_sources.rs",
+            "exactly_what_fails_is_left_out_and_counted_wherever_it_is_saved",
+        ),
+        // Another process yields it, which the tests of the service do.
+        Op::Service(_) => ("", ""),
+        Op::Map(function, _) => property_of_function(function),
+        Op::Read(format) => property_of_format(format),
+        Op::PaddedBatch(_) => ("batches.rs", "a_padded_batch_is_as_long_as_its_longest"),
+        Op::RaggedBatch(_) => (
+            "batches.rs",
+            "a_ragged_batch_has_the_items_of_its_rows_and_where_they_end",
+        ),
+        Op::Bucket(..) => (
+            "batches.rs",
+            "a_bucket_holds_elements_of_its_lengths_and_loses_none",
+        ),
+        Op::Shuffle(_) | Op::Sample(_) => SHUFFLED,
+        Op::Step(Step::Rebatch(_) | Step::Unique | Step::IgnoreErrors(_) | Step::Statistics(_)) => CHAINS,
+        Op::Step(Step::ShuffleAndRepeat(_)) => ("steps.rs", "shuffle_and_repeat_is_a_shuffle_and_a_repeat"),
+        Op::Step(Step::AssertCardinality(_)) => (
+            MODELS,
+            "as_many_elements_as_stated_pass_and_any_other_number_fails",
+        ),
+        Op::Step(Step::PackSequences(_)) => (
+            "packing.rs",
+            "rows_hold_every_token_once_whenever_they_are_put_aside",
+        ),
+        Op::Fold(Fold::Scan(_) | Fold::Reduce(_)) => CHAINS,
+        Op::Fold(Fold::RejectionResample(_)) => (
+            MODELS,
+            "resampled_elements_are_some_of_the_input_in_its_order_and_all_of_the_rarest_class",
+        ),
+        Op::Kept(Kept::Cache(_) | Kept::Snapshot(_)) => (MODELS, "what_is_kept_in_files_is_what_was_written"),
+        Op::Options(_) => (
+            "rewrites.rs",
+            "rewrites_change_no_element_no_position_and_no_draw",
+        ),
+        Op::Filter(Predicate::Registered(_) | Predicate::Expr(_))
+        | Op::TakeWhile(Predicate::Registered(_) | Predicate::Expr(_))
+        | Op::Argument
+        | Op::Batch(_)
+        | Op::Unbatch
+        | Op::GroupByWindow(_)
+        | Op::Window(..)
+        | Op::Repeat(_)
+        | Op::Take(_)
+        | Op::Skip(_)
+        | Op::Shard(_)
+        | Op::Enumerate(_)
+        | Op::Prefetch(_)
+        | Op::FlatMap(_)
+        | Op::Interleave(..)
+        | Op::Zip(_)
+        | Op::Concatenate
+        | Op::Choose(..) => CHAINS,
+    }
+}
+
+fn property_of_function(function: &Function) -> (&'static str, &'static str) {
+    let native = match function {
+        Function::Registered(_) => return ("model.rs", "a_chain_yields_what_the_model_yields"),
+        Function::Image(function) => return property_of_picture(function),
+        Function::Native(native) => native,
+    };
+    const MODELS: &str = "naive_models.rs";
+    match native {
+        Native::ParseInt(_) => (MODELS, "integers_are_read_of_their_text"),
+        Native::Select(_) => (
+            MODELS,
+            "chosen_components_come_under_their_names_in_the_order_asked_for",
+        ),
+        Native::Compute(_) => (MODELS, "what_is_computed_nests_as_its_structure_says"),
+        Native::ParseExample(_) => ("parsing.rs", "what_was_written_is_read"),
+        Native::ParseSequenceExample(_) => ("parsing.rs", "lists_of_features_have_their_rows"),
+        Native::ParseJson(_) => (MODELS, "fields_of_documents_become_components"),
+        Native::Tokenise(_) => ("tokens.rs", "each_word_becomes_its_id"),
+        Native::DecodeCsv(_) => ("parsing.rs", "lines_are_read_as_they_were_written"),
+        Native::SplitRagged(_) => (MODELS, "texts_are_cut_into_the_words_between"),
+    }
+}
+
+fn property_of_picture(function: &ImageFunction) -> (&'static str, &'static str) {
+    match function {
+        ImageFunction::Decode(_) => ("images.rs", "a_crop_decoded_by_itself_is_the_crop_of_the_whole"),
+        ImageFunction::Resize(_) => (
+            "../src/image/resize.rs",
+            "resized_pixels_are_weighted_means_of_those_in_the_area",
+        ),
+        ImageFunction::Crop(_)
+        | ImageFunction::CentralCrop(_)
+        | ImageFunction::CenterCrop(_)
+        | ImageFunction::RandomCrop(_)
+        | ImageFunction::Flip(_) => ("images.rs", "crops_and_flips_move_pixels_as_naive_code_would"),
+        ImageFunction::RandomResizedCrop(_) => {
+            ("../src/exec/image/area.rs", "drawn_areas_lie_within_the_picture")
+        }
+        ImageFunction::ColorJitter(_) => (
+            "../src/image/colour/jitter.rs",
+            "adjustments_are_what_their_formulas_say",
+        ),
+        ImageFunction::Normalize(_) | ImageFunction::Grayscale(_) | ImageFunction::HwcToChw(_) => (
+            "images.rs",
+            "grey_planes_and_scaled_values_are_those_of_every_pixel",
+        ),
+    }
+}
+
+fn property_of_format(format: &Format) -> (&'static str, &'static str) {
+    match format {
+        Format::TextLines => ("text.rs", "lines_are_what_stands_between_newlines"),
+        Format::TfRecord(_) => (
+            "records.rs",
+            "tfrecords_are_read_as_the_format_says_from_every_position_on",
+        ),
+        Format::FixedLength(_) => (
+            "records.rs",
+            "records_of_one_length_are_read_between_header_and_footer_from_every_position_on",
+        ),
+        Format::WebDataset(_) => ("formats/writers.rs", "samples_are_read_as_they_were_written"),
+        Format::Csv(_) => (
+            "formats/csv.rs",
+            "rows_are_read_as_they_were_written_from_every_position_on",
+        ),
+        Format::JsonLines(_) => (
+            "formats/json_lines.rs",
+            "documents_are_read_as_they_were_written_from_every_position_on",
+        ),
+        Format::Npy(_) => (
+            "formats/numpy.rs",
+            "rows_and_whole_arrays_are_read_as_they_were_written_from_every_position_on",
+        ),
+        Format::Npz(_) => (
+            "formats/numpy.rs",
+            "arrays_of_an_archive_are_read_side_by_side_from_every_position_on",
+        ),
+        Format::Parquet(_) | Format::Arrow(_) => (
+            "formats/tables.rs",
+            "rows_are_read_as_they_were_written_from_every_position_on",
+        ),
+        Format::Sqlite(_) => (
+            "formats/sqlite.rs",
+            "rows_are_read_as_they_were_written_from_every_position_on",
+        ),
+        Format::Mds(_) => (
+            "formats/mds.rs",
+            "samples_are_read_as_they_were_written_from_every_position_on",
+        ),
+        Format::ImageFolder(_) => (
+            "naive_models.rs",
+            "a_folder_of_pictures_is_its_files_with_their_classes",
+        ),
+        Format::Elements(_) => ("naive_models.rs", "what_is_kept_in_files_is_what_was_written"),
     }
 }
 
@@ -70,6 +244,26 @@ fn every_operation_has_a_row_in_the_documentation() {
         .filter(|row| operations().all(|name| name != **row))
         .collect();
     assert!(stray.is_empty(), "no operations: {stray:?}");
+}
+
+#[test]
+fn every_operation_is_held_against_naive_code_over_random_data() {
+    let directory = tempfile::tempdir().unwrap();
+    for sample in samples(directory.path()) {
+        for node in sample.dataset.graph().unwrap().nodes() {
+            let (file, property) = property_of(&node.op);
+            let path = format!("{}/tests/{file}", env!("CARGO_MANIFEST_DIR"));
+            let code = std::fs::read_to_string(&path).unwrap();
+            // A property has parameters.
+            let is_there =
+                code.contains(&format!("fn {property}(")) && !code.contains(&format!("fn {property}()"));
+            assert!(
+                is_there && code.contains("proptest! {"),
+                "{}: no {property} in {file}",
+                node.op.name()
+            );
+        }
+    }
 }
 
 #[test]

@@ -10,6 +10,8 @@ impl Dataset {
     ///
     /// Where splits are dealt out, each task pairs those it was given: only one worker pairs elements of the same
     /// position.
+    ///
+    /// As `tf.data.Dataset.zip`.
     pub fn zip(datasets: impl IntoIterator<Item = Dataset>) -> Dataset {
         Dataset::joined(Op::Zip(Zip { names: None }), datasets)
     }
@@ -25,6 +27,8 @@ impl Dataset {
 
     /// The elements of this dataset and then those of `other`, which yields the same structure and dtypes. Dimensions may
     /// differ, and are unknown of the whole where they do.
+    ///
+    /// As `tf.data.Dataset.concatenate`; what does not fit is refused when the dataset is analysed.
     pub fn concatenate(self, other: Dataset) -> Dataset {
         let Some(Node {
             op: Op::Concatenate, ..
@@ -47,6 +51,8 @@ impl Dataset {
     ///
     /// Once a dataset that has ended is drawn, the whole ends if `stop_on_empty`; else the others go on until all have
     /// ended. They yield the same structure and dtypes, as for [`Dataset::concatenate`].
+    ///
+    /// As `tf.data.Dataset.sample_from_datasets`. Weights that are negative or all 0 are refused.
     pub fn sample(
         datasets: impl IntoIterator<Item = (f64, Dataset)>,
         seed: Option<u64>,
@@ -67,6 +73,8 @@ impl Dataset {
     ///
     /// Once a dataset that has ended is chosen, the whole ends if `stop_on_empty`; else that choice is passed over.
     /// Where splits are dealt out, those are of `datasets`: every task reads all of `choices`.
+    ///
+    /// As `tf.data.Dataset.choose_from_datasets`. An index that no dataset has is an error.
     pub fn choose(
         choices: Dataset,
         datasets: impl IntoIterator<Item = Dataset>,

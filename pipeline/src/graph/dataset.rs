@@ -36,12 +36,16 @@ pub struct Dataset {
 
 impl Dataset {
     /// The integers `start, start + step, …` up to but without `stop`, as `i64` scalars.
+    ///
+    /// As `tf.data.Dataset.range`. A step of 0 is refused.
     pub fn range(start: i64, stop: i64, step: i64) -> Dataset {
         Dataset::source(Op::Range(Range { start, stop, step }))
     }
 
     /// The integers `start, start + step, …` without end, as `i64` scalars. Where splits are dealt out, each is of one
     /// worker.
+    ///
+    /// Beyond the largest value follows the smallest. As `tf.data.Dataset.counter`.
     pub fn counter(start: i64, step: i64) -> Dataset {
         Dataset::source(Op::Counter(Counter { start, step }))
     }
@@ -49,11 +53,15 @@ impl Dataset {
     /// Random integers without end, uniform over `0..2^32` as the tf.data service's are, as `i64` scalars: drawn anew every
     /// pass, the same on every worker with a seed, each worker's own without. Where splits are dealt out, each position
     /// is drawn by one worker.
+    ///
+    /// As `tf.data.Dataset.random`; other numbers.
     pub fn random(seed: Option<u64>) -> Dataset {
         Dataset::source(Op::Random(Random { seed }))
     }
 
     /// One element: these tensors, which `spec` describes. So a sparse or ragged tensor becomes part of a dataset.
+    ///
+    /// As `tf.data.Dataset.from_tensors`. Bytes that `spec` does not describe are refused.
     pub fn tensors(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {
         Dataset::source(Op::Tensors(Tensors {
             constant: Constant {
@@ -64,6 +72,9 @@ impl Dataset {
     }
 
     /// The slices of tensors along their common leading dimension. `spec` describes the whole tensors.
+    ///
+    /// As `tf.data.Dataset.from_tensor_slices`: slices are without that dimension. Tensors whose leading dimensions differ, or
+    /// that have none, are refused.
     pub fn tensor_slices(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {
         Dataset::source(Op::TensorSlices(TensorSlices {
             constant: Constant {
@@ -74,6 +85,9 @@ impl Dataset {
     }
 
     /// The paths that `pattern` matches, sorted, as string scalars.
+    ///
+    /// As `tf.data.Dataset.list_files` without its shuffling. A pattern that matches nothing, or more than 2^20 files, is an
+    /// error when they are listed.
     pub fn files(pattern: impl Into<String>) -> Dataset {
         Dataset::source(Op::Files(Files {
             pattern: pattern.into(),
@@ -85,6 +99,8 @@ impl Dataset {
     /// The paths that `pattern` matches, in an order drawn anew every pass: the same on every worker with a
     /// seed, each worker's own without. Where a dispatcher deals the files out, the order is drawn once an
     /// iteration, and a `repeat` within the dataset keeps it.
+    ///
+    /// As `tf.data.Dataset.list_files`.
     pub fn files_shuffled(pattern: impl Into<String>, seed: Option<u64>) -> Dataset {
         Dataset::source(Op::Files(Files {
             pattern: pattern.into(),
@@ -94,6 +110,9 @@ impl Dataset {
     }
 
     /// A source registered by name.
+    ///
+    /// The counterpart of `tf.data.Dataset.from_generator`. An element that is not what its signature says is an error of the
+    /// function; what becomes of errors [`Dataset::on_error`] says.
     pub fn registered_source(name: impl Into<String>, params: Params) -> Dataset {
         Dataset::source(Op::Source(RegisteredSource {
             name: name.into(),
@@ -113,11 +132,15 @@ impl Dataset {
 
     /// What a service yields. `reader.params` are for the reader's factory, which whoever executes the graph
     /// provides.
+    ///
+    /// As `tf.data.experimental.service.from_dataset_id`.
     pub fn from_service(reader: ServiceReader) -> Dataset {
         Dataset::source(Op::Service(reader))
     }
 
     /// Applies the registered function `name` to every element.
+    ///
+    /// As `tf.data.Dataset.map`. What it returns as an error, or panics with, is the failure of that element, with its position.
     pub fn map(self, name: impl Into<String>, params: Params) -> Dataset {
         self.function(Function::Registered(RegisteredMap {
             name: name.into(),
@@ -137,6 +160,8 @@ impl Dataset {
     }
 
     /// Reads the decimal text in `component` as an `i64`.
+    ///
+    /// As `tf.strings.to_number`. Text that is no number is an error of its element.
     pub fn parse_int(self, component: impl Into<String>) -> Dataset {
         self.native(ParseInt {
             component: component.into(),
@@ -144,6 +169,8 @@ impl Dataset {
     }
 
     /// A dict of the named components under new names, in this order: `(from, name)`.
+    ///
+    /// A component that is not there is refused when the dataset is analysed.
     pub fn select<'a>(self, components: impl IntoIterator<Item = (&'a str, &'a str)>) -> Dataset {
         let components = components
             .into_iter()
@@ -159,7 +186,8 @@ impl Dataset {
     ///
     /// Calls of a map run on so many threads of the pool; [`AUTO`]: all of them. Neighbouring maps with the same schedule
     /// run as one call. Of the datasets of an `interleave` so many are read ahead, each by a thread of its own, and the
-    /// others when it is their turn; [`AUTO`]: 16.
+    /// others when it is their turn; [`AUTO`]: 16, and twice as many as long as that is faster, up to 128. As
+    /// `num_parallel_calls` of tf.data.
     pub fn parallel(mut self, threads: u32) -> Dataset {
         match self.schedule() {
             Some(schedule) => schedule.parallel = threads,
@@ -193,43 +221,62 @@ impl Dataset {
     }
 
     /// Keeps the elements for which the registered predicate `name` holds.
+    ///
+    /// As `tf.data.Dataset.filter`.
     pub fn filter(self, name: impl Into<String>, params: Params) -> Dataset {
         self.then(Op::Filter(Predicate::registered(name, params)))
     }
 
     /// `size` consecutive elements stacked along a new leading dimension.
+    ///
+    /// As `tf.data.Dataset.batch`: at the end fewer, unless `drop_remainder`. Elements whose shapes differ are an error of that
+    /// batch: see [`Dataset::padded_batch`]. A size of 0 is refused.
     pub fn batch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.then(Op::Batch(Batch { size, drop_remainder }))
     }
 
     /// The rows of every element along its leading dimension: the inverse of [`Dataset::batch`].
+    ///
+    /// As `tf.data.Dataset.unbatch`. Components of different lengths, or without a leading dimension, are an error of that
+    /// element.
     pub fn unbatch(self) -> Dataset {
         self.then(Op::Unbatch)
     }
 
     /// Uniform draws from a buffer of elements, anew every pass: the same on every worker with a seed, each
     /// worker's own without.
+    ///
+    /// As `tf.data.Dataset.shuffle` that reshuffles each iteration. The buffer is counted by its bytes too: one that does not fit
+    /// into the pipeline's byte budget is an error. One of 0 is refused.
     pub fn shuffle(self, buffer: u64, seed: Option<u64>) -> Dataset {
         self.then(Op::Shuffle(Shuffle { buffer, seed }))
     }
 
     /// The dataset `count` times over, without end for `None`.
+    ///
+    /// As `tf.data.Dataset.repeat`. Without end over nothing, it ends.
     pub fn repeat(self, count: Option<u64>) -> Dataset {
         self.then(Op::Repeat(Repeat { count }))
     }
 
     /// The first `count` elements.
+    ///
+    /// As `tf.data.Dataset.take`. Where splits are dealt out, of each task.
     pub fn take(self, count: u64) -> Dataset {
         self.then(Op::Take(Count { count }))
     }
 
     /// All but the first `count` elements.
+    ///
+    /// As `tf.data.Dataset.skip`. Where splits are dealt out, of each task.
     pub fn skip(self, count: u64) -> Dataset {
         self.then(Op::Skip(Count { count }))
     }
 
     /// Shard `index` of `count`: the elements whose number, from 0 on in every pass, leaves the rest `index` when divided
     /// by `count`.
+    ///
+    /// As `tf.data.Dataset.shard`. A count of 0, and an index that is not below it, are refused.
     pub fn shard(self, count: u64, index: u64) -> Dataset {
         self.then(Op::Shard(Shard {
             count: Some(count),
@@ -250,18 +297,25 @@ impl Dataset {
 
     /// Tuples of a number, counted from `start` on in every pass, and the element. Where splits are dealt out, each
     /// task counts its own elements.
+    ///
+    /// As `tf.data.Dataset.enumerate`; the number is an `i64` scalar.
     pub fn enumerate(self, start: i64) -> Dataset {
         self.then(Op::Enumerate(Enumerate { start }))
     }
 
     /// A buffer of elements that a thread fills ahead: of `buffer` of them, at most 4096, within the pipeline's
     /// byte budget. [`AUTO`], which is 0: of two, and of twice as many each time that it was full and runs dry.
+    ///
+    /// As `tf.data.Dataset.prefetch`.
     pub fn prefetch(self, buffer: u64) -> Dataset {
         self.then(Op::Prefetch(Prefetch { buffer }))
     }
 
     /// The datasets that `body` makes of the elements, one after the other. `body` is handed the placeholder
     /// for its argument: a dataset of that one element.
+    ///
+    /// As `tf.data.Dataset.flat_map`. A failure in the body is the element's; behind one that the body goes on after, so does its
+    /// dataset.
     pub fn flat_map(self, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         self.expanded(body, Op::FlatMap)
     }
@@ -288,6 +342,8 @@ impl Dataset {
     /// The datasets that `body` makes of the elements, `length` of them by turns: `block` elements of one, then of the
     /// next. Where one has ended, the next element's takes its place. The order is always the same
     /// unless [`Dataset::unordered`] follows. With `length` 1 this is [`Dataset::flat_map`].
+    ///
+    /// As `tf.data.Dataset.interleave`. Lengths and blocks of 0, and lengths beyond 4096, are refused.
     pub fn interleave(self, length: u64, block: u64, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         self.expanded(body, |body| Op::Interleave(body, cycle(length, block)))
     }

@@ -29,6 +29,9 @@ impl Dataset {
     }
 
     /// Makes every element the one tensor that `expr` computes.
+    ///
+    /// What the body of a `tf.data.Dataset.map` is. What an expression cannot compute of any such element is refused when the
+    /// dataset is analysed; what only one element shows is an error of that element. So it is for all methods here.
     pub fn map_expr(self, expr: impl Into<Expr>) -> Dataset {
         self.computed(Outputs::Single, [("", expr)])
     }
@@ -47,6 +50,8 @@ impl Dataset {
     }
 
     /// Makes every element what expressions compute, nested as `structure` is: a leaf each, in flatten order.
+    ///
+    /// The leaves of `structure` and the expressions are as many, or the dataset is refused.
     pub fn map_nested<E: Into<Expr>>(
         mut self,
         structure: Structure,
@@ -76,11 +81,15 @@ impl Dataset {
     }
 
     /// Keeps the elements for which `expr`, a `bool` scalar, holds.
+    ///
+    /// As `tf.data.Dataset.filter`.
     pub fn filter_expr(self, expr: impl Into<Expr>) -> Dataset {
         self.then(Op::Filter(Predicate::Expr(expr.into())))
     }
 
     /// The elements before the first one for which `expr`, a `bool` scalar, does not hold.
+    ///
+    /// As `tf.data.Dataset.take_while`.
     pub fn take_while_expr(self, expr: impl Into<Expr>) -> Dataset {
         self.then(Op::TakeWhile(Predicate::Expr(expr.into())))
     }
@@ -127,6 +136,8 @@ impl Dataset {
     }
 
     /// Puts components one behind the other along `axis`, as the component `name`.
+    ///
+    /// As `tf.concat`: shapes that differ in another axis are an error.
     pub fn concat<'a>(
         self,
         name: impl Into<String>,
@@ -137,12 +148,17 @@ impl Dataset {
     }
 
     /// Reads decimal text in a component as floats, white space around it aside.
+    ///
+    /// As `tf.strings.to_number`. Text that is no number is an error of its element.
     pub fn parse_float(self, component: impl Into<String>, dtype: Dtype) -> Dataset {
         self.changed(component, |of| of.to_number(dtype))
     }
 
     /// Parses the serialised `tf.train.Example` in `component`, or the vector of them, into its features. An element that is
     /// nothing else becomes a dict of them; in a dict they take the place of the component.
+    ///
+    /// As `tf.io.parse_example` and `parse_single_example`. A feature that is missing and has no default, of another type, or of
+    /// another length than declared, is an error of its element.
     pub fn parse_example(
         self,
         component: impl Into<String>,
@@ -156,6 +172,8 @@ impl Dataset {
 
     /// Parses the serialised `tf.train.SequenceExample` in `component` into the features of its context and its feature
     /// lists, as [`Dataset::parse_example`] does. Each list has a row for every one of its features.
+    ///
+    /// As `tf.io.parse_single_sequence_example`.
     pub fn parse_sequence_example(
         self,
         component: impl Into<String>,
@@ -170,6 +188,8 @@ impl Dataset {
     }
 
     /// Parses the text of JSON in `component` into the fields that are declared, as [`Dataset::parse_example`] does.
+    ///
+    /// Text that is no JSON, and values that are missing or of another type, are errors of their element.
     pub fn parse_json(
         self,
         component: impl Into<String>,
@@ -182,11 +202,15 @@ impl Dataset {
     }
 
     /// Parses lines of comma-separated values into their columns, as `tf.io.decode_csv`.
+    ///
+    /// Lines of another number of fields are an error of their element.
     pub fn decode_csv(self, decode: DecodeCsv) -> Dataset {
         self.native(decode)
     }
 
     /// Cuts the strings in `component`, a vector, into ragged parts: between `separator`s, or words between white space.
+    ///
+    /// As `tf.strings.split`.
     pub fn split_ragged(self, component: impl Into<String>, separator: Option<&str>) -> Dataset {
         self.native(SplitRagged {
             component: component.into(),
@@ -198,6 +222,9 @@ impl Dataset {
     }
 
     /// Cuts the text in a component into tokens, of which the ids become a vector.
+    ///
+    /// The counterpart of `tensorflow_text`'s tokenisers. Bytes that are no UTF-8 are an error of their element; a tokeniser that
+    /// cannot be read is refused when the dataset is opened.
     pub fn tokenise(self, tokenise: Tokenise) -> Dataset {
         self.native(tokenise)
     }

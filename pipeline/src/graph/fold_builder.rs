@@ -15,6 +15,9 @@ impl Dataset {
     /// `function` is handed a dict of `state` and `element` and is a chain of maps that ends in a tuple, or dict, of two: the
     /// next state, of the same structure and dtypes, and the element that is yielded. Where splits are dealt out or the
     /// dataset is divided below, each task has a state of its own. The state is saved with the executor's.
+    ///
+    /// As `tf.data.Dataset.scan`. A function whose state is of another structure or dtype is refused when the dataset is
+    /// analysed.
     pub fn scan(self, initial: Constant, function: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         self.folded(body(function), |function| {
             Fold::Scan(Box::new(Folding { initial, function }))
@@ -26,6 +29,8 @@ impl Dataset {
     /// `function` is handed a dict of `state` and `element` and is a chain of maps that ends in the next state, of the same
     /// structure and dtypes. Where splits are dealt out each task reduces its own, to an element each.
     /// `Executor::into_only` runs such a dataset.
+    ///
+    /// As `tf.data.Dataset.reduce`.
     pub fn reduce(self, initial: Constant, function: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         self.folded(body(function), |function| {
             Fold::Reduce(Box::new(Folding { initial, function }))
@@ -38,6 +43,8 @@ impl Dataset {
     /// `class` is handed an element and is a chain of maps that ends in an `i64`, an index of `target`. `initial` says how
     /// frequent classes are in this dataset; without it they are counted as elements come, and the first ones are drawn by a
     /// guess. An element is yielded at most once.
+    ///
+    /// As `tf.data.Dataset.rejection_resample`. A class that `target` does not have is an error of its element.
     pub fn rejection_resample(
         self,
         class: impl FnOnce(Dataset) -> Dataset,

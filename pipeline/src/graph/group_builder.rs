@@ -12,6 +12,8 @@ use super::predicate::Predicate;
 impl Dataset {
     /// `size` consecutive elements stacked along a new leading dimension. Tensors with unknown dimensions are padded with
     /// zeros, strings with empty ones, to the longest in the batch.
+    ///
+    /// As `tf.data.Dataset.padded_batch`. Elements of another rank are an error of that batch.
     pub fn padded_batch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.padded_batch_with(PaddedBatch {
             size,
@@ -28,11 +30,15 @@ impl Dataset {
 
     /// `size` consecutive elements as one: tensors whose shape is known are stacked along a new leading dimension, others
     /// become ragged tensors with `i64` row splits. The dimensions up to the last unknown one are ragged.
+    ///
+    /// As `tf.data.Dataset.ragged_batch`.
     pub fn ragged_batch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.then(Op::RaggedBatch(Batch { size, drop_remainder }))
     }
 
     /// The elements before the first one for which the registered predicate `name` does not hold.
+    ///
+    /// As `tf.data.Dataset.take_while`.
     pub fn take_while(self, name: impl Into<String>, params: Params) -> Dataset {
         self.then(Op::TakeWhile(Predicate::registered(name, params)))
     }
@@ -42,6 +48,8 @@ impl Dataset {
     ///
     /// `key` is handed an element and is a chain of maps that ends in an `i64`. `reduce` is handed the dataset of the
     /// window. At most 2^24 elements are held.
+    ///
+    /// As `tf.data.Dataset.group_by_window`. What is held beyond the pipeline's byte budget is an error.
     pub fn group_by_window(
         self,
         key: impl FnOnce(Dataset) -> Dataset,
@@ -63,6 +71,8 @@ impl Dataset {
     }
 
     /// The datasets that `reduce` makes of windows of the elements, one after the other.
+    ///
+    /// As `tf.data.Dataset.window`, of which a `flat_map` follows. Sizes, shifts and strides of 0 are refused.
     pub fn window(self, window: Window, reduce: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         match body(reduce) {
             Ok(reduce) => self.then(Op::Window(Box::new(reduce), window)),
@@ -73,6 +83,9 @@ impl Dataset {
     /// Batches of elements of similar length. `length` is handed an element and is a chain of maps that ends in an `i64`.
     /// A batch is yielded as soon as its bucket has as many elements as the bucket's batches; at the end, what is left in
     /// each bucket, the shortest first.
+    ///
+    /// As `tf.data.Dataset.bucket_by_sequence_length`. Boundaries that do not rise, and as many batch sizes as do not fit them,
+    /// are refused.
     pub fn bucket_by_sequence_length(
         self,
         length: impl FnOnce(Dataset) -> Dataset,

@@ -20,6 +20,8 @@ impl Dataset {
     /// which is an error. Only a pass that is read to its end is kept. Draws and functions below are made once.
     ///
     /// Of a dataset dealt out in splits each task keeps what it was dealt in its first pass.
+    ///
+    /// As `tf.data.Dataset.cache()`.
     pub fn cache(self) -> Dataset {
         self.cache_within(CACHE_BYTES_DEFAULT)
     }
@@ -36,6 +38,8 @@ impl Dataset {
     /// It is there once a pass has been read to its end, whole or not at all; what is damaged in it is an error. One
     /// execution writes at a time, and another that is to write too is refused. Such a dataset is not dealt out in splits;
     /// divided below, each share has a directory of its own.
+    ///
+    /// As `tf.data.Dataset.cache(filename)`.
     pub fn cache_in(self, path: impl Into<String>) -> Dataset {
         let (path, bytes_max) = (Some(path.into()), 0);
         self.then(Op::Kept(Kept::Cache(Cache { path, bytes_max })))
@@ -47,6 +51,8 @@ impl Dataset {
     /// While another execution writes it, and in the first one, elements pass as they come. Code of registered functions is
     /// not part of a definition: remove the directory when it changes what it yields. Sharing is as of
     /// [`Dataset::cache_in`].
+    ///
+    /// As `tf.data.Dataset.snapshot`.
     pub fn snapshot(self, path: impl Into<String>, packing: Packing) -> Dataset {
         self.then(Op::Kept(Kept::Snapshot(Box::new(Snapshot {
             path: path.into(),
@@ -79,6 +85,9 @@ impl Dataset {
 
     /// The elements in the files whose paths this dataset yields, of which each was written by a `save` or a `snapshot` of
     /// elements of `spec`.
+    ///
+    /// As what a reader of `tf.data.Dataset.load` is given. What is damaged or of another type is an error with its file and
+    /// place.
     pub fn elements(self, spec: ElementSpec) -> Dataset {
         let spec = SpecField(spec);
         self.then(Op::Read(Format::Elements(Elements { spec })))
@@ -86,6 +95,8 @@ impl Dataset {
 
     /// The elements of `spec` that were saved in the directory `path`, in the order in which they were saved. Shards are dealt
     /// out in splits as files are.
+    ///
+    /// As `tf.data.Dataset.load`.
     pub fn load(path: &str, spec: ElementSpec) -> Dataset {
         Dataset::files(format!("{}/*.elements", escaped(path)))
             .interleave(SHARDS, 1, |shard| shard.elements(spec))

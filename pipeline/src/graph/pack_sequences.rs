@@ -125,6 +125,8 @@ impl Dataset {
     /// Puts sequences of tokens one behind the other, and yields them in rows of one length: a dict of `tokens`, of
     /// `segment_ids` (`i32`: which sequence of the row a token is of, from 1; 0 = padding) and of `positions` (`i32`: its place
     /// in its sequence, which goes on where a sequence does in the next row; 0 = padding).
+    ///
+    /// As `seqio` and `t5x` pack. Elements that are no vectors of integers are an error; lengths of 0 are refused.
     pub fn pack_sequences(self, pack: PackSequences) -> Dataset {
         self.then(Op::Step(Step::PackSequences(pack)))
     }
