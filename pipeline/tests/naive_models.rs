@@ -258,7 +258,7 @@ proptest! {
         let input = numbers(&all);
         save(&input.clone().graph().unwrap(), context(), Path::new(&place("saved")), packing).unwrap();
         prop_assert_eq!(interrupted(&Dataset::load(&place("saved"), scalar()), cut), shown(&all));
-        for kept in [input.clone().cache_in(place("cache")), input.clone().snapshot(place("snapshots"), packing)] {
+        for kept in [input.clone().cache_in(place("cache")), input.snapshot(place("snapshots"), packing)] {
             prop_assert_eq!(interrupted(&kept, cut), shown(&all), "as it is written");
             prop_assert_eq!(interrupted(&kept, cut), shown(&all), "as it is read");
         }

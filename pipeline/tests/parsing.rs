@@ -318,10 +318,10 @@ proptest! {
         let context = [("id", feature(&List::Ints(vec![id]), packed))];
         let sequences = [
             ("i", list(rows.iter().map(|(ints, ..)| List::Ints(ints.clone())).collect())),
-            ("n", list(rows.iter().map(|(ints, ..)| List::Ints(vec![ints.len() as i64])).collect())),
+            ("counts", list(rows.iter().map(|(ints, ..)| List::Ints(vec![ints.len() as i64])).collect())),
         ];
         let record = [field(1, &map(&context)), field(2, &map(&sequences))].concat();
-        let wanted = [Feature::fixed("n", Dtype::I64, &[]), Feature::ragged("i", Dtype::I64)];
+        let wanted = [Feature::fixed("counts", Dtype::I64, &[]), Feature::ragged("i", Dtype::I64)];
         let found = shown(of(&[record], false).parse_sequence_example("x", [Feature::fixed("id", Dtype::I64, &[])], wanted));
         let (mut counts, mut values, mut splits) = (Vec::new(), Vec::new(), vec!["0".to_owned()]);
         for (ints, ..) in &rows {

@@ -72,16 +72,7 @@ fn property_of(op: &Op) -> (&'static str, &'static str) {
             "a_bucket_holds_elements_of_its_lengths_and_loses_none",
         ),
         Op::Shuffle(_) | Op::Sample(_) => SHUFFLED,
-        Op::Step(Step::Rebatch(_) | Step::Unique | Step::IgnoreErrors(_) | Step::Statistics(_)) => CHAINS,
-        Op::Step(Step::ShuffleAndRepeat(_)) => ("steps.rs", "shuffle_and_repeat_is_a_shuffle_and_a_repeat"),
-        Op::Step(Step::AssertCardinality(_)) => (
-            MODELS,
-            "as_many_elements_as_stated_pass_and_any_other_number_fails",
-        ),
-        Op::Step(Step::PackSequences(_)) => (
-            "packing.rs",
-            "rows_hold_every_token_once_whenever_they_are_put_aside",
-        ),
+        Op::Step(step) => property_of_step(step),
         Op::Fold(Fold::Scan(_) | Fold::Reduce(_)) => CHAINS,
         Op::Fold(Fold::RejectionResample(_)) => (
             MODELS,
@@ -110,6 +101,23 @@ fn property_of(op: &Op) -> (&'static str, &'static str) {
         | Op::Zip(_)
         | Op::Concatenate
         | Op::Choose(..) => CHAINS,
+    }
+}
+
+fn property_of_step(step: &Step) -> (&'static str, &'static str) {
+    match step {
+        Step::Rebatch(_) | Step::Unique | Step::IgnoreErrors(_) | Step::Statistics(_) => {
+            ("model.rs", "a_chain_yields_what_the_model_yields")
+        }
+        Step::ShuffleAndRepeat(_) => ("steps.rs", "shuffle_and_repeat_is_a_shuffle_and_a_repeat"),
+        Step::AssertCardinality(_) => (
+            "naive_models.rs",
+            "as_many_elements_as_stated_pass_and_any_other_number_fails",
+        ),
+        Step::PackSequences(_) => (
+            "packing.rs",
+            "rows_hold_every_token_once_whenever_they_are_put_aside",
+        ),
     }
 }
 
@@ -155,9 +163,14 @@ fn property_of_picture(function: &ImageFunction) -> (&'static str, &'static str)
             "../src/image/colour/jitter.rs",
             "adjustments_are_what_their_formulas_say",
         ),
-        ImageFunction::Normalize(_) | ImageFunction::Grayscale(_) | ImageFunction::HwcToChw(_) => (
-            "images.rs",
-            "grey_planes_and_scaled_values_are_those_of_every_pixel",
+        ImageFunction::Normalize(_) => (
+            "../src/image/colour/normalise.rs",
+            "every_value_is_scaled_by_the_numbers_of_its_channel",
+        ),
+        ImageFunction::Grayscale(_) => ("../src/image/colour/grey.rs", "grey_is_the_weighted_mean_rounded"),
+        ImageFunction::HwcToChw(_) => (
+            "../src/image/layout.rs",
+            "every_item_lands_in_the_plane_of_its_channel",
         ),
     }
 }

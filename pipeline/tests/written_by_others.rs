@@ -4,8 +4,11 @@ use std::path::Path;
 
 use millstream_element::Dtype;
 use millstream_pipeline::graph::{Columns, Compression, Dataset, Mds, Numpy, OnError, Table};
+use millstream_pipeline::plan::{SourcePlan, plan_splits};
+use millstream_pipeline::storage::Storage;
 
-use crate::support::files::{Flat, elements};
+use crate::support::files::{Flat, elements, failure};
+use crate::support::functions;
 
 const ROWS: i64 = 5;
 
@@ -143,5 +146,58 @@ fn mosaicml_streaming_writes_shards_that_are_read() {
     for name in ["samples-plain.mds", "samples-zstd.mds"] {
         let columns = Columns::named(["id", "text", "points", "score", "raw", "note"]);
         assert_eq!(read(file(name).mds(Mds::new(columns))), expected, "{name}");
+    }
+}
+
+#[test]
+fn mosaicml_streaming_lists_shards_that_are_read_and_held_against_their_index() {
+    let expected = each(|row| vec![id(row), text(row)]);
+    for name in ["shards-plain", "shards-zstd"] {
+        let shards = file(&format!("{name}/index.json")).mds(Mds::new(Columns::named(["id", "text"])));
+        assert_eq!(read(shards.clone()), expected, "{name}");
+        let graph = shards.clone().graph().unwrap();
+        let plan = plan_splits(&graph, &functions(), &Storage::default()).unwrap();
+        let SourcePlan::Listed { items } = &plan.sources[0] else {
+            panic!("{plan:?}")
+        };
+        assert_eq!(items.len(), 3, "as many splits as shards");
+    }
+}
+
+#[test]
+fn a_shard_that_is_not_as_its_index_says_is_an_error_or_left_out() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shards-plain");
+    for (says, damage) in [
+        (
+            "its index says",
+            (|shard: &mut Vec<u8>| shard.truncate(shard.len() - 1)) as fn(&mut Vec<u8>),
+        ),
+        ("has the checksum", |shard| *shard.last_mut().unwrap() ^= 1),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(&fixture).unwrap() {
+            let entry = entry.unwrap();
+            let mut content = std::fs::read(entry.path()).unwrap();
+            if entry.file_name() == "shard.00001.mds" {
+                damage(&mut content);
+            }
+            std::fs::write(directory.path().join(entry.file_name()), content).unwrap();
+        }
+        let shards = |on_error| {
+            let columns = Columns::named(["id", "text"]);
+            let mds = Mds {
+                on_error,
+                ..Mds::new(columns)
+            };
+            Dataset::files(format!("{}/index.json", directory.path().display())).mds(mds)
+        };
+        let (before, message) = failure(shards(OnError::Raise));
+        assert_eq!(before, 2);
+        assert!(
+            message.contains(says) && message.contains("shard.00001.mds"),
+            "{message}"
+        );
+        let kept: Vec<_> = each(|row| vec![id(row), text(row)]);
+        assert_eq!(read(shards(OnError::Skip)), [&kept[..2], &kept[4..]].concat());
     }
 }

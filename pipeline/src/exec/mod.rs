@@ -59,6 +59,8 @@ pub use cancel::{Cancel, CancelHook};
 pub use context::ExecContext;
 pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin};
 pub use executor::Executor;
+#[cfg(feature = "mds")]
+pub(crate) use format::shards;
 pub use functions::{
     FilterCall, FlatMapCall, Functions, MapCall, OpenPass, OpenService, PrepareFilter, PrepareFlatMap,
     PrepareMap, PrepareSitedFlatMap, PrepareSitedMap, PreparedFlatMap, PreparedMap, PreparedSitedFlatMap,

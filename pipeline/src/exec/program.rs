@@ -11,7 +11,7 @@ use crate::graph::{
     AnalysisError, Files, FlatMap, Function, Graph, Grouping, ImageFunction, Op, Predicate, SourceSignature,
     TensorSlices, Tensors, WindowSize, component, node_specs, source_signature,
 };
-use crate::plan::{PlanError, SourcePlan, SplitPlan};
+use crate::plan::{PlanError, SourcePlan, SplitPlan, listed};
 use crate::storage::Storage;
 
 use super::call::{Call, Chain};
@@ -286,7 +286,7 @@ fn files_part(
         FilesOf::Plan(plan) => place.and_then(|place| plan.sources.get(place)),
     };
     let Some(SourcePlan::Listed { items }) = plan else {
-        let found = storage.list(&wanted.pattern).map_err(PlanError::from)?;
+        let found = listed(wanted, storage)?;
         return Ok(Part::Listing(found.into_iter().map(|file| file.path).collect()));
     };
     let paths: Result<Vec<String>, _> = items.iter().cloned().map(String::from_utf8).collect();

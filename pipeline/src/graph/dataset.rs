@@ -93,6 +93,7 @@ impl Dataset {
             pattern: pattern.into(),
             shuffle: false,
             seed: None,
+            are_indexes: None,
         }))
     }
 
@@ -106,6 +107,7 @@ impl Dataset {
             pattern: pattern.into(),
             shuffle: true,
             seed,
+            are_indexes: None,
         }))
     }
 
@@ -431,6 +433,13 @@ impl Dataset {
         match super::group_builder::body(body) {
             Ok(body) => {
                 let op = op(FlatMap::Graph(Box::new(body)));
+                let is_of_shards = |graph: &Graph| {
+                    let mut nodes = graph.nodes().iter();
+                    nodes.any(|node| matches!(node.op, Op::Read(super::format::Format::Mds(_))))
+                };
+                if op.graphs().iter().any(|(graph, _)| is_of_shards(graph)) {
+                    self = self.of_indexes();
+                }
                 match self.listed() {
                     Some(pattern) => self.then(with_example(op, &pattern)),
                     None => self.then(op),

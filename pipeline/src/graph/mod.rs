@@ -68,6 +68,7 @@ pub use expr::{
 };
 pub use facts::{Cardinality, Facts};
 pub use fold::{Fold, Folding, RejectionResample, Resampling};
+pub(crate) use format::INDEX;
 pub use format::{
     CSV_FIELDS_MAX, Columns, Compression, Csv, CsvColumn, Elements, FixedLength, Format, IMAGE_EXTENSIONS,
     ImageFolder, JsonColumn, JsonLines, KEY_COMPONENT, Mds, Numpy, RECORD_BYTES_MAX, SqlColumn, Sqlite,

@@ -1,7 +1,9 @@
 //! What an iteration fixes before it starts, so that every worker sees the same: how many splits each source
 //! has, and which files there are. Listing files is the only I/O here, done once per iteration.
 
+mod listing;
 mod parts;
 mod split_plan;
 
+pub(crate) use listing::listed;
 pub use split_plan::{FileOrder, PlanError, SourcePlan, SplitPlan, plan_splits};

@@ -8,6 +8,7 @@ use crate::exec::Seeds;
 use crate::graph::{AnalysisError, Graph, Op, Registry, Splitting};
 use crate::storage::{Storage, StorageError};
 
+use super::listing::listed;
 use super::parts::parts;
 
 /// How the sources of a graph are dealt out in one iteration.
@@ -136,7 +137,7 @@ pub fn plan_splits(
             },
             Splitting::Whole(_) => SourcePlan::Counted { splits: 0 },
             Splitting::Listed(files) => {
-                let found = storage.list(&files.pattern)?;
+                let found = listed(&files, storage)?;
                 let items = if graph.reads_parts(source.node) {
                     parts(&found)
                 } else {

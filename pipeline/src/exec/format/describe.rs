@@ -33,8 +33,20 @@ fn describe(format: &Format, storage: &Storage) -> Result<ElementSpec, String> {
     let Some(first) = files.first() else {
         return Err(format!("no file matches {pattern:?}"));
     };
-    let opened = Opened::new(storage, &first.path).map_err(|error| error.reason)?;
+    let opened = opened(format, storage, &first.path)?;
     spec_of(format, opened).map_err(|fault| format!("{}: {}", first.path, fault.reason))
+}
+
+#[cfg_attr(
+    not(feature = "mds"),
+    expect(unused_variables, reason = "no format is opened in its own way")
+)]
+fn opened(format: &Format, storage: &Storage, path: &str) -> Result<Opened, String> {
+    #[cfg(feature = "mds")]
+    if let Format::Mds(_) = format {
+        return super::mds::first(storage, path);
+    }
+    Opened::new(storage, path).map_err(|error| error.reason)
 }
 
 #[cfg_attr(

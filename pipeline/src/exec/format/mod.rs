@@ -49,4 +49,6 @@ mod tfrecord;
 mod webdataset;
 
 pub(super) use describe::described;
+#[cfg(feature = "mds")]
+pub(crate) use mds::shards;
 pub(super) use open::{missing_feature, reading};

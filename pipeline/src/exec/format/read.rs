@@ -14,7 +14,7 @@ use crate::graph::{FilePart, Format, OnError};
 use crate::storage::Storage;
 
 use super::path::path_of;
-use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start};
+use super::reader::{FileReader, OpenFile, ReadError, Record, Start};
 
 pub(in crate::exec) struct Read {
     op: &'static str,
@@ -72,7 +72,7 @@ impl Read {
             begin: range.as_ref().map_or(0, |range| range.start),
             end: range.map(|range| range.end),
         };
-        let file = Opened::new(&self.storage, path);
+        let file = self.opener.opened(&self.storage, path);
         let reader = file.and_then(|file| self.opener.open(file, start));
         reader.map_err(|error| error.into_exec(self.op))
     }

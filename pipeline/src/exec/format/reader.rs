@@ -27,6 +27,11 @@ pub(super) trait FileReader: Send {
 
 /// Makes readers of one format.
 pub(super) trait OpenFile: Send {
+    /// Opens the file at `path`, as a listing writes it.
+    fn opened(&self, storage: &Storage, path: &str) -> Result<Opened, ReadError> {
+        Opened::new(storage, path)
+    }
+
     /// A reader of `file`, which is its own, that begins at `start`.
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError>;
 }

@@ -9,7 +9,7 @@ use super::csv::Csv;
 use super::family::Format;
 use super::image_folder::ImageFolder;
 use super::json_lines::JsonLines;
-use super::mds::Mds;
+use super::mds::{INDEX, Mds};
 use super::numpy::Numpy;
 use super::records::{Compression, FixedLength, TfRecord};
 use super::sqlite::Sqlite;
@@ -110,10 +110,13 @@ impl Dataset {
 
     /// The samples of the MosaicML shards whose paths this dataset yields: a dict by the columns' names.
     ///
+    /// Of paths that match a pattern which ends in `index.json`, which lists shards, the shards are read, whose sizes and checksums
+    /// (`xxh64`) it says; a shard with a checksum is read once more for that.
+    ///
     /// As `streaming.StreamingDataset` reads them. Samples that are broken, or not what the columns say, are errors with their
     /// file and place, or left out.
     pub fn mds(self, mds: Mds) -> Dataset {
-        self.reading(Format::Mds(mds))
+        self.of_indexes().reading(Format::Mds(mds))
     }
 
     /// The files in the folders below `folder.root`, sorted by path: a dict of `image`, `label` and `path`.
@@ -135,12 +138,32 @@ impl Dataset {
         self.then(Op::Read(format))
     }
 
+    /// The same, but where files below are indexes of shards, they are the shards.
+    pub(in crate::graph) fn of_indexes(mut self) -> Dataset {
+        if let Some(node) = self.listing()
+            && let Some(Op::Files(files)) = self.nodes.get_mut(node).map(|node| &mut node.op)
+            && files.pattern.rsplit('/').next() == Some(INDEX)
+        {
+            files.are_indexes = Some(true);
+        }
+        self
+    }
+
     /// The pattern of the files whose paths this dataset yields, where it is the pattern of a `files` below.
     pub(in crate::graph) fn listed(&self) -> Option<String> {
-        let mut node = self.nodes.last()?;
+        let Op::Files(files) = &self.nodes.get(self.listing()?)?.op else {
+            return None;
+        };
+        Some(files.pattern.clone())
+    }
+
+    /// The `files` below, of which this dataset yields the paths.
+    fn listing(&self) -> Option<usize> {
+        let mut at = self.nodes.len().checked_sub(1)?;
         loop {
-            if let Op::Files(files) = &node.op {
-                return Some(files.pattern.clone());
+            let node = self.nodes.get(at)?;
+            if let Op::Files(_) = &node.op {
+                return Some(at);
             }
             if let Op::Shuffle(_)
             | Op::Repeat(_)
@@ -152,7 +175,7 @@ impl Dataset {
             | Op::Filter(_) = &node.op
                 && let [input] = node.inputs[..]
             {
-                node = self.nodes.get(input as usize)?;
+                at = input as usize;
             } else {
                 return None;
             }

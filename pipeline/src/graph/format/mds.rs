@@ -7,6 +7,9 @@ use crate::graph::op::OnError;
 
 use super::columns::Columns;
 
+/// What the index of a directory of shards is called.
+pub(crate) const INDEX: &str = "index.json";
+
 /// Parameters of `mds`, whose files are shards, plain or compressed with zstd, each of which says what its columns are.
 ///
 /// `int` is `i64`, `uint8` to `float64` are scalars of these types, `str` is a string, `bytes`, `jpeg` and `png` are bytes as

@@ -107,6 +107,9 @@ pub struct Files {
     /// dealt out in splits.
     #[n(2)]
     pub seed: Option<u64>,
+    /// Whether what matches are indexes, and the files are the shards that they list; absent = no.
+    #[n(3)]
+    pub are_indexes: Option<bool>,
 }
 
 /// Parameters of `source`.

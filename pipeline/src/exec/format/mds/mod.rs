@@ -1,11 +1,15 @@
 //! MosaicML shards.
 //!
+//! - `index`: the shards of a directory, as its index lists them;
 //! - `shard`: where the samples of a shard lie, and what their columns are;
 //! - `encoding`: the values of a column;
 //! - `reader`: the samples as elements.
 
 mod encoding;
+mod index;
 mod reader;
 mod shard;
 
+pub(super) use index::first;
+pub(crate) use index::shards;
 pub(super) use reader::{Mds, describe};

@@ -7,8 +7,10 @@ use crate::exec::format::columns::{names_of, wanted};
 use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 use crate::exec::value::Value;
 use crate::graph;
+use crate::storage::Storage;
 
 use super::encoding::Encoding;
+use super::index;
 use super::shard::{MdsColumn, Shard};
 
 pub(in crate::exec::format) struct Mds(pub(in crate::exec::format) ElementSpec);
@@ -45,6 +47,10 @@ pub(in crate::exec::format) fn describe(file: Opened, params: &graph::Mds) -> Re
 }
 
 impl OpenFile for Mds {
+    fn opened(&self, storage: &Storage, path: &str) -> Result<Opened, ReadError> {
+        index::opened(storage, path)
+    }
+
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         let path = file.path;
         let failed = |fault: Fault| ReadError::file(Origin::new(&path, 0, ""), fault);
@@ -107,6 +113,10 @@ impl FileReader for MdsFile {
 
     fn place(&self) -> u64 {
         self.next
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.shard.held_bytes()
     }
 }
 

@@ -84,6 +84,12 @@ impl Shard {
         (self.begins.len() - 1) as u64
     }
 
+    /// The memory that it holds: of what is compressed all of it.
+    pub(super) fn held_bytes(&self) -> usize {
+        let (Source::File(_, _, bytes) | Source::Memory(bytes)) = &self.bytes;
+        bytes.len() + size_of_val(&self.begins[..])
+    }
+
     /// Where sample `index` begins, which is there.
     pub(super) fn offset_bytes(&self, index: u64) -> u64 {
         u64::from(self.begins[index as usize])

@@ -1,0 +1,262 @@
+//! The index of a directory of shards: which there are, how large each is, and its checksum. A listing names each shard as the index
+//! knows it, so that whoever reads one can hold it against that without the index.
+
+use std::hash::Hasher;
+use std::io::{self, Read};
+
+use serde_json::Value as Json;
+use twox_hash::XxHash64;
+
+use crate::exec::error::ErrorKind;
+use crate::exec::format::reader::{Opened, ReadError};
+use crate::graph::INDEX;
+use crate::storage::{FILES_MAX, Listed, Storage};
+
+/// Bytes of an index: some hundred thousand shards.
+const INDEX_BYTES_MAX: u64 = 256 << 20;
+/// Between the path of a shard and what its index says of it.
+const SAID: &str = "#mds:";
+/// The one checksum that is checked, of those that an index can have.
+const CHECKSUM: &str = "xxh64";
+
+/// What an index says of a shard.
+#[derive(Debug, PartialEq, Eq)]
+struct Said<'t> {
+    path: &'t str,
+    bytes: Option<u64>,
+    checksum: Option<&'t str>,
+}
+
+/// The shards that the index at `path` lists, in its order.
+///
+/// # Errors
+/// Why it cannot be read, which names it.
+pub(crate) fn shards(storage: &Storage, path: &str) -> Result<Vec<Listed>, String> {
+    let failed = |reason: String| format!("the index {path}: {reason}");
+    let file = storage.open(path).map_err(|error| error.to_string())?;
+    let mut text = Vec::new();
+    file.take(INDEX_BYTES_MAX + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| failed(error.to_string()))?;
+    if text.len() as u64 > INDEX_BYTES_MAX {
+        return Err(failed(format!(
+            "has more than {INDEX_BYTES_MAX} bytes, which is the limit"
+        )));
+    }
+    let folder = path.strip_suffix(INDEX).unwrap_or_default();
+    listed(&text, folder).map_err(failed)
+}
+
+/// The shards of an index, below `folder`.
+fn listed(text: &[u8], folder: &str) -> Result<Vec<Listed>, String> {
+    let index: Json = serde_json::from_slice(text).map_err(|error| format!("is no JSON: {error}"))?;
+    let shards = index.get("shards").and_then(Json::as_array);
+    let shards = shards.ok_or("lists no shards")?;
+    if shards.is_empty() || shards.len() > FILES_MAX {
+        return Err(format!(
+            "lists {} shards, 1 to {FILES_MAX} are read",
+            shards.len()
+        ));
+    }
+    let each = shards.iter().enumerate();
+    each.map(|(number, shard)| one(shard, folder).map_err(|reason| format!("shard {number} {reason}")))
+        .collect()
+}
+
+fn one(shard: &Json, folder: &str) -> Result<Listed, String> {
+    let text = |of: &'static str| shard.get(of).and_then(Json::as_str);
+    if let Some(format) = text("format").filter(|format| *format != "mds") {
+        return Err(format!("is of the format {format:?}, only mds is read"));
+    }
+    // Compressed shards are what is there as a rule.
+    let zipped = shard.get("zip_data").filter(|data| !data.is_null());
+    if zipped.is_some() {
+        let compression = text("compression").unwrap_or("something that it does not name");
+        if compression.split(':').next() != Some("zstd") {
+            return Err(format!(
+                "is compressed with {compression}, only zstd is read: write it so, or decompress it"
+            ));
+        }
+    }
+    let data = zipped.or_else(|| shard.get("raw_data")).ok_or("names no file")?;
+    let name = data
+        .get("basename")
+        .and_then(Json::as_str)
+        .ok_or("names no file")?;
+    let is_below = !name.is_empty() && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    if !is_below || name.contains(['\0', '#']) {
+        return Err(format!("is called {name:?}, which is no file beside the index"));
+    }
+    let size_bytes = data.get("bytes").and_then(Json::as_u64);
+    let checksum = data
+        .get("hashes")
+        .and_then(|hashes| hashes.get(CHECKSUM))
+        .and_then(Json::as_str);
+    let mut path = format!("{folder}{name}");
+    if let Some(bytes) = size_bytes {
+        path.push_str(SAID);
+        path.push_str(&bytes.to_string());
+        if let Some(checksum) = checksum {
+            path.push(':');
+            path.push_str(checksum);
+        }
+    }
+    Ok(Listed { path, size_bytes })
+}
+
+impl Said<'_> {
+    /// What is written for a shard; any other path is one of which nothing is said.
+    fn of(written: &str) -> Said<'_> {
+        let nothing = Said {
+            path: written,
+            bytes: None,
+            checksum: None,
+        };
+        let Some((path, said)) = written.rsplit_once(SAID) else {
+            return nothing;
+        };
+        let (bytes, checksum) = match said.split_once(':') {
+            Some((bytes, checksum)) => (bytes, Some(checksum)),
+            None => (said, None),
+        };
+        match bytes.parse() {
+            Ok(bytes) => Said {
+                path,
+                bytes: Some(bytes),
+                checksum,
+            },
+            Err(_) => nothing,
+        }
+    }
+}
+
+/// The shard at `path`, or the first one of the index there.
+pub(in crate::exec::format) fn first(storage: &Storage, path: &str) -> Result<Opened, String> {
+    let first = if path.ends_with(INDEX) {
+        shards(storage, path)?.swap_remove(0).path
+    } else {
+        path.to_owned()
+    };
+    opened(storage, &first).map_err(|error| error.reason)
+}
+
+/// Opens a shard that is `written` as a listing writes it, or by its path, and holds it against what its index says. One with a
+/// checksum is read once more for that.
+pub(super) fn opened(storage: &Storage, written: &str) -> Result<Opened, ReadError> {
+    let said = Said::of(written);
+    let opened = Opened::new(storage, said.path)?;
+    let differs = |what: String| ReadError {
+        kind: ErrorKind::Data,
+        ..ReadError::unopened(format!("the shard {} {what}", opened.path))
+    };
+    if let Some(bytes) = said.bytes
+        && bytes != opened.file.len()
+    {
+        let found = opened.file.len();
+        return Err(differs(format!("has {found} bytes, its index says {bytes}")));
+    }
+    if let Some(expected) = said.checksum {
+        let found = checksum(opened.file.clone())
+            .map_err(|error| differs(format!("cannot be read: {error}")).blaming(&error))?;
+        if !expected.eq_ignore_ascii_case(&found) {
+            return Err(differs(format!(
+                "has the checksum {found}, its index says {expected}"
+            )));
+        }
+    }
+    Ok(opened)
+}
+
+fn checksum(mut file: impl Read) -> io::Result<String> {
+    let mut hasher = XxHash64::with_seed(0);
+    let mut block = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut block) {
+            Ok(0) => return Ok(format!("{:016x}", hasher.finish())),
+            Ok(read) => hasher.write(&block[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn shards_are_named_as_the_index_knows_them() {
+        let index = br#"{"version": 2, "shards": [
+            {"format": "mds", "compression": null, "zip_data": null,
+             "raw_data": {"basename": "a.mds", "bytes": 7, "hashes": {"xxh64": "0a", "sha1": "x"}}},
+            {"format": "mds", "compression": "zstd:7",
+             "zip_data": {"basename": "deep/b.mds.zstd", "bytes": 5, "hashes": {}}, "raw_data": {"basename": "b.mds"}},
+            {"raw_data": {"basename": "c.mds"}}
+        ]}"#;
+        let paths: Vec<String> = listed(index, "s3://b/")
+            .unwrap()
+            .into_iter()
+            .map(|file| file.path)
+            .collect();
+        assert_eq!(
+            paths,
+            [
+                "s3://b/a.mds#mds:7:0a",
+                "s3://b/deep/b.mds.zstd#mds:5",
+                "s3://b/c.mds"
+            ]
+        );
+        let said = Said::of(&paths[0]);
+        assert_eq!(
+            (said.path, said.bytes, said.checksum),
+            ("s3://b/a.mds", Some(7), Some("0a"))
+        );
+        assert_eq!(Said::of("a#mds:b").path, "a#mds:b");
+    }
+
+    #[test]
+    fn what_is_no_index_of_such_shards_is_refused() {
+        for (index, reason) in [
+            ("{}", "lists no shards"),
+            (r#"{"shards": []}"#, "lists 0 shards"),
+            ("shards", "no JSON"),
+            (r#"{"shards": [{"format": "json"}]}"#, "only mds is read"),
+            (
+                r#"{"shards": [{"zip_data": {"basename": "a"}, "compression": "br:11"}]}"#,
+                "compressed with br:11",
+            ),
+            (
+                r#"{"shards": [{"raw_data": {"basename": "../a"}}]}"#,
+                "no file beside the index",
+            ),
+            (
+                r#"{"shards": [{"raw_data": {"basename": "/etc/a"}}]}"#,
+                "no file beside the index",
+            ),
+            (r#"{"shards": [{"raw_data": {}}]}"#, "names no file"),
+        ] {
+            let refused = listed(index.as_bytes(), "").unwrap_err();
+            assert!(refused.contains(reason), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_the_one_that_others_compute() {
+        // As the package `xxhash` says of these.
+        assert_eq!(checksum(&b""[..]).unwrap(), "ef46db3751d8e999");
+        assert_eq!(checksum(&b"abc"[..]).unwrap(), "44bc2cf5ad770999");
+    }
+
+    proptest! {
+        #[test]
+        fn no_index_does_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), at: prop::sample::Index) {
+            listed(&bytes, "").ok();
+            let mut index = br#"{"shards": [{"zip_data": null, "raw_data": {"basename": "a", "bytes": 7, "hashes": {"xxh64": "0a"}}}]}"#.to_vec();
+            let at = at.index(index.len());
+            index.splice(at..at, bytes.iter().copied().take(3));
+            listed(&index, "").ok();
+        }
+    }
+}
