@@ -68,6 +68,7 @@ pub use expr::{
 };
 pub use facts::{Cardinality, Facts};
 pub use fold::{Fold, Folding, RejectionResample, Resampling};
+#[cfg(feature = "mds")]
 pub(crate) use format::INDEX;
 pub use format::{
     CSV_FIELDS_MAX, Columns, Compression, Csv, CsvColumn, Elements, FixedLength, Format, IMAGE_EXTENSIONS,
