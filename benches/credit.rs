@@ -35,6 +35,7 @@ fn account(c: &mut Criterion) {
             task: TaskId(task),
             outstanding: task % 5,
             waiting: task % 3,
+            kept: 0,
             element_bytes: 4096,
             is_local: false,
             is_eligible: task % 7 != 1,
