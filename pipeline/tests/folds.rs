@@ -42,11 +42,15 @@ fn a_reduced_dataset_is_one_element_also_of_nothing_and_in_every_pass() {
     };
     assert_eq!(only(Dataset::range(0, 5, 1).reduce(constant(7), total)), 17);
     assert_eq!(only(Dataset::range(0, 0, 1).reduce(constant(7), total)), 7);
-    let twice = Dataset::range(0, 5, 1).reduce(constant(0), total).repeat(Some(2));
-    assert_eq!(
-        drain(&mut open(&twice.graph().unwrap())),
-        [10, 10].map(Model::Scalar)
-    );
+    for (stop, state) in [(5, 10), (0, 0)] {
+        let twice = Dataset::range(0, stop, 1)
+            .reduce(constant(0), total)
+            .repeat(Some(2));
+        assert_eq!(
+            drain(&mut open(&twice.graph().unwrap())),
+            [state, state].map(Model::Scalar)
+        );
+    }
     let windows =
         Dataset::range(0, 5, 1).group_by_window(modulo(2), 9, |window| window.reduce(constant(0), total));
     assert_eq!(

@@ -76,7 +76,11 @@ impl Iterate for Reduce {
     }
 
     fn further(&self) -> Further {
-        self.input.further()
+        // Every pass yields its element, of nothing too.
+        match self.input.further() {
+            Further::Nothing => Further::Open,
+            further @ (Further::Open | Further::Behind) => further,
+        }
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
