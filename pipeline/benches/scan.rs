@@ -36,6 +36,9 @@ fn main() {
     } else {
         (1, 1 << 20)
     };
+    let filter = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with("--"));
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut cases: Vec<(String, Scan, Scan)> = Vec::new();
     for record_bytes in [256, 4 << 10, 64 << 10] {
@@ -61,6 +64,7 @@ fn main() {
         "{:18} {:>28} {:>28} {:>6}",
         "", "pipeline, ms", "bare reader, ms", "ratio"
     );
+    cases.retain(|(name, _, _)| filter.as_ref().is_none_or(|filter| name.contains(filter)));
     for (name, ours, bare) in &cases {
         assert_eq!(ours(), bare(), "both read the same");
         let (mut with, mut without) = (Vec::new(), Vec::new());
@@ -117,7 +121,7 @@ fn ours_of(dataset: Dataset) -> Scan {
         let mut executor = Executor::open(&graph, context).expect("the graph can be executed");
         let mut count = 0;
         while let Some(item) = executor.next().expect("the file is whole") {
-            black_box(item);
+            black_box(&item);
             count += 1;
         }
         count

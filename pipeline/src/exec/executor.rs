@@ -174,15 +174,15 @@ impl Executor {
         reason = "an iterator's end is final, an error here is repeated"
     )]
     pub fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        let item = self.pull()?;
-        match &item {
-            Some(item) => {
-                self.handed = self.handed.wrapping_add(1);
-                self.in_hand.set(item.held_bytes());
-            }
-            None => self.in_hand.set(0),
+        // Looked at where it lies, and not taken out: see `Read`.
+        let next = self.pull();
+        if let Ok(Some(item)) = &next {
+            self.handed = self.handed.wrapping_add(1);
+            self.in_hand.set(item.held_bytes());
+        } else {
+            self.in_hand.set(0);
         }
-        Ok(item)
+        next
     }
 
     /// The only element of a dataset of one, such as a `reduce` yields.
@@ -315,14 +315,19 @@ impl Executor {
     /// The element held back, else the next one of the tree.
     #[inline]
     fn pull(&mut self) -> Result<Option<Item>, ExecError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
+        let next = if let Some(error) = &self.failed {
+            Err(error.clone())
+        } else if self.held.is_some() {
+            Ok(self.held.take())
+        } else if let Err(error) = self.cancel.check("executor") {
+            Err(error)
+        } else {
+            self.root.next()
+        };
+        if let Err(error) = &next {
+            self.failed = Some(error.clone());
         }
-        if let Some(item) = self.held.take() {
-            return Ok(Some(item));
-        }
-        let item = self.cancel.check("executor").and_then(|()| self.root.next());
-        self.kept(item)
+        next
     }
 
     /// Keeps an error, so that it is final.

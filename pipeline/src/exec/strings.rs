@@ -13,7 +13,8 @@ pub struct Strings(Form);
 #[derive(Debug, Clone)]
 enum Form {
     Each(Arc<[Bytes]>),
-    Packed(Packed),
+    /// Behind a pointer: every tensor on its way has the room for its largest form.
+    Packed(Arc<Packed>),
 }
 
 /// Strings side by side, and where each begins and the last one ends.
@@ -30,7 +31,7 @@ impl Strings {
     /// little-endian, and once more for where the last one ends. `None` if that cannot be.
     pub fn packed(bytes: Bytes, begins: Bytes, width: usize) -> Option<Strings> {
         let fits = matches!(width, 4 | 8) && !begins.is_empty() && begins.len().is_multiple_of(width);
-        fits.then_some(Strings(Form::Packed(Packed { bytes, begins, width })))
+        fits.then(|| Strings(Form::Packed(Arc::new(Packed { bytes, begins, width }))))
     }
 
     /// How many there are.
@@ -82,10 +83,10 @@ impl Strings {
             Form::Each(items) => Form::Each(items.get(range)?.into()),
             Form::Packed(packed) => {
                 let begins = range.start * packed.width..(range.end + 1) * packed.width;
-                Form::Packed(Packed {
+                Form::Packed(Arc::new(Packed {
                     begins: packed.begins.slice(begins),
-                    ..packed.clone()
-                })
+                    ..Packed::clone(packed)
+                }))
             }
         }))
     }

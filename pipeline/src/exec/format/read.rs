@@ -77,15 +77,12 @@ impl Read {
         reader.map_err(|error| error.into_exec(self.op))
     }
 
-    /// The next record of `file`; where storage fails, again from a reader that begins there, as often as the dataset says.
-    fn record(&self, file: &mut OneFile) -> Result<Option<Item>, Failed> {
-        let place = self.faults.retries().then(|| (file.reader.place(), file.passed));
-        let error = match file.next() {
-            Ok(item) => return Ok(item),
-            Err(error) => error,
-        };
+    /// What comes where the next record of `file` failed with `error`; where storage did, it is read again by a reader that begins
+    /// there, as often as the dataset says.
+    #[cold]
+    fn again(&self, file: &mut OneFile, error: ReadError, at: Option<At>) -> Result<Option<Item>, Failed> {
         let mut goes_on = error.is_record;
-        let Some((place, passed)) = place.filter(|_| error.kind != ErrorKind::Data) else {
+        let Some(at) = at.filter(|_| error.kind != ErrorKind::Data) else {
             return Err(Failed {
                 goes_on,
                 error: error.into_exec(self.op),
@@ -97,15 +94,57 @@ impl Read {
                 return Err(error);
             }
             goes_on = false;
-            file.reader = self.opened(&file.outer, place, passed)?;
-            file.passed = passed;
-            file.next().map_err(|error| {
+            file.reader = self.opened(&file.outer, at.place, at.passed)?;
+            file.passed = at.passed;
+            file.record().map_err(|error| {
                 goes_on = error.is_record;
                 error.into_exec(self.op)
             })
         });
-        again.map_err(|error| Failed { goes_on, error })
+        match again {
+            Ok(record) => Ok(record.map(|record| file.item(record))),
+            Err(error) => Err(Failed { goes_on, error }),
+        }
     }
+
+    /// Opens the next file; `false` where there is none.
+    fn open_next(&mut self) -> Result<bool, ExecError> {
+        let Some(outer) = self.input.next()? else {
+            return Ok(false);
+        };
+        match self.reader(&outer, 0, 0) {
+            Ok(reader) => self.file = Some(Box::new(OneFile::new(outer, reader, 0, &self.budget))),
+            Err(error) => self.faults.leave_out(error, &outer.marks)?,
+        }
+        Ok(true)
+    }
+
+    /// What comes after a failure: an element where there is one after all.
+    #[cold]
+    fn failed(&mut self, error: ReadError, at: Option<At>) -> Result<Option<Item>, ExecError> {
+        let Some(mut file) = self.file.take() else {
+            return Ok(None);
+        };
+        match self.again(&mut file, error, at) {
+            Ok(item) => {
+                self.file = item.is_some().then_some(file);
+                Ok(item)
+            }
+            Err(Failed { error, goes_on }) => {
+                let marks = file.outer.marks.clone();
+                if goes_on {
+                    self.file = Some(file);
+                }
+                self.faults.leave_out(error, &marks).map(|()| None)
+            }
+        }
+    }
+}
+
+/// Where a record begins.
+struct At {
+    place: u64,
+    passed: u64,
 }
 
 /// Why a record cannot be read.
@@ -125,20 +164,27 @@ impl OneFile {
         }
     }
 
-    fn next(&mut self) -> Result<Option<Item>, ReadError> {
-        let index = self.passed;
+    /// The next record.
+    #[inline]
+    fn record(&mut self) -> Result<Option<Record>, ReadError> {
         let record = self.reader.record();
-        self.passed = index.saturating_add(1);
+        self.passed = self.passed.saturating_add(1);
         let held_bytes = self.reader.held_bytes();
         if held_bytes != self.charge.bytes() {
             self.charge.set(held_bytes);
         }
-        Ok(record?.map(|Record { value, origin }| Item {
-            value,
+        record
+    }
+
+    /// The record that was read last, as an element.
+    #[inline]
+    fn item(&self, record: Record) -> Item {
+        Item {
+            value: record.value,
             marks: self.outer.marks.clone(),
-            position: mix(self.outer.position, index),
-            origin: Some(origin),
-        }))
+            position: mix(self.outer.position, self.passed.wrapping_sub(1)),
+            origin: Some(record.origin),
+        }
     }
 }
 
@@ -146,31 +192,24 @@ impl Iterate for Read {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         loop {
             self.cancel.check(self.op)?;
-            let Some(mut file) = self.file.take() else {
-                let Some(outer) = self.input.next()? else {
-                    return Ok(None);
-                };
-                match self.reader(&outer, 0, 0) {
-                    Ok(reader) => {
-                        self.file = Some(Box::new(OneFile::new(outer, reader, 0, &self.budget)));
-                    }
-                    Err(error) => self.faults.leave_out(error, &outer.marks)?,
+            let Some(file) = &mut self.file else {
+                if self.open_next()? {
+                    continue;
                 }
-                continue;
+                return Ok(None);
             };
-            match self.record(&mut file) {
-                Ok(Some(item)) => {
-                    self.file = Some(file);
-                    return Ok(Some(item));
-                }
-                Ok(None) => {}
-                Err(Failed { error, goes_on }) => {
-                    let marks = file.outer.marks.clone();
-                    if goes_on {
-                        self.file = Some(file);
-                    }
-                    self.faults.leave_out(error, &marks)?;
-                }
+            let at = self.faults.retries().then(|| At {
+                place: file.reader.place(),
+                passed: file.passed,
+            });
+            // An element is made in the caller's place: to move it through others costs more than to read a small record.
+            match file.record() {
+                Ok(Some(record)) => return Ok(Some(file.item(record))),
+                Ok(None) => self.file = None,
+                Err(error) => match self.failed(error, at) {
+                    Ok(None) => {}
+                    found => return found,
+                },
             }
         }
     }

@@ -299,10 +299,6 @@ impl ParallelInterleave {
 }
 
 /// What became of a turn.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "elements are the rule here, and a box would be an allocation for each"
-)]
 enum Step {
     /// An element.
     Item(Item),

@@ -50,10 +50,6 @@ pub(crate) struct ReadAhead {
 
 /// What there is without waiting.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "elements are the rule here, and a box would be an allocation for each"
-)]
 pub(crate) enum Polled {
     /// The next element, charged until whoever takes it has charged it.
     Item(Held),
