@@ -89,8 +89,17 @@ impl Bounds {
 
     /// Elements and bytes that may still be granted.
     fn free(&self, tasks: &[Standing]) -> (u64, u64) {
-        let in_use: u64 = tasks.iter().map(Standing::held).sum();
-        let reserved: u64 = tasks.iter().map(|task| task.held() * worth(task)).sum();
+        self.left(tasks, Standing::held)
+    }
+
+    /// The same if nothing were kept.
+    fn free_beside_kept(&self, tasks: &[Standing]) -> (u64, u64) {
+        self.left(tasks, |task| task.outstanding + task.waiting)
+    }
+
+    fn left(&self, tasks: &[Standing], used: impl Fn(&Standing) -> u64) -> (u64, u64) {
+        let in_use: u64 = tasks.iter().map(&used).sum();
+        let reserved: u64 = tasks.iter().map(|task| used(task) * worth(task)).sum();
         let free = self.elements(tasks).saturating_sub(in_use);
         (free, self.max_outstanding_bytes.saturating_sub(reserved))
     }
@@ -102,10 +111,12 @@ impl Bounds {
 }
 
 /// The grants to make now: no more than the bounds leave (D4.2), spread evenly. While the consumer keeps elements, no task holds more than its
-/// even share, and whoever holds none gets one whatever the bounds leave: what is waited for may be theirs.
+/// even share, and whoever holds none gets one although others are kept, if the bounds leave it beside what is granted, in flight and not handed
+/// over: what is waited for may be theirs.
 pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
     let (mut free, mut free_bytes) = bounds.free(tasks);
     let is_keeping = tasks.iter().any(|task| task.kept > 0);
+    let (mut beside, mut beside_bytes) = bounds.free_beside_kept(tasks);
     let share = (bounds.elements(tasks) / (tasks.len() as u64).max(1)).max(1);
     let most = |task: &Standing| {
         if is_keeping {
@@ -134,7 +145,8 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
             wanted += 1;
             spare -= 1;
         }
-        let least = u64::from(is_keeping && task.held() == 0);
+        let fits_beside = beside > 0 && beside_bytes >= worth(task);
+        let least = u64::from(is_keeping && task.held() == 0 && fits_beside);
         let granted = wanted
             .min(most(task))
             .min(free)
@@ -142,6 +154,8 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
             .max(least);
         free = free.saturating_sub(granted);
         free_bytes = free_bytes.saturating_sub(granted * worth(task));
+        beside = beside.saturating_sub(granted);
+        beside_bytes = beside_bytes.saturating_sub(granted * worth(task));
         if granted > 0 {
             grants.push((task.task, granted));
         }
@@ -304,9 +318,18 @@ mod tests {
             [(TaskId(0), 3), (TaskId(1), 2)]
         );
         assert_eq!(distribute(&bounds(8), &[ahead(4), late]), [(TaskId(1), 3)]);
-        // Nobody is left without any.
-        let tasks = [ahead(3), standing(1, 0, 0, true, 9)];
-        assert_eq!(distribute(&bounds(2), &tasks), [(TaskId(1), 1)]);
+        // Nobody is left without any, but for what the bounds leave beside what is kept.
+        let none = |task| standing(task, 0, 0, true, 9);
+        assert_eq!(distribute(&bounds(2), &[ahead(3), none(1)]), [(TaskId(1), 1)]);
+        assert_eq!(
+            distribute(&bounds(2), &[ahead(3), none(1), none(2), none(3)]).len(),
+            2
+        );
+        let under_way = Standing {
+            kept: 1,
+            ..standing(0, 2, 0, true, 0)
+        };
+        assert_eq!(distribute(&bounds(2), &[under_way, none(1)]), []);
     }
 
     /// D7.6: whoever has nothing ready keeps its place, or what comes behind it would take the only credit.
