@@ -1,6 +1,6 @@
 //! What commands print: results on standard output, everything else on standard error.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use tracing_subscriber::EnvFilter;
 
@@ -13,9 +13,13 @@ pub(crate) fn start_logging(verbose: u8) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    // https://no-color.org
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_coloured = std::io::stderr().is_terminal() && !is_plain;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(is_coloured)
         .init();
 }
 
