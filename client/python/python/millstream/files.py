@@ -6,12 +6,16 @@ itself, and ``Dataset.interleave`` reads several files at a time.
 
 from __future__ import annotations
 
+import functools
+import glob
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from ._millstream import Graph
 from .dataset import Dataset
 from .dtypes import as_dtype
+from .options import skips_errors
 from .spec import plain
 from .tensor import Tensor, convert_to_tensor
 
@@ -19,10 +23,13 @@ __all__ = [
     "FixedLengthRecordDataset",
     "TFRecordDataset",
     "TextLineDataset",
+    "arrow",
     "csv",
     "image_folder",
     "json_lines",
+    "mds",
     "npy",
+    "npz",
     "parquet",
     "sqlite",
     "webdataset",
@@ -36,8 +43,19 @@ def _paths(filenames: Any) -> Graph:
         if filenames._scope is None:
             raise TypeError("a path that is a tensor must be one of a function of a dataset")
         return filenames._scope.map_expr(convert_to_tensor(filenames)._expr)
-    names = [filenames] if isinstance(filenames, str) else [str(name) for name in filenames]
-    return Dataset.from_tensor_slices(names)._graph
+    return Dataset.from_tensor_slices(_names(filenames))._graph
+
+
+def _names(filenames: Any) -> list[str]:
+    return [str(filenames)] if isinstance(filenames, str | os.PathLike) else [str(name) for name in filenames]
+
+
+def _like(filenames: Any) -> str | None:
+    """A pattern of a file to look columns up in, where nothing else says one."""
+    if isinstance(filenames, Dataset | Tensor):
+        return None
+    first = next(iter(_names(filenames)), None)
+    return None if first is None else glob.escape(first)
 
 
 class TFRecordDataset(Dataset):
@@ -103,7 +121,7 @@ def csv(
     """Dicts of the columns of CSV files, each of a dtype."""
     missing = defaults or {}
     wanted = [(name, as_dtype(dtype).code, missing.get(name)) for name, dtype in columns.items()]
-    return Dataset(_paths(filenames).csv(wanted, header, delimiter, compression_type, on_error == "skip"))
+    return Dataset(_paths(filenames).csv(wanted, header, delimiter, compression_type, skips_errors(on_error)))
 
 
 def json_lines(
@@ -117,13 +135,28 @@ def json_lines(
     """Dicts of values of JSON documents, one a line, each a ``TensorSpec``. ``defaults``: the JSON for what is missing."""
     missing = defaults or {}
     wanted = [(name, plain(spec), missing.get(name)) for name, spec in fields.items()]
-    return Dataset(_paths(filenames).json_lines(wanted, compression_type, on_error == "skip"))
+    return Dataset(_paths(filenames).json_lines(wanted, compression_type, skips_errors(on_error)))
 
 
 def npy(filenames: Any, element_spec: Any = None, *, whole: bool = False, on_error: str = "raise") -> Dataset:
     """The rows of ``.npy`` files, or whole arrays."""
     declared = None if element_spec is None else plain(element_spec)
-    return Dataset(_paths(filenames).numpy_files("npy", [], declared, whole, on_error == "skip"))
+    graph, like = _paths(filenames), _like(filenames)
+    return Dataset(graph.numpy_files("npy", [], declared, like, whole, skips_errors(on_error)))
+
+
+def npz(
+    filenames: Any,
+    names: Sequence[str] = (),
+    element_spec: Any = None,
+    *,
+    whole: bool = False,
+    on_error: str = "raise",
+) -> Dataset:
+    """Dicts of the arrays of ``.npz`` files, those of ``names`` or all: row by row, or whole."""
+    declared = None if element_spec is None else plain(element_spec)
+    graph, like = _paths(filenames), _like(filenames)
+    return Dataset(graph.numpy_files("npz", list(names), declared, like, whole, skips_errors(on_error)))
 
 
 def parquet(
@@ -136,8 +169,34 @@ def parquet(
 ) -> Dataset:
     """Dicts of the columns of Parquet files: row by row, or in batches."""
     declared = None if element_spec is None else plain(element_spec)
-    graph = _paths(filenames)
-    return Dataset(graph.tables("parquet", list(columns), declared, batch_size, on_error == "skip"))
+    graph, like = _paths(filenames), _like(filenames)
+    return Dataset(graph.tables("parquet", list(columns), declared, like, batch_size, skips_errors(on_error)))
+
+
+def arrow(
+    filenames: Any,
+    columns: Sequence[str] = (),
+    element_spec: Any = None,
+    *,
+    batch_size: int | None = None,
+    on_error: str = "raise",
+) -> Dataset:
+    """Dicts of the columns of Arrow IPC files and streams (Feather): row by row, or in batches."""
+    declared = None if element_spec is None else plain(element_spec)
+    graph, like = _paths(filenames), _like(filenames)
+    return Dataset(graph.tables("arrow", list(columns), declared, like, batch_size, skips_errors(on_error)))
+
+
+def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -> Dataset:
+    """Dicts of the columns of MosaicML's shards: of the shards named, or of those that each ``index.json`` named lists."""
+    declared = None if element_spec is None else plain(element_spec)
+    if isinstance(filenames, Dataset | Tensor):
+        return Dataset(_paths(filenames).mds(list(columns), declared, None))
+    # Each listed by itself, because what an index lists takes its place where it is listed.
+    each = [Dataset(Graph.files(glob.escape(name)).mds(list(columns), declared, None)) for name in _names(filenames)]
+    if not each:
+        raise ValueError("mds needs a shard or an index")
+    return functools.reduce(lambda before, one: before.concatenate(one), each)
 
 
 def sqlite(filenames: Any, query: str, columns: dict[str, Any]) -> Dataset:
@@ -148,7 +207,7 @@ def sqlite(filenames: Any, query: str, columns: dict[str, Any]) -> Dataset:
 
 def webdataset(filenames: Any, fields: Sequence[str], *, on_error: str = "raise") -> Dataset:
     """Dicts of the files of samples in tar shards, as ``bytes``."""
-    return Dataset(_paths(filenames).webdataset(list(fields), on_error == "skip"))
+    return Dataset(_paths(filenames).webdataset(list(fields), skips_errors(on_error)))
 
 
 def image_folder(root: str) -> Dataset:

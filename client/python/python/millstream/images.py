@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .options import skips_errors
+
 if TYPE_CHECKING:
     from ._millstream import Graph
     from .dataset import Dataset
@@ -23,7 +25,7 @@ class ImageMethods:
         self, component: str = "", *, channels: int | None = None, on_error: str = "raise"
     ) -> Dataset:
         """Decodes JPEG, PNG or WebP to ``uint8`` of height, width and channels."""
-        return self._then(self._graph.decode_image(component, channels, on_error == "skip"))
+        return self._then(self._graph.decode_image(component, channels, skips_errors(on_error)))
 
     def resize(
         self,

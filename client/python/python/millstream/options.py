@@ -18,6 +18,7 @@ __all__ = [
     "Options",
     "ThreadingOptions",
     "optioned",
+    "skips_errors",
 ]
 
 
@@ -129,3 +130,10 @@ def optioned(graph: Graph, options: Options) -> Graph:
         ram_budget=options.autotune.ram_budget,
         external_state=None if state is None else state.value,
     )
+
+
+def skips_errors(on_error: str) -> bool:
+    """Whether what is broken is left out: ``raise`` or ``skip``."""
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error {on_error!r}: use raise or skip")
+    return on_error == "skip"

@@ -90,18 +90,20 @@ impl Graph {
         self.then(|dataset| dataset.json_lines(json))
     }
 
-    #[pyo3(signature = (kind, names, declared, whole, skips_errors))]
+    /// `like`, here and below: a pattern of files to look their columns up in, where none are declared and listed.
+    #[pyo3(signature = (kind, names, declared, like, whole, skips_errors))]
     fn numpy_files(
         &self,
         kind: &str,
         names: Vec<String>,
         declared: Option<Bound<'_, PyAny>>,
+        like: Option<String>,
         whole: bool,
         skips_errors: bool,
     ) -> PyResult<Graph> {
         let numpy = Numpy {
             whole,
-            columns: columns(names, declared)?,
+            columns: columns(names, declared, like)?,
             on_error: on_error(skips_errors),
         };
         self.then(|dataset| {
@@ -119,10 +121,11 @@ impl Graph {
         kind: &str,
         names: Vec<String>,
         declared: Option<Bound<'_, PyAny>>,
+        like: Option<String>,
         rows: Option<u64>,
         skips_errors: bool,
     ) -> PyResult<Graph> {
-        let columns = columns(names, declared)?;
+        let columns = columns(names, declared, like)?;
         let table = Table {
             rows,
             on_error: on_error(skips_errors),
@@ -154,8 +157,13 @@ impl Graph {
         self.then(|dataset| dataset.webdataset(fields.iter().map(String::as_str), on_error))
     }
 
-    fn mds(&self, names: Vec<String>, declared: Option<Bound<'_, PyAny>>) -> PyResult<Graph> {
-        let mds = Mds::new(columns(names, declared)?);
+    fn mds(
+        &self,
+        names: Vec<String>,
+        declared: Option<Bound<'_, PyAny>>,
+        like: Option<String>,
+    ) -> PyResult<Graph> {
+        let mds = Mds::new(columns(names, declared, like)?);
         self.then(|dataset| dataset.mds(mds))
     }
 
@@ -180,8 +188,15 @@ fn on_error(skips: bool) -> OnError {
     if skips { OnError::Skip } else { OnError::Raise }
 }
 
-fn columns(names: Vec<String>, declared: Option<Bound<'_, PyAny>>) -> PyResult<Columns> {
-    let columns = Columns::named(names);
+fn columns(
+    names: Vec<String>,
+    declared: Option<Bound<'_, PyAny>>,
+    like: Option<String>,
+) -> PyResult<Columns> {
+    let mut columns = Columns::named(names);
+    if let Some(pattern) = like {
+        columns = columns.like(pattern);
+    }
     Ok(match declared {
         Some(described) => columns.declared(spec::from_python(&described)?),
         None => columns,
