@@ -121,10 +121,12 @@ impl Read {
 
     /// What comes after a failure: an element where there is one after all.
     #[cold]
-    fn failed(&mut self, error: ReadError, at: Option<At>) -> Result<Option<Item>, ExecError> {
-        let Some(mut file) = self.file.take() else {
-            return Ok(None);
-        };
+    fn failed(
+        &mut self,
+        mut file: Box<OneFile>,
+        error: ReadError,
+        at: Option<At>,
+    ) -> Result<Option<Item>, ExecError> {
         match self.again(&mut file, error, at) {
             Ok(item) => {
                 self.file = item.is_some().then_some(file);
@@ -206,10 +208,15 @@ impl Iterate for Read {
             match file.record() {
                 Ok(Some(record)) => return Ok(Some(file.item(record))),
                 Ok(None) => self.file = None,
-                Err(error) => match self.failed(error, at) {
-                    Ok(None) => {}
-                    found => return found,
-                },
+                Err(error) => {
+                    let Some(file) = self.file.take() else {
+                        return Err(error.into_exec(self.op));
+                    };
+                    match self.failed(file, error, at) {
+                        Ok(None) => {}
+                        found => return found,
+                    }
+                }
             }
         }
     }
