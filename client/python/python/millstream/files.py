@@ -140,9 +140,7 @@ def json_lines(
 
 def npy(filenames: Any, element_spec: Any = None, *, whole: bool = False, on_error: str = "raise") -> Dataset:
     """The rows of ``.npy`` files, or whole arrays."""
-    declared = None if element_spec is None else plain(element_spec)
-    graph, like = _paths(filenames), _like(filenames)
-    return Dataset(graph.numpy_files("npy", [], declared, like, whole, skips_errors(on_error)))
+    return _arrays("npy", filenames, (), element_spec, whole, on_error)
 
 
 def npz(
@@ -154,9 +152,7 @@ def npz(
     on_error: str = "raise",
 ) -> Dataset:
     """Dicts of the arrays of ``.npz`` files, those of ``names`` or all: row by row, or whole."""
-    declared = None if element_spec is None else plain(element_spec)
-    graph, like = _paths(filenames), _like(filenames)
-    return Dataset(graph.numpy_files("npz", list(names), declared, like, whole, skips_errors(on_error)))
+    return _arrays("npz", filenames, names, element_spec, whole, on_error)
 
 
 def parquet(
@@ -168,9 +164,7 @@ def parquet(
     on_error: str = "raise",
 ) -> Dataset:
     """Dicts of the columns of Parquet files: row by row, or in batches."""
-    declared = None if element_spec is None else plain(element_spec)
-    graph, like = _paths(filenames), _like(filenames)
-    return Dataset(graph.tables("parquet", list(columns), declared, like, batch_size, skips_errors(on_error)))
+    return _tables("parquet", filenames, columns, element_spec, batch_size, on_error)
 
 
 def arrow(
@@ -182,18 +176,16 @@ def arrow(
     on_error: str = "raise",
 ) -> Dataset:
     """Dicts of the columns of Arrow IPC files and streams (Feather): row by row, or in batches."""
-    declared = None if element_spec is None else plain(element_spec)
-    graph, like = _paths(filenames), _like(filenames)
-    return Dataset(graph.tables("arrow", list(columns), declared, like, batch_size, skips_errors(on_error)))
+    return _tables("arrow", filenames, columns, element_spec, batch_size, on_error)
 
 
 def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -> Dataset:
     """Dicts of the columns of MosaicML's shards: of the shards named, or of those that each ``index.json`` named lists."""
-    declared = None if element_spec is None else plain(element_spec)
+    declared = _declared(element_spec)
     if isinstance(filenames, Dataset | Tensor):
-        return Dataset(_paths(filenames).mds(list(columns), declared, None))
+        return Dataset(_paths(filenames).mds(list(columns), declared))
     # Each listed by itself, because what an index lists takes its place where it is listed.
-    each = [Dataset(Graph.files(glob.escape(name)).mds(list(columns), declared, None)) for name in _names(filenames)]
+    each = [Dataset(Graph.files(glob.escape(name)).mds(list(columns), declared)) for name in _names(filenames)]
     if not each:
         raise ValueError("mds needs a shard or an index")
     return functools.reduce(lambda before, one: before.concatenate(one), each)
@@ -213,3 +205,19 @@ def webdataset(filenames: Any, fields: Sequence[str], *, on_error: str = "raise"
 def image_folder(root: str) -> Dataset:
     """The pictures in folders named after their classes."""
     return Dataset(Graph.image_folder(root))
+
+
+def _declared(element_spec: Any) -> Any:
+    return None if element_spec is None else plain(element_spec)
+
+
+def _arrays(kind: str, filenames: Any, names: Sequence[str], element_spec: Any, whole: bool, on_error: str) -> Dataset:
+    graph, declared = _paths(filenames), _declared(element_spec)
+    return Dataset(graph.numpy_files(kind, list(names), declared, _like(filenames), whole, skips_errors(on_error)))
+
+
+def _tables(
+    kind: str, filenames: Any, columns: Sequence[str], element_spec: Any, batch_size: int | None, on_error: str
+) -> Dataset:
+    graph, declared = _paths(filenames), _declared(element_spec)
+    return Dataset(graph.tables(kind, list(columns), declared, _like(filenames), batch_size, skips_errors(on_error)))

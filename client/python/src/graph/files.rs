@@ -157,13 +157,8 @@ impl Graph {
         self.then(|dataset| dataset.webdataset(fields.iter().map(String::as_str), on_error))
     }
 
-    fn mds(
-        &self,
-        names: Vec<String>,
-        declared: Option<Bound<'_, PyAny>>,
-        like: Option<String>,
-    ) -> PyResult<Graph> {
-        let mds = Mds::new(columns(names, declared, like)?);
+    fn mds(&self, names: Vec<String>, declared: Option<Bound<'_, PyAny>>) -> PyResult<Graph> {
+        let mds = Mds::new(columns(names, declared, None)?);
         self.then(|dataset| dataset.mds(mds))
     }
 
