@@ -20,8 +20,6 @@ use super::wire::{self, Answer, Input, RegionName};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Requests after which the memory of a process is looked at even if none took long.
 const LOOK_AFTER_REQUESTS: u64 = 64;
-/// Bytes of a page as `/proc` counts them.
-const PAGE_BYTES: u64 = 4096;
 /// How long loading the code may take, whatever its calls may.
 const LOADING: Duration = Duration::from_secs(120);
 
@@ -263,7 +261,8 @@ impl Executor {
             .skip(1)
             .map_while(|pages| pages.parse::<u64>().ok());
         // Without what it shares with others: regions, and libraries.
-        let bytes = pages.next()?.saturating_sub(pages.next()?) * PAGE_BYTES;
+        let private = pages.next()?.saturating_sub(pages.next()?);
+        let bytes = private.saturating_mul(rustix::param::page_size() as u64);
         (bytes > limit_bytes).then_some(Gone::Memory { bytes, limit_bytes })
     }
 
