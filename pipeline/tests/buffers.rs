@@ -209,6 +209,47 @@ impl Drop for Counted {
 const PICTURE_BYTES: usize = 100_000;
 
 #[test]
+fn whoever_waits_gets_every_element_where_there_is_memory_for_none() {
+    type Ahead = fn(Dataset) -> Dataset;
+    let ahead: [(&str, Ahead); 4] = [
+        ("prefetch", |dataset| dataset.prefetch(4)),
+        ("parallel map", |dataset| add(dataset, 4)),
+        ("parallel map in any order", |dataset| add(dataset, 4).unordered()),
+        ("parallel interleave", |dataset| {
+            dataset.interleave(2, 1, |argument| add(argument, 0)).parallel(2)
+        }),
+    ];
+    for (name, ahead) in ahead {
+        // Each reads what another reads ahead.
+        let dataset = ahead(ahead(Dataset::range(0, 50, 1))).prefetch(2);
+        let mut executor = execute(dataset, functions(), Budget::new(1));
+        let (done, all) = bounded(1);
+        std::thread::spawn(move || {
+            let mut count = 0;
+            while executor.next().unwrap().is_some() {
+                count += 1;
+            }
+            done.send(count).unwrap();
+        });
+        assert_eq!(all.recv_timeout(WATCHDOG), Ok(50), "{name}");
+    }
+}
+
+#[test]
+fn what_the_consumer_works_on_counts_until_it_has_the_next() {
+    let budget = Budget::new(100 << 10);
+    let dataset = Dataset::range(0, 4000, 1).batch(2000, true);
+    let mut executor = execute(dataset, functions(), budget.clone());
+    assert_eq!(budget.held_bytes(), 0);
+    for _ in 0..2 {
+        drop(executor.next().unwrap().unwrap());
+        assert!(budget.held_bytes() >= 2000 * size_of::<i64>());
+    }
+    assert!(executor.next().unwrap().is_none());
+    assert_eq!(budget.held_bytes(), 0);
+}
+
+#[test]
 fn results_that_are_larger_than_what_they_are_made_of_stay_within_the_budget() {
     let alive = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&alive);
