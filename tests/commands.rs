@@ -52,6 +52,16 @@ fn the_demo_sees_every_picture_once_an_epoch() {
 }
 
 #[test]
+fn logs_that_no_terminal_shows_have_no_colours() {
+    let finished = finish(millstream(
+        &fresh_key(),
+        &["-vvv", "status", "--dispatcher", "127.0.0.1:1"],
+    ));
+    assert!(finished.stderr.contains("TRACE"), "{finished:?}");
+    assert!(!finished.stderr.contains('\u{1b}'), "{finished:?}");
+}
+
+#[test]
 fn explain_draws_a_dataset_and_what_it_cost_here() {
     let directory = tempfile::tempdir().unwrap();
     let definition = directory.path().join("dataset");
