@@ -105,6 +105,26 @@ def tf_service(target_workers: str, compression: str | None):
     return opened
 
 
+def millstream_tf(protocol: str):
+    """The same dataset of TensorFlow as its own service has, one worker of ``ms.local``, and tensors of TensorFlow."""
+    import tensorflow as tf
+
+    import millstream as ms
+
+    service = ms.local(workers=1)
+
+    def opened(size):
+        if size is None:
+            return None
+        # What a definition may carry is bounded: large elements are batches.
+        rows = -(-size // CONSTANT_BYTES_MAX)
+        dataset = tf.data.Dataset.from_tensors(payload(size // rows)).repeat()
+        dataset = dataset.batch(rows) if rows > 1 else dataset
+        return iter(dataset.apply(ms.tf.distribute("parallel_epochs", service, data_transfer_protocol=protocol)))
+
+    return opened
+
+
 def flight():
     """A server in a process of its own streams batches of one row, a buffer of bytes."""
     import pyarrow.flight
@@ -168,6 +188,8 @@ def ray_data():
 PEERS = {
     "millstream quic, written": lambda: millstream("quic"),
     "millstream shm, written": lambda: millstream("shm"),
+    "millstream quic, tf.data": lambda: millstream_tf("quic"),
+    "millstream shm, tf.data": lambda: millstream_tf("shm"),
     "tf.data service, remote": lambda: tf_service("AUTO", "AUTO"),
     "tf.data service, remote, none": lambda: tf_service("AUTO", None),
     "tf.data service, LOCAL": lambda: tf_service("LOCAL", "AUTO"),
@@ -186,6 +208,8 @@ RATIOS = [
     ("millstream quic, written", "tf.data service, remote, none", "1k", 250),
     ("millstream quic, written", "tf.data service, remote", "1M", 4),
     ("millstream quic, written", "tf.data service, remote, none", "1M", 4),
+    *(("millstream quic, tf.data", "tf.data service, remote", size, None) for size in ("1k", "1M")),
+    ("millstream shm, tf.data", "tf.data service, LOCAL", "1M", None),
     ("millstream quic", "Arrow Flight", "1M", 2.5),
     ("millstream shm", "torch DataLoader", "1M", 20),
     ("millstream shm, written", "torch DataLoader, written", "1M", None),
