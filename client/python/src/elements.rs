@@ -4,7 +4,6 @@
 //! Ctrl-C. Refuses to know what objects elements become.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -13,8 +12,8 @@ use millstream::dataplane::TaskId;
 use millstream::element::Element;
 use millstream::pipeline::exec::{Cancel, ExecError};
 use millstream::{LocalElements, client::ReaderStats};
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
 use crate::assembly::{Assembly, Output};
@@ -206,7 +205,7 @@ impl Elements {
         };
         let opened = opener.bind(py).call0()?.cast_into::<Elements>()?;
         let taken = {
-            let mut of_opened = lock(py, opened.get().state.get("iterator")?);
+            let mut of_opened = lock(py, opened.get().state.get("iterator")?)?;
             // What was opened is nobody else's: it is an empty shell from here on.
             let output = std::mem::replace(&mut of_opened.output, Output::Numpy);
             let supply = std::mem::replace(&mut of_opened.supply, Supply::Later(py.None()));
@@ -217,8 +216,7 @@ impl Elements {
         if let Supply::Later(opener) = later {
             state._opener = Some(opener);
         }
-        let stopper = self.stopper.get("iterator")?.lock();
-        let mut stopper = stopper.unwrap_or_else(PoisonError::into_inner);
+        let mut stopper = self.stopper.get("iterator")?.lock();
         let is_closed = matches!(*stopper, Stopper::Closed);
         *stopper = state.supply.stopper();
         drop(stopper);
@@ -235,14 +233,14 @@ impl Elements {
     #[staticmethod]
     fn lazy(py: Python<'_>, opener: Py<PyAny>, dataset: Py<PyAny>) -> PyResult<Elements> {
         let elements = Elements::new(Supply::Later(opener), Output::Numpy, false);
-        lock(py, elements.state.get("iterator")?).dataset = Some(dataset);
+        lock(py, elements.state.get("iterator")?)?.dataset = Some(dataset);
         Ok(elements)
     }
 
     /// What elements are: specs, nested as elements.
     #[getter]
     fn element_spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match &lock(py, self.state.get("iterator")?).dataset {
+        match &lock(py, self.state.get("iterator")?)?.dataset {
             Some(dataset) => dataset.bind(py).getattr("element_spec"),
             None => Ok(py.None().into_bound(py)),
         }
@@ -269,7 +267,7 @@ impl Elements {
 
     #[inline]
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut state = lock(py, self.state.get("iterator")?);
+        let mut state = lock(py, self.state.get("iterator")?)?;
         match self.next_element(py, &mut state)? {
             Some(element) => Ok(Some(state.build(py, &element)?)),
             None => Ok(None),
@@ -278,7 +276,7 @@ impl Elements {
 
     /// The next element if it is at hand, else `otherwise`. Never waits; the end, too, is `otherwise`.
     fn ready<'py>(&self, py: Python<'py>, otherwise: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let mut state = lock(py, self.state.get("iterator")?);
+        let mut state = lock(py, self.state.get("iterator")?)?;
         let Some(element) = state.supply.try_element() else {
             return Ok(otherwise);
         };
@@ -290,7 +288,7 @@ impl Elements {
 
     /// Leaves out so many elements, of which no objects are made. Returns how many there were.
     fn skip(&self, py: Python<'_>, count: u64) -> PyResult<u64> {
-        let mut guard = lock(py, self.state.get("iterator")?);
+        let mut guard = lock(py, self.state.get("iterator")?)?;
         for passed in 0..count {
             if passed % SKIPPED_UNHEARD == 0 {
                 py.check_signals()?;
@@ -305,7 +303,7 @@ impl Elements {
     /// Has the element that was handed over last count as outstanding still, since the user keeps it until others come: workers that are
     /// ahead wait. Where nothing comes for a second they are let go on, one element at a time. Returns what to say to `let_go`.
     fn keep(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        let mut state = lock(py, self.state.get("iterator")?);
+        let mut state = lock(py, self.state.get("iterator")?)?;
         let Supply::Service(reader) = &state.supply else {
             return Ok(None);
         };
@@ -316,7 +314,7 @@ impl Elements {
 
     /// The user has used an element that it kept.
     fn let_go(&self, py: Python<'_>, task: u64) -> PyResult<()> {
-        let mut state = lock(py, self.state.get("iterator")?);
+        let mut state = lock(py, self.state.get("iterator")?)?;
         state.kept = state.kept.saturating_sub(1);
         if let Supply::Service(reader) = &state.supply {
             reader.let_go(TaskId(task));
@@ -329,7 +327,7 @@ impl Elements {
         let Ok(stopper) = self.stopper.get("iterator") else {
             return;
         };
-        let mut stopper = stopper.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stopper = stopper.lock();
         match &*stopper {
             Stopper::Service(canceller) => canceller.cancel(),
             Stopper::Local(cancel) => cancel.cancel(),
@@ -339,22 +337,27 @@ impl Elements {
 
     /// What was measured so far.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        lock(py, self.state.get("iterator")?).stats(py)
+        lock(py, self.state.get("iterator")?)?.stats(py)
     }
 
     /// Elements handed over.
     #[getter]
     fn delivered(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(lock(py, self.state.get("iterator")?).delivered)
+        Ok(lock(py, self.state.get("iterator")?)?.delivered)
     }
 }
 
-/// A thread that panicked with the lock was in this code: what it left is as good as before.
+/// The state, once no other thread has it: waited for as an element is.
 #[inline]
-fn lock<'a>(py: Python<'_>, state: &'a Mutex<State>) -> std::sync::MutexGuard<'a, State> {
-    match state.try_lock() {
-        Ok(state) => state,
-        Err(_) => state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner),
+fn lock<'a>(py: Python<'_>, state: &'a Mutex<State>) -> PyResult<MutexGuard<'a, State>> {
+    if let Some(state) = state.try_lock() {
+        return Ok(state);
+    }
+    loop {
+        if let Some(state) = py.detach(|| state.try_lock_for(LOOK_EVERY)) {
+            return Ok(state);
+        }
+        py.check_signals()?;
     }
 }
 

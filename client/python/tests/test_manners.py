@@ -142,6 +142,10 @@ def run(program: str, *, interrupt: bool = False) -> subprocess.CompletedProcess
         "next(iter(ms.DataLoader(ms.Dataset.range(3), service=dispatcher, timeout=1000)))",
         "asyncio.run(first(loader))",
         "asyncio.run(first(ms.Dataset.range(3).apply(ms.service.distribute('parallel_epochs', dispatcher))))",
+        "shared = iter(ms.Dataset.range(3).apply(ms.service.distribute('parallel_epochs', dispatcher)))\n"
+        "            threading.Thread(target=next, args=(shared,), daemon=True).start()\n"
+        "            time.sleep(0.1)\n"
+        "            next(shared)",
         "dispatcher.join()",
         "next(iter(ms.Dataset.range(1 << 60).filter(lambda x: x < 0)))",
     ],
