@@ -257,7 +257,7 @@ fn a_file_that_cannot_be_opened_is_left_out_named_and_counted() {
     let recent = executor.failures().recent;
     assert!(recent[0].message.contains(&path("missing")), "{recent:?}");
     let (before, error) = error_of(&mut open(&lines, functions()));
-    assert_eq!((before, error.kind()), (2, ErrorKind::Data));
+    assert_eq!((before, error.kind()), (2, ErrorKind::NotFound));
 }
 
 proptest! {

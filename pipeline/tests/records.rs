@@ -270,7 +270,7 @@ fn a_missing_file_is_named() {
     let directory = files(&[b"/nowhere/at/all\n".to_vec()]);
     let dataset = all(directory.path()).text_lines().tfrecord(Compression::None);
     let error = open(&dataset.graph().unwrap()).next().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Data);
+    assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(
         error.to_string().contains("cannot open /nowhere/at/all"),
         "{error}"

@@ -77,7 +77,12 @@ fn keys(executor: &mut Executor) -> (Vec<String>, Option<String>) {
             }
             Ok(None) => return (keys, None),
             Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+                let kind = if error.to_string().contains("No such file") {
+                    ErrorKind::NotFound
+                } else {
+                    ErrorKind::Data
+                };
+                assert_eq!(error.kind(), kind, "{error}");
                 return (keys, Some(error.to_string()));
             }
         }

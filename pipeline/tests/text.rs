@@ -92,7 +92,7 @@ fn a_missing_file_is_named() {
     let directory = files(&[b"/nowhere/at/all\n"]);
     let paths = all(directory.path()).text_lines();
     let error = open(&paths.text_lines().graph().unwrap()).next().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Data);
+    assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(
         error.to_string().contains("cannot open /nowhere/at/all"),
         "{error}"

@@ -290,6 +290,7 @@ fn blame(kind: ErrorKind) -> &'static str {
         ErrorKind::Caller => "caller",
         ErrorKind::UserFunction => "user_function",
         ErrorKind::Data => "data",
+        ErrorKind::NotFound => "not_found",
         ErrorKind::Resource => "resource",
         ErrorKind::Peer => "peer",
         ErrorKind::Cancelled => "cancelled",

@@ -101,6 +101,7 @@ pub(crate) fn execution(error: &ExecError) -> PyErr {
         ErrorKind::Caller => "InvalidArgumentError",
         ErrorKind::UserFunction => "UserFunctionError",
         ErrorKind::Data => "DataLossError",
+        ErrorKind::NotFound => "NotFoundError",
         ErrorKind::Resource => "ResourceExhaustedError",
         ErrorKind::Peer => "UnavailableError",
         ErrorKind::Cancelled => "CancelledError",
@@ -116,6 +117,7 @@ pub(crate) fn read(error: &ReadError) -> PyErr {
             let class = match failure.code.as_str() {
                 "caller" => "InvalidArgumentError",
                 "data" => "DataLossError",
+                "not_found" => "NotFoundError",
                 "resource" => "ResourceExhaustedError",
                 "peer" => "UnavailableError",
                 "cancelled" => "CancelledError",

@@ -137,3 +137,11 @@ def test_what_is_broken_ends_the_dataset_or_is_left_out_as_asked(tmp_path: Path)
     assert told(read("skip")) == [{"id": 0}, {"id": 2}]
     with pytest.raises(ValueError, match="'Skip': use raise or skip"):
         read("Skip")
+
+
+def test_a_file_that_is_not_there_is_not_found_here_or_on_a_worker(cluster: Callable[..., str], tmp_path: Path) -> None:
+    records = ms.TFRecordDataset([str(tmp_path / "missing")])
+    for dataset in (records, records.apply(ms.service.distribute("parallel_epochs", cluster()))):
+        with pytest.raises(ms.errors.NotFoundError, match="cannot open .*missing: No such file") as raised:
+            list(dataset)
+        assert isinstance(raised.value, FileNotFoundError)

@@ -43,8 +43,10 @@ pub enum ErrorKind {
     Caller,
     /// A registered function: it returned an error or panicked.
     UserFunction,
-    /// The data: a file is missing, truncated or corrupt.
+    /// The data: a file is truncated or corrupt.
     Data,
+    /// The data too: a file or an object that is named is not there.
+    NotFound,
     /// A limit of memory, threads or files.
     Resource,
     /// Another process: the dispatcher, or a service that is read.
@@ -208,7 +210,11 @@ impl ExecError {
 
     /// Whether it can be passed over: the fault of one element, or of the function that was called with it.
     pub fn is_passable(&self) -> bool {
-        self.0.of_element && matches!(self.0.kind, ErrorKind::Data | ErrorKind::UserFunction)
+        self.0.of_element
+            && matches!(
+                self.0.kind,
+                ErrorKind::Data | ErrorKind::NotFound | ErrorKind::UserFunction
+            )
     }
 
     /// Who is to blame.

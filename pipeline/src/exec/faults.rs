@@ -72,8 +72,11 @@ impl Faults {
 
     /// Counts what failed with `error` as left out, if that is what is wanted and it can be.
     pub(crate) fn passes_over(&self, error: &ExecError) -> bool {
-        let is_left_out =
-            self.policy.skips && matches!(error.kind(), ErrorKind::UserFunction | ErrorKind::Data);
+        let is_of_data = matches!(
+            error.kind(),
+            ErrorKind::UserFunction | ErrorKind::Data | ErrorKind::NotFound
+        );
+        let is_left_out = self.policy.skips && is_of_data;
         if is_left_out {
             self.skipped.record(error);
         }
@@ -94,7 +97,11 @@ impl Faults {
 /// Whether it may go better next time.
 fn is_worth_another_attempt(kind: ErrorKind) -> bool {
     match kind {
-        ErrorKind::UserFunction | ErrorKind::Data | ErrorKind::Resource | ErrorKind::Peer => true,
+        ErrorKind::UserFunction
+        | ErrorKind::Data
+        | ErrorKind::NotFound
+        | ErrorKind::Resource
+        | ErrorKind::Peer => true,
         ErrorKind::Caller | ErrorKind::Cancelled | ErrorKind::Internal => false,
     }
 }

@@ -114,7 +114,8 @@ impl StateWriter {
             return Err(error.clone().into());
         }
         let failure = error.failure();
-        self.flag(failure.kind == ErrorKind::Data)?;
+        self.flag(failure.kind != ErrorKind::UserFunction)?;
+        self.flag(failure.kind == ErrorKind::NotFound)?;
         self.bytes(failure.op.as_bytes())?;
         self.bytes(failure.message.as_bytes())?;
         self.origin(failure.origin.as_ref())?;
@@ -220,10 +221,10 @@ impl<'b> StateReader<'b> {
 
     /// Reads a failure that can be passed over.
     pub(crate) fn failure(&mut self) -> Result<ExecError, StateError> {
-        let kind = if self.flag()? {
-            ErrorKind::Data
-        } else {
-            ErrorKind::UserFunction
+        let kind = match (self.flag()?, self.flag()?) {
+            (true, true) => ErrorKind::NotFound,
+            (true, false) => ErrorKind::Data,
+            (false, _) => ErrorKind::UserFunction,
         };
         let error = ExecError::new(kind, self.text()?, self.text()?).of_element();
         let error = error.at(self.origin()?.as_ref());
@@ -303,4 +304,25 @@ fn written<E: std::fmt::Display>(result: Result<impl Sized, E>) -> Result<(), St
 
 fn malformed(error: minicbor::decode::Error) -> StateError {
     StateError::Malformed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_that_can_be_passed_over_is_read_as_it_was_written() {
+        for kind in [ErrorKind::Data, ErrorKind::NotFound, ErrorKind::UserFunction] {
+            let failed = || ExecError::new(kind, "op", "broken");
+            for error in [failed().of_element(), failed().of_element().at_position(7)] {
+                let mut state = StateWriter::new();
+                state.failure(&error).unwrap();
+                let bytes = state.into_bytes();
+                let read = StateReader::new(&bytes).failure().unwrap();
+                assert_eq!(format!("{read:?}"), format!("{error:?}"));
+            }
+            let whole = StateWriter::new().failure(&failed());
+            assert!(matches!(whole, Err(StateError::Failed(_))), "{whole:?}");
+        }
+    }
 }

@@ -65,8 +65,8 @@ impl StorageError {
         }
     }
 
-    /// Who is to blame: the caller for a path that can be none and for missing rights, the data for a file that is not
-    /// there, a peer for a server that fails, a resource for a limit of this machine.
+    /// Who is to blame: the caller for a path that can be none and for missing rights, the data, as `NotFound`, for a file that
+    /// is not there, a peer for a server that fails, a resource for a limit of this machine.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

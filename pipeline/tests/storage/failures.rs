@@ -218,13 +218,13 @@ fn who_is_to_blame_is_told() {
         (
             config(&s3.endpoint()),
             "s3://bucket/none",
-            ErrorKind::Data,
+            ErrorKind::NotFound,
             "no such object",
         ),
         (
             config(&s3.endpoint()),
             "s3://none/file",
-            ErrorKind::Data,
+            ErrorKind::NotFound,
             "no such",
         ),
         (

@@ -116,9 +116,9 @@ fn what_cannot_be_listed_is_refused_with_its_reason() {
     let storage = storage(&s3.endpoint());
     for (pattern, kind, reason) in [
         ("s3://bucket/a***", ErrorKind::Caller, "not a glob pattern"),
-        ("s3://bucket/*", ErrorKind::Data, "matches no object"),
-        ("s3://bucket/none", ErrorKind::Data, "no such object"),
-        ("s3://none/*", ErrorKind::Data, "no such bucket"),
+        ("s3://bucket/*", ErrorKind::NotFound, "matches no object"),
+        ("s3://bucket/none", ErrorKind::NotFound, "no such object"),
+        ("s3://none/*", ErrorKind::NotFound, "no such bucket"),
         ("http://127.0.0.1:1/*.txt", ErrorKind::Caller, "no listing"),
         ("ftp://host/*", ErrorKind::Caller, "no ftp:// files"),
     ] {

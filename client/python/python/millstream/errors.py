@@ -79,8 +79,8 @@ class InvalidArgumentError(MillstreamError, ValueError):
     """What was asked for cannot be: the caller must change it."""
 
 
-class NotFoundError(MillstreamError, LookupError):
-    """It names something that does not exist, or no longer does."""
+class NotFoundError(MillstreamError, LookupError, FileNotFoundError):
+    """It names something that does not exist, or no longer does: a file, a dataset."""
 
 
 class FailedPreconditionError(MillstreamError, RuntimeError):
@@ -116,7 +116,7 @@ class CancelledError(MillstreamError, RuntimeError):
 
 
 class DataLossError(MillstreamError, ValueError):
-    """Data is missing, truncated or corrupt."""
+    """Data is truncated, corrupt or lost."""
 
 
 class UserFunctionError(MillstreamError, RuntimeError):

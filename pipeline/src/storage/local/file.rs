@@ -9,6 +9,15 @@ use crate::exec::ErrorKind;
 use crate::storage::error::StorageError;
 use crate::storage::object::Object;
 
+/// `ENFILE` and `EMFILE`, the same on every Unix.
+const TOO_MANY_OPEN: [i32; 2] = [23, 24];
+/// A path that can be none, or that may not be read.
+const OF_CALLER: [io::ErrorKind; 3] = [
+    io::ErrorKind::PermissionDenied,
+    io::ErrorKind::InvalidInput,
+    io::ErrorKind::InvalidFilename,
+];
+
 /// An open file, or what else a path may name: a pipe, a device.
 #[derive(Debug, Clone)]
 pub(in crate::storage) struct LocalFile {
@@ -21,9 +30,26 @@ pub(in crate::storage) struct LocalFile {
 
 /// Opens what `path` names.
 pub(in crate::storage) fn open(path: &str) -> Result<Object, StorageError> {
-    let failed = |error: io::Error| StorageError::open(ErrorKind::Data, path, error.to_string());
+    let failed = |error: io::Error| StorageError::open(to_blame(&error), path, error.to_string());
     let file = File::open(path).map_err(failed)?;
     opened(path, file).map_err(failed)
+}
+
+/// Who is to blame where a file cannot be opened. What is passed over as the data's fault must not be for want of something else.
+fn to_blame(error: &io::Error) -> ErrorKind {
+    let is_one_of = |kinds: &[io::ErrorKind]| kinds.contains(&error.kind());
+    let is_limit = error
+        .raw_os_error()
+        .is_some_and(|number| TOO_MANY_OPEN.contains(&number));
+    if is_one_of(&[io::ErrorKind::NotFound, io::ErrorKind::NotADirectory]) {
+        ErrorKind::NotFound
+    } else if is_one_of(&OF_CALLER) {
+        ErrorKind::Caller
+    } else if is_limit || error.kind() == io::ErrorKind::OutOfMemory {
+        ErrorKind::Resource
+    } else {
+        ErrorKind::Data
+    }
 }
 
 /// A file that is here already, fetched from where `path` says.
@@ -88,5 +114,28 @@ impl LocalFile {
 
     pub(in crate::storage) fn seek(&self, to: SeekFrom) -> io::Result<u64> {
         (&*self.file).seek(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_open_a_file_for_want_of_something_else_does_not_blame_the_data() {
+        let blamed = |number| to_blame(&io::Error::from_raw_os_error(number));
+        for (number, kind) in [
+            (2, ErrorKind::NotFound),
+            (13, ErrorKind::Caller),
+            (12, ErrorKind::Resource),
+            (23, ErrorKind::Resource),
+            (24, ErrorKind::Resource),
+            (5, ErrorKind::Data),
+        ] {
+            assert_eq!(blamed(number), kind, "error {number} of the system");
+        }
+        assert_eq!(open("a\0b").unwrap_err().kind(), ErrorKind::Caller);
+        assert_eq!(open("/nowhere/at/all").unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(open("/dev/null/below").unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

@@ -31,7 +31,7 @@ pub(in crate::storage) fn list(pattern: &str) -> Result<Vec<Listed>, StorageErro
         files.push(Listed { path, size_bytes });
     }
     if files.is_empty() {
-        return Err(failed(ErrorKind::Data, why_nothing(pattern)));
+        return Err(failed(ErrorKind::NotFound, why_nothing(pattern)));
     }
     files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     Ok(files)

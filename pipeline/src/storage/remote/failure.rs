@@ -40,8 +40,10 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let said = said(&error);
         match error {
-            _ if said.contains("NoSuchBucket") => Failure::new(ErrorKind::Data, "there is no such bucket"),
-            Error::NotFound { .. } => Failure::new(ErrorKind::Data, "there is no such object"),
+            _ if said.contains("NoSuchBucket") => {
+                Failure::new(ErrorKind::NotFound, "there is no such bucket")
+            }
+            Error::NotFound { .. } => Failure::new(ErrorKind::NotFound, "there is no such object"),
             Error::PermissionDenied { .. } => Failure::new(
                 ErrorKind::Caller,
                 format!(

@@ -75,7 +75,7 @@ pub(super) async fn list(
         prefixes = next;
     }
     if search.found.is_empty() {
-        return Err(Failure::new(ErrorKind::Data, "matches no object"));
+        return Err(Failure::new(ErrorKind::NotFound, "matches no object"));
     }
     let mut found = search.found;
     found.sort_unstable_by(|one, other| one.path.cmp(&other.path));
