@@ -1,11 +1,14 @@
 //! Which Python runs users' code. Refuses to know what it runs.
 
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 /// The variable that names the interpreter.
 const VARIABLE: &str = "MILLSTREAM_PYTHON";
 /// What is looked for on the `PATH` where none is named.
 const DEFAULT: &str = "python3";
+/// What environments of Python call theirs.
+const IN_ENVIRONMENTS: [&str; 2] = ["python3", "python"];
 
 /// An interpreter, in which the package `millstream` must be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,5 +41,53 @@ impl Interpreter {
     pub fn named() -> Option<Interpreter> {
         let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
         named.map(Interpreter::new)
+    }
+
+    /// The one in the directory of a command: that of the environment into which a wheel has installed both.
+    pub fn beside(command: &Path) -> Option<Interpreter> {
+        let directory = command.parent()?;
+        let programs = IN_ENVIRONMENTS.map(|name| directory.join(name));
+        programs
+            .into_iter()
+            .find(|program| is_executable(program))
+            .map(Interpreter::new)
+    }
+}
+
+fn is_executable(program: &Path) -> bool {
+    let executable_by_any = 0o111;
+    program
+        .metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & executable_by_any != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_interpreter_beside_a_command_is_a_program_of_one_of_the_names_that_environments_use() {
+        let environment = tempfile::tempdir().unwrap();
+        let bin = environment.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        let command = bin.join("millstream");
+        assert_eq!(Interpreter::beside(&command), None);
+        let make = |name: &str, mode: u32| {
+            let path = bin.join(name);
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        make("python3.11", 0o755);
+        let nobody_runs = make("python3", 0o644);
+        assert_eq!(Interpreter::beside(&command), None);
+        let python = make("python", 0o755);
+        assert_eq!(Interpreter::beside(&command), Some(Interpreter::new(python)));
+        fs::remove_file(nobody_runs).unwrap();
+        let python3 = make("python3", 0o755);
+        assert_eq!(Interpreter::beside(&command), Some(Interpreter::new(python3)));
+        assert_eq!(Interpreter::beside(Path::new("/")), None);
     }
 }

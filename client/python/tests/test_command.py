@@ -36,11 +36,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a dispatcher, and a worker with an interpreter, by the command; gives the address. What they say goes to a file each."""
     with ExitStack() as ending:
 
-        def began(*arguments: str) -> str:
+        def began(*arguments: str, command: str = str(COMMAND), path: str = os.environ["PATH"]) -> str:
             log = ending.enter_context((tmp_path / f"{arguments[0]}.log").open("wb"))
-            command = [str(COMMAND), *arguments, "--until-stdin-closes"]
+            environment = {**os.environ, "PYTHONPATH": PACKAGE, "PATH": path}
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONPATH": PACKAGE}
+                [command, *arguments, "--until-stdin-closes"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
             )
             ending.callback(process.wait)
             ending.enter_context(process.stdin)  # type: ignore[arg-type]
@@ -49,9 +54,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
             assert " on " in line, (tmp_path / f"{arguments[0]}.log").read_text()
             return line.split(" on ")[1].split()[0].rstrip(",;")
 
-        def both(python: str | Path) -> str:
+        def both(python: str | Path | None, **how: str) -> str:
             address = began("dispatcher", "--bind", "127.0.0.1:0")
-            began("worker", "--dispatcher", address, "--threads", "2", "--python", str(python))
+            chosen = () if python is None else ("--python", str(python))
+            began("worker", "--dispatcher", address, "--threads", "2", *chosen, **how)
             return address
 
         yield both
@@ -96,15 +102,41 @@ def test_code_of_another_version_of_python_is_refused(start: Start, monkeypatch:
     assert f"the trainer runs cpython 2.7, this worker cpython {here['python']}" in found
 
 
+def program(path: Path, text: str) -> Path:
+    """A program of the shell, in a directory that may not be there yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_command_in_an_environment_takes_the_interpreter_beside_it(start: Start, tmp_path: Path) -> None:
+    installed = tmp_path / "environment" / "bin"
+    program(installed / "python3", f'RUN_BY="the environment" exec {sys.executable} "$@"')
+    command = shutil.copy(str(COMMAND), installed / "millstream")
+    # The first one on the PATH is another one, and the command is called by a link that stands beside that.
+    other = program(tmp_path / "bin" / "python3", "exit 3")
+    link = other.with_name("millstream")
+    link.symlink_to(command)
+    how = {"command": str(link), "path": f"{other.parent}:/usr/bin:/bin"}
+
+    def run_by(_: int) -> int:
+        return int(os.environ.get("RUN_BY") == "the environment")
+
+    address = start(None, **how)
+    dataset = Dataset.range(3).map_python(run_by, element_spec=INT).apply(distribute("parallel_epochs", address))
+    assert [int(x) for x in dataset] == [1, 1, 1]
+    # Another one may be asked for.
+    assert "/no/such/python3 cannot be started" in failure(start("/no/such/python3", **how))
+
+
 def test_an_interpreter_that_is_not_there_is_named(start: Start) -> None:
     found = failure(start("/no/such/python3"))
     assert "/no/such/python3 cannot be started" in found and "--python" in found and "MILLSTREAM_PYTHON" in found
 
 
-@pytest.mark.parametrize("program", ["exec {python} -I -S \"$@\"", "exit 3"])
-def test_an_interpreter_without_the_package_is_named(program: str, start: Start, tmp_path: Path) -> None:
-    other = tmp_path / "python3"
-    other.write_text(f"#!/bin/sh\n{program.format(python=sys.executable)}\n")
-    other.chmod(0o755)
+@pytest.mark.parametrize("text", ["exec {python} -I -S \"$@\"", "exit 3"])
+def test_an_interpreter_without_the_package_is_named(text: str, start: Start, tmp_path: Path) -> None:
+    other = program(tmp_path / "python3", text.format(python=sys.executable))
     found = failure(start(other))
     assert f"{other} does not run code" in found and "The package millstream must be installed there" in found

@@ -179,7 +179,8 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
     /// The Python that runs users' code, with the package millstream installed: started when there is code of Python to run. By
-    /// default what MILLSTREAM_PYTHON names, else python3 on the PATH.
+    /// default what MILLSTREAM_PYTHON names, else the one beside this command, as in an environment that a wheel was installed into,
+    /// else python3 on the PATH.
     #[arg(long, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
     /// Bytes of elements that wait, are on their way, or are kept for the trainers of a cross-trainer cache.

@@ -47,14 +47,25 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     worker.stop().map_err(|error| error.to_string())
 }
 
-/// The functions that datasets may name, with the Python that was asked for.
+/// The functions that datasets may name, with the Python that was asked for, or that this command was installed with.
 fn functions(args: &WorkerArgs, key: &LoadedKey) -> Functions {
     let builtin = functions::builtin(Some(key));
     #[cfg(target_os = "linux")]
-    if let Some(python) = &args.python {
-        return python::registered(builtin, python::Interpreter::new(python));
+    if let Some(interpreter) = interpreter(args) {
+        return python::registered(builtin, interpreter);
     }
     builtin
+}
+
+/// The interpreter, unless it is the first one on the `PATH`.
+#[cfg(target_os = "linux")]
+fn interpreter(args: &WorkerArgs) -> Option<python::Interpreter> {
+    let asked_for = args.python.as_ref().map(python::Interpreter::new);
+    // Links to this command are followed: they may stand in a directory that has nothing to do with its environment.
+    let installed_with = || python::Interpreter::beside(&std::env::current_exe().ok()?);
+    asked_for
+        .or_else(python::Interpreter::named)
+        .or_else(installed_with)
 }
 
 fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
