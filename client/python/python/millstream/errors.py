@@ -63,8 +63,10 @@ def _original(remote_traceback: str) -> BaseException | None:
         module, _, kind = name.rpartition(".")
         found = getattr(sys.modules.get(module or "builtins"), kind, None)
         if isinstance(found, type) and issubclass(found, Exception):
+            # TensorFlow's want a node and an operation before their message.
+            is_of_tensorflow = any(base.__name__ == "OpError" for base in found.__mro__)
             try:
-                return found("\n".join([first, *lines[at + 1 :]]))
+                return found(*(None, None) if is_of_tensorflow else (), "\n".join([first, *lines[at + 1 :]]))
             except Exception:
                 # Its constructor wants something else.
                 return None

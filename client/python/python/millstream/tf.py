@@ -12,6 +12,7 @@ from .dataset import Dataset
 from .errors import InvalidArgumentError
 from .service import CrossTrainerCache, ShardingPolicy, _policy
 from .service import distribute as _distribute
+from .tf_failure import dataset_of
 
 __all__ = ["distribute"]
 
@@ -245,5 +246,5 @@ def _taken(dataset: Dataset, spec: Any, components: list[Any]) -> Any:
     """The elements of a service as a dataset of TensorFlow."""
     import tensorflow as tf
 
-    flat = tf.data.Dataset.from_generator(lambda: iter(dataset), output_signature=tuple(components))
+    flat = dataset_of(lambda: dataset, tuple(components))
     return flat.map(lambda *parts: tf.nest.pack_sequence_as(spec, list(parts), expand_composites=True))

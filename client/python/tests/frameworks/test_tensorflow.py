@@ -131,6 +131,77 @@ def test_mistakes_are_those_of_the_service(service: ms.LocalService) -> None:
         list(failing.apply(ms.tf.distribute("parallel_epochs", service)))
 
 
+FAILURES: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
+    "a missing file": (tf.errors.NotFoundError, lambda x: tf.io.read_file(tf.strings.as_string(x)), r"No such file"),
+    "a bad argument": (tf.errors.InvalidArgumentError, lambda x: tf.io.decode_raw(tf.strings.as_string(x), tf.int32), "DecodeRaw"),
+    "too large": (tf.errors.ResourceExhaustedError, lambda x: tf.fill([1 << 46], x)[0], "OOM"),
+    "a kind of file that is not read": (
+        tf.errors.UnimplementedError,
+        lambda x: tf.io.read_file(tf.strings.join(["sea://", tf.strings.as_string(x)])),
+        "sea",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_what_tensorflow_raises_on_a_worker_keeps_its_code(name: str, service: ms.LocalService) -> None:
+    kind, failing, said = FAILURES[name]
+    dataset = tf.data.Dataset.range(3).map(failing)
+    with pytest.raises(kind):
+        list(dataset)
+    # Also behind operations of the trainer.
+    distributed = dataset.apply(ms.tf.distribute("distributed_epoch", service)).batch(2).map(lambda x: x).prefetch(1)
+    with pytest.raises(kind, match=rf"(?s)worker 127\.0\.0\.1:\d+: .*{said}"):
+        list(distributed)
+
+
+def test_a_truncated_file_is_a_loss_of_data_behind_what_was_read(service: ms.LocalService, tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for _ in range(3):
+            writer.write(b"a record")
+    path.write_bytes(path.read_bytes()[:-5])
+    seen = []
+    with pytest.raises(tf.errors.DataLossError, match=r"worker 127\.0\.0\.1:\d+: .*truncated record"):
+        for record in tf.data.TFRecordDataset(str(path)).apply(ms.tf.distribute("parallel_epochs", service)):
+            seen.append(bytes(record.numpy()))
+    assert seen and set(seen) == {b"a record"}
+
+
+def test_an_error_reaches_functions_of_tensorflow_and_iterations_beside_it_go_on(service: ms.LocalService) -> None:
+    failing = tf.data.Dataset.from_tensor_slices(["/nowhere"]).map(tf.io.read_file)
+    failing = failing.apply(ms.tf.distribute("parallel_epochs", service))
+    fine = tf.data.Dataset.range(100).apply(ms.tf.distribute("distributed_epoch", service))
+
+    @tf.function
+    def count(dataset: Any) -> Any:
+        seen = tf.constant(0)
+        for _ in dataset:
+            seen += 1
+        return seen
+
+    beside = iter(fine)
+    first = int(next(beside))
+    with pytest.raises(tf.errors.NotFoundError, match="/nowhere"):
+        count(failing)
+    assert sorted([first, *map(int, beside)]) == list(range(100))
+    assert int(count(fine)) == 100
+
+
+def test_errors_of_the_service_have_the_codes_of_their_names() -> None:
+    from millstream.tf_failure import code_of
+
+    for name, code in (
+        ("UnavailableError", tf.errors.UNAVAILABLE),
+        ("DataLossError", tf.errors.DATA_LOSS),
+        ("FailedPreconditionError", tf.errors.FAILED_PRECONDITION),
+        ("UserFunctionError", tf.errors.UNKNOWN),
+        # None of these would be an error to who reads to the end.
+        ("OutOfRangeError", tf.errors.INVALID_ARGUMENT),
+    ):
+        assert code_of(getattr(ms.errors, name)("as it is")) == code
+
+
 def test_keras_fits(service: ms.LocalService) -> None:
     keras = pytest.importorskip("keras")
     x = np.linspace(-1, 1, 256, dtype=np.float32)[:, None]
