@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
+import gc
 import itertools
 import json
 import os
 import pickle
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -472,3 +475,110 @@ def test_anything_is_wrapped() -> None:
     assert [int(x) for x in ms.wrap(Dataset.range(3), output="numpy")] == [0, 1, 2]
     assert ids([sample for sample in ms.wrap(Numbers(2), output="numpy")]) == [0, 1]
     assert ids(ms.wrap(Numbers(4), batch_size=2, output="numpy")) == [[0, 1], [2, 3]]
+
+
+class Large(Numbers):
+    """A dataset with its samples in memory, more than a definition may have, and with a thing that cannot be pickled at all."""
+
+    def __init__(self, count: int, *, is_open: bool = False) -> None:
+        super().__init__(count)
+        self.samples = np.arange(count << 18, dtype=np.float64).reshape(count, -1)
+        self.lock = threading.Lock() if is_open else None
+        self.asked: list[int] = []
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        self.asked.append(index)
+        return {"x": self.samples[index, :2], "y": index}
+
+
+def test_a_dataset_is_read_here_as_it_is_however_large_and_open() -> None:
+    large = Large(12, is_open=True)
+    assert ids(DataLoader(large, batch_size=5, output="numpy")) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
+    assert set(large.asked) == set(range(12))
+
+    def made() -> Iterator[Any]:
+        with large.lock or contextlib.nullcontext():
+            yield from range(3)
+
+    assert [batch.tolist() for batch in DataLoader(made, batch_size=2, output="numpy")] == [[0, 1], [2]]
+
+
+def test_a_large_dataset_is_read_by_workers_of_this_host_from_this_process() -> None:
+    with DataLoader(Large(12), batch_size=5, num_workers=2, output="numpy") as own:
+        for _ in range(2):
+            assert ids(own) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
+        sent = own._loading._sent  # type: ignore[attr-defined]
+        assert len(sent[1].code) < 4096
+    with ms.local(workers=1, threads=1) as service:
+        assert sampled(ids(ms.distribute(Large(4), service, batch_size=3))) == [0, 1, 2, 3]
+        with pytest.raises(ms.errors.InvalidArgumentError, match="ms.local returns"):
+            ms.distribute(Large(12), service.target, batch_size=3)
+    del own, sent
+    gc.collect()
+    assert not [fd for fd in Path("/proc/self/fd").iterdir() if "millstream-shelf" in str(_target(fd))]
+
+
+def _target(fd: Path) -> Path | None:
+    with contextlib.suppress(OSError):
+        return fd.readlink()
+    return None
+
+
+def test_samples_may_be_any_mapping_and_what_is_no_sample_is_named() -> None:
+    class Tokens:
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> Any:
+            return collections.UserDict({"ids": np.full(2, index), "pair": [index, (index,)]})
+
+    (batch,) = DataLoader(Tokens(), batch_size=3, output="numpy")
+    assert batch["ids"].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert isinstance(batch["pair"], list) and isinstance(batch["pair"][1], tuple)
+
+    def padded(samples: list[Any]) -> Any:
+        return collections.UserDict({"ids": np.stack([sample["ids"] for sample in samples])})
+
+    (batch,) = DataLoader(Tokens(), batch_size=3, collate_fn=padded, output="numpy")
+    assert batch["ids"].shape == (3, 2)
+    with pytest.raises(TypeError, match="of type object.* is no item of a tensor.*collate_fn"):
+        list(DataLoader([object()], output="numpy"))
+
+
+def test_single_samples_are_collated_too() -> None:
+    single = DataLoader(Numbers(3), batch_size=None, collate_fn=lambda sample: sample["y"] + 10, output="numpy")
+    assert [int(sample) for sample in single] == [10, 11, 12]
+    stream = DataLoader(lambda: iter(range(3)), batch_size=None, collate_fn=lambda sample: sample + 10, output="numpy")
+    assert [int(sample) for sample in stream] == [10, 11, 12]
+
+
+def test_what_begins_workers_is_not_called_here() -> None:
+    def begin(worker: int) -> None:
+        raise AssertionError(f"there is no worker {worker}")
+
+    assert sampled(ids(loader(3, worker_init_fn=begin))) == [0, 1, 2]
+
+
+class Epochs:
+    """An iterable that shuffles by the epoch that it is told, as those of Hugging Face."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([self.epoch, self.epoch + 10])
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_iterables_are_told_the_epoch(num_workers: int) -> None:
+    with DataLoader(Epochs(), batch_size=2, num_workers=num_workers, output="numpy") as stream:
+        assert [[batch.tolist() for batch in stream] for _ in range(2)] == [[[0, 10]], [[1, 11]]]
+        stream.set_epoch(7)
+        assert [batch.tolist() for batch in stream] == [[7, 17]]
+
+
+def test_an_iterator_that_can_be_read_once_is_refused() -> None:
+    with pytest.raises(ms.errors.InvalidArgumentError, match="read only once.*function"):
+        DataLoader(iter(range(3)), output="numpy")

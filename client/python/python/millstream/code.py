@@ -1,4 +1,5 @@
 """Code of Python on its way to workers: pickled by value, or named as ``module:function``, with a header that says what it needs.
+What is run in this process alone is not pickled; what is too large for a definition, workers on this host read from a file in memory.
 
 Only definitions of datasets carry it, which none may register who may not run code on workers. Nothing that comes from a worker is
 ever unpickled.
@@ -10,24 +11,31 @@ import dataclasses
 import functools
 import hashlib
 import importlib
+import itertools
 import json
+import os
 import pickletools
 import platform
 import sys
+import uuid
 import warnings
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
 from .errors import InvalidArgumentError
 
-__all__ = ["Limits", "packed", "unpacked"]
+__all__ = ["Held", "Limits", "Shelf", "packed", "unpacked"]
 
 #: Code of more bytes has most likely captured data.
 _WARN_BYTES = 1 << 20
 #: A definition may have so many.
 _BYTES_MAX = 15 << 20
+#: Parts of pickled code in which names of modules are looked for.
+_PARTS_READ = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +67,45 @@ class Limits:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
+class Shelf:
+    """Files in memory with code that is too large for a definition. Workers on this host read them from this process, as long as
+    this lives and is not closed; they end with the process, whatever ends that.
+    """
+
+    def __init__(self) -> None:
+        self._files: list[int] = []
+        self.close = weakref.finalize(self, _closed, self._files)
+
+    def put(self, payload: bytes) -> str:
+        """Where a worker finds it."""
+        file = os.memfd_create("millstream-shelf")
+        self._files.append(file)
+        left = memoryview(payload)
+        while left:
+            left = left[os.write(file, left) :]
+        return f"/proc/{os.getpid()}/fd/{file}"
+
+
+def _closed(files: list[int]) -> None:
+    while files:
+        os.close(files.pop())
+
+
+#: What is run in this process alone.
+_HELD: dict[str, Callable[..., Any]] = {}
+
+
+class Held:
+    """A function for this process alone, which is called as it is: nothing it holds is copied. Known as long as this lives."""
+
+    def __init__(self, called: Callable[..., Any]) -> None:
+        key = uuid.uuid4().hex
+        _HELD[key] = called
+        weakref.finalize(self, _HELD.pop, key, None)
+        #: What stands for it in a definition.
+        self.code = json.dumps({**_this_python(), "held": key}).encode() + b"\n"
+
+
 def _this_python() -> dict[str, str]:
     return {
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
@@ -68,8 +115,11 @@ def _this_python() -> dict[str, str]:
     }
 
 
-def packed(value: Callable[..., Any] | str, *arguments: Any, limits: Limits | None = None) -> bytes:
+def packed(
+    value: Callable[..., Any] | str, *arguments: Any, limits: Limits | None = None, shelf: Shelf | None = None
+) -> bytes:
     """A function, or the name ``module:function`` of one that workers have, and what it is called with before anything else.
+    What is large goes to the ``shelf``, if there is one.
 
     Raises:
         InvalidArgumentError: It cannot be pickled, or is too large.
@@ -82,29 +132,32 @@ def packed(value: Callable[..., Any] | str, *arguments: Any, limits: Limits | No
             f"{value!r} cannot be sent to workers: {type(error).__name__}: {error}. Make what it holds picklable, have a "
             "function make it there, or name a function that workers have: 'module:function'"
         ) from error
-    if len(payload) > _BYTES_MAX:
-        raise InvalidArgumentError(
-            f"{value!r} takes {len(payload)} bytes, at most {_BYTES_MAX} can be sent: it has captured data, which is "
-            "better read on the workers"
-        )
-    if len(payload) > _WARN_BYTES:
+    is_large = len(payload) > _WARN_BYTES
+    if is_large and shelf is None:
+        if len(payload) > _BYTES_MAX:
+            raise InvalidArgumentError(
+                f"{value!r} takes {len(payload)} bytes, at most {_BYTES_MAX} can be sent: it has captured data. Have a function read "
+                "it on the workers ('module:function', or one that is called there), or use workers of this host, which may read it "
+                "from this process: the service that ms.local returns, or ms.DataLoader(num_workers=...)"
+            )
         warnings.warn(f"{value!r} takes {len(payload)} bytes: has it captured data?", stacklevel=3)
-    header = {
+    header: dict[str, Any] = {
         **_this_python(),
         "named": named,
         "modules": _named_modules(payload) if named is None else [named.partition(":")[0]],
         "limits": (limits or Limits()).said(),
         "sha256": hashlib.sha256(payload).hexdigest(),
     }
+    if is_large and shelf is not None:
+        header["file"], payload = shelf.put(payload), b""
     return json.dumps(header).encode() + b"\n" + payload
 
 
 def _named_modules(payload: bytes) -> list[str]:
     """The modules whose names stand in the code, of those that are imported here: what it is likely to import there."""
-    if len(payload) > _WARN_BYTES:
-        return []
     own = __name__.partition(".")[0]
-    texts = {argument for _, argument, _ in pickletools.genops(payload) if isinstance(argument, str)}
+    parts = itertools.islice(pickletools.genops(payload), _PARTS_READ)
+    texts = {argument for _, argument, _ in parts if isinstance(argument, str)}
     return sorted(name for name in texts if name in sys.modules and name.partition(".")[0] not in ("__main__", own))
 
 
@@ -116,6 +169,16 @@ def unpacked(code: bytes) -> Callable[..., Any]:
     """
     head, _, payload = code.partition(b"\n")
     header, here = json.loads(head), _this_python()
+    if "held" in header:
+        try:
+            return _HELD[header["held"]]
+        except KeyError:
+            raise RuntimeError("the code is that of a loader of another process, or of one that is no more") from None
+    if "file" in header:
+        try:
+            payload = Path(header["file"]).read_bytes()
+        except OSError as error:
+            raise RuntimeError(f"the code cannot be read from the program that made it: {error}") from error
     if hashlib.sha256(payload).hexdigest() != header["sha256"]:
         raise RuntimeError("the code is not what was sent")
     for name in ("python", "implementation"):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ._millstream import Graph
-from .code import Limits, packed, unpacked
+from .code import Limits, Shelf, packed, unpacked
 from .dataset import AUTOTUNE, Dataset
 from .errors import InvalidArgumentError
 from .service import ShardingPolicy
@@ -25,13 +26,17 @@ from .worker import array_of_torch, described
 __all__ = ["distribute", "from_python"]
 
 
-def default_collate(samples: list[Any], sequence: type[Any] = tuple) -> Any:
-    """Samples stacked along a new leading dimension, in every leaf of their structure: once it is known where to."""
+def default_collate(samples: list[Any], sequence: type[Any] | None = None) -> Any:
+    """Samples stacked along a new leading dimension, in every leaf of their structure: once it is known where to.
+
+    ``sequence``: what tuples and lists become, unless they stay what they are.
+    """
     first = samples[0]
-    if isinstance(first, dict):
+    if isinstance(first, Mapping):
         return {name: default_collate([sample[name] for sample in samples], sequence) for name in first}
     if isinstance(first, tuple | list):
-        return sequence(default_collate(list(items), sequence) for items in zip(*samples, strict=True))
+        parts = (default_collate(list(items), sequence) for items in zip(*samples, strict=True))
+        return (sequence or (list if isinstance(first, list) else tuple))(parts)
     if isinstance(first, str | bytes):
         return samples
     return Stack([np.asarray(array_of_torch(sample)) for sample in samples])
@@ -42,32 +47,69 @@ def _collate_of_torch(samples: list[Any]) -> Any:
     return default_collate(samples, list)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Fetch:
-    """On a worker: the sample of an index, or a batch of several."""
+#: Where torch has its functions.
+_COLLATE_OF_TORCH = ("torch.utils.data._utils.collate", "default_collate")
+_CONVERT_OF_TORCH = ("torch.utils.data._utils.collate", "default_convert")
+
+
+def collate_of(loader: Any) -> Callable[[Any], Any] | None:
+    """What a ``DataLoader`` of torch does with samples; ``None``: they stay as they are."""
+    given: Callable[[Any], Any] = loader.collate_fn
+    named = (getattr(given, "__module__", ""), getattr(given, "__name__", ""))
+    if named == _COLLATE_OF_TORCH:
+        return _collate_of_torch
+    return None if named == _CONVERT_OF_TORCH else given
+
+
+def draws_all(sampler: Any) -> bool:
+    """Whether a sampler is one of torch that draws every sample once."""
+    count = len(getattr(sampler, "data_source", ()))
+    is_random = type(sampler).__name__ == "RandomSampler" and not getattr(sampler, "replacement", False)
+    return is_random and getattr(sampler, "num_samples", count) == count
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fetch:
+    """On a worker: the sample of an index, or a batch of several.
+
+    ``collate``: what is made of the samples of a batch, or of a single one.
+    """
 
     dataset: Any
-    collate: Callable[[list[Any]], Any] | None
-    worker_init_fn: Callable[[int], Any] | None
+    collate: Callable[[Any], Any] | None
+    is_batched: bool
+    worker_init_fn: Callable[[int], Any] | None = None
 
     def __call__(self, indices: Any) -> Any:
-        if self.collate is None:
+        if not self.is_batched:
             return self._sample(int(indices))
         # Some fetch several at once better than one by one.
         several = getattr(self.dataset, "__getitems__", None)
         listed = [int(index) for index in indices]
+        collate = self.collate or default_collate
         try:
-            return self.collate(several(listed) if several is not None else [self._sample(index) for index in listed])
+            return collate(several(listed) if several is not None else [self._indexed(index) for index in listed])
         except Exception as error:
             _say_of(error, *listed)
             raise
 
     def _sample(self, index: int) -> Any:
+        sample = self._indexed(index)
+        try:
+            return sample if self.collate is None else self.collate(sample)
+        except Exception as error:
+            _say_of(error, index)
+            raise
+
+    def _indexed(self, index: int) -> Any:
         try:
             return self.dataset[index]
         except Exception as error:
             _say_of(error, index)
             raise
+
+    def __repr__(self) -> str:
+        return f"the dataset {type(self.dataset).__qualname__}"
 
 
 def _say_of(error: Exception, *indices: int) -> None:
@@ -77,49 +119,60 @@ def _say_of(error: Exception, *indices: int) -> None:
             error.millstream_samples = indices  # type: ignore[attr-defined]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Iterate:
-    """On a worker: samples, or batches of them."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Iterate:
+    """On a worker: samples, or batches of them; of the epoch that is said, if it is one of those that shuffle by it."""
 
     dataset: Any
-    collate: Callable[[list[Any]], Any] | None
+    collate: Callable[[Any], Any] | None
     batch_size: int | None
     drop_last: bool
-    worker_init_fn: Callable[[int], Any] | None
+    worker_init_fn: Callable[[int], Any] | None = None
+    epoch: int | None = None
 
-    def loaded(self) -> _Iterate:
+    def loaded(self) -> Iterate:
         """With what is only named: its imports are done before it is called."""
         named = isinstance(self.dataset, str)
         return dataclasses.replace(self, dataset=unpacked(packed(self.dataset))) if named else self
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Iterator[Any]:
         made = self.loaded().dataset
-        samples = iter(made() if callable(made) else made)
-        if self.batch_size is None or self.collate is None:
-            yield from samples
-            return
-        batch: list[Any] = []
-        for sample in samples:
-            batch.append(sample)
-            if len(batch) == self.batch_size:
-                yield self.collate(batch)
-                batch = []
-        if batch and not self.drop_last:
-            yield self.collate(batch)
+        if callable(made):
+            made = made()
+        if self.epoch is not None and hasattr(made, "set_epoch"):
+            made.set_epoch(self.epoch)
+        samples = iter(made)
+        if self.batch_size is None:
+            return samples if self.collate is None else map(self.collate, samples)
+        return self._batches(samples, self.batch_size, self.collate or default_collate)
+
+    def _batches(self, samples: Iterator[Any], size: int, collate: Callable[[Any], Any]) -> Iterator[Any]:
+        while batch := list(itertools.islice(samples, size)):
+            if len(batch) == size or not self.drop_last:
+                yield collate(batch)
+
+    def spec(self) -> tuple[Any, ...]:
+        """What it yields, found by computing the first one here.
+
+        Raises:
+            InvalidArgumentError: It yields nothing.
+        """
+        for first in self():
+            return varying(described(first), self.batch_size is not None)
+        raise InvalidArgumentError("it yields nothing, which does not show what its elements are: give element_spec")
+
+    def __repr__(self) -> str:
+        return f"the dataset {self.dataset if isinstance(self.dataset, str) else type(self.dataset).__qualname__}"
 
 
-def _varying(spec: tuple[Any, ...], batched: bool) -> tuple[Any, ...]:
+def varying(spec: tuple[Any, ...], batched: bool) -> tuple[Any, ...]:
     """What was found of one element, with a leading dimension that may differ in the last batch."""
     kind = spec[0]
     if kind == "tensor":
         return (kind, spec[1], (None, *spec[2][1:]) if batched and spec[2] else spec[2])
     if kind == "dict":
-        return (kind, [(name, _varying(item, batched)) for name, item in spec[1]])
-    return spec if kind == "none" else (kind, [_varying(item, batched) for item in spec[1]])
-
-
-#: Where torch has its function.
-_COLLATE_OF_TORCH = ("torch.utils.data._utils.collate", "default_collate")
+        return (kind, [(name, varying(item, batched)) for name, item in spec[1]])
+    return spec if kind == "none" else (kind, [varying(item, batched) for item in spec[1]])
 
 
 class _Loader:
@@ -144,18 +197,21 @@ class _Loader:
     def _take_over(self, loader: Any, batch_size: int | None) -> None:
         if batch_size is not None:
             raise InvalidArgumentError("a DataLoader says batch_size itself")
-        sampler = type(loader.sampler).__name__
-        if sampler not in ("SequentialSampler", "RandomSampler", "_InfiniteConstantSampler"):
+        sampler = loader.sampler
+        self.shuffle = draws_all(sampler)
+        is_plain = type(sampler).__name__ in ("SequentialSampler", "_InfiniteConstantSampler")
+        if loader.batch_size is None and loader.batch_sampler is not None:
             raise InvalidArgumentError(
-                f"the sampler {sampler} cannot be dealt out to workers: give the dataset with shuffle=True or False"
+                f"the batch_sampler {type(loader.batch_sampler).__name__} cannot be dealt out to workers: ms.wrap(loader, service=...) "
+                "asks it for every epoch"
             )
-        self.dataset, self.collate = loader.dataset, loader.collate_fn
+        if not is_plain and not self.shuffle:
+            raise InvalidArgumentError(
+                f"the sampler {type(sampler).__name__} cannot be dealt out to workers, which read every sample once: give the dataset "
+                "with shuffle=True or False; or ms.wrap(loader, service=...), which asks it for every epoch"
+            )
+        self.dataset, self.collate = loader.dataset, collate_of(loader)
         self.batch_size, self.drop_last = loader.batch_size, bool(loader.drop_last)
-        self.shuffle = sampler == "RandomSampler"
-        if self.batch_size is None:
-            self.collate = None
-        elif (getattr(self.collate, "__module__", ""), getattr(self.collate, "__name__", "")) == _COLLATE_OF_TORCH:
-            self.collate = _collate_of_torch
         self.worker_init_fn = getattr(loader, "worker_init_fn", None)
         said = {"processes": getattr(loader, "num_workers", 0) or None, "deadline_s": getattr(loader, "timeout", 0) or None}
         self.limits = dataclasses.replace(
@@ -169,54 +225,61 @@ def from_python(
     batch_size: int | None = None,
     shuffle: bool = False,
     drop_last: bool = False,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
+    collate_fn: Callable[[Any], Any] | None = None,
     seed: int | None = None,
     element_spec: Any = None,
     num_parallel_calls: int = AUTOTUNE,
     limits: Limits | None = None,
+    shelf: Shelf | None = None,
 ) -> Dataset:
-    """A dataset of Python's own: see ``distribute``, whose workers it is for."""
+    """A dataset of Python's own: see ``distribute``, whose workers it is for. What is large goes to the ``shelf``, if there is one."""
     loader = _Loader(x, batch_size, shuffle, drop_last, collate_fn, limits or Limits())
-    batched = loader.batch_size is not None
-    collate = (loader.collate or default_collate) if batched else None
-    source = loader.dataset
-    if hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, str):
-        count = len(source)
-        indices = Dataset.range(count)
-        if loader.shuffle:
-            indices = indices.shuffle(max(count, 1), seed)
-        if batched:
-            indices = indices.batch(loader.batch_size or 1, drop_remainder=loader.drop_last)
-        fetch = _Fetch(source, collate, loader.worker_init_fn)
-        found = element_spec
-        if found is None:
-            if not count:
-                raise InvalidArgumentError("an empty dataset does not show what its elements are: give element_spec")
-            first = np.arange(min(loader.batch_size or 1, count)) if batched else np.int64(0)
-            spec = _varying(described(fetch(first)), batched)
-        else:
-            spec = plain(found)
-        asked = num_parallel_calls if num_parallel_calls != AUTOTUNE else loader.limits.processes or 0
-        graph = indices._graph.map_python(spec, packed(fetch, limits=loader.limits)).parallel(asked)
-        return Dataset(graph)
-    return _iterated(source, collate, loader, element_spec)
+    if not is_indexed(loader.dataset):
+        return _iterated(loader, element_spec, shelf)
+    count, is_batched = len(loader.dataset), loader.batch_size is not None
+    indices = Dataset.range(count)
+    if loader.shuffle:
+        indices = indices.shuffle(max(count, 1), seed)
+    if is_batched:
+        indices = indices.batch(loader.batch_size or 1, drop_remainder=loader.drop_last)
+    fetch = Fetch(loader.dataset, loader.collate, is_batched, loader.worker_init_fn)
+    if element_spec is not None:
+        spec = plain(element_spec)
+    elif count:
+        first = np.arange(min(loader.batch_size or 1, count)) if is_batched else np.int64(0)
+        spec = varying(described(fetch(first)), is_batched)
+    else:
+        raise InvalidArgumentError("an empty dataset does not show what its elements are: give element_spec")
+    asked = num_parallel_calls if num_parallel_calls != AUTOTUNE else loader.limits.processes or 0
+    return Dataset(indices._graph.map_python(spec, packed(fetch, limits=loader.limits, shelf=shelf)).parallel(asked))
 
 
-def _iterated(source: Any, collate: Any, loader: _Loader, element_spec: Any) -> Dataset:
+def is_indexed(dataset: Any) -> bool:
+    """Whether it is read by index; else it is iterated over, or called for what is."""
+    return hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not isinstance(dataset, str)
+
+
+def _iterated(loader: _Loader, element_spec: Any, shelf: Shelf | None) -> Dataset:
     if loader.shuffle:
         raise InvalidArgumentError("what can only be iterated over cannot be shuffled by index: use Dataset.shuffle behind it")
+    check_iterable(loader.dataset)
+    make = Iterate(loader.dataset, loader.collate, loader.batch_size, loader.drop_last, loader.worker_init_fn)
+    spec = make.spec() if element_spec is None else plain(element_spec)
+    return Dataset(Graph.iterable(spec, packed(make, limits=loader.limits, shelf=shelf), -2))
+
+
+def check_iterable(source: Any) -> None:
+    """Refuses what is no dataset.
+
+    Raises:
+        InvalidArgumentError: It can neither be iterated over nor called, or be iterated over once.
+    """
+    if type(source).__module__ in ("builtins", "itertools") and isinstance(source, Iterator):
+        raise InvalidArgumentError(
+            f"{source!r} is an iterator, which can be read only once: give what makes it, as a function without arguments"
+        )
     if not isinstance(source, str | Iterable) and not callable(source):
         raise InvalidArgumentError(f"{source!r} is no dataset: it can be neither indexed, iterated over, nor called")
-    make = _Iterate(source, collate, loader.batch_size, loader.drop_last, loader.worker_init_fn)
-    if element_spec is None:
-        for first in make():
-            spec = _varying(described(first), collate is not None)
-            break
-        else:
-            raise InvalidArgumentError("it yields nothing, which does not show what its elements are: give element_spec")
-    else:
-        spec = plain(element_spec)
-    return Dataset(Graph.iterable(spec, packed(make, limits=loader.limits), -2))
 
 
 def distribute(
@@ -226,7 +289,7 @@ def distribute(
     batch_size: int | None = None,
     shuffle: bool = False,
     drop_last: bool = False,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
+    collate_fn: Callable[[Any], Any] | None = None,
     seed: int | None = None,
     element_spec: Any = None,
     num_parallel_calls: int = AUTOTUNE,
@@ -237,9 +300,10 @@ def distribute(
     """A dataset that is computed by code of Python on the workers of a service.
 
     ``x`` is anything that has ``len`` and indices, as datasets of torch and Hugging Face have: each index is read by one
-    worker, once an epoch. Or a ``DataLoader`` of torch, whose dataset, batch size, sampler, collation, ``drop_last``,
-    ``worker_init_fn``, ``timeout`` (as ``limits.deadline_s``) and ``num_workers`` are taken over; or what can only be iterated over, a function without arguments that makes such a thing, or the name
-    ``"module:function"`` of one that the workers have: of these every worker yields all.
+    worker, once an epoch. Or a ``DataLoader`` of torch, whose dataset, batch size, sampler (of those that read every sample once), collation,
+    ``drop_last``, ``worker_init_fn``, ``timeout`` (as ``limits.deadline_s``) and ``num_workers`` are taken over; or what can only be iterated
+    over, a function without arguments that makes such a thing, or the name ``"module:function"`` of one that the workers have: of these every
+    worker yields all. It is pickled; what takes more than a few megabytes only workers of ``ms.local`` read, from this process.
 
     The code runs in processes of the user's interpreter that each worker supervises, as many as calls at once:
     ``num_parallel_calls``, else ``num_workers``, else what turns out to be needed, and no more than a worker has threads. Each
@@ -262,7 +326,7 @@ def distribute(
         element_spec=element_spec,
         num_parallel_calls=num_parallel_calls,
         limits=limits,
+        shelf=getattr(service, "shelf", None),
     )
-    is_indexed = dataset._graph.cardinality >= 0
-    mode = processing_mode or (ShardingPolicy.DYNAMIC if is_indexed else ShardingPolicy.OFF)
+    mode = processing_mode or (ShardingPolicy.DYNAMIC if dataset._graph.cardinality >= 0 else ShardingPolicy.OFF)
     return dataset.apply(_distribute(mode, service, **options))

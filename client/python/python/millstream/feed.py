@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from .errors import InvalidArgumentError
@@ -304,10 +304,11 @@ def _begun(lane: Lane, element: Any) -> _Sent:
 
 
 def _mapped(value: Any, lane: Lane, tensors: list[Any]) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {name: _mapped(item, lane, tensors) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        return type(value)([_mapped(item, lane, tensors) for item in value])
+        items = [_mapped(item, lane, tensors) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if not hasattr(value, "data_ptr"):
         return value
     tensors.append(lane.send(value))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .dataset import Dataset
-from .distribute import default_collate
+from .distribute import collate_of, default_collate, draws_all
 from .errors import FailedPreconditionError, InvalidArgumentError
 from .feed import Lane, lane_of
 from .iteration import END, LoaderIterator
@@ -40,8 +40,10 @@ class DataLoader:
 
     ``dataset`` is one by index (as torch's and Hugging Face's), one that can be iterated over or a function that makes such
     a thing, or an ``ms.Dataset``, whose elements are batches already. The parameters up to ``in_order`` are those of torch's
-    ``DataLoader``. With ``num_workers`` and no ``service`` workers are started on this machine, and end with the loader; with
-    a ``service`` (its address, or ``ms.local``) that one's are used, however many it has; with neither it is computed here.
+    ``DataLoader``. With ``num_workers`` and no ``service`` a worker of so many processes of Python (threads, for an ``ms.Dataset``) is started
+    on this machine, and ends with the loader; with a ``service`` (its address, or ``ms.local``) its workers are used, each with
+    ``num_workers`` processes at most; with neither it is computed here, by the dataset itself, one batch after the other. What can only be iterated over every process
+    iterates over, and ``torch.utils.data.get_worker_info()`` says which one it is; each worker of a ``service`` yields all of it.
 
     ``in_order``: batches of a dataset by index come in the order of their steps, as torch's do, also from several workers: those that are
     ahead are waited for by none, and themselves wait when ``prefetch_factor`` batches for each worker (16 if it is not said) are kept here
@@ -73,7 +75,7 @@ class DataLoader:
         sampler: Any = None,
         batch_sampler: Any = None,
         num_workers: int = 0,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
+        collate_fn: Callable[[Any], Any] | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
         timeout: float = 0,
@@ -138,6 +140,7 @@ class DataLoader:
                 window=self._window() if in_order else None,
                 worker_init_fn=worker_init_fn,
                 element_spec=element_spec,
+                processes=num_workers,
             )
         self._service = service
         self._own_service: Any = None
@@ -239,7 +242,8 @@ class DataLoader:
             if self._own_service is None:
                 from .local import local
 
-                self._own_service = local(workers=self.num_workers)
+                # One, which has so many processes of Python, or threads: they know each other's numbers.
+                self._own_service = local(workers=1, threads=self.num_workers)
             return self._own_service
         return self._service
 
@@ -427,12 +431,12 @@ def wrap(x: Any, **arguments: Any) -> DataLoader:
     """
     if isinstance(x, DataLoader | str) or not all(hasattr(x, name) for name in ("dataset", "collate_fn", "batch_sampler")):
         return DataLoader(x, **{"batch_size": None, **arguments})
-    names = ("batch_size", "num_workers", "pin_memory", "drop_last", "timeout", "worker_init_fn", "collate_fn", "generator")
+    names = ("batch_size", "num_workers", "pin_memory", "drop_last", "timeout", "worker_init_fn", "generator")
     taken = {name: getattr(x, name) for name in (*names, "prefetch_factor", "in_order") if hasattr(x, name)}
-    sampler = type(x.sampler).__name__
-    if sampler == "RandomSampler":
+    taken["collate_fn"] = collate_of(x)
+    if draws_all(x.sampler):
         taken["shuffle"] = True
-    elif sampler not in ("SequentialSampler", "_InfiniteConstantSampler"):
+    elif type(x.sampler).__name__ not in ("SequentialSampler", "_InfiniteConstantSampler"):
         taken["sampler"] = x.sampler
     if taken.get("batch_size") is None and x.batch_sampler is not None:
         taken.pop("sampler", None)

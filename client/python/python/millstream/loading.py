@@ -6,16 +6,18 @@ Refuses to know who asks for batches and how many were delivered.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
-from ._millstream import Elements
-from .code import packed
+from ._millstream import Elements, Graph
+from .code import Held, Limits, Shelf, packed
 from .dataset import Dataset
-from .distribute import _Fetch, _varying, default_collate, from_python
+from .distribute import Fetch, Iterate, check_iterable, is_indexed, varying
 from .errors import InvalidArgumentError
+from .local import LocalService
 from .plan import IndexPlan, ListedPlan, Plan
 from .positions import Delivered
 from .ranks import Rank
@@ -23,9 +25,13 @@ from .service import ShardingPolicy, distribute
 from .spec import dressed, plain
 from .worker import described
 
-__all__ = ["IndexedLoading", "Loading", "Steps", "StreamLoading", "loading_of"]
+__all__ = ["IndexedLoading", "IterableLoading", "Loading", "Steps", "StreamLoading", "loading_of"]
 
-Collate = Callable[[list[Any]], Any]
+#: Of the samples of a batch, or of a single one.
+Collate = Callable[[Any], Any]
+
+#: Processes that may be asked for.
+_PROCESSES_MAX = 256
 
 _NONE = object()
 
@@ -33,10 +39,12 @@ _NONE = object()
 class Steps:
     """The batches of an epoch with the numbers of their steps."""
 
-    def __init__(self, elements: Elements, number: Callable[[Any], tuple[int, Any]]) -> None:
+    def __init__(self, elements: Elements, number: Callable[[Any], tuple[int, Any]], code: object = None) -> None:
         #: For whoever ends it, or asks what was measured.
         self.elements = elements
         self._number = number
+        #: What is read as long as this is.
+        self._code = code
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
         return self
@@ -58,9 +66,14 @@ class OrderedSteps(Steps):
     """
 
     def __init__(
-        self, elements: Elements, number: Callable[[Any], tuple[int, Any]], steps: Iterator[int], window: int
+        self,
+        elements: Elements,
+        number: Callable[[Any], tuple[int, Any]],
+        steps: Iterator[int],
+        window: int,
+        code: object = None,
     ) -> None:
-        super().__init__(elements, number)
+        super().__init__(elements, number, code)
         self._steps, self._window = steps, window
         self._due = next(steps, None)
         #: Batches by step, with what to say when one is used that counts as outstanding.
@@ -151,33 +164,27 @@ def loading_of(
     window: int | None,
     worker_init_fn: Callable[[int], None] | None,
     element_spec: Any,
+    processes: int,
 ) -> Loading:
-    """What a loader with these arguments reads of Python's own dataset; ``window``: see ``IndexedLoading``.
+    """What a loader with these arguments reads of Python's own dataset; ``window`` and ``processes``: see ``IndexedLoading``.
 
     Raises:
         InvalidArgumentError: They contradict each other, or the dataset.
     """
-    is_indexed = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not isinstance(dataset, str)
-    if not is_indexed:
+    if not is_indexed(dataset):
         if shuffle or sampler is not None or batch_sampler is not None:
             raise InvalidArgumentError("what can only be iterated over has no order to choose: leave out shuffle and samplers")
-        stream = from_python(
-            dataset,
-            batch_size=batch_size,
-            drop_last=last_batch == "DROP",
-            collate_fn=collate,
-            element_spec=element_spec,
-        )
-        return StreamLoading(stream, ShardingPolicy.OFF)
+        check_iterable(dataset)
+        make = Iterate(dataset, collate, batch_size, last_batch == "DROP", worker_init_fn)
+        return IterableLoading(make, None if element_spec is None else plain(element_spec), processes)
     if sampler is not None and shuffle or batch_sampler is not None and (shuffle or sampler is not None):
         raise InvalidArgumentError("sampler, batch_sampler and shuffle exclude each other: each says the order")
     of = IndexedLoading(
-        dataset,
-        None if batch_size is None and batch_sampler is None else collate or default_collate,
+        Fetch(dataset, collate, batch_size is not None or batch_sampler is not None, worker_init_fn),
         IndexPlan(len(dataset), batch_size or 1, rank.dp_rank, rank.dp_size, shuffle, seed, last_batch),
         window,
-        worker_init_fn,
         None if element_spec is None else plain(element_spec),
+        processes,
     )
     of.lister = _Lister(sampler, batch_sampler, batch_size or 1, last_batch == "DROP") if sampler or batch_sampler else None
     return of
@@ -223,17 +230,17 @@ class IndexedLoading:
     """A dataset by index: each step is computed of its number, by whichever worker.
 
     ``window``: how many batches may be kept until an earlier one comes before those who are ahead wait; ``None``: batches come as they are
-    done.
+    done. ``processes``: how many of Python each worker uses at once; 0: as many as turn out to be needed.
     """
 
-    dataset: Any
-    collate: Collate | None
+    fetch: Fetch
     plan: IndexPlan
     window: int | None
-    worker_init_fn: Callable[[int], None] | None
     spec: tuple[Any, ...] | None
+    processes: int = 0
     lister: _Lister | None = None
-    _code: bytes | None = dataclasses.field(default=None, repr=False)
+    #: What workers run, with what holds it, for the service it is for.
+    _sent: tuple[Any, _Sent] | None = dataclasses.field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{self.plan.count} samples"
@@ -249,8 +256,7 @@ class IndexedLoading:
             plan: Plan = self.plan if self.lister is None else self.lister.plan(0)
             if not plan.steps:
                 raise InvalidArgumentError("there is no batch that shows what batches are: give element_spec")
-            first = _batch(self.dataset, self.collate, plan.rows(0, 0))
-            self.spec = _varying(described(first), self.collate is not None)
+            self.spec = varying(described(_fetched(self.fetch, plan.rows(0, 0))), self.fetch.is_batched)
         return self.spec
 
     @property
@@ -275,29 +281,30 @@ class IndexedLoading:
         for start, stop in delivered.ahead:
             numbers = numbers.filter(lambda x, first=base + start, end=base + stop: (x < first) | (x >= end))
         spec = ("tuple", [("tensor", "i64", ()), self.described() if plan.steps else ("none",)])
-        graph = numbers._graph.map_python(spec, self._packed(plan)).parallel(0)
 
         def numbered(element: Any) -> tuple[int, Any]:
             return int(element[0]) - base, element[1]
 
-        if self.window is None:
-            dataset = Dataset(graph.in_order(False))
-        else:
-            # Dealt out one by one, so that no worker has many before those of another.
-            dataset = Dataset(graph.split_size(1))
-        if service is not None:
-            dataset = dataset.apply(distribute(ShardingPolicy.DYNAMIC, service))
+        if service is None:
+            # With the dataset itself, one batch after the other.
+            here = Held(StepBatch(self.fetch, plan))
+            dataset = Dataset(numbers._graph.map_python(spec, here.code))
+            return Steps(iter(dataset.with_output(output)), numbered, here)
+        sent = self._packed(plan, service)
+        graph = numbers._graph.map_python(spec, sent.code).parallel(self.processes)
+        # In order they are dealt out one by one, so that no worker has many before those of another.
+        graph = graph.in_order(False) if self.window is None else graph.split_size(1)
+        dataset = Dataset(graph).apply(distribute(ShardingPolicy.DYNAMIC, service))
         elements = iter(dataset.with_output(output))
-        if self.window is None or service is None:
-            return Steps(elements, numbered)
-        return OrderedSteps(elements, numbered, delivered.missing(plan.steps), self.window)
+        if self.window is None:
+            return Steps(elements, numbered, sent)
+        return OrderedSteps(elements, numbered, delivered.missing(plan.steps), self.window, sent)
 
-    def _packed(self, plan: Plan) -> bytes:
-        if self.lister is not None:
-            return packed(step_batch, self.dataset, self.collate, plan, self.worker_init_fn)
-        if self._code is None:
-            self._code = packed(step_batch, self.dataset, self.collate, plan, self.worker_init_fn)
-        return self._code
+    def _packed(self, plan: Plan, service: Any) -> _Sent:
+        # The same for all epochs, unless a sampler says the order of each.
+        if self._sent is None or self._sent[0] is not service or self.lister is not None:
+            self._sent = service, _Sent.of(StepBatch(self.fetch, plan), service, self.processes)
+        return self._sent[1]
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for a position to mean the same."""
@@ -333,47 +340,68 @@ class IndexedLoading:
 
     def sharded(self, num_shards: int, index: int) -> IndexedLoading:
         """The part of one of so many trainers."""
-        return dataclasses.replace(self, plan=dataclasses.replace(self.plan, dp_rank=index, dp_size=num_shards), _code=None)
+        return dataclasses.replace(self, plan=dataclasses.replace(self.plan, dp_rank=index, dp_size=num_shards), _sent=None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_code": None}
+        return self.__dict__ | {"_sent": None}
 
 
-def _batch(dataset: Any, collate: Collate | None, rows: Any) -> Any:
-    return _Fetch(dataset, collate, None)(rows if collate is not None else rows[0])
+@dataclasses.dataclass(frozen=True)
+class _Sent:
+    """Code as workers get it, and the memory in which it waits for them, if it does."""
+
+    code: bytes
+    shelf: Shelf | None
+
+    @classmethod
+    def of(cls, code: Callable[..., Any], service: Any, processes: int) -> _Sent:
+        """For the workers of a service: those of this program may read it from its memory."""
+        shelf = Shelf() if isinstance(service, LocalService) else None
+        limits = Limits(processes=min(processes, _PROCESSES_MAX) or None)
+        return cls(packed(code, limits=limits, shelf=shelf), shelf)
+
+
+def _fetched(fetch: Fetch, rows: Any) -> Any:
+    return fetch(rows if fetch.is_batched else rows[0])
 
 
 #: Samples that an error names.
 _ROWS_TOLD = 64
 
-_initialised: set[int] = set()
 
-
-def step_batch(
-    dataset: Any, collate: Collate | None, plan: Plan, worker_init_fn: Callable[[int], None] | None, number: Any
-) -> tuple[Any, Any]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class StepBatch:
     """Where it is computed: a step's number and its batch."""
-    if worker_init_fn is not None and id(worker_init_fn) not in _initialised:
-        _initialised.add(id(worker_init_fn))
-        worker_init_fn(_worker_id())
-    epoch, step = divmod(int(number), plan.steps)
-    rows = plan.rows(epoch, step)
-    try:
-        return np.int64(number), _batch(dataset, collate, rows)
-    except Exception as error:
-        # Whoever reads of it elsewhere has no debugger there.
-        listed = ", ".join(map(str, rows[:_ROWS_TOLD])) + (", ..." if len(rows) > _ROWS_TOLD else "")
-        error.add_note(f"at step {step} of epoch {epoch}, of samples {listed}")
-        raise
+
+    fetch: Fetch
+    plan: Plan
+
+    @property
+    def dataset(self) -> Any:
+        """What samples are of."""
+        return self.fetch.dataset
+
+    @property
+    def worker_init_fn(self) -> Callable[[int], Any] | None:
+        """What each process of a worker calls first."""
+        return self.fetch.worker_init_fn
+
+    def __call__(self, number: Any) -> tuple[Any, Any]:
+        epoch, step = divmod(int(number), self.plan.steps)
+        rows = self.plan.rows(epoch, step)
+        try:
+            return np.int64(number), _fetched(self.fetch, rows)
+        except Exception as error:
+            # Whoever reads of it elsewhere has no debugger there.
+            listed = ", ".join(map(str, rows[:_ROWS_TOLD])) + (", ..." if len(rows) > _ROWS_TOLD else "")
+            error.add_note(f"at step {step} of epoch {epoch}, of samples {listed}")
+            raise
+
+    def __repr__(self) -> str:
+        return repr(self.fetch)
 
 
-def _worker_id() -> int:
-    try:
-        from torch.utils.data import get_worker_info
-    except ImportError:
-        return 0
-    info = get_worker_info()
-    return 0 if info is None else int(info.id)
+_SERVED = "batches of a service come in the order in which its workers have them"
 
 
 class StreamLoading:
@@ -408,11 +436,13 @@ class StreamLoading:
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
         """A pass, without the elements that were delivered."""
         dataset = self._dataset if service is None else self._on(service)
-        elements = dataset.with_output(output if dataset._output == "numpy" else dataset._output)._pass(epoch, self._draws)
-        first = delivered.first
+        return self._steps(dataset, epoch, delivered.first, output if dataset._output == "numpy" else dataset._output)
+
+    def _steps(self, dataset: Dataset, epoch: int, first: int, output: str, code: object = None) -> Steps:
+        elements = dataset.with_output(output)._pass(epoch, self._draws)
         elements.skip(first)
-        numbers = iter(range(first, 1 << 62))
-        return Steps(elements, lambda element: (next(numbers), element))
+        numbers = itertools.count(first)
+        return Steps(elements, lambda element: (next(numbers), element), code)
 
     def _on(self, service: Any) -> Dataset:
         # One dataset for all epochs, which are passes of one job.
@@ -434,7 +464,7 @@ class StreamLoading:
     def unordered(self, is_distributed: bool) -> str:
         """Why elements do not come in the same order twice; empty if they do."""
         if is_distributed or self._dataset._graph.is_served:
-            return "batches of a service come in the order in which its workers have them"
+            return _SERVED
         return "the dataset's options allow any order" if self._dataset.options().deterministic is False else ""
 
     def sharded(self, num_shards: int, index: int) -> StreamLoading:
@@ -443,3 +473,63 @@ class StreamLoading:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_distributed": None}
+
+
+class IterableLoading(StreamLoading):
+    """What can only be iterated over, in this process or in ``processes`` of each worker. Those that shuffle by an epoch that they are
+    told are told it.
+    """
+
+    def __init__(
+        self, make: Iterate, spec: tuple[Any, ...] | None, processes: int, shard: tuple[int, int] | None = None
+    ) -> None:
+        self._make, self._spec, self._processes, self._shard = make, spec, processes, shard
+        self._policy = ShardingPolicy.OFF
+        self._draws = 0
+        #: What workers run, for which service and epoch, with the dataset of it.
+        self._sent: tuple[Any, int | None, _Sent, Dataset] | None = None
+
+    @property
+    def element_spec(self) -> Any:
+        """What a batch is."""
+        return dressed(self._described())
+
+    def steps(self, epoch: int) -> int:
+        """Batches of a pass.
+
+        Raises:
+            TypeError: Nobody knows.
+        """
+        raise TypeError("how many batches it has is not known of what can only be iterated over, so it has no len()")
+
+    def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
+        """A pass, without the elements that were delivered."""
+        told = epoch if hasattr(self._make.dataset, "set_epoch") else None
+        make = dataclasses.replace(self._make, epoch=told)
+        if service is None:
+            here = Held(make)
+            return self._steps(self._of(here.code), epoch, delivered.first, output, here)
+        if self._sent is None or self._sent[:2] != (service, told):
+            sent = _Sent.of(make, service, self._processes)
+            self._sent = service, told, sent, self._of(sent.code).apply(distribute(self._policy, service))
+        return self._steps(self._sent[3], epoch, delivered.first, output, self._sent[2])
+
+    def _of(self, code: bytes) -> Dataset:
+        dataset = Dataset(Graph.iterable(self._described(), code, -2))
+        return dataset if self._shard is None else dataset.shard(*self._shard)
+
+    def _described(self) -> tuple[Any, ...]:
+        if self._spec is None:
+            self._spec = self._make.spec()
+        return self._spec
+
+    def unordered(self, is_distributed: bool) -> str:
+        """Why elements do not come in the same order twice; empty if they do."""
+        return _SERVED if is_distributed else ""
+
+    def sharded(self, num_shards: int, index: int) -> IterableLoading:
+        """The part of one of so many trainers."""
+        return IterableLoading(self._make, self._spec, self._processes, (num_shards, index))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_sent": None}

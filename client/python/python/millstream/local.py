@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from .code import Shelf
 from .errors import DeadlineExceededError, InvalidArgumentError, UnavailableError
 from .service import DispatcherConfig, DispatchServer, WorkerConfig, WorkerServer
 
@@ -28,6 +29,8 @@ class LocalService:
 
     def __init__(self, target: str, servers: Sequence[_Child | DispatchServer | WorkerServer]) -> None:
         self.target = target
+        #: Where code waits for its workers that is too large for a definition.
+        self.shelf = Shelf()
         self._servers = servers
         self._end = weakref.finalize(self, _ended, servers)
 
@@ -39,6 +42,7 @@ class LocalService:
     def close(self) -> None:
         """Ends it; nothing if it has ended."""
         self._end()
+        self.shelf.close()
 
     def __enter__(self) -> LocalService:
         return self

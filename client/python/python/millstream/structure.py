@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def constants(value: Any) -> tuple[tuple[Any, ...], list[bytes | list[bytes]]]:
 def _described(value: Any, data: list[bytes | list[bytes]]) -> tuple[Any, ...]:
     if value is None:
         return ("none",)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return ("dict", [(str(name), _described(item, data)) for name, item in value.items()])
     if isinstance(value, tuple):
         return ("tuple", [_described(item, data) for item in value])
@@ -121,5 +122,8 @@ def _text(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], list[bytes
         return "bytes", array.shape, items
     for item in items:
         if not isinstance(item, str):
-            raise TypeError(f"{item!r} among text, or rows of different lengths: no tensor has such items")
+            raise TypeError(
+                f"{item!r:.200} (of type {type(item).__qualname__}) is no item of a tensor, unless rows are of different lengths: elements are "
+                "arrays, tensors, numbers and text, in dicts, tuples and lists; make it one of these in the dataset, or by collate_fn"
+            )
     return "string", array.shape, [item.encode() for item in items]

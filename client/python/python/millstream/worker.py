@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -71,7 +71,7 @@ def described(value: Any) -> tuple[Any, ...]:
 def _describe(value: Any, leaves: list[Leaf]) -> tuple[Any, ...]:
     if value is None:
         return ("none",)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return ("dict", [(str(name), _describe(item, leaves)) for name, item in value.items()])
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"

@@ -12,6 +12,7 @@ import pytest
 
 import millstream as ms
 from millstream import Dataset
+from millstream.distribute import from_python
 from millstream.service import distribute
 
 torch = pytest.importorskip("torch")
@@ -306,3 +307,57 @@ def test_a_generator_that_holds_elements_apart_keeps_them(processes: ms.LocalSer
 
     read = [tensor[0].item() for tensor in ms.distribute(doubled, processes).with_output("torch")]
     assert sorted(read) == sorted(list(range(10)) * 2)
+
+
+class Sharded(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    """An iterable of which each process reads a part, as torch's documentation shows it."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = torch.utils.data.get_worker_info()
+        return iter(range(8) if info is None else range(info.id, 8, info.num_workers))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_an_iterable_that_each_process_reads_a_part_of_is_read_once(num_workers: int) -> None:
+    theirs = torch.utils.data.DataLoader(Sharded(), batch_size=2, num_workers=num_workers)
+    with ms.wrap(theirs) as ours:
+        assert sorted(int(x) for batch in ours for x in batch) == list(range(8))
+
+
+class Told(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Samples that say which process computed them."""
+
+    begun = -1
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> dict[str, int]:
+        info = torch.utils.data.get_worker_info()
+        return {"id": info.id if info else -1, "of": info.num_workers if info else 0, "begun": self.begun}
+
+
+def _begin(worker: int) -> None:
+    torch.utils.data.get_worker_info().dataset.begun = worker
+
+
+def test_the_processes_of_a_loader_are_numbered_and_have_the_dataset() -> None:
+    with ms.DataLoader(Told(), batch_size=2, num_workers=3, worker_init_fn=_begin) as loader:
+        for batch in loader:
+            assert set(batch["of"].tolist()) == {3} and set(batch["id"].tolist()) <= {0, 1, 2}
+            assert batch["begun"].tolist() == batch["id"].tolist()
+
+
+def test_samplers_and_batches_of_a_data_loader_are_kept_or_refused() -> None:
+    data = torch.utils.data.TensorDataset(torch.arange(10))
+    batches = torch.utils.data.DataLoader(data, batch_sampler=[[0, 1, 2], [5, 6]])
+    assert [batch[0].tolist() for batch in ms.wrap(batches)] == [[0, 1, 2], [5, 6]]
+    repeating = torch.utils.data.RandomSampler(data, replacement=True, num_samples=30)
+    drawn = torch.utils.data.DataLoader(data, sampler=repeating, batch_size=10)
+    assert [len(batch[0]) for batch in ms.wrap(drawn)] == [10, 10, 10]
+    for loader, named in ((batches, "batch_sampler list"), (drawn, "sampler RandomSampler")):
+        with pytest.raises(ms.errors.InvalidArgumentError, match=f"{named}.*ms.wrap"):
+            from_python(loader)
+    single = torch.utils.data.DataLoader(data, batch_size=None, collate_fn=lambda sample: sample[0] + 100)
+    assert [int(x) for x in from_python(single)] == [int(x) for x in ms.wrap(single)] == list(range(100, 110))
+    assert [type(batch) for batch in ms.wrap(torch.utils.data.DataLoader(data))][:1] == [list]
