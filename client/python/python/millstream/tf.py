@@ -43,6 +43,11 @@ def distribute(
     Under policies that divide a dataset its sources are divided into ``num_shards`` shares, each of which one worker reads with
     everything behind them; so batches and counts, as of ``take``, are of a share, and what is without end cannot be divided.
 
+    As with TensorFlow's service, the cardinality of the result is unknown unless it is nothing or infinite: how many elements come
+    depends on how many workers and readers there are. Keras, which asks for it, finds out in its first epoch, and warns then that
+    the input ran out of data; who repeats the result without end and gives ``fit`` the ``steps_per_epoch`` hears nothing. A named
+    job is not divided once more by TensorFlow's strategies.
+
     Raises:
         InvalidArgumentError: The dataset calls Python, or has elements that are no tensors, or is to be divided and has no end.
     """
@@ -65,13 +70,14 @@ def distribute(
     def apply(dataset: Any) -> Any:
         import tensorflow as tf
 
-        is_endless = bool(dataset.cardinality() == tf.data.INFINITE_CARDINALITY)
+        count = int(dataset.cardinality())
+        is_endless = count == tf.data.INFINITE_CARDINALITY
         graph, spec = _serialised(dataset), dataset.element_spec
         components = tf.nest.flatten(spec, expand_composites=True)
         described = ("tuple", [_described(component) for component in components])
         if policy is ShardingPolicy.OFF:
             code = packed(_iterate, graph, spec)
-            shipped = Graph.iterable(described, code, -1 if is_endless else -2)
+            shipped = Graph.iterable(described, code, count if count <= 0 else tf.data.UNKNOWN_CARDINALITY)
         elif is_endless:
             raise InvalidArgumentError(
                 "a dataset without end cannot be divided among workers: repeat it behind distribute, or use ShardingPolicy.OFF"
@@ -79,9 +85,15 @@ def distribute(
         else:
             code = packed(_iterate_share, graph, spec, num_shards)
             shipped = Graph.range(0, num_shards, 1).split_size(1).flat_map_python(described, code)
-        taken = _taken(Dataset(shipped).apply(distributed), spec, components)
-        if is_endless:
-            taken = taken.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+        native = Dataset(shipped).apply(distributed)
+        taken = _taken(native, spec, components)
+        known = 0 if count == 0 and policy is not ShardingPolicy.HINT else native.cardinality()
+        if known != tf.data.UNKNOWN_CARDINALITY:
+            taken = taken.apply(tf.data.experimental.assert_cardinality(known))
+        if job_name is not None:
+            options = tf.data.Options()
+            options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+            taken = taken.with_options(options)
         return taken
 
     return apply

@@ -110,6 +110,25 @@ def test_what_has_no_end_is_said_to_have_none_and_is_not_divided(service: ms.Loc
         endless.apply(ms.tf.distribute("distributed_epoch", service))
 
 
+def test_counts_and_options_are_those_that_upstream_gives(service: ms.LocalService) -> None:
+    upstream = tf.data.experimental.service
+    dispatcher = upstream.DispatchServer()
+    datasets = [tf.data.Dataset.range(0), tf.data.Dataset.range(3), tf.data.Dataset.range(3).filter(lambda x: x > 0)]
+    cases = [(dataset, mode, {}) for dataset in datasets for mode in ("parallel_epochs", "distributed_epoch")]
+    endless = tf.data.Dataset.range(3).repeat()
+    cases += [(dataset, "parallel_epochs", {"job_name": "named"}) for dataset in (datasets[1], endless)]
+    rounds = {"job_name": "rounds", "consumer_index": 0, "num_consumers": 1}
+    cases += [(dataset, "parallel_epochs", rounds) for dataset in (endless, datasets[2])]
+    for dataset, mode, how in cases:
+        theirs = dataset.apply(upstream.distribute(mode, dispatcher.target, **how))
+        ours = dataset.apply(ms.tf.distribute(mode, service, **how))
+        assert int(ours.cardinality()) == int(theirs.cardinality())
+        of_options = [made.options().experimental_distribute.auto_shard_policy for made in (ours, theirs)]
+        assert of_options[0] == of_options[1]
+    nothing = datasets[0].apply(ms.tf.distribute("distributed_epoch", service))
+    assert list(nothing) == []
+
+
 def test_graphs_that_call_python_are_refused_with_the_cure(service: ms.LocalService) -> None:
     calling = tf.data.Dataset.range(3).map(lambda x: tf.py_function(lambda y: y + 1, [x], tf.int64))
     with pytest.raises(ms.errors.InvalidArgumentError, match=r"EagerPyFunc.*ms\.distribute"):
@@ -219,3 +238,14 @@ def test_keras_fits(service: ms.LocalService) -> None:
         model.compile(keras.optimizers.SGD(0.3), "mse")
         history = model.fit(fed, epochs=20, steps_per_epoch=steps, verbose=0)
         assert history.history["loss"][-1] < 0.01
+
+
+def test_keras_warns_of_nothing_where_steps_are_given(service: ms.LocalService, recwarn: pytest.WarningsRecorder) -> None:
+    keras = pytest.importorskip("keras")
+    x = np.linspace(-1, 1, 64, dtype=np.float32)[:, None]
+    shipped = tf.data.Dataset.from_tensor_slices((x, 2 * x + 1)).batch(16)
+    shipped = shipped.apply(ms.tf.distribute("distributed_epoch", service, num_shards=2)).repeat()
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.3), "mse")
+    model.fit(shipped, epochs=3, steps_per_epoch=4, verbose=0)
+    assert not [warning for warning in recwarn if "ran out of data" in str(warning.message)]
