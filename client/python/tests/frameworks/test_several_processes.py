@@ -1,0 +1,100 @@
+"""Trainers of several processes, or of several replicas in one: each reads its part of one service, and together they read all of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import millstream as ms
+
+HERE = Path(__file__).parent
+#: Importing a framework takes seconds, and there are a few.
+LIMIT_S = 240
+
+
+def told(program: str, *trainers: tuple[list[str], dict[str, str]]) -> list[dict[str, Any]]:
+    """What trainers say, which are started with these arguments and variables and run together."""
+    with ExitStack() as ending:
+        started = []
+        for arguments, variables in trainers:
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
+            process = subprocess.Popen(
+                [sys.executable, str(HERE / program), *arguments],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            ending.callback(process.kill)
+            started.append(process)
+        said = []
+        for process in started:
+            out, errors = process.communicate(timeout=LIMIT_S)
+            assert process.returncode == 0, errors[-4000:]
+            said.append(json.loads(out.splitlines()[-1]))
+    return said
+
+
+def free_addresses(count: int) -> list[str]:
+    """Addresses that nobody listens on."""
+    with ExitStack() as open_:
+        sockets = [open_.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return ["{}:{}".format(*each.getsockname()) for each in sockets]
+
+
+def test_processes_of_jax_read_parts_of_global_batches(processes: ms.LocalService) -> None:
+    pytest.importorskip("jax")
+    (coordinator,) = free_addresses(1)
+    count = 2
+    said = told("jax_trainer.py", *(([processes.target, coordinator, str(count), str(index)], {}) for index in range(count)))
+    assert [one["rank"] for one in said] == [[index, count, "jax.distributed"] for index in range(count)]
+    first, second = said
+    assert first["steps"] == second["steps"] == 4
+    # The sums are of both parts, and both know them.
+    assert first["sums"] == second["sums"] == [sum(a) + sum(b) for a, b in zip(first["local"], second["local"], strict=True)]
+    for epoch in range(3):
+        of_epoch = [batch for one in said for batch in one["local"][4 * epoch : 4 * epoch + 4]]
+        assert sorted(index for batch in of_epoch for index in batch) == list(range(64))
+    assert first["local"][:4] != first["local"][4:8]
+    assert first["parameters"] == second["parameters"] and abs(first["parameters"][0] - 2) < 1
+
+
+@pytest.mark.parametrize("way", ["dataset", "function", "millstream"])
+def test_replicas_of_a_mirrored_strategy_share_global_batches(way: str, processes: ms.LocalService) -> None:
+    pytest.importorskip("tensorflow")
+    (said,) = told("tensorflow_trainer.py", ([processes.target, "mirrored", way], {}))
+    assert said["replicas"] == 2 and len(said["seen"]) == 8
+    for parts, total in zip(said["seen"], said["sums"], strict=True):
+        assert [len(part) for part in parts] == [4, 4] and total == sum(map(sum, parts))
+    assert sorted(x for parts in said["seen"] for part in parts for x in part) == list(range(64))
+
+
+def test_keras_fits_under_a_mirrored_strategy(processes: ms.LocalService) -> None:
+    pytest.importorskip("keras")
+    (said,) = told("tensorflow_trainer.py", ([processes.target, "mirrored", "keras"], {}))
+    assert said["replicas"] == 2 and said["loss"] < 0.01
+
+
+@pytest.mark.parametrize("way", ["dataset", "function"])
+def test_processes_of_a_multi_worker_strategy_share_a_job(way: str, processes: ms.LocalService) -> None:
+    pytest.importorskip("tensorflow")
+    cluster = {"worker": free_addresses(2)}
+    configs = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}) for index in range(2)]
+    said = told(
+        "tensorflow_trainer.py", *(([processes.target, "multi-worker", way], {"TF_CONFIG": config}) for config in configs)
+    )
+    assert [one["rank"] for one in said] == [[0, 2, "TF_CONFIG"], [1, 2, "TF_CONFIG"]]
+    assert [one["replicas"] for one in said] == [2, 2]
+    # Where one is at its end the other goes on with it, so both know all sums.
+    assert said[0]["sums"] == said[1]["sums"] and sum(said[0]["sums"]) == sum(range(64))
+    assert sorted(x for one in said for parts in one["seen"] for part in parts for x in part) == list(range(64))
