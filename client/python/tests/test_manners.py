@@ -56,7 +56,10 @@ def test_another_output_may_be_asked_for_anew_every_epoch(cluster: Start) -> Non
 def test_a_distributed_dataset_is_read_anew_after_pickling(cluster: Start) -> None:
     dataset = Dataset.range(5).apply(distribute("parallel_epochs", cluster(1)))
     assert [int(x) for x in dataset] == list(range(5))
-    unpickled = pickle.loads(pickle.dumps(dataset))
+    pickled = pickle.dumps(dataset)
+    # Whose objects cannot be pickled from Python 3.14 on.
+    assert b"itertools" not in pickled
+    unpickled = pickle.loads(pickled)
     assert [int(x) for x in unpickled] == list(range(5))
     assert unpickled.element_spec == dataset.element_spec
 

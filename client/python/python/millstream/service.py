@@ -283,7 +283,10 @@ class Reading:
         return connection.read(self._job, number, self.config, take)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "passes": itertools.count(), "_connection": None, "_job": None}
+        return {name: value for name, value in self.__dict__.items() if name not in ("passes", "_connection", "_job")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, passes=itertools.count(), _connection=None, _job=None)
 
 
 def _address(service: Any) -> str:
