@@ -49,6 +49,39 @@ fn a_seeded_body_draws_the_same_in_every_task_and_an_unseeded_one_does_not() {
     assert_ne!(of_task(None, 1), of_task(None, 2));
 }
 
+#[test]
+fn what_is_drawn_alike_is_so_in_every_pass_and_epoch_also_by_parts_of_it() {
+    let numbers = || Dataset::range(0, COUNT, 1);
+    let shuffled = |seed| numbers().shuffle(COUNT as u64, seed).drawn_alike();
+    let sampled = Dataset::sample([(1.0, numbers()), (1.0, numbers())], Some(5), false).drawn_alike();
+    let random = Dataset::random(Some(3)).drawn_alike().take(COUNT as u64);
+    for dataset in [
+        shuffled(Some(5)),
+        shuffled(None),
+        sampled.take(COUNT as u64),
+        random,
+    ] {
+        let mut all = orders(dataset.clone().repeat(Some(2)), 1, 0);
+        all.extend(orders(dataset.repeat(Some(2)), 1, 4));
+        assert_eq!(all.len(), 4);
+        all.dedup();
+        assert_eq!(all.len(), 1, "a pass drew something else");
+    }
+    let parts = shuffled(Some(5)).take(8).concatenate(shuffled(Some(5)).skip(8));
+    let mut all = orders(parts, 1, 0).remove(0);
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), COUNT as usize);
+    assert!(
+        numbers()
+            .drawn_alike()
+            .graph()
+            .unwrap_err()
+            .to_string()
+            .contains("shuffle")
+    );
+}
+
 /// A dataset of one element.
 struct One(Option<Value>);
 

@@ -31,7 +31,7 @@ PIPELINES: dict[str, tuple[Callable[[], Any], list[Any]]] = {
     "parallel map": (lambda: Dataset.range(4).map(lambda x: x + 1, num_parallel_calls=2), [1, 2, 3, 4]),
     "map with where": (lambda: Dataset.range(4).map(lambda x: ms.where(x % 2 == 0, x, -x)), [0, -1, 2, -3]),
     "map with a cast": (lambda: Dataset.range(2).map(lambda x: ms.cast(x, ms.float32) / 2), [0.0, 0.5]),
-    "map that stacks": (lambda: Dataset.range(2).map(lambda x: [x, x + 1]), [[0, 1], [1, 2]]),
+    "map that stacks": (lambda: Dataset.range(2).map(lambda x: ms.stack([x, x + 1])), [[0, 1], [1, 2]]),
     "map that reduces": (lambda: Dataset.from_tensors([1, 2, 3]).map(ops.reduce_sum), [6]),
     "map that indexes": (lambda: Dataset.from_tensors([[1, 2], [3, 4]]).map(lambda x: x[1, ::-1]), [[4, 3]]),
     "filter": (lambda: Dataset.range(5).filter(lambda x: x % 2 == 1), [1, 3]),
@@ -295,3 +295,137 @@ def test_reduce_runs_a_function_of_python_here() -> None:
     assert Dataset.from_tensors(3).get_single_element() == 3
     with pytest.raises(ms.errors.InvalidArgumentError, match="several"):
         Dataset.range(2).get_single_element()
+
+
+def numbers(dataset: Dataset) -> list[int]:
+    return [int(x) for x in dataset]
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_shuffle_that_is_not_drawn_anew_divides_into_parts(seed: int | None) -> None:
+    shuffled = Dataset.range(40).shuffle(40, seed, reshuffle_each_iteration=False)
+    assert numbers(shuffled) == numbers(shuffled) == numbers(shuffled.repeat(2))[40:] != list(range(40))
+    train, rest = shuffled.take(30), shuffled.skip(30).map(lambda x: x)
+    for _ in range(2):
+        assert sorted(numbers(train) + numbers(rest)) == list(range(40))
+    assert sorted(numbers(train.concatenate(rest))) == list(range(40))
+    assert numbers(Dataset.range(40).shuffle(40, seed)) != numbers(shuffled)
+
+
+def test_what_is_random_is_drawn_anew_unless_it_is_said_otherwise() -> None:
+    for anew in (None, True, False):
+        drawn = Dataset.random(rerandomize_each_iteration=anew).take(5)
+        parts = [Dataset.range(20), Dataset.range(20, 40)]
+        sampled = Dataset.sample_from_datasets(parts, rerandomize_each_iteration=anew)
+        for dataset in (drawn, sampled):
+            assert (numbers(dataset) == numbers(dataset)) is (anew is False)
+
+
+def test_datasets_are_zipped_as_they_are_nested() -> None:
+    one, two, three = Dataset.range(2), Dataset.range(2, 4), Dataset.range(4, 9)
+    assert list(Dataset.zip((one, (two, three)))) == [(0, (2, 4)), (1, (3, 5))]
+    assert list(Dataset.zip({"a": one, "b": {"c": two, "d": (three,)}})) == [
+        {"a": 0, "b": {"c": 2, "d": (4,)}},
+        {"a": 1, "b": {"c": 3, "d": (5,)}},
+    ]
+    assert list(Dataset.zip(one)) == [0, 1] and list(Dataset.zip(one, two)) == [(0, 2), (1, 3)]
+    for wrong in (3, (one, 3)):
+        with pytest.raises(TypeError, match="zip takes"):
+            Dataset.zip(wrong)
+
+
+def test_functions_know_the_types_and_shapes_of_tensors() -> None:
+    seen: list[Any] = []
+
+    def looks(x: Any, text: Any) -> Any:
+        seen.append((x.dtype, x.shape, text.dtype, (x + 1).sum(axis=0).shape))
+        return x * x.shape[1]
+
+    pictures = Dataset.from_tensors((np.ones((2, 3), np.float32), "a"))
+    assert next(iter(pictures.map(looks))).tolist() == [[3.0] * 3] * 2
+    assert seen == [(ms.float32, (2, 3), ms.string, (3,))]
+    varying = Dataset.range(3).batch(2).map(lambda x: x if x.shape[0] is None else -x)
+    assert [x.tolist() for x in varying] == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [(..., 0), (0, ...), (..., slice(1, None), 0), (...,), (None,), (0, None), (..., None), (slice(None), None, 1, ..., None)],
+)
+def test_places_are_those_of_numpy(places: tuple[Any, ...]) -> None:
+    whole = np.arange(24).reshape(2, 3, 4)
+    (made,) = Dataset.from_tensors(whole).map(lambda x: x[places])
+    assert made.tolist() == whole[places].tolist() and made.shape == whole[places].shape
+
+
+def test_functions_may_make_nothing_of_a_part_and_lists_are_tuples() -> None:
+    made = Dataset.range(2).map(lambda x: (x, None, {"a": None, "b": x}))
+    assert list(made) == [(0, None, {"a": None, "b": 0}), (1, None, {"a": None, "b": 1})]
+    assert list(Dataset.range(2).map(lambda x: [x, x + 1])) == [(0, 1), (1, 2)]
+    ((vector, _),) = Dataset.range(1).map(lambda x: ([x, x + 1], x))
+    assert vector.tolist() == [0, 1]
+
+
+def test_windows_of_tuples_and_dicts_come_apart() -> None:
+    pairs = Dataset.zip((Dataset.range(4), Dataset.range(4, 8))).window(2)
+    expected = [([0, 1], [4, 5]), ([2, 3], [6, 7])]
+
+    def listed(dataset: Dataset) -> list[Any]:
+        return [(a.tolist(), b.tolist()) for a, b in dataset]
+
+    assert listed(pairs.flat_map(lambda a, b: Dataset.zip((a.batch(2), b.batch(2))))) == expected
+    assert listed(pairs.flat_map(lambda window: window.batch(2))) == expected
+    named = Dataset.zip({"a": Dataset.range(4), "b": Dataset.range(4, 8)}).window(2)
+    assert listed(named.flat_map(lambda window: Dataset.zip((window["a"].batch(2), window["b"].batch(2))))) == expected
+    with pytest.raises(TypeError, match="not a dataset"):
+        pairs.flat_map(lambda a, b: 3)
+
+
+def test_windows_of_a_group_have_as_many_elements_as_is_said_of_its_key() -> None:
+    def reduced(_: Any, window: Dataset) -> Dataset:
+        return window.batch(9)
+
+    grouped = Dataset.range(10).group_by_window(lambda x: x % 2, reduced, window_size_func=lambda key: key + 2)
+    assert [x.tolist() for x in grouped] == [[0, 2], [1, 3, 5], [4, 6], [8], [7, 9]]
+    for sizes in ({}, {"window_size": 2, "window_size_func": lambda key: key}):
+        with pytest.raises(ValueError, match="one of both"):
+            Dataset.range(10).group_by_window(lambda x: x % 2, reduced, **sizes)
+
+
+def test_buckets_are_padded_as_is_said() -> None:
+    rows = Dataset.from_generator(lambda: ([7] * n for n in (1, 4, 2, 3)), output_signature=ms.TensorSpec([None], ms.int32))
+
+    def buckets(**padding: Any) -> list[Any]:
+        by_length = rows.bucket_by_sequence_length(lambda x: ms.ops.shape(x)[0], [3], [2, 2], **padding)
+        return [x.tolist() for x in by_length]
+
+    assert buckets() == [[[7, 0], [7, 7]], [[7, 7, 7, 7], [7, 7, 7, 0]]]
+    assert buckets(padded_shapes=[4], padding_values=-1) == [
+        [[7, -1, -1, -1], [7, 7, -1, -1]],
+        [[7, 7, 7, 7], [7, 7, 7, -1]],
+    ]
+    with pytest.raises(ms.errors.UnimplementedError, match="pad_to_bucket_boundary"):
+        buckets(padded_shapes=[4], pad_to_bucket_boundary=True)
+    with pytest.raises(ValueError, match="2 sizes for 3 buckets"):
+        rows.bucket_by_sequence_length(lambda x: ms.ops.shape(x)[0], [2, 3], [2, 2])
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (lambda d: d.batch(-1), "batch_size=-1"),
+        (lambda d: d.shard(3, -1), "index=-1"),
+        (lambda d: d.interleave(lambda x: Dataset.range(2), cycle_length=2, block_length=0), "block_length=0"),
+        (lambda d: Dataset.range(), "not 0 numbers"),
+        (lambda d: Dataset.range(1, 2, 3, 4), "not 4 numbers"),
+    ],
+)
+def test_numbers_that_cannot_be_are_named(made: Callable[[Dataset], Dataset], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        made(Dataset.range(3))
+
+
+def test_padding_is_of_the_type_of_what_is_padded() -> None:
+    with pytest.raises(TypeError, match=r"1\.5 is no item of ms\.int64"):
+        Dataset.range(3).batch(2).padded_batch(2, padding_values=1.5)
+    assert [x.tolist() for x in Dataset.range(3).batch(2).padded_batch(2, padding_values=np.float32(-1))] == [[[0, 1], [2, -1]]]

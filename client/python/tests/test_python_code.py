@@ -128,6 +128,24 @@ def test_an_exception_keeps_its_type_its_frames_and_its_worker(processes: ms.Loc
     assert "millstream/worker.py" not in error.remote_traceback
 
 
+def test_what_an_exception_was_raised_from_is_told_too() -> None:
+    def several() -> None:
+        raise ExceptionGroup("several", [ValueError("one"), KeyError("two")])
+
+    def raises(x: Any) -> Any:
+        try:
+            several()
+        except ExceptionGroup as error:
+            raise ValueError("bad \udcff name") from error
+
+    with pytest.raises(ms.errors.UserFunctionError, match=r"bad \\udcff name") as raised:
+        list(Dataset.range(1).map_python(raises, element_spec=ms.TensorSpec((), ms.int64)))
+    told = raised.value.remote_traceback
+    for part in ("several (2 sub-exceptions)", "ValueError: one", "KeyError: 'two'", "in several", "direct cause", "in raises"):
+        assert part in told
+    assert "millstream/worker.py" not in told and isinstance(raised.value.__cause__, ValueError)
+
+
 class Several(Squares):
     """A dataset that fetches several indices at once."""
 

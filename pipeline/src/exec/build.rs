@@ -253,7 +253,8 @@ impl Program {
         } else if let Op::Concatenate = op {
             Box::new(ops::Concatenate::new(inputs))
         } else if let Op::Sample(sample) = op {
-            let picks = ops::Draws::new(&sample.weights, shared.seeds(self.drawn(node), sample.seed));
+            let seeds = shared.seeds(self.drawn(node), sample.seed).fixed_if(sample.fixed);
+            let picks = ops::Draws::new(&sample.weights, seeds);
             Box::new(ops::Pick::new(picks, inputs, sample.stop_on_empty, cancel))
         } else if let (Op::Choose(_, choose), Part::Body(choices)) = (op, &self.parts[node]) {
             // Read whole by every task, and drawing on its own.
@@ -322,7 +323,7 @@ impl Program {
                 numbers(op, move |position| counter.value(position), cursor)
             }
             (Op::Random(random), _) => Box::new(ops::Random::new(
-                shared.seeds(self.drawn(node), random.seed),
+                shared.seeds(self.drawn(node), random.seed).fixed_if(random.fixed),
                 counted(u64::MAX),
             )),
             (Op::Tensors(_), Part::Tensors(tensors)) => {

@@ -123,6 +123,7 @@ impl Shared {
             task_id: self.task_id,
             epoch: self.epoch,
             node: node as u64,
+            fixed: false,
         }
     }
 

@@ -23,17 +23,30 @@ pub(crate) struct Seeds {
     pub(crate) epoch: u64,
     /// The operation's index in the graph, so that neighbours differ.
     pub(crate) node: u64,
+    /// Whether every pass and epoch draws alike.
+    pub(crate) fixed: bool,
 }
 
 impl Seeds {
+    /// The same, drawn alike in every pass and epoch if `fixed`, and with a seed in every place of a graph.
+    pub(crate) fn fixed_if(self, fixed: bool) -> Seeds {
+        Seeds { fixed, ..self }
+    }
+
     /// The draws of pass `pass` of the operation.
     pub(crate) fn draws(&self, pass: u64) -> Draws {
         let base = match self.seed {
             Some(seed) => mix(SEEDED, seed),
             None => mix(UNSEEDED, self.task_id),
         };
+        let (epoch, node, pass) = match (self.fixed, self.seed) {
+            (false, _) => (self.epoch, self.node, pass),
+            (true, None) => (0, self.node, 0),
+            // Alike wherever it stands, so that parts of one shuffled dataset go together.
+            (true, Some(_)) => (0, 0, 0),
+        };
         Draws {
-            key: mix(mix(mix(base, self.epoch), self.node), pass),
+            key: mix(mix(mix(base, epoch), node), pass),
         }
     }
 }
@@ -89,6 +102,7 @@ mod tests {
             task_id,
             epoch,
             node: 3,
+            fixed: false,
         }
     }
 
@@ -103,6 +117,14 @@ mod tests {
     fn epochs_and_passes_draw_differently() {
         assert_ne!(seeds(Some(7), 1, 0).draws(0), seeds(Some(7), 1, 1).draws(0));
         assert_ne!(seeds(Some(7), 1, 0).draws(0), seeds(Some(7), 1, 0).draws(1));
+    }
+
+    #[test]
+    fn what_is_fixed_draws_alike_in_epochs_and_passes_and_still_by_its_seed() {
+        let fixed = |seed, task, epoch| seeds(seed, task, epoch).fixed_if(true);
+        assert_eq!(fixed(Some(7), 1, 0).draws(0), fixed(Some(7), 1, 2).draws(3));
+        assert_ne!(fixed(Some(7), 1, 0).draws(0), fixed(Some(8), 1, 0).draws(0));
+        assert_ne!(fixed(None, 1, 0).draws(0), fixed(None, 2, 0).draws(0));
     }
 
     #[test]

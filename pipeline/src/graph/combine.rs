@@ -64,6 +64,7 @@ impl Dataset {
             weights,
             seed,
             stop_on_empty,
+            fixed: false,
         };
         Dataset::joined(Op::Sample(sample), datasets)
     }

@@ -56,7 +56,7 @@ impl Dataset {
     ///
     /// As `tf.data.Dataset.random`; other numbers.
     pub fn random(seed: Option<u64>) -> Dataset {
-        Dataset::source(Op::Random(Random { seed }))
+        Dataset::source(Op::Random(Random { seed, fixed: false }))
     }
 
     /// One element: these tensors, which `spec` describes. So a sparse or ragged tensor becomes part of a dataset.
@@ -251,7 +251,26 @@ impl Dataset {
     /// As `tf.data.Dataset.shuffle` that reshuffles each iteration. The buffer is counted by its bytes too: one that does not fit
     /// into the pipeline's byte budget is an error. One of 0 is refused.
     pub fn shuffle(self, buffer: u64, seed: Option<u64>) -> Dataset {
-        self.then(Op::Shuffle(Shuffle { buffer, seed }))
+        self.then(Op::Shuffle(Shuffle {
+            buffer,
+            seed,
+            fixed: false,
+        }))
+    }
+
+    /// Has what was just added draw alike in every pass and epoch: a `shuffle`, `random` or `sample`. With a seed also
+    /// wherever it stands in a dataset, so that `take` and `skip` of one shuffled dataset have nothing in common.
+    ///
+    /// As `reshuffle_each_iteration=False` and `rerandomize_each_iteration=False` of tf.data.
+    pub fn drawn_alike(mut self) -> Dataset {
+        let added = self.nodes.last_mut().map(|node| &mut node.op);
+        match added {
+            Some(Op::Shuffle(shuffle)) => shuffle.fixed = true,
+            Some(Op::Random(random)) => random.fixed = true,
+            Some(Op::Sample(sample)) => sample.fixed = true,
+            _ => self.refuse("is not a shuffle, random or sample, only these draw alike in every pass"),
+        }
+        self
     }
 
     /// The dataset `count` times over, without end for `None`.

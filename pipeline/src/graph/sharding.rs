@@ -263,6 +263,7 @@ impl<'g> Rewrite<'g> {
                 moved.push(Shuffle {
                     buffer: BUFFER_MAX,
                     seed: files.seed,
+                    fixed: false,
                 });
                 Op::Files(Files {
                     shuffle: false,

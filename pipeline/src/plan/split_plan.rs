@@ -83,6 +83,7 @@ impl SplitPlan {
                     epoch: order.epoch,
                     // Apart from the order that a task makes of the same listing.
                     node: u64::MAX - node as u64,
+                    fixed: false,
                 };
                 seeds.draws(0).shuffle(items);
             }

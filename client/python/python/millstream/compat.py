@@ -21,7 +21,9 @@ from .dtypes import bool_ as bool
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .optional import Optional
 from .options import AutoShardPolicy, AutotuneOptions, DistributeOptions, Options, ThreadingOptions
-from .ops import cast, concat, expand_dims, one_hot, reshape, squeeze, stack, transpose, where
+from .ops import abs, cast, clip_by_value, concat, exp, expand_dims, floor, gather, maximum, minimum, one_hot, pad
+from .ops import reduce_all, reduce_any, reduce_max, reduce_mean, reduce_min, reduce_sum, reshape, round, saturate_cast, sign, sqrt
+from .ops import squeeze, stack, tanh, transpose, where
 from .spec import RaggedTensorSpec, SparseTensorSpec, TensorShape, TensorSpec
 from .structure import leaf
 from .tensor import Tensor
@@ -32,33 +34,55 @@ __all__ = [
     "Tensor",
     "TensorShape",
     "TensorSpec",
+    "abs",
     "bool",
     "cast",
+    "clip_by_value",
     "concat",
     "constant",
     "data",
     "distribute",
     "errors",
+    "exp",
     "expand_dims",
     "experimental",
     "float32",
     "float64",
+    "floor",
     "function",
+    "gather",
+    "identity",
     "int16",
     "int32",
     "int64",
     "int8",
     "math",
+    "maximum",
+    "minimum",
     "one_hot",
+    "pad",
     "print",
     "ragged",
     "range",
+    "reduce_all",
+    "reduce_any",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_sum",
     "reshape",
+    "round",
+    "saturate_cast",
+    "shape",
+    "sign",
+    "size",
+    "sqrt",
     "square",
     "squeeze",
     "stack",
     "string",
     "strings",
+    "tanh",
     "transpose",
     "uint16",
     "uint32",
@@ -95,6 +119,21 @@ def _printed(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_printed, value))})"
     return str(value)
+
+
+def shape(x: Any, out_type: Any = int32) -> Tensor:
+    """The sizes of a tensor of a function."""
+    return ops.cast(ops.shape(x), out_type)
+
+
+def size(x: Any, out_type: Any = int32) -> Tensor:
+    """How many items it has."""
+    return ops.cast(ops.shape(ops.reshape(x, [-1]))[0], out_type)
+
+
+def identity(x: Any) -> Any:
+    """The same."""
+    return x
 
 
 range = builtins.range
@@ -183,7 +222,7 @@ math = SimpleNamespace(
     square=ops.square,
 )
 strings = SimpleNamespace(
-    length=ops.strings_length,
+    length=lambda x, unit="BYTE": ops.strings_length(x, unit).cast(int32),
     lower=ops.strings_lower,
     regex_full_match=ops.regex_full_match,
     regex_replace=ops.regex_replace,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import operator
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from . import tensor as _tensor
 from ._millstream import Elements, Graph
 from .composites import Ragged, Sparse
+from .errors import InvalidArgumentError, UnimplementedError
 from .groups import GroupMethods
 from .images import ImageMethods
 from .options import Options, optioned
@@ -81,6 +83,10 @@ class Dataset(GroupMethods, ImageMethods):
     @staticmethod
     def range(*args: int, output_type: Any = None, name: str | None = None) -> Dataset:
         """Integers, as Python's ``range``."""
+        if not 1 <= len(args) <= 3:
+            raise ValueError(f"range takes a stop, a start and a stop, or a step as well, not {len(args)} numbers")
+        if any(isinstance(arg, Tensor) for arg in args):
+            raise UnimplementedError("a range of numbers that are computed: make it of a tensor of them, by from_tensor_slices")
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
         numbers = Dataset(Graph.range(start, stop, step))
         return numbers if output_type is None else numbers.map(lambda x: x.cast(output_type))
@@ -95,8 +101,8 @@ class Dataset(GroupMethods, ImageMethods):
     def random(
         seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
     ) -> Dataset:
-        """Random integers of 32 bits without end, drawn anew every pass."""
-        return Dataset(Graph.random(seed))
+        """Random integers of 32 bits without end, drawn anew every pass unless ``rerandomize_each_iteration`` is false."""
+        return Dataset(_drawn(Graph.random(_seed(seed, rerandomize_each_iteration)), rerandomize_each_iteration))
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
@@ -167,13 +173,9 @@ class Dataset(GroupMethods, ImageMethods):
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
-        """Tuples, or dicts, of one element of each dataset."""
-        given = datasets if datasets is not None else args
-        if len(given) == 1 and not isinstance(given, dict) and not isinstance(given[0], Dataset):
-            given = given[0]
-        if isinstance(given, dict):
-            return Dataset(Graph.zip_named([(key, dataset._graph) for key, dataset in given.items()]))
-        return Dataset(Graph.zip([dataset._graph for dataset in given]))
+        """Tuples, or dicts, of one element of each dataset, nested as the datasets are."""
+        given = args if datasets is None else datasets
+        return Dataset(_zipped(given[0] if datasets is None and len(args) == 1 else given))
 
     @staticmethod
     def sample_from_datasets(
@@ -183,12 +185,15 @@ class Dataset(GroupMethods, ImageMethods):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:
-        """Elements of datasets drawn at random, in proportion to weights."""
+        """Elements of datasets drawn at random, in proportion to weights: anew every pass unless ``rerandomize_each_iteration`` is
+        false.
+        """
         if weights is not None and len(weights) != len(datasets):
             raise ValueError(f"{len(weights)} weights for {len(datasets)} datasets")
         shares = [1.0] * len(datasets) if weights is None else [float(weight) for weight in weights]
         graphs = [(share, dataset._graph) for share, dataset in zip(shares, datasets, strict=True)]
-        return Dataset(Graph.sample(graphs, seed, stop_on_empty_dataset))
+        graph = Graph.sample(graphs, _seed(seed, rerandomize_each_iteration), stop_on_empty_dataset)
+        return Dataset(_drawn(graph, rerandomize_each_iteration))
 
     @staticmethod
     def choose_from_datasets(
@@ -284,8 +289,6 @@ class Dataset(GroupMethods, ImageMethods):
         Raises:
             InvalidArgumentError: There are none, or several.
         """
-        from .errors import InvalidArgumentError
-
         found = list(self.take(2))
         if len(found) != 1:
             raise InvalidArgumentError(f"the dataset has {'no element' if not found else 'several elements'}, not one")
@@ -404,8 +407,11 @@ class Dataset(GroupMethods, ImageMethods):
         name: str | None = None,
     ) -> Dataset:
         """The datasets that a function makes of the elements, so many of them by turns."""
-        length = _threads() if cycle_length is None or cycle_length == AUTOTUNE else cycle_length
-        graph = self._graph.interleave(length, block_length or 1, _body(map_func))
+        length = _threads() if cycle_length is None or cycle_length == AUTOTUNE else _whole(cycle_length, "cycle_length")
+        block = 1 if block_length is None else _whole(block_length, "block_length")
+        if not block:
+            raise InvalidArgumentError("block_length=0: a turn has at least one element")
+        graph = self._graph.interleave(length, block, _body(map_func))
         return self._scheduled(graph, num_parallel_calls, deterministic)
 
     def batch(
@@ -417,7 +423,7 @@ class Dataset(GroupMethods, ImageMethods):
         name: str | None = None,
     ) -> Dataset:
         """So many consecutive elements stacked along a new leading dimension."""
-        return self._then(self._graph.batch(batch_size, drop_remainder))
+        return self._then(self._graph.batch(_whole(batch_size, "batch_size"), drop_remainder))
 
     def unbatch(self, name: str | None = None) -> Dataset:
         """The rows of every element."""
@@ -425,12 +431,12 @@ class Dataset(GroupMethods, ImageMethods):
 
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """The rows of batches cut anew into batches of this size, or of these sizes by turns."""
-        sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
-        return self._then(self._graph.rebatch(sizes, drop_remainder))
+        sizes = [batch_size] if isinstance(batch_size, int | np.integer) else list(batch_size)
+        return self._then(self._graph.rebatch([_whole(size, "batch_size") for size in sizes], drop_remainder))
 
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """So many consecutive elements; tensors whose shapes vary become ragged ones."""
-        return self._then(self._graph.ragged_batch(batch_size, drop_remainder))
+        return self._then(self._graph.ragged_batch(_whole(batch_size, "batch_size"), drop_remainder))
 
     def padded_batch(
         self,
@@ -447,7 +453,7 @@ class Dataset(GroupMethods, ImageMethods):
             specs = _flat(self.element_spec, self.element_spec)
             given = _flat(padding_values, self.element_spec)
             values = [_item(value, spec.dtype) for value, spec in zip(given, specs, strict=True)]
-        return self._then(self._graph.padded_batch(batch_size, shapes, values, drop_remainder))
+        return self._then(self._graph.padded_batch(_whole(batch_size, "batch_size"), shapes, values, drop_remainder))
 
     def shuffle(
         self,
@@ -456,8 +462,11 @@ class Dataset(GroupMethods, ImageMethods):
         reshuffle_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Draws from a buffer of elements, anew every pass."""
-        return self._then(self._graph.shuffle(buffer_size, seed))
+        """Draws from a buffer of elements: anew every pass, unless ``reshuffle_each_iteration`` is false. Then all passes of what is made of
+        the dataset draw alike, so that ``take`` and ``skip`` divide it.
+        """
+        size = _whole(buffer_size, "buffer_size")
+        return self._then(_drawn(self._graph.shuffle(size, _seed(seed, reshuffle_each_iteration)), reshuffle_each_iteration))
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
         """The dataset so many times over; without end for ``None`` or -1."""
@@ -475,7 +484,7 @@ class Dataset(GroupMethods, ImageMethods):
         """One shard of so many. ``service.SHARD_HINT`` for the number: as the workers are."""
         if num_shards == -1:
             return self._then(self._graph.shard_hint())
-        return self._then(self._graph.shard(num_shards, index))
+        return self._then(self._graph.shard(_whole(num_shards, "num_shards"), _whole(index, "index")))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
         """Tuples of a number and the element."""
@@ -487,8 +496,6 @@ class Dataset(GroupMethods, ImageMethods):
         Raises:
             TypeError: They are of different types.
         """
-        from .errors import InvalidArgumentError
-
         try:
             return self._then(self._graph.concatenate(dataset._graph))
         except InvalidArgumentError as error:
@@ -497,7 +504,7 @@ class Dataset(GroupMethods, ImageMethods):
 
     def prefetch(self, buffer_size: int = AUTOTUNE, name: str | None = None) -> Dataset:
         """A buffer that is filled ahead."""
-        return self._then(self._graph.prefetch(_tuned(buffer_size)))
+        return self._then(self._graph.prefetch(_whole(_tuned(buffer_size), "buffer_size")))
 
     def cache(self, filename: str = "", name: str | None = None) -> Dataset:
         """The elements of the first pass in every pass: from memory, or from a directory."""
@@ -544,7 +551,21 @@ class Dataset(GroupMethods, ImageMethods):
 
     def split_size(self, positions: int) -> Dataset:
         """Deals sources out to workers in splits of so many positions."""
-        return self._then(self._graph.split_size(positions))
+        return self._then(self._graph.split_size(_whole(positions, "positions")))
+
+
+class Window(Dataset):
+    """A window of elements within the function that is called with it."""
+
+    def parts(self) -> list[Window]:
+        """A window for each component of its tuples."""
+        return [self[index] for index, _ in enumerate(self.element_spec)]
+
+    def __getitem__(self, component: Any) -> Window:
+        spec = self.element_spec
+        if isinstance(spec, dict):
+            return Window(self.map(lambda element: element[component])._graph)
+        return Window(self.map(lambda *element: element[component])._graph)
 
 
 def _body(function: Callable[..., Dataset]) -> Callable[[Graph], Graph]:
@@ -555,6 +576,32 @@ def _body(function: Callable[..., Dataset]) -> Callable[[Graph], Graph]:
         return made._graph
 
     return body
+
+
+def _zipped(given: Any) -> Graph:
+    if isinstance(given, Dataset):
+        return given._graph
+    if isinstance(given, Mapping):
+        return Graph.zip_named([(str(key), _zipped(item)) for key, item in given.items()])
+    if isinstance(given, tuple | list):
+        return Graph.zip([_zipped(item) for item in given])
+    raise TypeError(f"zip takes datasets, nested in tuples and dicts, not {given!r}")
+
+
+def _seed(seed: int | None, draws_anew: bool | None) -> int | None:
+    """One is chosen where all passes draw alike and none is given, so that all that is made of the dataset draws alike too."""
+    return random.getrandbits(63) if seed is None and draws_anew is False else seed
+
+
+def _drawn(graph: Graph, draws_anew: bool | None) -> Graph:
+    return graph.drawn_alike() if draws_anew is False else graph
+
+
+def _whole(value: Any, name: str) -> int:
+    number = operator.index(value)
+    if number < 0:
+        raise InvalidArgumentError(f"{name}={number}: must not be negative")
+    return number
 
 
 def _as_int64(x: Tensor) -> Tensor:
@@ -580,7 +627,11 @@ def _shape(shape: Iterable[int | None] | int) -> list[int | None]:
 def _item(value: Any, dtype: Any) -> bytes:
     if dtype.code in ("string", "bytes"):
         return value.encode() if isinstance(value, str) else bytes(value or b"")
-    return np.asarray(0 if value is None else value).astype(dtype.as_numpy_dtype).tobytes()
+    given = np.asarray(0 if value is None else value)
+    item = given.astype(dtype.as_numpy_dtype)
+    if not dtype.is_floating and dtype.code[0] != "c" and item != given:
+        raise TypeError(f"padding_values: {value!r} is no item of {dtype!r}")
+    return item.tobytes()
 
 
 def _unpickled(graph: bytes, reading: Reading | None, output: str, options: Options) -> Dataset:

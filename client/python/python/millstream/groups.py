@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import tensor as _tensor
+from .errors import UnimplementedError
 from .structure import constants
 from .tensor import Tensor, applied, argument, arguments
 
@@ -39,36 +43,79 @@ class GroupMethods:
         self,
         key_func: Callable[..., Any],
         reduce_func: Callable[[Any, Dataset], Dataset],
-        window_size: int,
+        window_size: int | None = None,
+        window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Collects elements by key, and yields the dataset that ``reduce_func`` makes of each window of one key."""
-        from .dataset import Dataset
+        """Collects elements by key, and yields the dataset that ``reduce_func`` makes of each window of one key: of ``window_size``
+        elements, or of as many as ``window_size_func`` makes of the key.
 
-        key = _tensor._Untraceable("the key of a window")
+        Raises:
+            ValueError: Neither says how many, or both do.
+        """
+        from .dataset import Dataset, _whole
+
+        if (window_size is None) == (window_size_func is None):
+            raise ValueError("give window_size or window_size_func, one of both")
+        key = _tensor._Untraceable("the key of a window: make it part of the elements by a map before")
 
         def reduced(graph: Graph) -> Graph:
-            return reduce_func(key, Dataset(graph))._graph
+            made = reduce_func(key, Dataset(graph))
+            if not isinstance(made, Dataset):
+                raise TypeError(f"reduce_func made {made!r} of a window and not a dataset")
+            return made._graph
 
-        return self._then(self._graph.group_by_window(_number(key_func), window_size, reduced))
+        if window_size_func is not None:
+            sizes = _number(window_size_func)
+            return self._then(self._graph.group_by_window_sized(_number(key_func), sizes, reduced))
+        return self._then(self._graph.group_by_window(_number(key_func), _whole(window_size, "window_size"), reduced))
 
     def bucket_by_sequence_length(
         self,
         element_length_func: Callable[..., Any],
         bucket_boundaries: Sequence[int],
         bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
         pad_to_bucket_boundary: bool = False,
         no_padding: bool = False,
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Batches of elements of similar length."""
+        """Batches of elements of similar length: bucket 0 has those below the first boundary, each further one those from its boundary
+        on. ``padded_shapes`` and ``padding_values`` are those of ``padded_batch``.
+
+        Raises:
+            ValueError: Boundaries do not rise, or there are not as many batch sizes as buckets.
+            UnimplementedError: ``padded_shapes`` or ``padding_values`` beside what they are not known to go with.
+        """
         length = _number(element_length_func)
         boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
-        return self._then(
-            self._graph.bucket_by_sequence_length(
-                length, boundaries, sizes, pad_to_bucket_boundary, not no_padding, drop_remainder
+        if len(sizes) != len(boundaries) + 1:
+            raise ValueError(f"bucket_batch_sizes has {len(sizes)} sizes for {len(boundaries) + 1} buckets")
+        if padded_shapes is None and padding_values is None:
+            return self._then(
+                self._graph.bucket_by_sequence_length(
+                    length, boundaries, sizes, pad_to_bucket_boundary, not no_padding, drop_remainder
+                )
             )
+        if pad_to_bucket_boundary or no_padding or (drop_remainder and len(set(sizes)) > 1):
+            raise UnimplementedError(
+                "padded_shapes and padding_values do not go with pad_to_bucket_boundary or no_padding, nor with drop_remainder where "
+                "bucket_batch_sizes differ"
+            )
+
+        def bucket(*element: Any) -> Any:
+            of = _tensor.convert_to_tensor(element_length_func(*element)).cast("int64")
+            number = of._swapped("mul", 0)
+            for boundary in boundaries:
+                number = number._binary("add", of._binary("ge", boundary).cast("int64"))
+            return number
+
+        return self.group_by_window(
+            bucket,
+            lambda _, window: window.padded_batch(max(sizes), padded_shapes, padding_values, drop_remainder),
+            window_size_func=lambda key: _tensor.convert_to_tensor(np.asarray(sizes, np.int64)).gather(key),
         )
 
     def rejection_resample(
@@ -123,13 +170,21 @@ class Windows:
         self._then = then
         self._window = (size, shift, stride, drop_remainder)
 
-    def flat_map(self, map_func: Callable[[Any], Dataset]) -> Dataset:
-        """The datasets that a function makes of the windows, one after the other. Of tuples and dicts a window is one of
-        datasets, as in TensorFlow, or what it would be of single elements: ``Dataset.zip`` takes either back."""
-        from .dataset import Dataset
+    def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
+        """The datasets that a function makes of the windows, one after the other.
+
+        Of tuples it is called with a dataset for each component, as in TensorFlow, or, if it takes one argument, with one dataset of the
+        tuples. Of dicts it is called with a dataset of them, of which ``window["name"]`` is that of one component.
+        """
+        from .dataset import Dataset, Window
 
         def reduced(graph: Graph) -> Graph:
-            return map_func(Dataset(graph))._graph
+            window = Window(graph)
+            parts = [window] if not isinstance(window.element_spec, tuple) else window.parts()
+            made = map_func(*parts) if len(parts) > 1 and _takes(map_func, len(parts)) else map_func(window)
+            if not isinstance(made, Dataset):
+                raise TypeError(f"the function made {made!r} of a window and not a dataset")
+            return made._graph
 
         return self._then(self._graph.window(*self._window, reduced))
 
@@ -143,6 +198,15 @@ class Windows:
             return tuple(map(datasets, batch)) if isinstance(batch, tuple) else Dataset.from_tensor_slices(batch)
 
         return map(datasets, self.flat_map(lambda window: _batched(window, self._window[0])))
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _batched(window: Any, size: int) -> Dataset:

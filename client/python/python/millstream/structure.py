@@ -105,7 +105,7 @@ def _plain(value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray | np.generic) or array.dtype not in (np.int64, np.float64):
         return array
     first = value
-    while isinstance(first, list | tuple) and first:
+    while isinstance(first, list | tuple | range) and first:
         first = first[0]
     if type(first) is float or (array.size == 0 and isinstance(first, list | tuple)):
         return array.astype(np.float32)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ._millstream import Expr, Graph
-from .dtypes import as_dtype
-from .errors import UnimplementedError
+from .dtypes import DType, as_dtype
+from .errors import InvalidArgumentError, UnimplementedError
+from .spec import TensorShape
 from .structure import leaf
 
 __all__ = ["Tensor", "convert_to_tensor"]
@@ -68,6 +69,7 @@ class Tensor:
 
     __slots__ = ("_expr", "_path", "_scope")
     __hash__ = None  # type: ignore[assignment]
+
     def __init__(self, expr: Expr, scope: Graph | None = None, path: str | None = None) -> None:
         self._expr = expr
         self._scope = scope
@@ -113,15 +115,47 @@ class Tensor:
     def __repr__(self) -> str:
         return f"<ms.Tensor {self._path!r}>" if self._path is not None else "<ms.Tensor>"
 
+    def _described(self) -> tuple[str, tuple[int | None, ...] | None]:
+        # What has no argument is the same for any element.
+        _, code, dims = (self._scope or Graph.range(0, 1, 1)).map_expr(self._expr).spec
+        return code, dims
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its items."""
+        return as_dtype(self._described()[0])
+
+    @property
+    def shape(self) -> TensorShape | None:
+        """Its sizes, of which ``None`` is known only when there is an element (``ops.shape``); ``None``: of any rank."""
+        dims = self._described()[1]
+        return None if dims is None else TensorShape(dims)
+
     def __getitem__(self, places: Any) -> Tensor:
         listed = list(places) if isinstance(places, tuple) else [places]
-        if Ellipsis in [place for place in listed if not isinstance(place, Tensor)]:
-            if listed[0] is not Ellipsis:
-                raise UnimplementedError("an ellipsis may only stand before or instead of all other places")
-            raise UnimplementedError("write the leading slices out instead of an ellipsis")
         if len(listed) == 1 and isinstance(listed[0], Tensor):
             return self.gather(listed[0])
-        return self._made(self._expr.index(listed))
+        listed = self._without_ellipsis(listed)
+        taken = [place for place in listed if place is not None]
+        part = self._made(self._expr.index(taken)) if taken else self
+        # A place that is one number has no axis in what is taken.
+        axes = [place for place in listed if place is None or isinstance(place, slice)]
+        for axis in [axis for axis, place in enumerate(axes) if place is None]:
+            part = part._made(part._expr.expand_dims(axis))
+        return part
+
+    def _without_ellipsis(self, listed: list[Any]) -> list[Any]:
+        """The places with slices of everything where an ellipsis stands."""
+        at = [index for index, place in enumerate(listed) if place is Ellipsis]
+        if not at:
+            return listed
+        shape, others = self.shape, sum(place is not None for place in listed) - len(at)
+        if len(at) > 1:
+            raise InvalidArgumentError("there is more than one ellipsis among the places")
+        if shape is None and at[0] < len(listed) - 1:
+            raise UnimplementedError("an ellipsis stands before other places, and how many dimensions there are is not known: write slices")
+        left_out = 0 if shape is None else len(shape) - others
+        return [*listed[: at[0]], *[slice(None)] * left_out, *listed[at[0] + 1 :]]
 
     def __neg__(self) -> Tensor:
         return self._unary("neg")
@@ -271,10 +305,12 @@ def called(function: Callable[..., Any], graph: Graph) -> Any:
 
 
 def applied(graph: Graph, result: Any) -> Graph:
-    """The dataset of what a function made of its elements."""
-    if isinstance(result, dict) and not any(isinstance(item, dict | tuple) for item in result.values()):
+    """The dataset of what a function made of its elements: a list is a tuple, as in TensorFlow; one within is a tensor."""
+    if isinstance(result, list):
+        result = tuple(result)
+    if isinstance(result, dict) and not any(map(_nests, result.values())):
         return graph.map_exprs([(str(name), _made(item)._expr) for name, item in result.items()])
-    if isinstance(result, tuple) and not any(isinstance(item, dict | tuple) for item in result):
+    if isinstance(result, tuple) and not any(map(_nests, result)):
         return graph.map_tuple([_made(item)._expr for item in result])
     if not isinstance(result, dict | tuple):
         return graph.map_expr(_made(result)._expr)
@@ -283,6 +319,10 @@ def applied(graph: Graph, result: Any) -> Graph:
         changed = [(path, tensor._expr) for path, tensor in leaves if tensor._path != path]
         return graph.with_components(changed) if changed else graph
     return graph.map_nested(_nesting(result), [tensor._expr for _, tensor in leaves])
+
+
+def _nests(value: Any) -> bool:
+    return value is None or isinstance(value, dict | tuple)
 
 
 def _made(value: Any) -> Tensor:
@@ -300,7 +340,7 @@ def _nesting(value: Any) -> tuple[Any, ...]:
         return ("dict", [(str(name), _nesting(item)) for name, item in value.items()])
     if isinstance(value, tuple):
         return ("tuple", [_nesting(item) for item in value])
-    return ("tensor", "bool", ())
+    return ("none",) if value is None else ("tensor", "bool", ())
 
 
 def _leaves(value: Any, path: str) -> Any:
@@ -311,7 +351,7 @@ def _leaves(value: Any, path: str) -> Any:
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from _leaves(item, f"{below}{index}")
-    else:
+    elif value is not None:
         yield path, _made(value)
 
 

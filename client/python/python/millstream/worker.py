@@ -139,15 +139,27 @@ def told(error: BaseException, trace: TracebackType | None) -> tuple[str, str]:
 
     With ``MILLSTREAM_FULL_TRACEBACK=1`` all frames are told.
     """
-    frames = traceback.extract_tb(trace)
+    whole = traceback.TracebackException(type(error), error, trace)
     if os.environ.get("MILLSTREAM_FULL_TRACEBACK") != "1":
-        frames = traceback.StackSummary.from_list(
-            frame for frame in frames if not frame.filename.startswith(_PACKAGE)
-        )
-    said = "".join(traceback.format_exception_only(type(error), error)).strip()
-    lines = ["Traceback (most recent call last):\n", *frames.format(), said]
+        _leave_out_own(whole)
+    said = "".join(whole.format_exception_only()).strip()
+    told = "".join(whole.format()).strip()
     samples = getattr(error, "millstream_samples", ())
     if samples:
         listed = ", ".join(map(str, samples[:_SAMPLES_TOLD])) + (", ..." if len(samples) > _SAMPLES_TOLD else "")
         said = f"{said}; {'sample' if len(samples) == 1 else 'samples'} {listed}"
-    return said, "".join(lines)
+    # Text that no encoding knows, such as names of files may have, comes as it can be written.
+    return _writable(said), _writable(told)
+
+
+def _leave_out_own(told: traceback.TracebackException) -> None:
+    """Leaves out the frames of this package, also of what it was raised from and of the exceptions of a group."""
+    left = [told]
+    while left:
+        of = left.pop()
+        of.stack = traceback.StackSummary.from_list(frame for frame in of.stack if not frame.filename.startswith(_PACKAGE))
+        left += [other for other in (of.__cause__, of.__context__, *(of.exceptions or ())) if other is not None]
+
+
+def _writable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()

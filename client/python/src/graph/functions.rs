@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream::element::{ElementSpec, Structure};
+use millstream::element::{Dtype, ElementSpec, Structure, TensorSpec};
 use millstream::pipeline::graph::{
     Buckets, Constant, Dataset, Padding, SourceDeclaration, SpecField, Window,
 };
@@ -194,6 +194,27 @@ impl Graph {
             |placeholder| of_body.build(placeholder, spec, body),
         );
         let raised = of_key.raised.or(of_body.raised);
+        Bodies { raised }.finish(self, dataset)
+    }
+
+    /// Windows of as many elements as `size` makes of the key.
+    fn group_by_window_sized(
+        &self,
+        key: &Bound<'_, PyAny>,
+        size: &Bound<'_, PyAny>,
+        body: &Bound<'_, PyAny>,
+    ) -> PyResult<Graph> {
+        let [mut of_key, mut of_size, mut of_body] = [(); 3].map(|()| Bodies { raised: None });
+        let spec = self.element_spec();
+        let number = ElementSpec::single(TensorSpec::scalar(Dtype::I64))
+            .map_err(|error| raise("InternalError", error))?;
+        let number = Arc::new(number);
+        let dataset = self.dataset().group_by_window_sized(
+            |placeholder| of_key.build(placeholder, spec, key),
+            |placeholder| of_size.build(placeholder, &number, size),
+            |placeholder| of_body.build(placeholder, spec, body),
+        );
+        let raised = of_key.raised.or(of_size.raised).or(of_body.raised);
         Bodies { raised }.finish(self, dataset)
     }
 

@@ -50,6 +50,10 @@ impl Graph {
         self.then(|dataset| dataset.shuffle(buffer, seed))
     }
 
+    fn drawn_alike(&self) -> PyResult<Graph> {
+        self.then(|dataset| dataset.drawn_alike())
+    }
+
     fn shuffle_and_repeat(&self, buffer: u64, count: Option<u64>, seed: Option<u64>) -> PyResult<Graph> {
         self.then(|dataset| dataset.shuffle_and_repeat(buffer, count, seed))
     }

@@ -28,7 +28,7 @@ pub(crate) struct Shuffle {
 
 impl Shuffle {
     pub(crate) fn new(shuffle: graph::Shuffle, node: usize, input: Input, shared: Shared) -> Shuffle {
-        let seeds = shared.seeds(node, shuffle.seed);
+        let seeds = shared.seeds(node, shuffle.seed).fixed_if(shuffle.fixed);
         Shuffle {
             // A graph's buffers have at most 2^24 elements.
             size: shuffle.buffer as usize,

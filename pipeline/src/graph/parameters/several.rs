@@ -25,6 +25,10 @@ pub struct Sample {
     /// Whether it ends when an input that has ended is drawn, or goes on with the others.
     #[n(2)]
     pub stop_on_empty: bool,
+    /// Whether every pass and epoch draws alike.
+    #[n(3)]
+    #[cbor(default)]
+    pub fixed: bool,
 }
 
 /// Parameters of `choose` beside its numbers.

@@ -73,6 +73,10 @@ pub struct Random {
     /// The seed; without one every task draws its own.
     #[n(0)]
     pub seed: Option<u64>,
+    /// Whether every pass and epoch draws alike.
+    #[n(1)]
+    #[cbor(default)]
+    pub fixed: bool,
 }
 
 /// Parameters of `tensors`.

@@ -25,6 +25,10 @@ pub struct Shuffle {
     /// The seed; without one every task draws its own.
     #[n(1)]
     pub seed: Option<u64>,
+    /// Whether every pass and epoch draws alike.
+    #[n(2)]
+    #[cbor(default)]
+    pub fixed: bool,
 }
 
 /// Parameters of `repeat`.
