@@ -280,7 +280,7 @@ def test_no_local_worker(processes: ms.LocalService) -> None:
 
 def test_consumers_in_step_get_elements_of_one_group(cluster: Start) -> None:
     target = cluster(2)
-    groups = Dataset.counter().map(lambda x: [x * 2, x * 2 + 1]).unbatch()
+    groups = Dataset.counter().map(lambda x: ms.stack([x * 2, x * 2 + 1])).unbatch()
     consumers = [
         groups.apply(distribute("parallel_epochs", target, "step", consumer_index=index, num_consumers=2))
         for index in range(2)
