@@ -165,13 +165,30 @@ class Exported:
         return (1, 0)
 
 
+class Taker:
+    """What makes an array of a capsule, one with a version or one of before there were versions."""
+
+    def __init__(self, is_versioned: bool) -> None:
+        self.is_versioned = is_versioned
+        self.capsules: list[Any] = []
+
+    def __call__(self, capsule: Any) -> Any:
+        self.capsules.append(capsule)
+        return np.from_dlpack(Exported(capsule))
+
+
 @pytest.mark.parametrize("items", [0, 3, LARGE])
-def test_dlpack_hands_the_same_memory_over(items: int) -> None:
+@pytest.mark.parametrize("is_versioned", [False, True])
+def test_dlpack_hands_the_same_memory_over(is_versioned: bool, items: int) -> None:
+    if is_versioned and np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        pytest.skip("this numpy knows no versions of DLPack")
     graph = Dataset.from_tensors(np.arange(2 * items, dtype=np.float32).reshape(2, items))._graph
-    capsules: list[Any] = []
-    taken = next(graph.run(0, 1, 1, lambda capsule: capsules.append(capsule) or np.from_dlpack(Exported(capsule))))
-    assert taken.shape == (2, items) and taken.flags.writeable
+    taker = Taker(is_versioned)
+    taken = next(graph.run(0, 1, 1, taker))
+    # Arrays of what has no version cannot be written.
+    assert taken.shape == (2, items) and taken.flags.writeable == is_versioned
     assert taken.ravel().tolist() == list(range(2 * items))
+    assert ("versioned" in str(taker.capsules[0])) == is_versioned
     # One that nobody takes over is given back too.
     assert "dltensor" in str(next(graph.run(0, 1, 1, lambda capsule: capsule)))
 

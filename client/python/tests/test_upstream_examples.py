@@ -825,7 +825,9 @@ len(list(distributed_dataset_on_host))
 def said(code: str, names: dict[str, Any]) -> str:
     """What statements print, and expressions are, as at a prompt of Python."""
     heard = io.StringIO()
-    with contextlib.redirect_stdout(heard), np.printoptions(legacy="1.25"):
+    # Before version 2 numpy prints so by itself.
+    as_upstream = np.printoptions(legacy="1.25") if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else contextlib.nullcontext()
+    with contextlib.redirect_stdout(heard), as_upstream:
         for statement in ast.parse(code).body:
             if isinstance(statement, ast.Expr):
                 value = eval(compile(ast.Expression(statement.value), "example", "eval"), names)
