@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,8 @@ class _Torch:
         # The public function takes a capsule too, but asks it more than is needed.
         self.take: Callable[[Any], Any] = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
         self.exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+        # Those that make no capsules with a version take none.
+        self.is_versioned = "max_version" in inspect.signature(torch.Tensor.__dlpack__).parameters
 
     def __call__(self, capsule: Any) -> Any:
         return self.take(capsule)
