@@ -34,6 +34,8 @@ pub(super) enum Gone {
     Memory { bytes: u64, limit_bytes: u64 },
     /// Its result is larger than an element may be.
     TooLarge { bytes: u64, limit_bytes: u64 },
+    /// The system gives no memory to share with it.
+    NoSharedMemory { bytes: u64, why: String },
     /// It said what is no answer.
     Garbled(String),
     /// Nobody knows: the process that watches over it is gone as well.
@@ -61,7 +63,7 @@ impl Gone {
             0 | 1 => self.to_string(),
             attempts => format!("{self}; so did {attempts} processes, one after the other"),
         };
-        ExecError::new(ErrorKind::UserFunction, NAME, message)
+        ExecError::new(self.kind(), NAME, message)
     }
 
     /// As the failure of an iterable of which so many elements were delivered: where it was went with its process, so it cannot
@@ -70,7 +72,20 @@ impl Gone {
         let message = format!(
             "{self}; its iterable had yielded {delivered} elements, which are not repeated, and the rest of it is lost"
         );
-        ExecError::new(ErrorKind::UserFunction, NAME, message)
+        ExecError::new(self.kind(), NAME, message)
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Gone::NoSharedMemory { .. } => ErrorKind::Resource,
+            Gone::Exited(_)
+            | Gone::Killed(_)
+            | Gone::Deadline(_)
+            | Gone::Memory { .. }
+            | Gone::TooLarge { .. }
+            | Gone::Garbled(_)
+            | Gone::Unknown => ErrorKind::UserFunction,
+        }
     }
 }
 
@@ -103,6 +118,11 @@ impl fmt::Display for Gone {
             Gone::TooLarge { bytes, limit_bytes } => write!(
                 f,
                 "yields an element of {bytes} bytes; it may have {limit_bytes} at most: yield it in parts"
+            ),
+            Gone::NoSharedMemory { bytes, why } => write!(
+                f,
+                "the system gives no {bytes} bytes of memory to share with its process: {why}; what a worker's files and memory may \
+                 have (ulimit -f, -v, -n) limits it"
             ),
             Gone::Garbled(what) => write!(
                 f,

@@ -129,7 +129,7 @@ impl Executor {
         } else {
             None
         };
-        let leased = leased.transpose().map_err(|error| self.lost(&error))?;
+        let leased = leased.transpose().map_err(|error| self.refused(wanted, &error))?;
         let (mut lease, fd) = leased.map_or((None, None), |(lease, fd)| (Some(lease), fd));
         if let (Some(lease), Some(input), Some(_)) = (&mut lease, input, input_bytes) {
             input.write_to(lease.bytes_mut());
@@ -211,7 +211,8 @@ impl Executor {
         if let Some(place) = self.asked.front_mut() {
             place.take();
         }
-        let (lease, fd) = self.regions.lease(bytes).map_err(|error| self.lost(&error))?;
+        let leased = self.regions.lease(bytes);
+        let (lease, fd) = leased.map_err(|error| self.refused(bytes, &error))?;
         wire::region(named(Some(&lease)), &mut self.datagram);
         if let Some(place) = self.asked.front_mut() {
             *place = Some(lease);
@@ -284,6 +285,11 @@ impl Executor {
         self.socket.take();
         let status = self.foreman.end(self.child, Urgency::Soon);
         Ending::Gone(status.map_or(Gone::Unknown, Gone::of_status))
+    }
+
+    fn refused(&mut self, bytes: u64, error: &io::Error) -> Ending {
+        let why = error.to_string();
+        self.end(Gone::NoSharedMemory { bytes, why })
     }
 
     fn lost(&mut self, error: &io::Error) -> Ending {

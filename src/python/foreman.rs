@@ -13,6 +13,7 @@ use millstream_pipeline::exec::{Cancel, ErrorKind, ExecError};
 use parking_lot::Mutex;
 use rustix::fs::MemfdFlags;
 
+use super::ending::Gone;
 use super::interpreter::Interpreter;
 use super::params::NAME;
 use super::socket::Socket;
@@ -146,7 +147,11 @@ impl Foreman {
             );
             ExecError::new(ErrorKind::Caller, NAME, message)
         };
-        let file = handed_over(described, code).map_err(|error| failed(error.to_string()))?;
+        let file = handed_over(described, code).map_err(|error| {
+            let bytes = described.len() as u64 + code.len() as u64;
+            let why = error.to_string();
+            Gone::NoSharedMemory { bytes, why }.failure(1)
+        })?;
         let mut datagram = vec![START];
         datagram.extend((described.len() as u64).to_le_bytes());
         datagram.extend((code.len() as u64).to_le_bytes());

@@ -2,6 +2,7 @@
 
 use millstream::client::ReadError;
 use millstream::control::{Code, Error};
+use millstream::link::LaneError;
 use millstream::pipeline::exec::{ErrorKind, ExecError};
 use millstream::pipeline::graph::{AnalysisError, GraphError};
 use millstream::{DispatcherError, ServiceError, WorkerError};
@@ -48,6 +49,14 @@ fn class_of(code: Code) -> &'static str {
     }
 }
 
+/// Where there are no threads it is the system that has none.
+fn class_of_lane(error: &LaneError) -> &'static str {
+    match error {
+        LaneError::Start { .. } => "ResourceExhaustedError",
+        LaneError::Stopped { .. } | LaneError::Stuck { .. } | LaneError::Panicked { .. } => "InternalError",
+    }
+}
+
 /// What a service answers.
 pub(crate) fn service(error: ServiceError) -> PyErr {
     match error {
@@ -57,7 +66,7 @@ pub(crate) fn service(error: ServiceError) -> PyErr {
         ServiceError::Key(_) => raise("PermissionDeniedError", error),
         ServiceError::Socket(_) => raise("UnavailableError", error),
         ServiceError::GivenUp => raise("CancelledError", error),
-        ServiceError::Lane(_) => raise("InternalError", error),
+        ServiceError::Lane(ref lane) => raise(class_of_lane(lane), error),
     }
 }
 
@@ -67,7 +76,7 @@ pub(crate) fn dispatcher(error: DispatcherError) -> PyErr {
         DispatcherError::Key(_) => "PermissionDeniedError",
         DispatcherError::Start(_) => "UnavailableError",
         DispatcherError::WorkDir(_) | DispatcherError::Store(_) => "DataLossError",
-        DispatcherError::Lane(_) => "InternalError",
+        DispatcherError::Lane(lane) => class_of_lane(lane),
     };
     raise(class, error)
 }
@@ -80,7 +89,7 @@ pub(crate) fn worker(error: WorkerError) -> PyErr {
         WorkerError::Bind(_) => raise("UnavailableError", error),
         WorkerError::Resource(_) => raise("ResourceExhaustedError", error),
         WorkerError::GivenUp => raise("CancelledError", error),
-        WorkerError::Lane(_) => raise("InternalError", error),
+        WorkerError::Lane(ref lane) => raise(class_of_lane(lane), error),
     }
 }
 

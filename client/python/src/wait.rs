@@ -6,6 +6,8 @@ use std::time::Duration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use crate::failure;
+
 /// How often a blocked thread looks for signals: how late Ctrl-C may be heard.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -13,7 +15,7 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// what Python's handler raises.
 ///
 /// # Errors
-/// What a signal's handler raises.
+/// What a signal's handler raises; the system gives no thread.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     give_up: impl Fn(),
@@ -21,7 +23,14 @@ pub(crate) fn interruptible<T: Send>(
 ) -> PyResult<T> {
     std::thread::scope(|scope| {
         let (tell, mut told) = sync_channel(1);
-        scope.spawn(move || tell.send(work()));
+        std::thread::Builder::new()
+            .spawn_scoped(scope, move || tell.send(work()))
+            .map_err(|error| {
+                failure::raise(
+                    "ResourceExhaustedError",
+                    format!("the system gives no thread: {error}"),
+                )
+            })?;
         loop {
             let (received, back) = py.detach(move || (told.recv_timeout(LOOK_EVERY), told));
             told = back;

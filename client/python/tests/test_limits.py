@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+
+import pytest
 
 import millstream as ms
 from millstream import Dataset
@@ -63,7 +66,119 @@ def test_a_program_that_may_open_few_files_reads() -> None:
         assert sorted(int(x) for reader in kept for x in reader) == sorted(list(range(64)) * 16)
     print("read")
     """
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", textwrap.dedent(program)]
+    assert ran(program) == "read\n"
+
+
+def ran(program: str, *before: str) -> str:
+    """What a program of Python says, which ends well; run by ``before``, if that is there."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [*before, sys.executable, "-c", textwrap.dedent(program)]
     ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240)
-    assert (ended.stdout, ended.returncode) == ("read\n", 0), ended.stderr
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+#: Arrays of a mebibyte, of a worker that is started within the limits that are set before.
+READS = """
+import resource, sys
+import numpy as np
+import millstream as ms
+
+def used():
+    return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+
+def limit(kind, bytes):
+    resource.setrlimit(kind, (bytes, bytes))
+
+def read(service, made=lambda: ms.Dataset.from_tensors(np.arange(1 << 18, dtype=np.int32)).repeat(20)):
+    shared = 0
+    arrays = iter(made().apply(ms.service.distribute("parallel_epochs", service)))
+    for count, array in enumerate(arrays, 1):
+        assert (array == np.arange(1 << 18)).all()
+        shared += "/memfd:" in open("/proc/self/maps").read()
+    print("read", count, "shared" if shared else "sent")
+"""
+
+
+def test_row_246_memory_that_cannot_be_mapped_is_not_shared() -> None:
+    program = """
+    with ms.local(workers=1) as service:
+        read(service)
+        # An arena of a worker is half a gibibyte.
+        limit(resource.RLIMIT_AS, used() + (128 << 20))
+        read(service)
+    """
+    assert ran(READS + textwrap.dedent(program)) == "read 20 shared\nread 20 sent\n"
+
+
+def test_row_246_address_space_without_room_for_a_thread_is_an_error_of_memory() -> None:
+    program = """
+    with ms.local(workers=1) as service:
+        limit(resource.RLIMIT_AS, used() + (1 << 20))
+        try:
+            read(service)
+        except MemoryError as error:
+            print(type(error).__name__)
+    """
+    assert ran(READS + textwrap.dedent(program)) in ("ResourceExhaustedError\n", "MemoryError\n")
+
+
+@pytest.mark.parametrize("kind", ["RLIMIT_MEMLOCK", "RLIMIT_FSIZE"])
+def test_row_246_little_locked_memory_and_small_files_do_not_matter(kind: str) -> None:
+    program = f"""
+    limit(resource.{kind}, 64 << 10)
+    with ms.local(workers=1) as service:
+        read(service)
+    """
+    assert ran(READS + textwrap.dedent(program)).startswith("read 20")
+
+
+def test_row_246_memory_files_that_may_not_be_as_large_as_results_are_named() -> None:
+    program = """
+    limit(resource.RLIMIT_FSIZE, 64 << 10)
+    spec = ms.TensorSpec((1 << 18,), ms.int32)
+
+    def made():
+        return ms.Dataset.range(3).map_python(lambda _: np.arange(1 << 18, dtype=np.int32), element_spec=spec)
+
+    with ms.local(workers=1) as service:
+        try:
+            read(service, made)
+        except ms.errors.ResourceExhaustedError as error:
+            print(error)
+    """
+    said = ran(READS + textwrap.dedent(program))
+    assert "1048576 bytes of memory to share" in said and "ulimit -f" in said and "worker 127.0.0.1:" in said
+
+
+#: A host of its own, as far as the system lets anybody have one.
+NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "--net", "sh", "-c"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "protocol", "found"),
+    [
+        ("mount -t tmpfs -o size=64k tmpfs /dev/shm", None, "shared"),
+        ("mount -t tmpfs -o ro tmpfs /dev/shm", None, "shared"),
+        ("ip link set lo mtu 1450", "quic", "sent"),
+    ],
+    ids=["64 KiB of /dev/shm", "/dev/shm that nobody may write to", "packets of 1450 bytes"],
+)
+def test_row_246_hosts_with_less_than_usual_are_enough(settings: str, protocol: str | None, found: str) -> None:
+    prepared = f"ip link set lo up && {settings}"
+    if shutil.which("unshare") is None or shutil.which("ip") is None:
+        pytest.skip("there is no unshare or no ip on this machine")
+    tried = subprocess.run([*NAMESPACE, prepared], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"this machine lets nobody have namespaces: {tried.stderr.strip()}")
+    program = f"""
+    with ms.local(workers=2) as service:
+        arrays = ms.Dataset.from_tensors(np.arange(1 << 18, dtype=np.int32)).repeat(20)
+        distributed = arrays.apply(
+            ms.service.distribute("distributed_epoch", service, data_transfer_protocol={protocol!r}, compression=None)
+        )
+        kept = list(distributed)
+        assert len(kept) == 20 and all((array == np.arange(1 << 18)).all() for array in kept)
+        print("shared" if "/memfd:" in open("/proc/self/maps").read() else "sent")
+    """
+    assert ran(READS + textwrap.dedent(program), *NAMESPACE, f'{prepared} && exec "$0" "$@"') == f"{found}\n"
