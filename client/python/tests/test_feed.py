@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import millstream as ms
 from millstream import Dataset
-from millstream.feed import Arenas, DeviceFeed, Registry
+from millstream.feed import IDLE_AFTER, Arenas, DeviceFeed, Registry
 from millstream.service import distribute
 
 
@@ -108,7 +109,7 @@ def test_shared_memory_is_registered_once_and_stays_mapped(processes: ms.LocalSe
         return True
 
     registry = Registry(register, lambda start: (registered.pop(start), None)[1])
-    arenas, other = Arenas(registry), Arenas(registry)
+    arenas, other = Arenas(registry, pytest.fail), Arenas(registry, pytest.fail)
     dataset = Dataset.from_tensors(np.arange(1 << 16)).repeat(50).apply(distribute("parallel_epochs", processes))
     found = [Tensor(array) for array in dataset]
     # Two feeds of the same elements share it.
@@ -127,8 +128,47 @@ def test_shared_memory_is_registered_once_and_stays_mapped(processes: ms.LocalSe
     assert not registered
 
 
+def test_a_feed_of_many_passes_lets_go_of_the_memory_of_those_that_have_ended(processes: ms.LocalService) -> None:
+    registered: dict[int, int] = {}
+    settled: list[int] = []
+
+    def unregister(start: int) -> None:
+        # Whoever closes it has waited for all copies already.
+        assert is_closing or settled, "copies may read it still"
+        with open("/proc/self/maps") as maps:
+            assert any(line.startswith(f"{start:x}-") for line in maps), "it is not mapped any more"
+        del registered[start]
+
+    registry = Registry(lambda start, count: registered.setdefault(start, count) == count, unregister)
+    is_closing = False
+    arenas = Arenas(registry, lambda: settled.append(len(registered)))
+    dataset = Dataset.from_tensors(np.arange(1 << 14)).repeat(IDLE_AFTER).apply(distribute("parallel_epochs", processes))
+    most = 0
+    for _ in range(8):
+        assert all(arenas.has(Tensor(array)) for array in dataset)
+        most = max(most, len(registered))
+    # Each of two workers has an arena or two for a pass; those of this pass and of the one before it.
+    assert 2 <= most <= 8
+    is_closing = True
+    arenas.close()
+    assert not registered
+
+
+def test_memory_that_is_used_by_turns_stays_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many workers there are: only what nothing has come from for long is let go."""
+    memory = np.zeros((40, 8 << 10), np.int64)
+    spans = {row.ctypes.data: (row.ctypes.data, row.ctypes.data + row.nbytes) for row in memory}
+    monkeypatch.setattr(sys.modules["millstream.feed"], "_shared_mapping", spans.get)
+    registered: list[int] = []
+    registry = Registry(lambda start, count: registered.append(start) is None, registered.remove)
+    arenas = Arenas(registry, lambda: pytest.fail("none is idle"))
+    for _ in range(10):
+        assert all(arenas.has(Tensor(row)) for row in memory)
+    assert len(registered) == len(set(registered)) == 40
+
+
 def test_other_memory_is_not_registered_nor_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    arenas = Arenas(Registry(lambda start, count: pytest.fail("registered"), lambda start: None))
+    arenas = Arenas(Registry(lambda start, count: pytest.fail("registered"), lambda start: None), pytest.fail)
     tensor = Tensor(np.zeros(1 << 16))
     assert not arenas.has(tensor)
     monkeypatch.setattr("builtins.open", lambda *_: pytest.fail("looked again"))

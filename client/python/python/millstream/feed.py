@@ -22,6 +22,9 @@ DEPTH = 2
 #: Memory of one registration at most: what is larger is copied through a buffer.
 _REGISTER_BYTES_MAX = 16 << 30
 
+#: Memory that none of so many tensors lay in is let go when other memory is registered: that of passes that have ended.
+IDLE_AFTER = 256
+
 #: Tensors of fewer bytes are copied as they are: a copy costs less than looking where they lie.
 _STAGE_BYTES_MIN = 64 << 10
 
@@ -108,12 +111,15 @@ class Registry:
 
 class Arenas:
     """Memory that workers of this host share with us, as one feed uses it: registered, so that a device copies from it without the
-    processor. A tensor in each keeps it mapped for as long as it is registered.
+    processor. A tensor in each keeps it mapped for as long as it is registered. What nothing comes from any more is let go after
+    ``settle``, which waits for copies that were begun.
     """
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._mappings: list[_Mapping] = []
+    def __init__(self, registry: Registry, settle: Callable[[], None]) -> None:
+        self._registry, self._settle = registry, settle
+        #: With the number of the tensor that lay in it last.
+        self._mappings: list[tuple[_Mapping, int]] = []
+        self._looked = 0
         #: Where registering failed, or what is there is nothing to register.
         self._others: set[int] = set()
 
@@ -121,23 +127,35 @@ class Arenas:
         """Whether a tensor lies in registered memory, which is registered now if it can be."""
         address = tensor.data_ptr()
         stop = address + tensor.nbytes
-        if any(mapping.start <= address and stop <= mapping.stop for mapping in self._mappings):
-            return True
+        self._looked += 1
+        for index, (mapping, _) in enumerate(self._mappings):
+            if mapping.start <= address and stop <= mapping.stop:
+                self._mappings[index] = (mapping, self._looked)
+                return True
         if address >> 21 in self._others:
             return False
         found = _shared_mapping(address)
         if found is not None and stop <= found[1] and found[1] - found[0] <= _REGISTER_BYTES_MAX:
-            mapping = self._registry.taken(*found, keeper=tensor)
-            if mapping is not None:
-                self._mappings.append(mapping)
+            self._let_go_of_idle()
+            taken = self._registry.taken(*found, keeper=tensor)
+            if taken is not None:
+                self._mappings.append((taken, self._looked))
                 return True
         if len(self._others) < 1 << 16:
             self._others.add(address >> 21)
         return False
 
+    def _let_go_of_idle(self) -> None:
+        idle = [mapping for mapping, last in self._mappings if self._looked - last > IDLE_AFTER]
+        if idle:
+            self._settle()
+        self._mappings = [(mapping, last) for mapping, last in self._mappings if self._looked - last <= IDLE_AFTER]
+        for mapping in idle:
+            self._registry.left(mapping)
+
     def close(self) -> None:
         """Uses nothing any more."""
-        for mapping in self._mappings:
+        for mapping, _ in self._mappings:
             self._registry.left(mapping)
         self._mappings.clear()
 
@@ -192,7 +210,7 @@ class _Cuda:
         self._torch = torch
         self._device = device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
         self._stream = torch.cuda.Stream(self._device)
-        self._arenas = Arenas(_REGISTRY)
+        self._arenas = Arenas(_REGISTRY, self._stream.synchronize)
         #: Pinned buffers by their size, each with the event of the copy that reads it.
         self._buffers: dict[int, collections.deque[tuple[Any, Any]]] = {}
 
@@ -320,7 +338,9 @@ def feed(elements: Iterable[Any], device: Any = "cuda", *, depth: int = DEPTH) -
 
     ``depth`` elements are on their way or wait there while the device computes, and no more: each is copied on a stream of its own, and the
     stream that is current when it is asked for waits for that copy alone. Memory of workers on this host is registered with the device,
-    once for all feeds that read it at a time, and read from where it lies: a worker has new memory for each pass. Text stays Python's. ``device="cpu"`` does the same without a device.
+    once for all feeds that read it at a time, and read from where it lies. A worker has new memory for each pass; that of a pass that has
+    ended is let go when the feed ends, or ``IDLE_AFTER`` tensors later when it meets other memory. What operations behind ``distribute``
+    made, in this process, goes through pinned buffers. Text stays Python's. ``device="cpu"`` does the same without a device.
 
     Raises:
         InvalidArgumentError: ``depth`` is none.
