@@ -1,4 +1,4 @@
-//! What an executor is told beside the code: what is done with it, what elements are, and how many there are of its kind. JSON;
+//! What an executor is told beside the code: what is done with it, what elements and results are, and how many there are of its kind. JSON;
 //! `millstream/executor.py` reads it. Refuses to know who tells it.
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
@@ -17,8 +17,8 @@ pub(super) enum Kind<'s> {
     Iterable,
 }
 
-/// What an executor of code of this kind is told.
-pub(super) fn described(kind: Kind<'_>, limits: &Limits) -> String {
+/// What an executor of code of this kind is told, which yields elements of `output`.
+pub(super) fn described(kind: Kind<'_>, output: &ElementSpec, limits: &Limits) -> String {
     let (input, makes) = match kind {
         Kind::Function(input) => (Some(input), "element"),
         Kind::FlatFunction(input) => (Some(input), "iterable"),
@@ -34,9 +34,11 @@ pub(super) fn described(kind: Kind<'_>, limits: &Limits) -> String {
         .iter()
         .map(|dtype| (dtype.code().to_string(), json!(dtype.name())))
         .collect();
+    let nested = |spec: &ElementSpec| plain(spec.structure(), &mut spec.components().iter());
     json!({
         "makes": makes,
-        "given": input.map(|spec| plain(spec.structure(), &mut spec.components().iter())),
+        "given": input.map(nested),
+        "yields": nested(output),
         "processes": processes,
         "dtypes": dtypes,
     })

@@ -71,9 +71,9 @@ impl OnCall {
         let params = PythonParams::from_params(params)?;
         let limits = params.header(interpreter)?.limits;
         Ok(OnCall {
+            described: described(kind, &params.output, &limits),
             output: params.output,
             interpreter: interpreter.clone(),
-            described: described(kind, &limits),
             code: params.code,
             limits,
             crews: Arc::clone(crews),

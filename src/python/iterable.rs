@@ -69,7 +69,7 @@ impl SourceFactory for Iterables {
         let limits = params.header(&self.interpreter).map_err(refused)?.limits;
         let crew = self.crews.crew(Job {
             interpreter: self.interpreter.clone(),
-            described: described(Kind::Iterable, &limits),
+            described: described(Kind::Iterable, &params.output, &limits),
             code: params.code,
             limits,
         });

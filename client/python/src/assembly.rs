@@ -35,11 +35,14 @@ pub(crate) struct Taker {
     /// Of the tensor itself.
     exchange: Option<Exchange>,
     is_versioned: bool,
+    /// Whether vectors of text are lists, and no arrays of objects.
+    lists_text: bool,
 }
 
 impl Output {
     /// What `take` makes of capsules of DLPack, or numpy's without. If it has an attribute `exchange`, that holds the
-    /// framework's functions of C; if it has one `is_versioned` that is false, it takes capsules of old only.
+    /// framework's functions of C; if it has one `is_versioned` that is false, it takes capsules of old only; if one `lists_text`
+    /// that is true, vectors of text are lists.
     pub(crate) fn new(py: Python<'_>, take: Option<Py<PyAny>>) -> PyResult<Output> {
         let Some(take) = take else {
             return Ok(Output::Numpy);
@@ -48,10 +51,13 @@ impl Output {
         let exchange = exchange.and_then(|capsule| Exchange::of(capsule.cast::<PyCapsule>().ok()?));
         let versioned = take.bind(py).getattr_opt("is_versioned")?;
         let is_versioned = versioned.is_none_or(|said| said.is_truthy().unwrap_or(true));
+        let lists = take.bind(py).getattr_opt("lists_text")?;
+        let lists_text = lists.is_some_and(|said| said.is_truthy().unwrap_or(false));
         Ok(Output::Dlpack(Taker {
             take,
             exchange,
             is_versioned,
+            lists_text,
         }))
     }
 }
@@ -285,8 +291,13 @@ impl<'py> Building<'_, 'py> {
         if view.dims().is_empty() {
             return item(strings.bytes(0).unwrap_or_default());
         }
-        let items: PyResult<Vec<_>> = strings.iter().map(item).collect();
-        objects(self.py, items?, view.dims())
+        let items: Vec<_> = strings.iter().map(item).collect::<PyResult<_>>()?;
+        match self.output {
+            Output::Dlpack(taker) if taker.lists_text && view.dims().len() == 1 => {
+                Ok(PyList::new(self.py, items)?.into_any())
+            }
+            Output::Numpy | Output::Dlpack(_) => objects(self.py, items, view.dims()),
+        }
     }
 }
 

@@ -68,9 +68,10 @@ pub(crate) fn params(output: &ElementSpec, code: &[u8]) -> Params {
     PythonParams { output, code }.to_params()
 }
 
-fn called(maker: &str, code: &[u8], input: &ElementSpec) -> Result<Py<PyAny>, String> {
+fn called(maker: &str, code: &[u8], input: &ElementSpec, output: &ElementSpec) -> Result<Py<PyAny>, String> {
     let function = Python::attach(|py| {
-        let given = (PyBytes::new(py, code), spec::to_python(py, input)?);
+        let specs = (spec::to_python(py, input)?, spec::to_python(py, output)?);
+        let given = (PyBytes::new(py, code), specs.0, specs.1);
         let function = py.import("millstream.worker")?.call_method1(maker, given)?;
         Ok(function.unbind())
     });
@@ -84,7 +85,7 @@ fn call<'py>(py: Python<'py>, function: &Py<PyAny>, value: &Value) -> PyResult<B
 
 fn prepared(params: &Params, input: &ElementSpec) -> Result<PreparedMap, String> {
     let PythonParams { output, code } = PythonParams::from_params(params)?;
-    let function = called("function", &code, input)?;
+    let function = called("function", &code, input, &output)?;
     let yields = output.clone();
     let call = Arc::new(move |value: Value| -> Result<Value, BoxError> {
         let made = Python::attach(|py| leaves(&call(py, &function, &value)?));
@@ -96,7 +97,7 @@ fn prepared(params: &Params, input: &ElementSpec) -> Result<PreparedMap, String>
 
 fn prepared_flat(params: &Params, input: &ElementSpec) -> Result<PreparedFlatMap, String> {
     let PythonParams { output, code } = PythonParams::from_params(params)?;
-    let function = called("flat_function", &code, input)?;
+    let function = called("flat_function", &code, input, &output)?;
     let yields = output.clone();
     let call = Arc::new(
         move |value: Value, _: &Cancel| -> Result<Box<dyn Source>, BoxError> {
@@ -131,9 +132,10 @@ impl SourceFactory for Iterables {
         let refused = |reason| ExecError::new(ErrorKind::Caller, NAME, reason);
         let PythonParams { output, code } = PythonParams::from_params(params).map_err(refused)?;
         let iterator = Python::attach(|py| {
-            let iterator = py
-                .import("millstream.worker")?
-                .call_method1("iterate", (PyBytes::new(py, &code),))?;
+            let iterator = py.import("millstream.worker")?.call_method1(
+                "iterate",
+                (PyBytes::new(py, &code), spec::to_python(py, &output)?),
+            )?;
             Ok(iterator.unbind())
         });
         let iterator = iterator.map_err(|error: PyErr| failure(&error))?;

@@ -545,6 +545,55 @@ def test_samples_may_be_any_mapping_and_what_is_no_sample_is_named() -> None:
         list(DataLoader([object()], output="numpy"))
 
 
+class Growing:
+    """Sentences of different lengths."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full(index + 1, index)
+
+
+def padded(samples: list[Any]) -> Any:
+    longest = max(len(sample) for sample in samples)
+    return {"ids": np.stack([np.pad(sample, (0, longest - len(sample))) for sample in samples])}
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_batches_are_as_long_as_their_collation_makes_them(num_workers: int) -> None:
+    arguments: dict[str, Any] = {"num_workers": num_workers, "output": "numpy"}
+    with DataLoader(Growing(), batch_size=2, collate_fn=padded, **arguments) as loader:
+        assert [batch["ids"].shape for batch in loader] == [(2, 2), (2, 4), (2, 6)]
+        assert loader.element_spec["ids"].dtype == ms.int64
+    with DataLoader(lambda: iter(Growing()[index] for index in range(3)), batch_size=None, **arguments) as stream:
+        assert [sample.shape for sample in stream] == [(1,), (2,), (3,)]
+    said = DataLoader(Growing(), batch_size=None, element_spec=ms.TensorSpec([1], ms.int64), output="numpy")
+    with pytest.raises(ms.errors.UserFunctionError, match=r"i64\[2\].*element_spec"):
+        list(said)
+
+
+def test_samples_that_are_no_batch_say_what_to_do() -> None:
+    for samples, says in (
+        ([None, 1], "has None where"),
+        ([[1], [1, 2]], r"lists of \[1, 2\] items: pad"),
+        ([np.zeros(1), np.zeros(2)], r"shapes \(1,\) and \(2,\): pad"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"{says}.*collate_fn"):
+            list(DataLoader(samples, batch_size=2, output="numpy"))
+
+
+def test_arguments_that_cannot_be_are_refused() -> None:
+    for arguments, says in (
+        ({"num_workers": -1}, "num_workers=-1"),
+        ({"prefetch_factor": 0}, "prefetch_factor=0"),
+        ({"batch_sampler": [[0]], "batch_size": 4}, "exclude"),
+        ({"batch_sampler": [[0]], "drop_last": True}, "exclude"),
+    ):
+        with pytest.raises(ms.errors.InvalidArgumentError, match=says):
+            DataLoader(Numbers(3), output="numpy", **arguments)  # type: ignore[arg-type]
+
+
 def test_single_samples_are_collated_too() -> None:
     single = DataLoader(Numbers(3), batch_size=None, collate_fn=lambda sample: sample["y"] + 10, output="numpy")
     assert [int(sample) for sample in single] == [10, 11, 12]

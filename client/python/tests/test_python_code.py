@@ -68,6 +68,40 @@ def test_a_function_of_python_runs_in_a_pipeline_here_and_on_workers(processes: 
     assert sorted((text, found.tolist()) for text, found in distributed) == sorted(expected)
 
 
+def test_parts_of_elements_go_by_their_names_whatever_order_they_come_in(processes: ms.LocalService) -> None:
+    def turned(x: Any) -> dict[str, Any]:
+        return {"a": x, "b": -x} if x % 2 else {"b": -x, "a": x}
+
+    turning = Dataset.range(4).map_python(turned)
+    expected = [{"a": x, "b": -x} for x in range(4)]
+    assert list(turning) == expected
+    served = turning.apply(distribute("distributed_epoch", processes))
+    assert sorted(served, key=lambda element: int(element["a"])) == expected
+    spec = {"a": ms.TensorSpec((), ms.int64), "b": ms.TensorSpec((), ms.int64)}
+    iterated = ms.from_python(lambda: (turned(np.int64(x)) for x in range(4)), element_spec=spec)
+    assert list(iterated) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "says"),
+    [
+        ({"a": 1}, {"b": 1}, "a dict of b where a dict of a was"),
+        ({"a": 1}, 1, "1 where a dict of a"),
+        ((1, 2), (1, 2, 3), r"\(1, 2, 3\) where a tuple of 2"),
+        (1, None, "None where a tensor"),
+        (None, 1, "1 where None"),
+        (ms.Ragged.from_rows([[1]]), [1], "where a ragged tensor"),
+    ],
+)
+def test_elements_that_are_nested_otherwise_are_refused(
+    first: Any, other: Any, says: str, processes: ms.LocalService
+) -> None:
+    dataset = Dataset.range(2).map_python(lambda x: other if x else first)
+    for where in (dataset, dataset.apply(distribute("parallel_epochs", processes))):
+        with pytest.raises(ms.errors.UserFunctionError, match=says):
+            list(where)
+
+
 def test_functions_get_elements_as_they_are_nested() -> None:
     nested = Dataset.from_tensor_slices({"a": np.arange(2), "b": ["x", "y"], "c": np.eye(2)})
     seen = nested.map_python(lambda row: f"{row['a']}{row['b']}{row['c'].tolist()}")

@@ -32,9 +32,13 @@ def default_collate(samples: list[Any], sequence: type[Any] | None = None) -> An
     ``sequence``: what tuples and lists become, unless they stay what they are.
     """
     first = samples[0]
+    if any(sample is None for sample in samples):
+        raise TypeError("a sample has None where others may have an array: fill it in the dataset, or by collate_fn")
     if isinstance(first, Mapping):
         return {name: default_collate([sample[name] for sample in samples], sequence) for name in first}
     if isinstance(first, tuple | list):
+        if any(len(sample) != len(first) for sample in samples):
+            raise ValueError(f"a batch of lists of {sorted({len(sample) for sample in samples})} items: pad them by collate_fn")
         parts = (default_collate(list(items), sequence) for items in zip(*samples, strict=True))
         return (sequence or (list if isinstance(first, list) else tuple))(parts)
     if isinstance(first, str | bytes):
@@ -163,6 +167,16 @@ class Iterate:
 
     def __repr__(self) -> str:
         return f"the dataset {self.dataset if isinstance(self.dataset, str) else type(self.dataset).__qualname__}"
+
+
+def loose(spec: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What was found of one element, of which every dimension may differ in others."""
+    kind = spec[0]
+    if kind == "tensor":
+        return (kind, spec[1], (None,) * len(spec[2]))
+    if kind == "dict":
+        return (kind, [(name, loose(item)) for name, item in spec[1]])
+    return spec if kind in ("none", "ragged", "sparse") else (kind, [loose(item) for item in spec[1]])
 
 
 def varying(spec: tuple[Any, ...], batched: bool) -> tuple[Any, ...]:

@@ -75,7 +75,7 @@ def _whole(file: int, size: int, at: int) -> bytes:
 
 def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int, seed: int) -> None:
     """Runs the code for whoever is at the other end, until nobody is."""
-    given = described["given"]
+    given, yields = described["given"], described["yields"]
     link = Link(end, _dtypes(given), described["dtypes"])
     try:
         called = unpacked(code)
@@ -84,9 +84,9 @@ def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int,
         _seed(seed)
         _introduce(called, index, described["processes"], seed)
         if described["makes"] == "element":
-            answer = _function(called, given)
+            answer = _function(called, given, yields)
         else:
-            answer = _iterable(called) if given is None else _flat_function(called, given)
+            answer = _iterable(called, yields) if given is None else _flat_function(called, given, yields)
     except BaseException as error:
         link.raised(*told(error, error.__traceback__))
         return
@@ -103,15 +103,15 @@ def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int,
             link.raised(*told(error, error.__traceback__))
 
 
-def _function(called: Callable[..., Any], given: Any) -> Callable[[Call], list[Leaf] | None]:
+def _function(called: Callable[..., Any], given: Any, yields: Any) -> Callable[[Call], list[Leaf] | None]:
     def answer(call: Call) -> list[Leaf] | None:
         _seed(call.draw)
-        return tensors(_applied(called, given, call))
+        return tensors(_applied(called, given, call), yields)
 
     return answer
 
 
-def _flat_function(called: Callable[..., Any], given: Any) -> Callable[[Call], list[Leaf] | None]:
+def _flat_function(called: Callable[..., Any], given: Any, yields: Any) -> Callable[[Call], list[Leaf] | None]:
     iterator: Iterator[Any] = iter(())
 
     def answer(call: Call) -> list[Leaf] | None:
@@ -126,7 +126,7 @@ def _flat_function(called: Callable[..., Any], given: Any) -> Callable[[Call], l
         made = next(going_on, _NOTHING)
         if made is _NOTHING:
             return None
-        leaves = tensors(made)
+        leaves = tensors(made, yields)
         iterator = going_on
         return leaves
 
@@ -138,12 +138,12 @@ def _applied(called: Callable[..., Any], given: Any, call: Call) -> Any:
     return called(*element) if isinstance(element, tuple) else called(element)
 
 
-def _iterable(called: Callable[..., Any]) -> Callable[[Call], list[Leaf] | None]:
+def _iterable(called: Callable[..., Any], yields: Any) -> Callable[[Call], list[Leaf] | None]:
     iterator: Iterator[Any] = iter(called())
 
     def answer(_: Call) -> list[Leaf] | None:
         made = next(iterator, _NOTHING)
-        return None if made is _NOTHING else tensors(made)
+        return None if made is _NOTHING else tensors(made, yields)
 
     return answer
 

@@ -63,7 +63,9 @@ class DataLoader:
         replication: So many consecutive trainers read the same, as in tensor parallelism.
         last_batch: What becomes of samples that do not fill a step of all trainers: ``"PARTIAL"`` parts of them for each,
             ``"FILL"`` with samples of the beginning, or ``"DROP"``, as ``drop_last`` says. All trainers have equally many steps.
-        element_spec: What a batch is, where computing the first one here is too much.
+        element_spec: What a batch is, where computing the first one here is too much. Without it the first batch says how batches are
+            nested and typed; their sizes may differ.
+        pin_memory: Taken and has no effect: ``device`` copies from pinned memory.
         device: On which batches are, as tensors of torch: copied ahead beside what it computes, as ``ms.feed`` does it.
     """
 
@@ -101,6 +103,12 @@ class DataLoader:
             warnings.warn("pin_memory_device has no effect: give device", DeprecationWarning, stacklevel=2)
         if batch_size is not None and batch_size < 1:
             raise InvalidArgumentError(f"batch_size={batch_size}: a batch has at least one sample; None: samples as they are")
+        if num_workers < 0:
+            raise InvalidArgumentError(f"num_workers={num_workers}: how many processes compute, or 0 to compute here")
+        if prefetch_factor is not None and prefetch_factor < 1:
+            raise InvalidArgumentError(f"prefetch_factor={prefetch_factor}: batches for each worker, at least 1, or None")
+        if batch_sampler is not None and (batch_size not in (None, 1) or drop_last):
+            raise InvalidArgumentError("batch_sampler, batch_size and drop_last exclude each other: the sampler says what batches are")
         if timeout < 0:
             raise InvalidArgumentError(f"timeout={timeout}: seconds, or 0 to wait as long as it takes")
         self.batch_size = None if batch_sampler is not None else batch_size

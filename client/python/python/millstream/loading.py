@@ -15,7 +15,7 @@ import numpy as np
 from ._millstream import Elements, Graph
 from .code import Held, Limits, Shelf, packed
 from .dataset import Dataset
-from .distribute import Fetch, Iterate, check_iterable, is_indexed, varying
+from .distribute import Fetch, Iterate, check_iterable, is_indexed, loose, varying
 from .errors import InvalidArgumentError
 from .local import LocalService
 from .plan import IndexPlan, ListedPlan, Plan
@@ -239,6 +239,8 @@ class IndexedLoading:
     spec: tuple[Any, ...] | None
     processes: int = 0
     lister: _Lister | None = None
+    #: What the first batch is, where nobody said what batches are.
+    _found: tuple[Any, ...] | None = dataclasses.field(default=None, repr=False)
     #: What workers run, with what holds it, for the service it is for.
     _sent: tuple[Any, _Sent] | None = dataclasses.field(default=None, repr=False)
 
@@ -252,16 +254,18 @@ class IndexedLoading:
 
     def described(self) -> tuple[Any, ...]:
         """What a batch is, found by computing the first one if nobody said it."""
-        if self.spec is None:
+        if self.spec is not None:
+            return self.spec
+        if self._found is None:
             plan: Plan = self.plan if self.lister is None else self.lister.plan(0)
             if not plan.steps:
                 raise InvalidArgumentError("there is no batch that shows what batches are: give element_spec")
-            self.spec = varying(described(_fetched(self.fetch, plan.rows(0, 0))), self.fetch.is_batched)
-        return self.spec
+            self._found = varying(described(_fetched(self.fetch, plan.rows(0, 0))), self.fetch.is_batched)
+        return self._found
 
     @property
     def element_spec(self) -> Any:
-        """What a batch is."""
+        """What a batch is: as was said, else as the first one is."""
         return dressed(self.described())
 
     def steps(self, epoch: int) -> int:
@@ -280,7 +284,9 @@ class IndexedLoading:
         numbers = Dataset.range(base + delivered.first, base + max(plan.steps, delivered.first))
         for start, stop in delivered.ahead:
             numbers = numbers.filter(lambda x, first=base + start, end=base + stop: (x < first) | (x >= end))
-        spec = ("tuple", [("tensor", "i64", ()), self.described() if plan.steps else ("none",)])
+        # A batch may have other sizes than the first one: whoever collates pads each as far as it needs.
+        batch = self.spec or (loose(self.described()) if plan.steps else ("none",))
+        spec = ("tuple", [("tensor", "i64", ()), batch])
 
         def numbered(element: Any) -> tuple[int, Any]:
             return int(element[0]) - base, element[1]
@@ -484,6 +490,7 @@ class IterableLoading(StreamLoading):
         self, make: Iterate, spec: tuple[Any, ...] | None, processes: int, shard: tuple[int, int] | None = None
     ) -> None:
         self._make, self._spec, self._processes, self._shard = make, spec, processes, shard
+        self._found: tuple[Any, ...] | None = None
         self._policy = ShardingPolicy.OFF
         self._draws = 0
         #: What workers run, for which service and epoch, with the dataset of it.
@@ -515,13 +522,13 @@ class IterableLoading(StreamLoading):
         return self._steps(self._sent[3], epoch, delivered.first, output, self._sent[2])
 
     def _of(self, code: bytes) -> Dataset:
-        dataset = Dataset(Graph.iterable(self._described(), code, -2))
+        dataset = Dataset(Graph.iterable(self._spec or loose(self._described()), code, -2))
         return dataset if self._shard is None else dataset.shard(*self._shard)
 
     def _described(self) -> tuple[Any, ...]:
-        if self._spec is None:
-            self._spec = self._make.spec()
-        return self._spec
+        if self._spec is None and self._found is None:
+            self._found = self._make.spec()
+        return self._spec or self._found or ()
 
     def unordered(self, is_distributed: bool) -> str:
         """Why elements do not come in the same order twice; empty if they do."""

@@ -27,7 +27,11 @@ class _Exported:
 
 
 class _Torch:
-    """Makes a tensor of torch of a capsule. ``exchange`` has torch's functions of C, if it has them: the extension prefers those."""
+    """Makes a tensor of torch of a capsule. ``exchange`` has torch's functions of C, if it has them: the extension prefers those.
+    Vectors of text are lists, as torch's own collation leaves them.
+    """
+
+    lists_text = True
 
     def __init__(self) -> None:
         import torch

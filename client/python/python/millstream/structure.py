@@ -48,7 +48,7 @@ class Stack:
         first = arrays[0]
         for array in arrays:
             if array.shape != first.shape:
-                raise ValueError(f"a batch of arrays of shapes {first.shape} and {array.shape}: collate them otherwise")
+                raise ValueError(f"a batch of arrays of shapes {first.shape} and {array.shape}: pad them, or collate them otherwise, by collate_fn")
         self._arrays = arrays
         self.shape = (len(arrays), *first.shape)
         dtypes = {array.dtype for array in arrays}

@@ -24,43 +24,83 @@ _PACKAGE = str(Path(__file__).parent)
 _SAMPLES_TOLD = 64
 
 
-def function(code: bytes, given: tuple[Any, ...]) -> Callable[[list[Any]], list[Leaf]]:
-    """A function of the components of elements that are as ``given`` describes."""
+def function(code: bytes, given: Any, yields: Any) -> Callable[[list[Any]], list[Leaf]]:
+    """A function of the components of elements that are as ``given`` describes, which makes elements as ``yields`` does."""
     called = unpacked(code)
 
     def call(components: list[Any]) -> list[Leaf]:
         element = nested(given, iter(components))
-        return flattened(called(*element) if isinstance(element, tuple) else called(element))
+        return flattened(called(*element) if isinstance(element, tuple) else called(element), yields)
 
     return call
 
 
-def flat_function(code: bytes, given: tuple[Any, ...]) -> Callable[[list[Any]], Iterator[list[Leaf]]]:
+def flat_function(code: bytes, given: Any, yields: Any) -> Callable[[list[Any]], Iterator[list[Leaf]]]:
     """A function of the components of elements that are as ``given`` describes, which makes an iterable of each."""
     called = unpacked(code)
 
     def call(components: list[Any]) -> Iterator[list[Leaf]]:
         element = nested(given, iter(components))
-        return map(flattened, called(*element) if isinstance(element, tuple) else called(element))
+        made = called(*element) if isinstance(element, tuple) else called(element)
+        return (flattened(value, yields) for value in made)
 
     return call
 
 
-def iterate(code: bytes) -> Iterator[list[Leaf]]:
+def iterate(code: bytes, yields: Any) -> Iterator[list[Leaf]]:
     """The elements of what code makes an iterable of."""
-    return map(flattened, unpacked(code)())
+    return (flattened(value, yields) for value in unpacked(code)())
 
 
-def flattened(value: Any) -> list[Leaf]:
+def flattened(value: Any, yields: Any) -> list[Leaf]:
     """The tensors of a result, in order, with their bytes."""
-    return [(code, dims, data if isinstance(data, list) else np.asarray(data).tobytes()) for code, dims, data in tensors(value)]
+    leaves = tensors(value, yields)
+    return [(code, dims, data if isinstance(data, list) else np.asarray(data).tobytes()) for code, dims, data in leaves]
 
 
-def tensors(value: Any) -> list[Leaf]:
-    """The tensors of a result, in order: of dicts, tuples, lists, arrays, tensors of torch, pictures, text and numbers."""
+def tensors(value: Any, yields: Any) -> list[Leaf]:
+    """The tensors of a result, in the order in which ``yields`` describes them: of dicts, tuples, lists, arrays, tensors of torch,
+    pictures, text and numbers.
+
+    Raises:
+        TypeError: It is nested otherwise.
+    """
     leaves: list[Leaf] = []
-    _describe(value, leaves)
+    _fit(value, yields, leaves)
     return leaves
+
+
+def _fit(value: Any, yields: Any, leaves: list[Leaf]) -> None:
+    kind = yields[0]
+    if kind == "dict":
+        names = [name for name, _ in yields[1]]
+        # Whatever order they come in; names that are no text were made text when they were described.
+        parts = {str(name): part for name, part in value.items()} if isinstance(value, Mapping) else {}
+        if not isinstance(value, Mapping) or parts.keys() != set(names):
+            raise _unfit(value, f"a dict of {', '.join(names)}")
+        for name, item in yields[1]:
+            _fit(parts[name], item, leaves)
+    elif kind in ("tuple", "list"):
+        if not isinstance(value, tuple | list) or len(value) != len(yields[1]):
+            raise _unfit(value, f"a {kind} of {len(yields[1])}")
+        for part, item in zip(value, yields[1], strict=True):
+            _fit(part, item, leaves)
+    elif kind == "tensor":
+        if value is None or isinstance(value, Mapping | tuple | Ragged | Sparse):
+            raise _unfit(value, "a tensor")
+        _tensor(value, leaves)
+    else:
+        is_fit = {"none": value is None, "ragged": isinstance(value, Ragged), "sparse": isinstance(value, Sparse)}
+        if not is_fit[kind]:
+            raise _unfit(value, "None" if kind == "none" else f"a {kind} tensor")
+        _describe(value, leaves)
+
+
+def _unfit(value: Any, expected: str) -> TypeError:
+    found = f"a dict of {', '.join(map(str, value))}" if isinstance(value, Mapping) else f"{value!r:.200}"
+    return TypeError(
+        f"{found} where {expected} was declared, or found in the first element: all elements are nested alike; element_spec says how"
+    )
 
 
 def described(value: Any) -> tuple[Any, ...]:

@@ -361,3 +361,11 @@ def test_samplers_and_batches_of_a_data_loader_are_kept_or_refused() -> None:
     single = torch.utils.data.DataLoader(data, batch_size=None, collate_fn=lambda sample: sample[0] + 100)
     assert [int(x) for x in from_python(single)] == [int(x) for x in ms.wrap(single)] == list(range(100, 110))
     assert [type(batch) for batch in ms.wrap(torch.utils.data.DataLoader(data))][:1] == [list]
+
+
+def test_text_of_a_batch_is_a_list_as_tokenizers_take_it() -> None:
+    texts = [{"text": f"word {index}", "raw": bytes([index])} for index in range(3)]
+    (batch,) = ms.DataLoader(texts, batch_size=3)
+    assert batch == {"text": ["word 0", "word 1", "word 2"], "raw": [b"\0", b"\1", b"\2"]}
+    assert batch == next(iter(torch.utils.data.DataLoader(texts, batch_size=3)))
+    assert list(Dataset.from_tensor_slices(["a", "b"]).batch(2).with_output("torch")) == [["a", "b"]]
