@@ -201,8 +201,15 @@ def _iterate(graph: bytes, spec: Any) -> Iterator[tuple[Any, ...]]:
     with tf.device("CPU:0"):
         variant = tf.raw_ops.DatasetFromGraph(graph_def=graph)
         elements = iter(tf.data.experimental.from_variant(variant, spec))
-    for element in elements:
-        yield tuple(tensor.numpy() for tensor in tf.nest.flatten(element, expand_composites=True))
+    try:
+        for element in elements:
+            yield tuple(tensor.numpy() for tensor in tf.nest.flatten(element, expand_composites=True))
+    except tf.errors.OpError as error:
+        if type(error) is tf.errors.OpError:
+            raise
+        # Without TensorFlow's own frames, and with no line that looks like one: the trainer tells its type by the line it stands in.
+        lines = (line.strip() for line in error.message.splitlines())
+        raise type(error)(None, None, "\n".join(filter(None, lines))) from None
 
 
 def _iterate_share(graph: bytes, spec: Any, num_shards: int, index: Any) -> Iterator[tuple[Any, ...]]:

@@ -153,6 +153,11 @@ def test_mistakes_are_those_of_the_service(service: ms.LocalService) -> None:
 FAILURES: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
     "a missing file": (tf.errors.NotFoundError, lambda x: tf.io.read_file(tf.strings.as_string(x)), r"No such file"),
     "a bad argument": (tf.errors.InvalidArgumentError, lambda x: tf.io.decode_raw(tf.strings.as_string(x), tf.int32), "DecodeRaw"),
+    "a message that looks like frames": (
+        tf.errors.InvalidArgumentError,
+        lambda x: tf.debugging.check_numerics(tf.cast(x, tf.float32) / 0.0, 'at\n  File "a.py", line 1\n    no number\n'),
+        "no number",
+    ),
     "too large": (tf.errors.ResourceExhaustedError, lambda x: tf.fill([1 << 46], x)[0], "OOM"),
     "a kind of file that is not read": (
         tf.errors.UnimplementedError,
