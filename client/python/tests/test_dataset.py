@@ -429,3 +429,38 @@ def test_padding_is_of_the_type_of_what_is_padded() -> None:
     with pytest.raises(TypeError, match=r"1\.5 is no item of ms\.int64"):
         Dataset.range(3).batch(2).padded_batch(2, padding_values=1.5)
     assert [x.tolist() for x in Dataset.range(3).batch(2).padded_batch(2, padding_values=np.float32(-1))] == [[[0, 1], [2, -1]]]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        np.mean,
+        np.sum,
+        lambda x: np.max(x, axis=0),
+        lambda x: np.min(x, axis=1, keepdims=True),
+        lambda x: np.stack([x, x]),
+        lambda x: np.concatenate([x, x]),
+        lambda x: np.where(x > 1, x, 0),
+        lambda x: np.reshape(x, (3, 2)),
+        np.transpose,
+        lambda x: np.expand_dims(x, 0),
+        lambda x: x * len(x),
+    ],
+)
+def test_functions_of_numpy_compute_what_they_say(function: Callable[[Any], Any]) -> None:
+    whole = np.arange(6, dtype=np.float64).reshape(2, 3)
+    (made,) = Dataset.from_tensors(whole).map(function)
+    assert np.array_equal(made, function(whole))
+
+
+@pytest.mark.parametrize("function", [float, int, round, np.cumsum, len])
+def test_what_has_no_value_yet_is_no_number_of_pythons(function: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match="no value yet|known only when"):
+        Dataset.range(3).map(function)
+
+
+def test_what_is_no_dataset_or_tensor_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="another dataset, not \\[1"):
+        Dataset.range(2).concatenate([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="from_rows"):
+        Dataset.from_tensor_slices([[1, 2], [3]])

@@ -82,3 +82,18 @@ def test_what_is_given_wins_and_is_checked() -> None:
         rank(1)
     with pytest.raises(ValueError, match="ranks are 0 to 3"):
         rank(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [({"RANK": "x", "WORLD_SIZE": "2"}, "RANK='x'.*dp_rank"), ({"TF_CONFIG": "{"}, "TF_CONFIG.*dp_rank")],
+)
+def test_variables_that_say_nothing_are_named(environ: dict[str, str], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        rank(environ=environ)
+
+
+def test_evaluators_and_parameter_servers_share_no_data() -> None:
+    for kind in ("evaluator", "ps"):
+        config = {"cluster": {"worker": ["a", "b"], kind: ["c"]}, "task": {"type": kind, "index": 0}}
+        assert rank(environ={"TF_CONFIG": json.dumps(config)}).dp_size == 1

@@ -496,6 +496,8 @@ class Dataset(GroupMethods, ImageMethods):
         Raises:
             TypeError: They are of different types.
         """
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"concatenate takes another dataset, not {dataset!r}")
         try:
             return self._then(self._graph.concatenate(dataset._graph))
         except InvalidArgumentError as error:

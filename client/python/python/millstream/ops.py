@@ -154,7 +154,7 @@ def reduce_all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     return convert_to_tensor(x).all(axis, keepdims)
 
 
-def concat(values: Sequence[Any], axis: int) -> Tensor:
+def concat(values: Sequence[Any], axis: int = 0) -> Tensor:
     """Tensors one behind the other along an axis."""
     tensors = [convert_to_tensor(value) for value in values]
     return tensors[0]._made(Expr.concat([tensor._expr for tensor in tensors], axis), *tensors)

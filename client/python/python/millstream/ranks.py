@@ -76,7 +76,7 @@ def _running() -> Rank | None:
 def _found(environ: Mapping[str, str]) -> Rank:
     for launcher, index, size in _VARIABLES:
         if index in environ and size in environ:
-            return _checked(int(environ[index]), int(environ[size]), f"{launcher}: {index}, {size}")
+            return _checked(_number(environ, index), _number(environ, size), f"{launcher}: {index}, {size}")
     if "TF_CONFIG" in environ:
         found = _tf_config(environ["TF_CONFIG"])
         if found is not None:
@@ -100,9 +100,22 @@ def from_device_mesh(mesh: Any, dims: Sequence[str] = ("dp_replicate", "dp_shard
     return _checked(dp_rank, dp_size, f"device mesh: {', '.join(found)}")
 
 
+def _number(environ: Mapping[str, str], name: str) -> int:
+    try:
+        return int(environ[name])
+    except ValueError:
+        raise ValueError(f"{name}={environ[name]!r} in the environment is no number: correct it, or give dp_rank and dp_size") from None
+
+
 def _tf_config(text: str) -> tuple[int, int] | None:
-    config = json.loads(text)
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"TF_CONFIG in the environment is no JSON: {error}. Correct it, or give dp_rank and dp_size") from error
     cluster, task = config.get("cluster", {}), config.get("task", {})
+    # Evaluators and parameter servers are none of those that share the data.
+    if task.get("type") not in ("chief", "master", "worker", None):
+        return None
     # The chief is the first worker.
     chiefs, workers = len(cluster.get("chief", [])), len(cluster.get("worker", []))
     if not chiefs + workers or "index" not in task:

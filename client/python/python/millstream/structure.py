@@ -101,7 +101,10 @@ def _code(dtype: np.dtype[Any]) -> str:
 
 def _plain(value: Any) -> np.ndarray[Any, Any]:
     """As an array. Python's own numbers are of 32 bits, as in TensorFlow, where they fit."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{value!r:.200} is no tensor: pad its rows, or give ms.Ragged.from_rows to from_tensors. {error}") from error
     if isinstance(value, np.ndarray | np.generic) or array.dtype not in (np.int64, np.float64):
         return array
     first = value

@@ -60,6 +60,26 @@ _UFUNCS = {
 }
 
 
+#: The same of functions that are no ufuncs.
+_FUNCTIONS = {
+    "all": "reduce_all",
+    "amax": "reduce_max",
+    "amin": "reduce_min",
+    "any": "reduce_any",
+    "concatenate": "concat",
+    "expand_dims": "expand_dims",
+    "max": "reduce_max",
+    "mean": "reduce_mean",
+    "min": "reduce_min",
+    "reshape": "reshape",
+    "squeeze": "squeeze",
+    "stack": "stack",
+    "sum": "reduce_sum",
+    "transpose": "transpose",
+    "where": "where",
+}
+
+
 class Tensor:
     """A tensor of an element that is yet to come. Operators and the functions of this module make others of it.
 
@@ -101,6 +121,17 @@ class Tensor:
     def __iter__(self) -> Any:
         raise TypeError("a tensor of a function of a dataset has no value yet, so Python cannot iterate over it")
 
+    def __len__(self) -> int:
+        shape = self.shape
+        if not shape or shape[0] is None:
+            raise TypeError(f"how many items a tensor of shape {shape} has is known only when there is an element: use ops.shape(x)[0]")
+        return shape[0]
+
+    def _has_no_value(self, *_: Any) -> Any:
+        raise TypeError("a tensor of a function of a dataset has no value yet, so it is no number of Python's: compute with it, or cast it")
+
+    __int__ = __float__ = __complex__ = __index__ = __round__ = _has_no_value
+
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError(_NO_ARRAY)
 
@@ -111,6 +142,15 @@ class Tensor:
             raise TypeError(f"np.{ufunc.__name__}: {_NO_ARRAY}")
         first = convert_to_tensor(inputs[0])
         return first._unary(known) if len(inputs) == 1 else first._binary(known, inputs[1])
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Tensor:
+        """What functions of numpy make of it: those that are operations here."""
+        from . import ops
+
+        known = getattr(ops, _FUNCTIONS.get(func.__name__, ""), None)
+        if known is None:
+            raise TypeError(f"np.{func.__name__}: {_NO_ARRAY}")
+        return known(*args, **kwargs)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<ms.Tensor {self._path!r}>" if self._path is not None else "<ms.Tensor>"
