@@ -513,6 +513,9 @@ def test_a_large_dataset_is_read_by_workers_of_this_host_from_this_process() -> 
         assert sampled(ids(ms.distribute(Large(4), service, batch_size=3))) == [0, 1, 2, 3]
         with pytest.raises(ms.errors.InvalidArgumentError, match="ms.local returns"):
             ms.distribute(Large(12), service.target, batch_size=3)
+        copied = pickle.loads(pickle.dumps(DataLoader(Large(12), batch_size=8, service=service, output="numpy")))
+        assert sampled(ids(copied)) == list(range(12))
+    del copied
     del own, sent
     gc.collect()
     assert not [fd for fd in Path("/proc/self/fd").iterdir() if "millstream-shelf" in str(_target(fd))]

@@ -120,6 +120,16 @@ def test_every_index_of_a_dataset_is_read_once_by_some_worker(processes: ms.Loca
     assert sorted(int(element["y"]) for element in single) == [0, 1, 4, 9, 16]
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_all_workers_together_make_as_many_batches_as_one(shuffle: bool, processes: ms.LocalService) -> None:
+    for drop_last, sizes in ((False, [3] + [4] * 25), (True, [4] * 25)):
+        batches = ms.distribute(Squares(103), processes, batch_size=4, shuffle=shuffle, drop_last=drop_last)
+        for _ in range(2):
+            found = [batch["y"].tolist() for batch in batches]
+            assert sorted(map(len, found)) == sizes
+            assert len({y for batch in found for y in batch}) == sum(sizes)
+
+
 def test_the_arguments_of_a_data_loader_are_taken_over() -> None:
     batches = list(from_python(Loader(Squares(10), batch_size=4)))
     assert [len(batch) for batch in batches] == [4, 4]

@@ -252,6 +252,9 @@ def from_python(
         return _iterated(loader, element_spec, shelf)
     count, is_batched = len(loader.dataset), loader.batch_size is not None
     indices = Dataset.range(count)
+    if is_batched:
+        # Dealt out by whole batches, so that only the last one of all workers is short.
+        indices = indices.split_size(loader.batch_size or 1)
     if loader.shuffle:
         indices = indices.shuffle(max(count, 1), seed)
     if is_batched:

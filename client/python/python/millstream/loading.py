@@ -21,7 +21,7 @@ from .local import LocalService
 from .plan import IndexPlan, ListedPlan, Plan
 from .positions import Delivered
 from .ranks import Rank
-from .service import ShardingPolicy, distribute
+from .service import ShardingPolicy, distribute, is_of_this_host
 from .spec import dressed, plain
 from .worker import described
 
@@ -361,8 +361,8 @@ class _Sent:
 
     @classmethod
     def of(cls, code: Callable[..., Any], service: Any, processes: int) -> _Sent:
-        """For the workers of a service: those of this program may read it from its memory."""
-        shelf = Shelf() if isinstance(service, LocalService) else None
+        """For the workers of a service: those on this host may read it from this process's memory."""
+        shelf = Shelf() if isinstance(service, LocalService) or is_of_this_host(service) else None
         limits = Limits(processes=min(processes, _PROCESSES_MAX) or None)
         return cls(packed(code, limits=limits, shelf=shelf), shelf)
 

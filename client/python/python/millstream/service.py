@@ -312,6 +312,11 @@ def _address(service: Any) -> str:
     return address
 
 
+def is_of_this_host(service: Any) -> bool:
+    """Whether a service is named by an address that only this host reaches."""
+    return _address(service).startswith(("127.", "localhost:", "[::1]:"))
+
+
 def _policy(processing_mode: Any) -> ShardingPolicy:
     if isinstance(processing_mode, ShardingPolicy):
         return processing_mode
