@@ -464,3 +464,13 @@ def test_what_is_no_dataset_or_tensor_is_refused_by_name() -> None:
         Dataset.range(2).concatenate([1, 2])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="from_rows"):
         Dataset.from_tensor_slices([[1, 2], [3]])
+
+
+def test_seeds_may_be_any_number_and_paths_of_any_kind(tmp_path: Path) -> None:
+    for seed in (-1, np.int64(-5), 2**70):
+        assert numbers(Dataset.range(9).shuffle(9, seed)) == numbers(Dataset.range(9).shuffle(9, seed))
+        assert len(numbers(Dataset.random(seed).take(2))) == 2
+    (tmp_path / "a.txt").write_text("one")
+    assert list(Dataset.list_files(tmp_path / "*.txt", seed=-3)) == list(Dataset.list_files([tmp_path / "a.txt"]))
+    assert numbers(Dataset.range(3).cache(tmp_path / "kept").repeat(2)) == [0, 1, 2] * 2
+    assert numbers(Dataset.range(3).snapshot(tmp_path / "taken")) == [0, 1, 2]

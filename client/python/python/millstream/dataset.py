@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
-import operator
 import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 
 from . import tensor as _tensor
 from ._millstream import Elements, Graph
+from .arguments import path_of, seed_of, whole
 from .composites import Ragged, Sparse
 from .errors import InvalidArgumentError, UnimplementedError
 from .groups import GroupMethods
@@ -148,18 +148,19 @@ class Dataset(GroupMethods, ImageMethods):
 
     @staticmethod
     def list_files(
-        file_pattern: str | Sequence[str],
+        file_pattern: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         shuffle: bool | None = None,
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
         """The paths that a pattern matches, shuffled anew every pass unless ``shuffle`` is false."""
-        patterns = [file_pattern] if isinstance(file_pattern, str) else list(file_pattern)
+        listed = [file_pattern] if isinstance(file_pattern, str | os.PathLike) else file_pattern
+        patterns = [path_of(pattern) for pattern in listed]
         if not patterns:
             raise ValueError("list_files needs a pattern")
 
         def files(pattern: str) -> Graph:
-            return Graph.files(pattern) if shuffle is False else Graph.files_shuffled(pattern, seed)
+            return Graph.files(pattern) if shuffle is False else Graph.files_shuffled(pattern, seed_of(seed))
 
         graph = files(patterns[0])
         for pattern in patterns[1:]:
@@ -167,9 +168,9 @@ class Dataset(GroupMethods, ImageMethods):
         return Dataset(graph)
 
     @staticmethod
-    def load(path: str, element_spec: Any, name: str | None = None) -> Dataset:
+    def load(path: str | os.PathLike[str], element_spec: Any, name: str | None = None) -> Dataset:
         """The elements that were saved in a directory."""
-        return Dataset(Graph.load(path, plain(element_spec)))
+        return Dataset(Graph.load(path_of(path), plain(element_spec)))
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
@@ -407,8 +408,8 @@ class Dataset(GroupMethods, ImageMethods):
         name: str | None = None,
     ) -> Dataset:
         """The datasets that a function makes of the elements, so many of them by turns."""
-        length = _threads() if cycle_length is None or cycle_length == AUTOTUNE else _whole(cycle_length, "cycle_length")
-        block = 1 if block_length is None else _whole(block_length, "block_length")
+        length = _threads() if cycle_length is None or cycle_length == AUTOTUNE else whole(cycle_length, "cycle_length")
+        block = 1 if block_length is None else whole(block_length, "block_length")
         if not block:
             raise InvalidArgumentError("block_length=0: a turn has at least one element")
         graph = self._graph.interleave(length, block, _body(map_func))
@@ -423,7 +424,7 @@ class Dataset(GroupMethods, ImageMethods):
         name: str | None = None,
     ) -> Dataset:
         """So many consecutive elements stacked along a new leading dimension."""
-        return self._then(self._graph.batch(_whole(batch_size, "batch_size"), drop_remainder))
+        return self._then(self._graph.batch(whole(batch_size, "batch_size"), drop_remainder))
 
     def unbatch(self, name: str | None = None) -> Dataset:
         """The rows of every element."""
@@ -432,11 +433,11 @@ class Dataset(GroupMethods, ImageMethods):
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """The rows of batches cut anew into batches of this size, or of these sizes by turns."""
         sizes = [batch_size] if isinstance(batch_size, int | np.integer) else list(batch_size)
-        return self._then(self._graph.rebatch([_whole(size, "batch_size") for size in sizes], drop_remainder))
+        return self._then(self._graph.rebatch([whole(size, "batch_size") for size in sizes], drop_remainder))
 
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """So many consecutive elements; tensors whose shapes vary become ragged ones."""
-        return self._then(self._graph.ragged_batch(_whole(batch_size, "batch_size"), drop_remainder))
+        return self._then(self._graph.ragged_batch(whole(batch_size, "batch_size"), drop_remainder))
 
     def padded_batch(
         self,
@@ -453,7 +454,7 @@ class Dataset(GroupMethods, ImageMethods):
             specs = _flat(self.element_spec, self.element_spec)
             given = _flat(padding_values, self.element_spec)
             values = [_item(value, spec.dtype) for value, spec in zip(given, specs, strict=True)]
-        return self._then(self._graph.padded_batch(_whole(batch_size, "batch_size"), shapes, values, drop_remainder))
+        return self._then(self._graph.padded_batch(whole(batch_size, "batch_size"), shapes, values, drop_remainder))
 
     def shuffle(
         self,
@@ -465,7 +466,7 @@ class Dataset(GroupMethods, ImageMethods):
         """Draws from a buffer of elements: anew every pass, unless ``reshuffle_each_iteration`` is false. Then all passes of what is made of
         the dataset draw alike, so that ``take`` and ``skip`` divide it.
         """
-        size = _whole(buffer_size, "buffer_size")
+        size = whole(buffer_size, "buffer_size")
         return self._then(_drawn(self._graph.shuffle(size, _seed(seed, reshuffle_each_iteration)), reshuffle_each_iteration))
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
@@ -484,7 +485,7 @@ class Dataset(GroupMethods, ImageMethods):
         """One shard of so many. ``service.SHARD_HINT`` for the number: as the workers are."""
         if num_shards == -1:
             return self._then(self._graph.shard_hint())
-        return self._then(self._graph.shard(_whole(num_shards, "num_shards"), _whole(index, "index")))
+        return self._then(self._graph.shard(whole(num_shards, "num_shards"), whole(index, "index")))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
         """Tuples of a number and the element."""
@@ -506,16 +507,16 @@ class Dataset(GroupMethods, ImageMethods):
 
     def prefetch(self, buffer_size: int = AUTOTUNE, name: str | None = None) -> Dataset:
         """A buffer that is filled ahead."""
-        return self._then(self._graph.prefetch(_whole(_tuned(buffer_size), "buffer_size")))
+        return self._then(self._graph.prefetch(whole(_tuned(buffer_size), "buffer_size")))
 
-    def cache(self, filename: str = "", name: str | None = None) -> Dataset:
+    def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Dataset:
         """The elements of the first pass in every pass: from memory, or from a directory."""
-        return self._then(self._graph.cache(filename or None))
+        return self._then(self._graph.cache(path_of(filename) or None))
 
-    def snapshot(self, path: str, compression: str = "AUTO", name: str | None = None) -> Dataset:
+    def snapshot(self, path: str | os.PathLike[str], compression: str = "AUTO", name: str | None = None) -> Dataset:
         """The elements as they were when first read, from files. ``compression``: ``AUTO``, ``LZ4``, ``GZIP`` or ``NONE``."""
         packing = {"AUTO": "lz4", "SNAPPY": "lz4"}.get(compression, str(compression).lower())
-        return self._then(self._graph.snapshot(path, packing))
+        return self._then(self._graph.snapshot(path_of(path), packing))
 
     def unique(self, name: str | None = None) -> Dataset:
         """The first of equal elements."""
@@ -553,7 +554,7 @@ class Dataset(GroupMethods, ImageMethods):
 
     def split_size(self, positions: int) -> Dataset:
         """Deals sources out to workers in splits of so many positions."""
-        return self._then(self._graph.split_size(_whole(positions, "positions")))
+        return self._then(self._graph.split_size(whole(positions, "positions")))
 
 
 class Window(Dataset):
@@ -592,18 +593,11 @@ def _zipped(given: Any) -> Graph:
 
 def _seed(seed: int | None, draws_anew: bool | None) -> int | None:
     """One is chosen where all passes draw alike and none is given, so that all that is made of the dataset draws alike too."""
-    return random.getrandbits(63) if seed is None and draws_anew is False else seed
+    return random.getrandbits(63) if seed is None and draws_anew is False else seed_of(seed)
 
 
 def _drawn(graph: Graph, draws_anew: bool | None) -> Graph:
     return graph.drawn_alike() if draws_anew is False else graph
-
-
-def _whole(value: Any, name: str) -> int:
-    number = operator.index(value)
-    if number < 0:
-        raise InvalidArgumentError(f"{name}={number}: must not be negative")
-    return number
 
 
 def _as_int64(x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import tensor as _tensor
+from .arguments import seed_of, whole
 from .errors import UnimplementedError
 from .structure import constants
 from .tensor import Tensor, applied, argument, arguments
@@ -53,7 +54,7 @@ class GroupMethods:
         Raises:
             ValueError: Neither says how many, or both do.
         """
-        from .dataset import Dataset, _whole
+        from .dataset import Dataset
 
         if (window_size is None) == (window_size_func is None):
             raise ValueError("give window_size or window_size_func, one of both")
@@ -68,7 +69,7 @@ class GroupMethods:
         if window_size_func is not None:
             sizes = _number(window_size_func)
             return self._then(self._graph.group_by_window_sized(_number(key_func), sizes, reduced))
-        return self._then(self._graph.group_by_window(_number(key_func), _whole(window_size, "window_size"), reduced))
+        return self._then(self._graph.group_by_window(_number(key_func), whole(window_size, "window_size"), reduced))
 
     def bucket_by_sequence_length(
         self,
@@ -129,7 +130,7 @@ class GroupMethods:
         """Tuples of class and element, so many dropped that classes are as frequent as is wanted."""
         initial = None if initial_dist is None else [float(share) for share in initial_dist]
         target = [float(share) for share in target_dist]
-        return self._then(self._graph.rejection_resample(_number(class_func), target, initial, seed))
+        return self._then(self._graph.rejection_resample(_number(class_func), target, initial, seed_of(seed)))
 
     def scan(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .arguments import seed_of
 from .options import skips_errors
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ImageMethods:
 
     def random_crop(self, component: str, height: int, width: int, seed: int | None = None) -> Dataset:
         """A part at a random place."""
-        return self._then(self._graph.random_crop(component, height, width, seed))
+        return self._then(self._graph.random_crop(component, height, width, seed_of(seed)))
 
     def random_resized_crop(
         self,
@@ -64,7 +65,7 @@ class ImageMethods:
         seed: int | None = None,
     ) -> Dataset:
         """A random part, resized."""
-        return self._then(self._graph.random_resized_crop(component, size, scale, ratio, seed))
+        return self._then(self._graph.random_resized_crop(component, size, scale, ratio, seed_of(seed)))
 
     def flip_left_right(self, component: str = "") -> Dataset:
         """Mirrored."""
@@ -76,18 +77,18 @@ class ImageMethods:
 
     def random_flip_left_right(self, component: str = "", seed: int | None = None) -> Dataset:
         """Every other one mirrored, by chance."""
-        return self._then(self._graph.flip(component, "left_right", True, seed))
+        return self._then(self._graph.flip(component, "left_right", True, seed_of(seed)))
 
     def random_flip_up_down(self, component: str = "", seed: int | None = None) -> Dataset:
         """Every other one upside down, by chance."""
-        return self._then(self._graph.flip(component, "up_down", True, seed))
+        return self._then(self._graph.flip(component, "up_down", True, seed_of(seed)))
 
     def color_jitter(
         self, component: str, *, brightness: Any = None, contrast: Any = None, saturation: Any = None, hue: Any = None,
         seed: int | None = None,
     ) -> Dataset:
         """Colours changed by chance, each within a range."""
-        return self._then(self._graph.color_jitter(component, brightness, contrast, saturation, hue, seed))
+        return self._then(self._graph.color_jitter(component, brightness, contrast, saturation, hue, seed_of(seed)))
 
     def normalize(self, component: str, mean: list[float], std: list[float]) -> Dataset:
         """``(value / 255 - mean) / std`` as ``float32``, with one of each a channel, or one for all."""
