@@ -25,6 +25,7 @@ from .groups import GroupMethods
 from .images import ImageMethods
 from .options import Options, optioned
 from .output import taker
+from .padding import shapes_of, values_of
 from .spec import dressed, plain
 from .structure import constants
 from .tensor import Tensor, applied, arguments, called, scope_of
@@ -448,12 +449,8 @@ class Dataset(GroupMethods, ImageMethods):
         name: str | None = None,
     ) -> Dataset:
         """So many consecutive elements padded to one shape: the one given, ``None`` or -1 to the longest, or the longest."""
-        shapes = [] if padded_shapes is None else [_shape(shape) for shape in _flat(padded_shapes, self.element_spec)]
-        values: list[bytes] = []
-        if padding_values is not None:
-            specs = _flat(self.element_spec, self.element_spec)
-            given = _flat(padding_values, self.element_spec)
-            values = [_item(value, spec.dtype) for value, spec in zip(given, specs, strict=True)]
+        shapes = shapes_of(padded_shapes, self.element_spec)
+        values = values_of(padding_values, self.element_spec)
         return self._then(self._graph.padded_batch(whole(batch_size, "batch_size"), shapes, values, drop_remainder))
 
     def shuffle(
@@ -557,20 +554,6 @@ class Dataset(GroupMethods, ImageMethods):
         return self._then(self._graph.split_size(whole(positions, "positions")))
 
 
-class Window(Dataset):
-    """A window of elements within the function that is called with it."""
-
-    def parts(self) -> list[Window]:
-        """A window for each component of its tuples."""
-        return [self[index] for index, _ in enumerate(self.element_spec)]
-
-    def __getitem__(self, component: Any) -> Window:
-        spec = self.element_spec
-        if isinstance(spec, dict):
-            return Window(self.map(lambda element: element[component])._graph)
-        return Window(self.map(lambda *element: element[component])._graph)
-
-
 def _body(function: Callable[..., Dataset]) -> Callable[[Graph], Graph]:
     def body(graph: Graph) -> Graph:
         made = function(*arguments(graph))
@@ -602,32 +585,6 @@ def _drawn(graph: Graph, draws_anew: bool | None) -> Graph:
 
 def _as_int64(x: Tensor) -> Tensor:
     return x.cast("int64")
-
-
-def _flat(value: Any, spec: Any) -> list[Any]:
-    """The parts of ``value`` that stand where leaves of ``spec`` stand; what is single stands for all."""
-    if isinstance(spec, dict):
-        parts = [(value[name] if isinstance(value, dict) else value, item) for name, item in spec.items()]
-    elif type(spec) in (tuple, list):
-        nested = type(value) in (tuple, list) and len(value) == len(spec)
-        parts = [(value[index] if nested else value, item) for index, item in enumerate(spec)]
-    else:
-        return [value]
-    return [leaf for part, item in parts for leaf in _flat(part, item)]
-
-
-def _shape(shape: Iterable[int | None] | int) -> list[int | None]:
-    return [None if size is None or size < 0 else size for size in ([shape] if isinstance(shape, int) else shape)]
-
-
-def _item(value: Any, dtype: Any) -> bytes:
-    if dtype.code in ("string", "bytes"):
-        return value.encode() if isinstance(value, str) else bytes(value or b"")
-    given = np.asarray(0 if value is None else value)
-    item = given.astype(dtype.as_numpy_dtype)
-    if not dtype.is_floating and dtype.code[0] != "c" and item != given:
-        raise TypeError(f"padding_values: {value!r} is no item of {dtype!r}")
-    return item.tobytes()
 
 
 def _unpickled(graph: bytes, reading: Reading | None, output: str, options: Options) -> Dataset:

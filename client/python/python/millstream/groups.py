@@ -177,7 +177,8 @@ class Windows:
         Of tuples it is called with a dataset for each component, as in TensorFlow, or, if it takes one argument, with one dataset of the
         tuples. Of dicts it is called with a dataset of them, of which ``window["name"]`` is that of one component.
         """
-        from .dataset import Dataset, Window
+        from .dataset import Dataset
+        from .windows import Window
 
         def reduced(graph: Graph) -> Graph:
             window = Window(graph)
