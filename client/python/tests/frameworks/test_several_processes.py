@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import socket
@@ -43,6 +44,12 @@ def told(program: str, *trainers: tuple[list[str], dict[str, str]]) -> list[dict
     return said
 
 
+def needs(framework: str) -> None:
+    """Skips a test without it. It is imported in the trainers alone: this process may have others, which do not all bear each other."""
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"there is no {framework}")
+
+
 def free_addresses(count: int) -> list[str]:
     """Addresses that nobody listens on."""
     with ExitStack() as open_:
@@ -53,7 +60,7 @@ def free_addresses(count: int) -> list[str]:
 
 
 def test_processes_of_jax_read_parts_of_global_batches(processes: ms.LocalService) -> None:
-    pytest.importorskip("jax")
+    needs("jax")
     (coordinator,) = free_addresses(1)
     count = 2
     said = told("jax_trainer.py", *(([processes.target, coordinator, str(count), str(index)], {}) for index in range(count)))
@@ -71,7 +78,7 @@ def test_processes_of_jax_read_parts_of_global_batches(processes: ms.LocalServic
 
 @pytest.mark.parametrize("way", ["dataset", "function", "millstream"])
 def test_replicas_of_a_mirrored_strategy_share_global_batches(way: str, processes: ms.LocalService) -> None:
-    pytest.importorskip("tensorflow")
+    needs("tensorflow")
     (said,) = told("tensorflow_trainer.py", ([processes.target, "mirrored", way], {}))
     assert said["replicas"] == 2 and len(said["seen"]) == 8
     for parts, total in zip(said["seen"], said["sums"], strict=True):
@@ -80,14 +87,14 @@ def test_replicas_of_a_mirrored_strategy_share_global_batches(way: str, processe
 
 
 def test_keras_fits_under_a_mirrored_strategy(processes: ms.LocalService) -> None:
-    pytest.importorskip("keras")
+    needs("keras")
     (said,) = told("tensorflow_trainer.py", ([processes.target, "mirrored", "keras"], {}))
     assert said["replicas"] == 2 and said["loss"] < 0.01
 
 
 @pytest.mark.parametrize("way", ["dataset", "function"])
 def test_processes_of_a_multi_worker_strategy_share_a_job(way: str, processes: ms.LocalService) -> None:
-    pytest.importorskip("tensorflow")
+    needs("tensorflow")
     cluster = {"worker": free_addresses(2)}
     configs = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}) for index in range(2)]
     said = told(
