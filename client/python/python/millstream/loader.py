@@ -40,10 +40,11 @@ class DataLoader:
 
     ``dataset`` is one by index (as torch's and Hugging Face's), one that can be iterated over or a function that makes such
     a thing, or an ``ms.Dataset``, whose elements are batches already. The parameters up to ``in_order`` are those of torch's
-    ``DataLoader``. With ``num_workers`` and no ``service`` a worker of so many processes of Python (threads, for an ``ms.Dataset``) is started
-    on this machine, and ends with the loader; with a ``service`` (its address, or ``ms.local``) its workers are used, each with
-    ``num_workers`` processes at most; with neither it is computed here, by the dataset itself, one batch after the other. What can only be iterated over every process
-    iterates over, and ``torch.utils.data.get_worker_info()`` says which one it is; each worker of a ``service`` yields all of it.
+    ``DataLoader``. With ``num_workers`` and no ``service`` a worker of so many processes of Python (threads, for an
+    ``ms.Dataset``) is started on this machine, and ends with the loader; with a ``service`` (its address, or ``ms.local``) its
+    workers are used, each with ``num_workers`` processes at most; with neither it is computed here, by the dataset itself, one
+    batch after the other. What can only be iterated over every process iterates over, and ``torch.utils.data.get_worker_info()``
+    says which one it is; each worker of a ``service`` yields all of it.
 
     ``in_order``: batches of a dataset by index come in the order of their steps, as torch's do, also from several workers: those that are
     ahead are waited for by none, and themselves wait when ``prefetch_factor`` batches for each worker (16 if it is not said) are kept here
