@@ -95,16 +95,11 @@ class LoaderIterator:
     def _next(self) -> Any:
         assert self._batches is not None
         if self._handing is None:
-            batches, lane = _Batches(self, self._batches), self._loader._lane
+            batches, lane = _Batches(self._batches, self._first), self._loader._lane
             self._handing = batches if lane is None else iter(DeviceFeed(batches, lane, DEPTH))
         if not self._loader.timeout:
             return next(self._handing, END)
         return _within(self._loader.timeout, self._handing, self._batches.elements)
-
-    def _ahead(self) -> Future[Any] | None:
-        """The first batch, if it was asked for ahead and not taken."""
-        first, self._first = self._first, None
-        return first
 
     def _profile(self, asked: float, step: int) -> None:
         now, events = time.perf_counter(), self._loader._profiled
@@ -118,19 +113,19 @@ class LoaderIterator:
 class _Batches:
     """The batches of an epoch as they come, the one that was asked for ahead first."""
 
-    def __init__(self, iterator: LoaderIterator, batches: Steps) -> None:
-        self._iterator, self._batches = iterator, batches
+    def __init__(self, batches: Steps, first: Future[Any] | None) -> None:
+        self._batches, self._first = batches, first
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        first = self._iterator._ahead()
+        first, self._first = self._first, None
         try:
             found = next(self._batches, END) if first is None else first.result()
         except KeyboardInterrupt:
             if first is not None:
-                self._iterator.close()
+                self._batches.elements.close()
             raise
         if found is END:
             raise StopIteration
@@ -138,7 +133,7 @@ class _Batches:
 
     def ready(self, otherwise: Any) -> Any:
         """The next one if it is at hand, else ``otherwise``; so is the end."""
-        return self._batches.ready(otherwise) if self._iterator._first is None else otherwise
+        return self._batches.ready(otherwise) if self._first is None else otherwise
 
 
 _ahead: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()

@@ -154,16 +154,26 @@ class DataLoader:
         self._service = service
         self._own_service: Any = None
         self._reading: Any = None
+        self._measured: dict[str, Any] = {}
         self._wanted: int | None = None
         self._prefetched: LoaderIterator | None = None
         self._latest: int | None = None
         self._has_begun = False
         self._profiled: list[dict[str, Any]] | None = None
         self._restored(0, 0, [])
-        self.sampler = _Sampler(self)
-        self.dataset = _Stub(self, dataset)
+        self._given = dataset
 
     # What it is.
+
+    @property
+    def sampler(self) -> _Sampler:
+        """What trainers tell the epoch. Made when it is asked for: a loader that nobody has any more goes at once."""
+        return _Sampler(self)
+
+    @property
+    def dataset(self) -> _Stub:
+        """The dataset, with what trainers ask of one."""
+        return _Stub(self, self._given)
 
     @property
     def element_spec(self) -> Any:
@@ -337,8 +347,9 @@ class DataLoader:
 
     def stats(self) -> dict[str, Any]:
         """What was measured of the latest epoch: whether the trainer, the network or the workers are the bottleneck."""
-        measured = self._reading.stats() if self._reading is not None else {}
-        return {**measured, "epoch": self._epoch, "step": self.step}
+        if self._reading is not None:
+            self._measured = self._reading.stats()
+        return {**self._measured, "epoch": self._epoch, "step": self.step}
 
     @contextlib.contextmanager
     def profile(self, path: str | Path) -> Iterator[None]:
@@ -356,6 +367,9 @@ class DataLoader:
         if self._prefetched is not None:
             self._prefetched.close()
             self._prefetched = None
+        # Else what was read last would look for its service as long as the loader is there.
+        self.stats()
+        self._reading = None
         if self._own_service is not None:
             self._own_service.close()
             self._own_service = None
@@ -405,7 +419,6 @@ class _Stub:
         part = copy.copy(self._loader)
         part._loading = self._loader._loading.sharded(num_shards, index)
         part.rank = Rank(index, num_shards, "shard")
-        part.sampler, part.dataset = _Sampler(part), _Stub(part, self._dataset)
         part._restored(self._loader._epoch, 0, [])
         return part
 
