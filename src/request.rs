@@ -1,6 +1,6 @@
 //! What a trainer asks to read. Refuses to know how it is read.
 
-use millstream_control::{DatasetId, JobParameters, Policy, TargetWorkers};
+use millstream_control::{Abandoned, DatasetId, JobParameters, Policy, TargetWorkers};
 
 /// What to read, and how. Those who read one named job must ask for the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,9 @@ pub struct ReadRequest {
     pub num_consumers: Option<u32>,
     /// Whether trainers share what the workers keep of it.
     pub cross_trainer_cache: bool,
+    /// What becomes of a pass that all its readers have left before its end. `None`: it ends at once where the job has no name, since
+    /// nobody else knows of it; else it waits.
+    pub abandoned: Option<Abandoned>,
 }
 
 impl ReadRequest {
@@ -29,6 +32,7 @@ impl ReadRequest {
             target_workers: TargetWorkers::Auto,
             num_consumers: None,
             cross_trainer_cache: false,
+            abandoned: None,
         }
     }
 
@@ -74,6 +78,10 @@ impl ReadRequest {
             target_workers: self.target_workers,
             num_consumers: self.num_consumers,
             cross_trainer_cache: self.cross_trainer_cache,
+            abandoned: self.abandoned.unwrap_or(match self.job_name {
+                Some(_) => Abandoned::Waits,
+                None => Abandoned::Ends,
+            }),
             ..JobParameters::new(self.dataset.clone(), self.policy)
         }
     }

@@ -135,6 +135,7 @@ impl Passes {
             target_workers: TargetWorkers::from_str(&parameters.target_workers).map_err(caller)?,
             num_consumers: parameters.num_consumers,
             cross_trainer_cache: parameters.cross_trainer_cache,
+            abandoned: None,
         };
         let give_up = GiveUp::default();
         let config = ServiceConfig {

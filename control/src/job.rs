@@ -230,6 +230,39 @@ fn is_colocated(tags: &[String]) -> bool {
     tags.iter().any(|tag| tag.eq_ignore_ascii_case(COLOCATED))
 }
 
+/// What becomes of a pass of a job that was begun and has no reader left before its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Abandoned {
+    /// It waits for whoever goes on with it: for the job GC timeout, or, where splits are dealt out, for ever (C3.6).
+    #[default]
+    #[n(0)]
+    Waits,
+    /// It waits for the job GC timeout.
+    #[n(1)]
+    Expires,
+    /// It ends at once: nobody else knows of it.
+    #[n(2)]
+    Ends,
+}
+
+impl Abandoned {
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Abandoned::Waits => "waits",
+            Abandoned::Expires => "expires",
+            Abandoned::Ends => "ends",
+        }
+    }
+}
+
+impl fmt::Display for Abandoned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Everything that those who share a job must agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct JobParameters {
@@ -248,6 +281,9 @@ pub struct JobParameters {
     /// Whether trainers share what workers keep.
     #[cbor(n(4), default)]
     pub cross_trainer_cache: bool,
+    /// What becomes of a pass whose readers have left it.
+    #[cbor(n(5), default)]
+    pub abandoned: Abandoned,
 }
 
 impl JobParameters {
@@ -259,6 +295,7 @@ impl JobParameters {
             target_workers: TargetWorkers::Auto,
             num_consumers: None,
             cross_trainer_cache: false,
+            abandoned: Abandoned::Waits,
         }
     }
 
@@ -340,6 +377,11 @@ impl JobParameters {
                 "cross-trainer cache",
                 self.cross_trainer_cache.to_string(),
                 wanted.cross_trainer_cache.to_string(),
+            ),
+            (
+                "what becomes of an abandoned pass",
+                self.abandoned.to_string(),
+                wanted.abandoned.to_string(),
             ),
         ];
         pairs

@@ -41,7 +41,7 @@ pub use id::{
     WorkerId,
 };
 pub use job::{
-    DeploymentMode, JobParameters, Policy, TargetWorkers, UnknownDeploymentMode, UnknownPolicy,
+    Abandoned, DeploymentMode, JobParameters, Policy, TargetWorkers, UnknownDeploymentMode, UnknownPolicy,
     UnknownTargetWorkers,
 };
 pub use links::LinkCounts;

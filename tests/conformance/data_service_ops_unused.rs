@@ -62,8 +62,9 @@ fn data_service_ops_test__gc_unused_job() {
 fn data_service_ops_test__dont_gc_jobs_with_visitation_guarantees() {
     watched("a job that stays", || {
         let cluster = collecting(1, false);
-        let dynamic = distributed(&cluster, Policy::Dynamic);
-        let off = distributed(&cluster, Policy::Off);
+        // Of jobs that have names: without one nobody could go on, and here the task goes at once (C3.6).
+        let dynamic = distributed(&cluster, Policy::Dynamic).named("dynamic");
+        let off = distributed(&cluster, Policy::Off).named("off");
         let mut readers = [dynamic.reader(), off.reader()];
         for reader in &mut readers {
             assert_eq!(take(reader, 1), [0]);
@@ -80,10 +81,25 @@ fn data_service_ops_test__dont_gc_jobs_with_visitation_guarantees() {
 }
 
 #[test]
+fn a_pass_of_a_job_without_a_name_goes_with_its_reader() {
+    watched("a pass that nobody can go on with", || {
+        let cluster = Cluster::plain_with(Mechanism::Memory, prompt(), 2);
+        for policy in [Policy::Dynamic, Policy::Off] {
+            let distributed = distributed(&cluster, policy);
+            let mut reader = distributed.reader();
+            take(&mut reader, 1);
+            assert_eq!(tasks(&cluster), 2);
+            drop(reader);
+            eventually("tasks", &0, || tasks(&cluster));
+        }
+    });
+}
+
+#[test]
 fn data_service_ops_test__gc_dynamic_sharding_job_if_requested() {
     watched("a dynamic job that goes", || {
         let cluster = collecting(1, true);
-        let distributed = distributed(&cluster, Policy::Dynamic);
+        let distributed = distributed(&cluster, Policy::Dynamic).named("goes");
         let mut reader = distributed.reader();
         assert_eq!(take(&mut reader, 1), [0]);
         assert_eq!(tasks(&cluster), 1);

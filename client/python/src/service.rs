@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream::client::{MaxOutstanding, ReaderConfig};
-use millstream::control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
+use millstream::control::{Abandoned, Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream::dataplane::transport::Compression;
 use millstream::{GiveUp, ReadRequest, ServiceConfig, ServiceError, service_reader};
 use pyo3::prelude::*;
@@ -39,6 +39,8 @@ struct Request {
     target_workers: String,
     num_consumers: Option<u32>,
     cross_trainer_cache: bool,
+    /// Whether a pass that all readers have left waits for others no longer than the lifetime of jobs.
+    expires: bool,
 }
 
 /// How to read it: see [`ReaderConfig`].
@@ -61,6 +63,7 @@ impl Request {
             target_workers: TargetWorkers::from_str(&self.target_workers).map_err(|error| invalid(&error))?,
             num_consumers: self.num_consumers,
             cross_trainer_cache: self.cross_trainer_cache,
+            abandoned: self.expires.then_some(Abandoned::Expires),
         })
     }
 }

@@ -22,6 +22,7 @@ import pytest
 
 import millstream as ms
 from millstream import DataLoader, Dataset, code
+from millstream.connection import connect
 
 # Workers do not have this module: what is in it goes by value.
 code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -272,11 +273,53 @@ def test_workers_that_are_ahead_wait_for_the_others(processes: ms.LocalService, 
 
 
 def test_workers_of_its_own_end_with_it() -> None:
+    gc.collect()
+    before = connections()
     with loader(20, num_workers=1, worker_init_fn=lambda worker: None) as own:
         assert sampled(ids(own)) == list(range(20))
         pids = own._own_service.pids
-        assert pids
-    assert own._own_service is None
+        assert pids and connections() > before
+    assert own._own_service is None and own.stats()["delivered"] == 5
+    until(lambda: connections() <= before)
+
+
+def test_a_loader_that_nobody_has_any_more_goes_with_its_workers() -> None:
+    gc.collect()
+    before = connections()
+    gc.disable()
+    try:
+        own = loader(20, num_workers=1)
+        assert len(next(iter(own))["y"]) == 4
+        pids = own._own_service.pids
+        del own
+        until(lambda: connections() <= before and not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
+    finally:
+        gc.enable()
+
+
+def connections() -> int:
+    """Threads of this process that readers' connections have."""
+    tasks = Path("/proc/self/task").iterdir()
+    return sum((task / "comm").read_text().strip() == "reader" for task in tasks)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def test_epochs_that_are_left_leave_nothing_on_workers(cluster: Callable[..., str]) -> None:
+    target = cluster(1)
+    left = loader(1000, service=target, shuffle=True)
+    for _ in range(5):
+        for batch in left:
+            assert len(batch["y"]) == 4
+            break
+    workers = connect(target.split("://")[1]).workers
+    until(lambda: workers()[0]["tasks"] == 0)
+    assert len(ids(left)) == 250
 
 
 def mixed() -> Dataset:

@@ -86,6 +86,9 @@ impl Dispatcher {
         let iteration = client.iteration;
         let phase = self.tables.iterations.get(&iteration).map(|row| row.phase);
         self.note_readers(iteration);
+        if self.give_up_abandoned(iteration) {
+            return;
+        }
         if phase != Some(Phase::Running) {
             return self.leave_private_tasks(&client);
         }

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::machine::Dispatcher;
 use super::record::{IterationRecord, Phase};
 use super::sweep::overdue;
-use crate::id::{DatasetId, JobId};
+use crate::id::{DatasetId, IterationId, JobId};
+use crate::job::Abandoned;
 
 impl Dispatcher {
     /// Collects, if it is time to look again (C3.9). Iterations first: a job goes with its last one.
@@ -53,8 +54,30 @@ impl Dispatcher {
 
     /// C3.6: of one that no client ever had, nothing can be missed, and with a coordinated read nobody can go on.
     fn may_be_given_up(&self, row: &IterationRecord) -> bool {
-        let is_kept = self.is_dynamic(row.id) && row.was_read && !self.is_coordinated(row.id);
+        let waits = self.abandoned(row.job) == Abandoned::Waits;
+        let is_kept = waits && self.is_dynamic(row.id) && row.was_read && !self.is_coordinated(row.id);
         self.config.gc_dynamic_sharding_jobs || !is_kept
+    }
+
+    /// C3.6: its last client has gone, and nobody else knows of the job. True if it exists no more.
+    pub(super) fn give_up_abandoned(&mut self, id: IterationId) -> bool {
+        let is_abandoned = self
+            .tables
+            .iterations
+            .get(&id)
+            .is_some_and(|row| row.phase == Phase::Running && self.abandoned(row.job) == Abandoned::Ends);
+        if !is_abandoned || self.tables.index.clients_of.contains_key(&id) {
+            return false;
+        }
+        self.end_iteration(id, Phase::Collected);
+        self.clocks.unread.remove(&id);
+        self.tables.remove_iteration(id);
+        true
+    }
+
+    fn abandoned(&self, job: JobId) -> Abandoned {
+        let job = self.tables.jobs.get(&job);
+        job.map_or(Abandoned::Waits, |job| job.parameters.abandoned)
     }
 
     /// The lowest pass of each job that somebody reads.

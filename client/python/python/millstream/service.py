@@ -390,6 +390,7 @@ class _Terms:
             "target_workers": self.target_workers.lower(),
             "num_consumers": self.num_consumers,
             "cross_trainer_cache": cache is not None,
+            "expires": False,
         }
         config = {
             "max_outstanding": credits if credits > 0 else None,

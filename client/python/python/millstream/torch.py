@@ -41,7 +41,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[mi
             return iter(self.dataset.shard(info.num_workers, info.id))
         if reading.request["job_name"] is None:
             # Of each epoch the loader's processes have a number in common, which is another one in the next.
-            request = {**reading.request, "job_name": f"{self._name}/{info.seed - info.id}"}
+            # What is left of it when all processes have gone nobody else goes on with.
+            request = {**reading.request, "job_name": f"{self._name}/{info.seed - info.id}", "expires": True}
             reading = dataclasses.replace(reading, request=request, _connection=None, _job=None)
             self.dataset = Dataset(self.dataset._graph, reading=reading, output="torch")
         return iter(self.dataset)

@@ -10,7 +10,7 @@ use super::rig::{READER, Rig, facts, open};
 use crate::dispatcher::{ClientPush, DispatcherConfig, Phase, Reply, Request, StopReason, WorkerPush};
 use crate::error::Code;
 use crate::id::{ClientId, DatasetId, IterationId, JobId, SessionId};
-use crate::job::{JobParameters, Policy};
+use crate::job::{Abandoned, JobParameters, Policy};
 use crate::whereabouts::Whereabouts;
 
 const JOB_S: u64 = 20;
@@ -100,6 +100,42 @@ fn under_dynamic_an_unfinished_iteration_waits_for_whoever_read_it_unless_told_o
         let left = u64::from(!gc_dynamic_sharding_jobs);
         assert_eq!(counts(&rig).2, left);
         assert_eq!(counts(&rig).1, left, "a job stays with its iterations");
+    }
+}
+
+/// C3.6
+#[test]
+fn what_its_readers_have_left_for_good_ends_with_the_last_of_them_or_after_a_lifetime_as_the_job_says() {
+    for (abandoned, at_once) in [(Abandoned::Ends, 0), (Abandoned::Expires, 1)] {
+        let mut rig = Rig::with(short());
+        let worker = rig.worker(1, "one:1");
+        let dataset = rig.register(None, facts()).unwrap();
+        let parameters = JobParameters {
+            abandoned,
+            ..JobParameters::new(dataset, Policy::Dynamic)
+        };
+        let job = rig.job(None, parameters).unwrap();
+        let (first, second) = (rig.client(job), rig.client(job));
+        let task = rig.tasks(worker)[0];
+        release(&mut rig, first);
+        assert_eq!(counts(&rig).2, 1, "another reads it");
+        release(&mut rig, second);
+        assert_eq!(counts(&rig).2, at_once);
+        let next = pass(&mut rig, job, 0);
+        let begun = rig.tasks(worker).len();
+        assert_eq!(
+            begun,
+            2 - usize::from(at_once == 1),
+            "whoever comes then goes on or begins anew"
+        );
+        release(&mut rig, next);
+        rig.pass(JOB_S + 1, &[worker], &[]);
+        assert_eq!(counts(&rig).2, 0);
+        let stop = WorkerPush::Stop {
+            task,
+            reason: StopReason::Abandoned,
+        };
+        assert!(rig.worker_pushes.contains(&(worker, stop)), "{abandoned}");
     }
 }
 
@@ -288,8 +324,8 @@ struct ModelIteration {
 #[derive(Debug, Default)]
 struct Model {
     iterations: BTreeMap<IterationId, ModelIteration>,
-    /// Each job's dataset, whether it is dynamic, and when it was last asked for.
-    jobs: BTreeMap<JobId, (DatasetId, bool, u64)>,
+    /// Each job's dataset, whether it is dynamic, what becomes of a pass that is left, and when it was last asked for.
+    jobs: BTreeMap<JobId, (DatasetId, bool, Abandoned, u64)>,
     /// Whether its owner is gone (`None`: it has none), and since when it is idle.
     datasets: BTreeMap<DatasetId, (Option<bool>, u64)>,
 }
@@ -302,11 +338,12 @@ impl Model {
             let behind = all
                 .values()
                 .any(|other| other.job == row.job && other.pass < row.pass && !other.clients.is_empty());
-            let dynamic = self.jobs[&row.job].1;
-            !(late && if row.finished { !behind } else { !dynamic })
+            let (_, dynamic, abandoned, _) = self.jobs[&row.job];
+            let waits = dynamic && abandoned == Abandoned::Waits;
+            !(late && if row.finished { !behind } else { !waits })
         });
         let (iterations, datasets) = (&self.iterations, &mut self.datasets);
-        self.jobs.retain(|id, (dataset, _, used)| {
+        self.jobs.retain(|id, (dataset, .., used)| {
             let stays = iterations.values().any(|row| row.job == *id) || now - *used <= 2 * JOB_S;
             if !stays {
                 datasets.get_mut(dataset).unwrap().1 = now;
@@ -324,7 +361,7 @@ impl Model {
         self.iterations
             .values_mut()
             .for_each(|row| row.unread_since = now);
-        self.jobs.values_mut().for_each(|job| job.2 = now);
+        self.jobs.values_mut().for_each(|job| job.3 = now);
         self.datasets.values_mut().for_each(|dataset| dataset.1 = now);
     }
 
@@ -412,10 +449,15 @@ fn somebody_asks_for_a_job(rig: &mut Rig, model: &mut Model, choice: u64) {
     };
     let dynamic = choice.is_multiple_of(2);
     let policy = if dynamic { Policy::Dynamic } else { Policy::Off };
-    let name = (choice % 5 < 3).then(|| format!("{dataset} {policy}"));
-    let parameters = JobParameters::new(dataset.clone(), policy);
+    let abandoned =
+        [Abandoned::Waits, Abandoned::Expires, Abandoned::Ends][usize::try_from(choice / 5 % 3).unwrap()];
+    let name = (choice % 5 < 3).then(|| format!("{dataset} {policy} {abandoned}"));
+    let parameters = JobParameters {
+        abandoned,
+        ..JobParameters::new(dataset.clone(), policy)
+    };
     let id = rig.job(name.as_deref(), parameters).unwrap();
-    model.jobs.insert(id, (dataset, dynamic, ticks(rig)));
+    model.jobs.insert(id, (dataset, dynamic, abandoned, ticks(rig)));
 }
 
 fn somebody_joins(rig: &mut Rig, model: &mut Model, choice: u64) {
@@ -425,7 +467,7 @@ fn somebody_joins(rig: &mut Rig, model: &mut Model, choice: u64) {
     };
     let repetition = choice % 4;
     let client = pass(rig, job, repetition);
-    model.jobs.get_mut(&job).unwrap().2 = now;
+    model.jobs.get_mut(&job).unwrap().3 = now;
     let iteration = rig.machine.tables.clients.get(&client).unwrap().iteration;
     let row = model.iterations.entry(iteration).or_insert(ModelIteration {
         job,
@@ -445,11 +487,14 @@ fn somebody_leaves(rig: &mut Rig, model: &mut Model, choice: u64) {
     };
     release(rig, *client);
     let now = ticks(rig);
-    for row in model.iterations.values_mut() {
+    let jobs = &model.jobs;
+    model.iterations.retain(|_, row| {
         if row.clients.remove(client) {
             row.unread_since = now;
+            return row.finished || !row.clients.is_empty() || jobs[&row.job].2 != Abandoned::Ends;
         }
-    }
+        true
+    });
 }
 
 fn an_iteration_finishes(rig: &mut Rig, model: &mut Model) {

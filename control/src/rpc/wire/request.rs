@@ -8,7 +8,7 @@ use minicbor::{Decode, Encode};
 use crate::dispatcher::{Request, WorkerRegistration};
 use crate::error::Error;
 use crate::id::{ClientId, DatasetId, JobId, RequestNumber, TaskId};
-use crate::job::{JobParameters, Policy, TargetWorkers};
+use crate::job::{Abandoned, JobParameters, Policy, TargetWorkers};
 use crate::planner::DatasetFacts;
 use crate::split::{LeaseRange, Seen};
 use crate::whereabouts::Whereabouts;
@@ -52,6 +52,8 @@ pub(crate) enum WireRequest {
         num_consumers: Option<u32>,
         #[n(5)]
         cross_trainer_cache: Option<bool>,
+        #[cbor(n(6), default)]
+        abandoned: Abandoned,
     },
     #[n(3)]
     OpenIteration {
@@ -229,6 +231,7 @@ impl WireRequest {
             target_workers: parameters.target_workers,
             num_consumers: parameters.num_consumers,
             cross_trainer_cache: Some(parameters.cross_trainer_cache),
+            abandoned: parameters.abandoned,
         }
     }
 
@@ -253,6 +256,7 @@ impl WireRequest {
                 target_workers,
                 num_consumers,
                 cross_trainer_cache,
+                abandoned,
             } => Request::CreateJob {
                 name,
                 parameters: JobParameters {
@@ -261,6 +265,7 @@ impl WireRequest {
                     target_workers,
                     num_consumers,
                     cross_trainer_cache: cross_trainer_cache.unwrap_or(false),
+                    abandoned,
                 },
             },
             WireRequest::OpenIteration {

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::id::{
     BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId,
 };
-use crate::job::{JobParameters, Policy, TargetWorkers};
+use crate::job::{Abandoned, JobParameters, Policy, TargetWorkers};
 use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
 use crate::whereabouts::Whereabouts;
 
@@ -130,6 +130,7 @@ fn job(id: u64, seed: u64) -> JobRecord {
             target_workers: targets[seed as usize % targets.len()],
             num_consumers: (seed % 3 == 1).then_some(seed as u32),
             cross_trainer_cache: seed % 4 == 3,
+            abandoned: [Abandoned::Waits, Abandoned::Expires, Abandoned::Ends][seed as usize % 3],
             ..JobParameters::new(
                 DatasetId::new("data").unwrap(),
                 policies[seed as usize % policies.len()],

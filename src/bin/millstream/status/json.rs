@@ -65,6 +65,7 @@ fn job(job: &JobStatus) -> Value {
         "target_workers": parameters.target_workers.to_string(),
         "num_consumers": parameters.num_consumers,
         "cross_trainer_cache": parameters.cross_trainer_cache,
+        "abandoned": parameters.abandoned.name(),
     })
 }
 
