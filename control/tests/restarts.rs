@@ -1,5 +1,7 @@
 //! A dispatcher that comes back, with or without its memory.
 
+use std::time::Duration;
+
 use millstream_control::agent::AgentEvent;
 use millstream_control::{ClientPush, Code, DiskStore, LeaseRange, MemoryStore, Policy, Store};
 use millstream_link::Role;
@@ -42,6 +44,29 @@ async fn with_its_memory_a_dispatcher_goes_on_where_it_was() {
 async fn with_its_work_directory_a_dispatcher_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     goes_on_where_it_was(|| Box::new(DiskStore::open(folder.path()).unwrap())).await;
+}
+
+/// C1.6: that it stops is no answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_while_a_dispatcher_stops_is_answered_by_the_one_in_its_place() {
+    let (cluster, store) = (Cluster::new(), SharedStore::new());
+    let server = cluster.dispatcher(None, Box::new(store.clone()));
+    let address = server.local_addr();
+    let client = cluster.connect(Role::Submit, address).await.unwrap();
+    server.stopper().stop();
+    let ended = async {
+        while !server.has_ended() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the end of its loop", ended).await;
+    // Its connections are there still.
+    let mut asked = tokio::spawn(async move { client.status().await });
+    let answered = tokio::time::timeout(Duration::from_millis(100), &mut asked).await;
+    assert!(answered.is_err(), "{answered:?}");
+    stop(server).await;
+    let _server = cluster.dispatcher(Some(address), Box::new(store));
+    within("an answer", asked).await.unwrap().unwrap();
 }
 
 async fn goes_on_where_it_was(store: impl Fn() -> Box<dyn Store>) {

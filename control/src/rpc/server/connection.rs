@@ -295,9 +295,14 @@ async fn ask(
         request,
         reply,
     };
-    let stopping = || Error::unavailable("the dispatcher is shutting down");
-    shared.inputs.send(input).await.map_err(|_| stopping())?;
-    answered.await.map_err(|_| stopping())?
+    if shared.inputs.send(input).await.is_ok()
+        && let Ok(answer) = answered.await
+    {
+        return answer;
+    }
+    // Nobody decides any more, and the connection is about to be closed. An error would be an answer; without one the peer asks again,
+    // whoever has come in this one's place.
+    std::future::pending().await
 }
 
 async fn analyse(definition: Vec<u8>, shared: &Arc<Shared>) -> Result<DatasetFacts, Error> {
