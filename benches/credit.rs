@@ -40,11 +40,13 @@ fn account(c: &mut Criterion) {
             is_local: false,
             is_eligible: task % 7 != 1,
             granted_at: task,
+            is_over: false,
         };
         let standings: Vec<Standing> = (0..tasks).map(standing).collect();
         let bounds = Bounds {
             max_outstanding: MaxOutstanding::Elements(8 * tasks),
             auto_bytes: 0,
+            shared: None,
             max_outstanding_bytes: u64::MAX,
         };
         group.bench_with_input(

@@ -7,14 +7,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_client::{Connected, Connecting, Connector, WorkerPlace};
+use millstream_client::{Connected, Connecting, Connector, NotConnected, WorkerPlace};
 use millstream_dataplane::transport::memory::{self, Knobs};
 use millstream_dataplane::transport::quic::{self, PathReporter};
 #[cfg(target_os = "linux")]
 use millstream_dataplane::transport::shm::{self, ShmAddress};
 use millstream_dataplane::transport::{Admission, ClientLink, LinkLost};
 use millstream_dataplane::worker::Server;
-use millstream_link::{Endpoint, HostPort, Role};
+use millstream_link::{ConnectError, Endpoint, HostPort, RefusalReason, Role};
 use parking_lot::Mutex;
 
 use crate::local::LocalWorkers;
@@ -88,13 +88,13 @@ impl AutoConnector {
         &self,
         worker: &str,
         admission: Arc<dyn Admission>,
-    ) -> Result<Box<ClientLink>, String> {
+    ) -> Result<Box<ClientLink>, NotConnected> {
         let address = HostPort::from_str(worker).map_err(|error| error.to_string())?;
         let resolved = address
             .resolve(CONNECT_DEADLINE)
             .await
             .map_err(|error| error.to_string())?;
-        let mut last = format!("{worker} has no address");
+        let mut last = NotConnected::from(format!("{worker} has no address"));
         for address in resolved {
             match self
                 .endpoint
@@ -103,11 +103,9 @@ impl AutoConnector {
             {
                 Ok(connection) => {
                     let path = PathReporter::new(self.endpoint.clone(), connection);
-                    return quic::connect(path, admission)
-                        .await
-                        .map_err(|error| error.to_string());
+                    return quic::connect(path, admission).await.map_err(NotConnected::from);
                 }
-                Err(error) => last = error.to_string(),
+                Err(error) => last = not_connected(&error),
             }
         }
         Err(last)
@@ -147,6 +145,18 @@ impl Connector for AutoConnector {
         }
         failed.insert(socket.clone(), format!("shared memory was given up: {why}"));
     }
+}
+
+fn not_connected(error: &ConnectError) -> NotConnected {
+    let reason = error.to_string();
+    let is_full = matches!(
+        error,
+        ConnectError::Refused {
+            reason: RefusalReason::Full { .. },
+            ..
+        }
+    );
+    NotConnected { reason, is_full }
 }
 
 /// A link to a worker of this process.

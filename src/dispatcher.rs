@@ -60,6 +60,13 @@ impl Dispatcher {
             Some(folder) => Box::new(DiskStore::open(folder)?),
             None => Box::new(MemoryStore::new()),
         };
+        if config.client_timeout <= config.heartbeat_interval {
+            tracing::warn!(
+                client_timeout_ms = config.client_timeout.as_millis(),
+                heartbeat_ms = config.heartbeat_interval.as_millis(),
+                "the client timeout is not longer than the interval of heartbeats, so readers lapse though they live: raise it"
+            );
+        }
         let lane = Lane::start("dispatcher")?;
         let endpoint = EndpointConfig {
             bind,

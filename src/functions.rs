@@ -6,7 +6,7 @@ use millstream_pipeline::exec::Functions;
 use crate::local::LocalWorkers;
 #[cfg(target_os = "linux")]
 use crate::python;
-use crate::service_reader;
+use crate::service_reader::{self, Hooks};
 
 /// What is registered without a user's doing. With a key, datasets may read from the services that it opens.
 ///
@@ -14,18 +14,22 @@ use crate::service_reader;
 ///
 /// [`Interpreter::from_environment`]: crate::python::Interpreter::from_environment
 pub fn builtin(key: Option<&LoadedKey>) -> Functions {
-    let functions = native(key);
+    builtin_beside(key, LocalWorkers::default(), Hooks::default())
+}
+
+/// Returns the functions of [`builtin`], where datasets that read a service find the workers `local` in this process and tell
+/// `hooks` what their readers say.
+pub fn builtin_beside(key: Option<&LoadedKey>, local: LocalWorkers, hooks: Hooks) -> Functions {
+    let functions = native(key, local, hooks);
     // Its processes share memory with a worker as only Linux lets them; elsewhere the name is unknown.
     #[cfg(target_os = "linux")]
     let functions = python::registered(functions, python::Interpreter::from_environment());
     functions
 }
 
-fn native(key: Option<&LoadedKey>) -> Functions {
+fn native(key: Option<&LoadedKey>, local: LocalWorkers, hooks: Hooks) -> Functions {
     match key {
-        Some(key) => {
-            Functions::new().with_service(service_reader::opener(key.clone(), LocalWorkers::default()))
-        }
+        Some(key) => Functions::new().with_service(service_reader::opener(key.clone(), local, hooks)),
         None => Functions::new(),
     }
 }

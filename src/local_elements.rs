@@ -1,7 +1,8 @@
 //! Executes a dataset in this process on a thread of its own, for callers that must not block for long.
 //!
 //! Elements are written once, into packs, as a worker writes them. At most [`PACKS_AHEAD`] packs wait, the first of one
-//! element each, so that nothing is computed long before it is asked for. Refuses to know who asks.
+//! element, so that nothing is computed long before it is asked for; where others share what is read, only the next pack is
+//! computed ahead, which is no larger than what was taken before. Refuses to know who asks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,9 +15,11 @@ use millstream_element::{
     AllocError, Element, HeapAlloc, Layout, Origin, Pack, PackWriter, Pool as Memory, SlotAlloc, SlotMut,
 };
 use millstream_pipeline::exec::{
-    Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stop,
+    Caches, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stop,
 };
-use millstream_pipeline::graph::Graph;
+use millstream_pipeline::graph::{Graph, Op};
+
+use crate::service_reader;
 
 /// Packs that are ready and wait.
 const PACKS_AHEAD: usize = 2;
@@ -40,6 +43,10 @@ const END_GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct LocalElements {
     packs: Option<Receiver<Result<Ready, ExecError>>>,
+    /// Where elements are asked for one by one, if nothing may be computed before.
+    asks: Option<SyncSender<()>>,
+    /// Whether one was asked for that has not come.
+    is_asked: bool,
     at_hand: VecDeque<Element>,
     /// What ended it: an error, or the end.
     ended: Option<Result<(), ExecError>>,
@@ -67,6 +74,10 @@ pub struct LocalRun {
     pub epoch: u64,
     /// Decides what is drawn without a seed: another number, other draws.
     pub task_id: u64,
+    /// Whether each element is computed only while the caller waits for it, so that both never run at once.
+    pub on_demand: bool,
+    /// What memory caches have kept of earlier executions, and keep for later ones.
+    pub caches: Option<Caches>,
 }
 
 impl LocalElements {
@@ -76,12 +87,13 @@ impl LocalElements {
     /// The system gives no thread.
     pub fn start(run: LocalRun) -> Result<Self, ExecError> {
         let cancel = Cancel::new();
-        let (ready, packs) = sync_channel(PACKS_AHEAD);
+        let (ready, packs) = sync_channel(packs_ahead(&run.graph));
         let flag = cancel.clone();
+        let (asks, asked) = run.on_demand.then(|| sync_channel(1)).unzip();
         let thread = std::thread::Builder::new()
             .name("millstream-local".to_owned())
             .spawn(move || {
-                if let Err(error) = produce(run, flag, &ready) {
+                if let Err(error) = produce(run, flag, asked.as_ref(), &ready) {
                     // Nobody listens any more: nobody wants to know.
                     let _ = ready.send(Err(error));
                 }
@@ -89,6 +101,8 @@ impl LocalElements {
             .map_err(|error| ExecError::new(ErrorKind::Resource, "local", error.to_string()))?;
         Ok(Self {
             packs: Some(packs),
+            asks,
+            is_asked: false,
             at_hand: VecDeque::new(),
             ended: None,
             cancel,
@@ -113,7 +127,9 @@ impl LocalElements {
             if let Some(ended) = &self.ended {
                 return Poll::Ready(ended.clone().map(|()| None));
             }
+            self.ask();
             let received = self.packs.as_ref().map(|packs| packs.recv_timeout(patience));
+            self.is_asked &= matches!(received, Some(Err(RecvTimeoutError::Timeout)));
             match received {
                 Some(Ok(Ok(ready))) => {
                     if let Err(error) = self.open(&ready) {
@@ -130,6 +146,16 @@ impl LocalElements {
     /// Ends the execution from elsewhere; elements that are at hand are still handed over.
     pub fn canceller(&self) -> Cancel {
         self.cancel.clone()
+    }
+
+    /// Asks for one element, unless one is on its way or they come unasked.
+    fn ask(&mut self) {
+        if let Some(asks) = &self.asks
+            && !self.is_asked
+        {
+            // A thread that has ended says so where its elements come.
+            self.is_asked = asks.try_send(()).is_ok();
+        }
     }
 
     fn open(&mut self, ready: &Ready) -> Result<(), ExecError> {
@@ -158,8 +184,8 @@ impl LocalElements {
 impl Drop for LocalElements {
     fn drop(&mut self) {
         self.cancel.cancel();
-        // A thread that waits for room is told that nobody listens.
-        self.packs = None;
+        // A thread that waits for room, or to be asked, is told that nobody listens.
+        (self.packs, self.asks) = (None, None);
         let Some(thread) = self.thread.take() else { return };
         let until = Instant::now() + END_GRACE;
         while !thread.is_finished() && Instant::now() < until {
@@ -172,15 +198,29 @@ impl Drop for LocalElements {
     }
 }
 
+/// Packs that may wait. What is taken ahead of a job that others share is theirs no more.
+fn packs_ahead(graph: &Graph) -> usize {
+    let mut nodes = graph.nodes().iter();
+    let is_shared =
+        nodes.any(|node| matches!(&node.op, Op::Service(reader) if service_reader::is_shared(reader)));
+    if is_shared { 0 } else { PACKS_AHEAD }
+}
+
 /// Executes until the end, or until nobody listens.
 fn produce(
     run: LocalRun,
     cancel: Cancel,
+    asked: Option<&Receiver<()>>,
     ready: &SyncSender<Result<Ready, ExecError>>,
 ) -> Result<(), ExecError> {
+    let is_wanted = || asked.is_none_or(|asked| asked.recv().is_ok());
+    if !is_wanted() {
+        return Ok(());
+    }
     let pool = Arc::new(Pool::new(run.threads)?);
     let context = ExecContext {
         epoch: run.epoch,
+        caches: run.caches,
         cancel,
         ..ExecContext::new(run.task_id, run.functions, pool)
     };
@@ -201,10 +241,15 @@ fn produce(
             if ready.send(Ok(Ready { pack, layout })).is_err() {
                 return Ok(());
             }
+            // A failure after it is told unasked.
+            if written.is_ok() && !is_wanted() {
+                return Ok(());
+            }
         }
         match written?.stop {
             Stop::End => return Ok(()),
             Stop::Full { needed_bytes } => bytes = bytes.max(needed_bytes),
+            Stop::Limit if asked.is_some() => {}
             Stop::Limit if took > PACK_TIME_MAX => elements = 1,
             Stop::Limit => elements = (2 * elements).min(PACK_ELEMENTS_MAX),
         }
@@ -244,7 +289,10 @@ fn internal(reason: impl ToString) -> ExecError {
 
 #[cfg(test)]
 mod tests {
-    use millstream_pipeline::graph::{Dataset, col};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use millstream_pipeline::exec::{BoxError, PreparedMap, Value};
+    use millstream_pipeline::graph::{Dataset, Params, col};
 
     use super::*;
 
@@ -255,6 +303,8 @@ mod tests {
             threads: 2,
             epoch: 0,
             task_id: 1,
+            on_demand: false,
+            caches: None,
         })
         .unwrap()
     }
@@ -304,6 +354,40 @@ mod tests {
         let mut elements = start(Dataset::counter(0, 1));
         assert!(next(&mut elements).unwrap().is_some());
         drop(elements);
+    }
+
+    #[test]
+    fn on_demand_nothing_is_computed_unasked() {
+        let computed = Arc::new(AtomicU64::new(0));
+        let counts = Arc::clone(&computed);
+        let counted = move |value: Value| -> Result<Value, BoxError> {
+            counts.fetch_add(1, Ordering::SeqCst);
+            Ok(value)
+        };
+        let functions = Functions::new().with_map("counted", move |_, input| {
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(counted.clone()),
+            })
+        });
+        let mut elements = LocalElements::start(LocalRun {
+            graph: Dataset::range(0, 5, 1)
+                .map("counted", Params::default())
+                .graph()
+                .unwrap(),
+            functions: Arc::new(functions),
+            threads: 1,
+            epoch: 0,
+            task_id: 1,
+            on_demand: true,
+            caches: None,
+        })
+        .unwrap();
+        for asked in 1..=5 {
+            assert!(next(&mut elements).unwrap().is_some());
+            assert_eq!(computed.load(Ordering::SeqCst), asked);
+        }
+        assert!(next(&mut elements).unwrap().is_none());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use millstream_control::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 use millstream_element::ElementSpec;
 use millstream_pipeline::exec::Functions;
-use millstream_pipeline::graph::{AnalysisError, Params, Registry, ShardBy, Share, SourceSignature};
+use millstream_pipeline::graph::{AnalysisError, Format, Params, Registry, ShardBy, Share, SourceSignature};
 use millstream_pipeline::plan::FileOrder;
 use millstream_pipeline::storage::Storage;
 use millstream_pipeline::{graph, plan};
@@ -63,7 +63,8 @@ impl Planner for GraphPlanner {
             iteration: RandomState::new().hash_one(repetition),
             epoch: repetition,
         };
-        Ok(to_control(&plan.shuffled(&graph, order)))
+        let seed = RandomState::new().hash_one(repetition);
+        Ok(to_control(&plan.shuffled(&graph, order), seed))
     }
 }
 
@@ -95,6 +96,10 @@ impl Registry for Declared<'_> {
     fn source(&self, name: &str, params: &Params) -> Result<SourceSignature, AnalysisError> {
         self.0.source(name, params)
     }
+
+    fn files(&self, format: &Format) -> Result<ElementSpec, AnalysisError> {
+        self.0.files(format)
+    }
 }
 
 /// Any share that is not the whole: where a dataset is divided depends on none.
@@ -104,14 +109,15 @@ const HALF: Share = Share {
     seed: 0,
 };
 
-/// A split plan as the dispatcher keeps it.
-fn to_control(plan: &plan::SplitPlan) -> SplitPlan {
+/// A split plan as the dispatcher keeps it, with the seed of what all tasks draw together.
+fn to_control(plan: &plan::SplitPlan, seed: u64) -> SplitPlan {
     let sources = plan.sources.iter().map(|source| match source {
         plan::SourcePlan::Counted { splits } => SourcePlan::Counted { splits: *splits },
         plan::SourcePlan::Listed { items } => SourcePlan::listed(items.iter().cloned()),
     });
     SplitPlan {
         sources: sources.collect(),
+        seed,
     }
 }
 
@@ -156,6 +162,20 @@ mod tests {
     }
 
     #[test]
+    fn undeclared_columns_are_looked_up() {
+        use millstream_pipeline::graph::{Columns, Numpy};
+
+        let rows = concat!(env!("CARGO_MANIFEST_DIR"), "/pipeline/tests/fixtures/points.npy");
+        let dataset = Dataset::files(rows).npy(Numpy::rows(Columns::all()));
+        let graph = dataset.graph().unwrap();
+        let planner = GraphPlanner::new(Arc::default());
+        let facts = planner.facts(&graph.to_bytes().unwrap()).unwrap();
+        let declared = graph.described(&Functions::new()).unwrap();
+        assert_ne!(declared, graph);
+        assert_eq!(planner.facts(&declared.to_bytes().unwrap()).unwrap(), facts);
+    }
+
+    #[test]
     fn files_are_dealt_out_in_an_order_of_their_own_in_every_pass_and_with_a_seed_in_the_same_again() {
         let directory = tempfile::tempdir().unwrap();
         for file in 0..30 {
@@ -167,9 +187,10 @@ mod tests {
             let definition = dataset.graph().unwrap().to_bytes().unwrap();
             planner.plan_splits(&definition, repetition).unwrap()
         };
-        assert_eq!(planned(Some(7), 1), planned(Some(7), 1));
-        assert_ne!(planned(Some(7), 0), planned(Some(7), 1));
-        assert_ne!(planned(None, 0), planned(None, 0));
-        assert_ne!(planned(None, 0), planned(None, 1));
+        assert_eq!(planned(Some(7), 1).sources, planned(Some(7), 1).sources);
+        assert_ne!(planned(Some(7), 0).sources, planned(Some(7), 1).sources);
+        assert_ne!(planned(None, 0).sources, planned(None, 0).sources);
+        assert_ne!(planned(None, 0).sources, planned(None, 1).sources);
+        assert_ne!(planned(None, 0).seed, planned(None, 0).seed);
     }
 }

@@ -20,6 +20,9 @@ pub struct ReadRequest {
     /// What becomes of a pass that all its readers have left before its end. `None`: it ends at once where the job has no name, since
     /// nobody else knows of it; else it waits.
     pub abandoned: Option<Abandoned>,
+    /// Whether the readers take elements in the order of their splits. The dispatcher then deals splits out so that no worker has an
+    /// earlier one after a later one (C5.9).
+    pub in_order: bool,
 }
 
 impl ReadRequest {
@@ -33,6 +36,7 @@ impl ReadRequest {
             num_consumers: None,
             cross_trainer_cache: false,
             abandoned: None,
+            in_order: false,
         }
     }
 
@@ -82,6 +86,7 @@ impl ReadRequest {
                 Some(_) => Abandoned::Waits,
                 None => Abandoned::Ends,
             }),
+            in_order: self.in_order,
             ..JobParameters::new(self.dataset.clone(), self.policy)
         }
     }

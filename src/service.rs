@@ -14,6 +14,7 @@ use millstream_dataplane::worker::TRAINER_ID_BYTES_MAX;
 use millstream_link::{
     CredentialsError, Endpoint, EndpointConfig, HostPort, KeyMaterial, Lane, LaneError, LoadedKey, Role,
 };
+use millstream_pipeline::exec::Functions;
 use millstream_pipeline::graph::{Dataset, Graph, GraphError};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
@@ -104,6 +105,7 @@ pub struct Service {
     lane: Arc<Lane>,
     give_up: GiveUp,
     farewells: Farewells,
+    dispatcher_timeout: Duration,
 }
 
 /// Readers whose end the dispatcher does not know of.
@@ -137,6 +139,7 @@ impl Service {
             give_up,
         } = config;
         session.whereabouts = local.whereabouts();
+        let dispatcher_timeout = session.give_up;
         let connecting = async move {
             let endpoint = Endpoint::client(credentials, endpoint)
                 .map_err(|error| ServiceError::Socket(error.to_string()))?;
@@ -158,6 +161,7 @@ impl Service {
             lane,
             give_up,
             farewells: Farewells { held, said },
+            dispatcher_timeout,
         })
     }
 
@@ -166,12 +170,21 @@ impl Service {
         &self.dispatcher
     }
 
+    /// How long the dispatcher may be out of reach, if that is not the default.
+    pub(crate) fn own_dispatcher_timeout(&self) -> Option<Duration> {
+        let default = SessionConfig::default().give_up;
+        Some(self.dispatcher_timeout).filter(|timeout| *timeout != default)
+    }
+
     /// Registers a dataset, under this id or one that the dispatcher chooses.
     ///
     /// # Errors
     /// The definition is wrong, the id is another dataset's, or this process may only read.
     pub fn register(&self, dataset: Dataset, id: Option<DatasetId>) -> Result<DatasetId, ServiceError> {
-        let definition = dataset.graph()?.to_bytes()?;
+        let graph = dataset.graph()?;
+        // Where files say what they hold they are asked here, once; those that only servers see are left to the dispatcher.
+        let described = graph.described(&Functions::new()).unwrap_or(graph);
+        let definition = described.to_bytes()?;
         let client = self.client.clone();
         self.ask(async move { Ok(client.register_dataset(id, definition).await?) })
     }
@@ -228,16 +241,21 @@ impl Service {
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
         let (client, held) = (self.client.clone(), self.farewells.held.clone());
         let (consumer, trainer_id) = (config.consumer, config.trainer_id.clone());
-        let feed = self.ask(async move {
+        let (feed, is_shared) = self.ask(async move {
             check_trainer(client.asked_for(job).await.as_ref(), trainer_id.as_deref())?;
+            let is_shared = client.is_shared(job).await;
             let handle = client.open_iteration(job, repetition, consumer).await?;
-            Ok(discover(handle, held))
+            Ok((discover(handle, held), is_shared))
         })?;
+        let config = ReaderConfig {
+            is_shared: is_shared || config.is_shared,
+            ..config.clone()
+        };
         Ok(Reader::start(
             self.lane.clone(),
             self.connector.clone(),
             feed,
-            config,
+            &config,
         ))
     }
 

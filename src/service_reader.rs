@@ -4,10 +4,13 @@
 //! another service or of the same. Refuses to know what runs on workers.
 
 use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use millstream_client::{MaxOutstanding, ReadError, Reader, ReaderConfig};
-use millstream_control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
+use millstream_client::{MaxOutstanding, OnLost, OnNotice, ReadError, Reader, ReaderConfig};
+use millstream_control::rpc::SessionConfig;
+use millstream_control::{Cardinality, Code, DatasetId, JobId, Policy, TargetWorkers};
 use millstream_element::{Dtype, Element};
 use millstream_link::LoadedKey;
 use millstream_pipeline::exec::{Cancel, CancelHook, ErrorKind, ExecError, OpenPass, Source, Tensor, Value};
@@ -46,10 +49,32 @@ struct Parameters {
     consumer: Option<u32>,
     #[n(9)]
     trainer_id: Option<String>,
+    /// Absent: "raise".
+    #[n(10)]
+    on_lost: Option<String>,
+    /// Absent: as patient as the process that executes it.
+    #[n(11)]
+    dispatcher_timeout_ms: Option<u64>,
+}
+
+/// Where a process is told what its readers say while they read. By default it goes to the log.
+#[derive(Clone, Default)]
+pub struct Hooks {
+    /// Takes notices: see [`ReaderConfig::on_notice`].
+    pub on_notice: Option<OnNotice>,
+    /// How patient its connections are with dispatchers, and where they say that they wait.
+    pub session: SessionConfig,
+}
+
+impl std::fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hooks").finish_non_exhaustive()
+    }
 }
 
 /// A dataset of what the workers of a service yield. What is appended to it runs where it is executed. Of `config` it takes
-/// `max_outstanding`, `consumer` and `trainer_id`.
+/// `max_outstanding`, `consumer`, `trainer_id` and `on_lost`; of `service` how long its dispatcher may be out of reach, if that is not the
+/// default.
 ///
 /// Every pass over it is a pass of a job, the first of an execution the one numbered by its epoch. Executions share the
 /// job only if `request` names it, and then each pass is dealt out among those that read it and is read once: a job that
@@ -78,6 +103,13 @@ pub fn dataset(
         cross_trainer_cache: request.cross_trainer_cache,
         consumer: config.consumer,
         trainer_id: config.trainer_id.clone(),
+        on_lost: match config.on_lost {
+            OnLost::Raise => None,
+            on_lost @ (OnLost::Warn | OnLost::Ignore) => Some(on_lost.name().to_owned()),
+        },
+        dispatcher_timeout_ms: service
+            .own_dispatcher_timeout()
+            .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
     };
     let params = Params::encode(&parameters)
         .ok_or_else(|| ServiceError::Definition("the parameters are too long".to_owned()))?;
@@ -90,14 +122,23 @@ pub fn dataset(
     }))
 }
 
+/// Whether others may share the job that a node reads: it has a name, and what one reader takes is lost to the others.
+pub(crate) fn is_shared(reader: &ServiceReader) -> bool {
+    let parameters: Result<Parameters, _> = reader.params.decode();
+    parameters.is_ok_and(|parameters| {
+        parameters.job_name.is_some() && parameters.num_consumers.is_none() && !parameters.cross_trainer_cache
+    })
+}
+
 /// What opens such a node: for [`Functions::with_service`](millstream_pipeline::exec::Functions::with_service). Each
 /// execution has a connection and, without a name, a job of its own.
 pub fn opener(
     key: LoadedKey,
     local: LocalWorkers,
+    hooks: Hooks,
 ) -> impl Fn(&Params, &Cancel) -> Result<OpenPass, ExecError> + Send + Sync + 'static {
     move |params, cancel| {
-        let mut passes = Passes::connect(&key, &local, params, cancel)?;
+        let mut passes = Passes::connect(&key, &local, &hooks, params, cancel)?;
         Ok(Box::new(move |pass| passes.open(pass)))
     }
 }
@@ -105,15 +146,15 @@ pub fn opener(
 /// What a reader yields, for a registered flat_map function that reads another dataset of a service for each element. It
 /// ends when `cancel` is raised.
 pub fn source(reader: Reader, cancel: &Cancel) -> Box<dyn Source> {
-    let canceller = reader.canceller();
-    let hook = cancel.on_cancel(move || canceller.cancel());
-    Box::new(Elements { reader, _hook: hook })
+    Box::new(Elements::new(reader, false, cancel))
 }
 
 /// A job being read by one execution.
 struct Passes {
     service: Option<Service>,
     job: JobId,
+    /// Whether the job has a name, by which others find it.
+    is_shared: bool,
     config: ReaderConfig,
     cancel: Cancel,
     /// Wakes whoever waits for the dispatcher.
@@ -124,10 +165,12 @@ impl Passes {
     fn connect(
         key: &LoadedKey,
         local: &LocalWorkers,
+        hooks: &Hooks,
         params: &Params,
         cancel: &Cancel,
     ) -> Result<Self, ExecError> {
         let parameters: Parameters = params.decode().map_err(caller)?;
+        let is_shared = parameters.job_name.is_some();
         let request = ReadRequest {
             dataset: DatasetId::new(&parameters.dataset).map_err(caller)?,
             policy: Policy::from_str(&parameters.policy).map_err(caller)?,
@@ -136,16 +179,25 @@ impl Passes {
             num_consumers: parameters.num_consumers,
             cross_trainer_cache: parameters.cross_trainer_cache,
             abandoned: None,
+            in_order: false,
         };
         let give_up = GiveUp::default();
         let config = ServiceConfig {
             local: local.clone(),
             give_up: give_up.clone(),
+            session: SessionConfig {
+                give_up: parameters
+                    .dispatcher_timeout_ms
+                    .map_or(hooks.session.give_up, Duration::from_millis),
+                ..hooks.session.clone()
+            },
             ..ServiceConfig::default()
         };
         let hook = cancel.on_cancel(move || give_up.give_up());
         let service = Service::connect(key, &parameters.dispatcher, config).map_err(unanswered)?;
         let job = service.job(&request).map_err(unanswered)?;
+        let on_lost = parameters.on_lost.as_deref().map(OnLost::from_str);
+        let on_lost = on_lost.transpose().map_err(caller)?.unwrap_or_default();
         let max_outstanding = parameters
             .max_outstanding
             .map_or(MaxOutstanding::Auto, MaxOutstanding::Elements);
@@ -153,11 +205,14 @@ impl Passes {
             max_outstanding,
             consumer: parameters.consumer,
             trainer_id: parameters.trainer_id,
+            on_lost,
+            on_notice: hooks.on_notice.clone(),
             ..ReaderConfig::default()
         };
         Ok(Self {
             service: Some(service),
             job,
+            is_shared,
             config,
             cancel: cancel.clone(),
             _hook: hook,
@@ -167,7 +222,7 @@ impl Passes {
     fn open(&mut self, pass: u64) -> Result<Box<dyn Source>, ExecError> {
         let service = self.service.as_ref().ok_or_else(|| peer("it was closed"))?;
         let reader = service.read(self.job, pass, &self.config).map_err(unanswered)?;
-        Ok(source(reader, &self.cancel))
+        Ok(Box::new(Elements::new(reader, self.is_shared, &self.cancel)))
     }
 }
 
@@ -182,20 +237,32 @@ impl Drop for Passes {
 /// A pass being read.
 struct Elements {
     reader: Reader,
+    /// Whether others read the pass too.
+    is_shared: bool,
     /// Wakes whoever waits for an element.
     _hook: CancelHook,
 }
 
+impl Elements {
+    fn new(reader: Reader, is_shared: bool, cancel: &Cancel) -> Elements {
+        let canceller = reader.canceller();
+        let hook = cancel.on_cancel(move || canceller.cancel());
+        Elements {
+            reader,
+            is_shared,
+            _hook: hook,
+        }
+    }
+}
+
 impl Source for Elements {
     fn next(&mut self) -> Result<Option<Value>, ExecError> {
-        let element = self.reader.next_element().map_err(|error| {
-            if error == ReadError::Cancelled {
-                cancelled(error)
-            } else {
-                peer(error)
-            }
-        })?;
+        let element = self.reader.next_element().map_err(unread)?;
         element.as_ref().map(value).transpose()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
     }
 }
 
@@ -227,16 +294,69 @@ fn caller(error: impl ToString) -> ExecError {
     ExecError::new(ErrorKind::Caller, OP, error.to_string())
 }
 
+/// Returns the failure of a dataset whose service refuses, or cannot be asked.
 fn unanswered(error: ServiceError) -> ExecError {
-    if matches!(error, ServiceError::GivenUp) {
-        cancelled(error)
-    } else {
-        peer(error)
-    }
+    let kind = match &error {
+        ServiceError::GivenUp => ErrorKind::Cancelled,
+        ServiceError::Dispatcher(error) => match error.code {
+            Code::InvalidArgument
+            | Code::FailedPrecondition
+            | Code::PermissionDenied
+            | Code::Unimplemented => ErrorKind::Caller,
+            Code::NotFound => ErrorKind::NotFound,
+            Code::ResourceExhausted => ErrorKind::Resource,
+            Code::Unavailable | Code::DeadlineExceeded | Code::Aborted => ErrorKind::Peer,
+            Code::Internal => ErrorKind::Internal,
+        },
+        ServiceError::Address(_)
+        | ServiceError::Key(_)
+        | ServiceError::Dataset(_)
+        | ServiceError::Definition(_) => ErrorKind::Caller,
+        ServiceError::Socket(_) => ErrorKind::Peer,
+        ServiceError::Lane(_) => ErrorKind::Resource,
+    };
+    ExecError::new(kind, OP, error.to_string()).caused_by(Arc::new(error))
 }
 
-fn cancelled(error: impl ToString) -> ExecError {
-    ExecError::new(ErrorKind::Cancelled, OP, error.to_string())
+/// Returns the failure of a dataset whose reader stopped.
+fn unread(error: ReadError) -> ExecError {
+    let kind = match &error {
+        ReadError::Task { failure, .. } => kind_of(&failure.code),
+        ReadError::Cancelled => ErrorKind::Cancelled,
+        ReadError::Refused { .. } => ErrorKind::Caller,
+        ReadError::ElementTooLarge { .. } => ErrorKind::Resource,
+        ReadError::Element { .. } | ReadError::DataLost(_) => ErrorKind::Data,
+        ReadError::ReaderMisbehaved { .. } | ReadError::Internal { .. } => ErrorKind::Internal,
+        // The workers, the dispatcher or other readers are to blame, as for whatever is added later.
+        ReadError::WorkerUnreachable { .. }
+        | ReadError::WorkerMisbehaved { .. }
+        | ReadError::WorkersLost { .. }
+        | ReadError::ConsumersLost { .. }
+        | ReadError::Dispatcher(_)
+        | ReadError::ShutDown { .. }
+        | _ => ErrorKind::Peer,
+    };
+    let mut failed = ExecError::new(kind, OP, error.to_string());
+    if let ReadError::Task { failure, .. } = &error
+        && !failure.traceback.is_empty()
+    {
+        failed = failed.with_traceback(&*failure.traceback);
+    }
+    failed.caused_by(Arc::new(error))
+}
+
+/// Returns the kind that a task's failure had on its worker.
+fn kind_of(code: &str) -> ErrorKind {
+    match code {
+        "caller" | "failed_precondition" => ErrorKind::Caller,
+        "user_function" | "task" => ErrorKind::UserFunction,
+        "data" => ErrorKind::Data,
+        "not_found" => ErrorKind::NotFound,
+        "resource" => ErrorKind::Resource,
+        "internal" => ErrorKind::Internal,
+        // A task that was cancelled there was not cancelled here.
+        _ => ErrorKind::Peer,
+    }
 }
 
 fn peer(error: impl ToString) -> ExecError {

@@ -266,6 +266,7 @@ fn granting(limit: u64, received: u64, waiting: u64) -> ToWorker {
         received,
         splits: 0,
         waiting: Some(waiting),
+        handed: None,
     })
 }
 
@@ -291,6 +292,7 @@ fn opening(key: &TicketKey) -> [ToWorker; 3] {
         received: 0,
         splits: 0,
         waiting: None,
+        handed: None,
     };
     [
         ToWorker::Hello(Hello::current()),

@@ -1,20 +1,24 @@
 //! Consumers that read in step: every step gives all of them elements of one group of one worker, whatever dies meanwhile.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use millstream::client::{MaxOutstanding, ReadError, Reader};
+use millstream::client::{Canceller, MaxOutstanding, ReadError, Reader, ReaderConfig};
 use millstream::control::{DispatcherConfig, Policy};
 use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
-use millstream::{Worker, WorkerConfig};
+use millstream::{LocalWorkers, Worker, WorkerConfig};
 
 use crate::support::cluster::{Cluster, LIVENESS, prompt};
 use crate::support::consumers::{Party, first_error, groups, job, open, read_apart};
 use crate::support::links::Mechanism;
-use crate::support::process::{finish, millstream};
+use crate::support::process::{Process, finish, millstream};
 use crate::support::proxy::Proxy;
-use crate::support::{eventually, watched};
+use crate::support::watchdog::WATCHDOG;
+use crate::support::{eventually, watched, watched_for};
 
 /// D7.6.
 #[test]
@@ -168,4 +172,177 @@ fn the_command_reads_as_a_consumer() {
             assert!(finished.stdout.contains("500 elements"), "{}", finished.stdout);
         }
     });
+}
+
+/// Restarts of the ordinary run, of each kind.
+const RESTARTS: usize = 20;
+
+/// Restarts of the long run, of each kind: a thousand in all.
+const RESTARTS_LONG: usize = 250;
+
+/// D7.6: the worker says goodbye and comes back within its readers' process.
+#[test]
+fn a_worker_back_at_its_address_serves_on_in_memory() {
+    watched_for(10 * WATCHDOG, "restarts in memory", || {
+        restart_in_process(Mechanism::Memory, Policy::Dynamic, RESTARTS);
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_back_at_its_address_serves_on_through_shared_memory() {
+    watched_for(10 * WATCHDOG, "restarts in shared memory", || {
+        restart_in_process(Mechanism::Shm, Policy::Dynamic, RESTARTS);
+    });
+}
+
+#[test]
+fn a_worker_back_at_its_address_serves_on_over_the_network() {
+    watched_for(10 * WATCHDOG, "restarts over QUIC", || {
+        restart_in_process(Mechanism::Quic, Policy::Dynamic, RESTARTS);
+    });
+}
+
+#[test]
+fn a_killed_worker_back_at_its_address_serves_on() {
+    watched_for(10 * WATCHDOG, "SIGKILL", || {
+        restart_process(Policy::Dynamic, RESTARTS)
+    });
+}
+
+#[test]
+#[ignore = "takes minutes: ci/full runs it"]
+fn a_thousand_restarts_at_one_address_hang_nobody() {
+    watched_for(120 * WATCHDOG, "a thousand restarts", || {
+        restart_in_process(Mechanism::Memory, Policy::Dynamic, RESTARTS_LONG);
+        #[cfg(target_os = "linux")]
+        restart_in_process(Mechanism::Shm, Policy::Dynamic, RESTARTS_LONG);
+        restart_in_process(Mechanism::Quic, Policy::Off, RESTARTS_LONG);
+        restart_process(Policy::Dynamic, RESTARTS_LONG);
+    });
+}
+
+/// Steps between restarts: some come while the task before them has no first round yet, others long after it has begun.
+const STEPS: [u64; 5] = [1, 300, 5000, 30, 1000];
+
+/// The worker says goodbye and comes back in the process of its readers.
+fn restart_in_process(mechanism: Mechanism, policy: Policy, times: usize) {
+    let mut cluster = Cluster::plain_with(mechanism, DispatcherConfig::default(), 2);
+    let local = cluster.service().local_workers().clone();
+    let progress = Progress::start(&cluster, policy);
+    for time in 0..times {
+        let worker = cluster.workers.remove(0);
+        let bind = Some(worker.local_addr());
+        worker.stop().expect("a graceful end");
+        let config = WorkerConfig {
+            bind,
+            threads: Some(1),
+            local: match mechanism {
+                Mechanism::Memory => local.clone(),
+                #[cfg(target_os = "linux")]
+                Mechanism::Shm => LocalWorkers::default(),
+                Mechanism::Quic => LocalWorkers::default(),
+            },
+            ..WorkerConfig::new(&cluster.address)
+        };
+        cluster
+            .workers
+            .insert(0, Worker::start(&cluster.key, config).expect("a worker"));
+        progress.go_on(
+            &cluster,
+            STEPS[time % STEPS.len()],
+            &format!("{mechanism:?}, {policy:?}, restart {time}"),
+        );
+    }
+    progress.end();
+}
+
+/// The worker is a process that is killed.
+fn restart_process(policy: Policy, times: usize) {
+    let cluster = Cluster::plain_with(Mechanism::Memory, DispatcherConfig::default(), 0);
+    let mut workers: Vec<Process> = (0..2).map(|_| Process::worker(&cluster)).collect();
+    let progress = Progress::start(&cluster, policy);
+    for time in 0..times {
+        let address = workers[0].address.clone();
+        drop(workers.remove(0));
+        let again = ["worker", "--dispatcher", &cluster.address, "--bind", &address];
+        workers.insert(0, Process::start(&cluster.key_text, &again));
+        progress.go_on(
+            &cluster,
+            STEPS[time % STEPS.len()],
+            &format!("SIGKILL, {policy:?}, restart {time}"),
+        );
+    }
+    progress.end();
+}
+
+/// Two consumers that read on threads of their own until they are told to end.
+struct Progress {
+    steps: [Arc<AtomicU64>; 2],
+    cancellers: Vec<Canceller>,
+    reading: Vec<JoinHandle<ReadError>>,
+}
+
+impl Progress {
+    fn start(cluster: &Cluster, policy: Policy) -> Self {
+        let dataset = Dataset::range(0, 1 << 16, 1).repeat(None);
+        let job = job(cluster.service(), dataset, policy, 2);
+        let steps = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+        let (mut cancellers, mut reading) = (Vec::new(), Vec::new());
+        for (consumer, steps) in (0..).zip(steps.clone()) {
+            let config = ReaderConfig {
+                consumer: Some(consumer),
+                worker_give_up: 10 * WATCHDOG,
+                ..ReaderConfig::default()
+            };
+            let mut reader = cluster.service().read(job, 0, &config).expect("a reader");
+            cancellers.push(reader.canceller());
+            reading.push(std::thread::spawn(move || {
+                loop {
+                    match reader.next_element() {
+                        Ok(element) => assert!(element.is_some(), "a coordinated read has no end"),
+                        Err(error) => return error,
+                    }
+                    steps.fetch_add(1, Ordering::Relaxed);
+                }
+            }));
+        }
+        Self {
+            steps,
+            cancellers,
+            reading,
+        }
+    }
+
+    /// Waits until both consumers have gone on by so many steps.
+    fn go_on(&self, cluster: &Cluster, steps: u64, what: &str) {
+        let now = |steps: &Arc<AtomicU64>| steps.load(Ordering::Relaxed);
+        let begun = self.steps.each_ref().map(now);
+        let deadline = Instant::now() + WATCHDOG / 2;
+        while self
+            .steps
+            .iter()
+            .zip(begun)
+            .any(|(of, begun)| now(of) < begun + steps)
+        {
+            assert!(
+                self.reading.iter().all(|reading| !reading.is_finished()),
+                "{what}: a consumer has failed"
+            );
+            assert!(
+                Instant::now() < deadline,
+                "{what}: hangs at steps {:?}; {:#?}",
+                self.steps,
+                cluster.service().status()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn end(self) {
+        self.cancellers.iter().for_each(Canceller::cancel);
+        for reading in self.reading {
+            assert_eq!(reading.join().expect("no panic"), ReadError::Cancelled);
+        }
+    }
 }

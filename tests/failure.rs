@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream::client::{LostSplits, MaxOutstanding, ReadError, Reader, ReaderConfig};
-use millstream::control::Policy;
 use millstream::control::rpc::SessionConfig;
+use millstream::control::{DispatcherConfig, Policy};
 use millstream::dataplane::TaskId;
 use millstream::link::{ClusterKey, EndpointConfig, KeySource, Role};
 use millstream::pipeline::exec::{BoxError, Functions, MapCall, PreparedMap, Value};
@@ -15,8 +15,9 @@ use millstream::pipeline::graph::{Dataset, Params, Units};
 use millstream::{ReadRequest, Service, ServiceConfig, Worker, WorkerConfig};
 use parking_lot::Mutex;
 
-use crate::support::cluster::{Cluster, fresh_key, number, numbers};
+use crate::support::cluster::{Cluster, fresh_key, number, numbers, prompt};
 use crate::support::links::Mechanism;
+use crate::support::losses::next_or_lost;
 use crate::support::process::Process;
 use crate::support::{eventually, watched};
 
@@ -31,6 +32,29 @@ fn what_a_killed_worker_had_is_read_from_the_others_or_reported_lost() {
 #[test]
 fn a_stopped_worker_is_written_off_within_the_liveness_limit() {
     watched("SIGSTOP", || a_worker_ends_in_the_middle(Mechanism::Quic, "STOP"));
+}
+
+/// C7.4: the system of the worker and its reader say so, long before its silence ends.
+#[test]
+fn a_killed_worker_is_missed_without_its_silence() {
+    watched("SIGKILL, seen by others", || {
+        let config = DispatcherConfig {
+            liveness: Duration::from_secs(3600),
+            ..prompt()
+        };
+        let cluster = Cluster::plain_with(Mechanism::Quic, config, 0);
+        let workers: Vec<Process> = (0..3).map(|_| Process::worker(&cluster)).collect();
+        let mut reader = cluster.read(
+            Dataset::range(0, ELEMENTS, 1),
+            Policy::Dynamic,
+            MaxOutstanding::Elements(300),
+        );
+        let mut seen = take(&mut reader, ELEMENTS as usize / 4);
+        workers[0].signal("KILL");
+        eventually("workers written off", &1, || written_off(&cluster));
+        seen.extend(take(&mut reader, usize::MAX));
+        each_came_once_or_is_reported_lost(&seen, &reader.stats().lost_splits);
+    });
 }
 
 /// Whoever reads of a worker that says goodbye must not take that for the end of the data.
@@ -379,8 +403,6 @@ fn impatient() -> SessionConfig {
 
 /// So many elements, or all that there are.
 fn take(reader: &mut Reader, elements: usize) -> Vec<i64> {
-    let elements = reader.by_ref().take(elements);
-    elements
-        .flat_map(|element| numbers(&element.expect("the reading goes on")))
-        .collect()
+    let elements = (0..elements).map_while(|_| next_or_lost(reader));
+    elements.flat_map(|element| numbers(&element)).collect()
 }

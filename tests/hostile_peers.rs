@@ -173,7 +173,10 @@ fn a_client_that_breaks_the_protocol_is_told_why_and_others_are_served_on() {
     let lies: [(Vec<u8>, Vec<String>); 6] = [
         (framed(&greeting), vec![version, PROTOCOL_VERSION.to_string()]),
         (
-            framed(&ToWorker::Cancel(Cancel { task: TASK })),
+            framed(&ToWorker::Cancel(Cancel {
+                task: TASK,
+                has_all: false,
+            })),
             vec!["hello".into()],
         ),
         (vec![0xff; 64], vec!["4294967295".into(), "131072".into()]),
@@ -349,6 +352,7 @@ impl Trainer {
             events: events_queue,
             reports: reports_queue,
             pace: Arc::default(),
+            dispatcher: "dispatcher:1".to_owned(),
         };
         let config = ReaderConfig {
             max_outstanding: MaxOutstanding::Elements(1),

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use crate::support::cluster::{Cluster, drain, numbers, prompt};
 use crate::support::links::Mechanism;
+use crate::support::losses::next_or_lost;
 use crate::support::process::Process;
 use crate::support::{eventually, watched};
 
@@ -207,7 +208,7 @@ fn a_reader_that_pauses_keeps_a_leaving_worker_until_the_deadline_or_a_second_si
                 leaving.signal(end);
             }
             assert!(leaving.has_ended_well());
-            seen.extend(drain(&mut reader));
+            seen.extend(take(&mut reader, usize::MAX));
             let distinct: BTreeSet<i64> = seen.iter().copied().collect();
             assert_eq!(distinct.len(), seen.len(), "a number came twice");
             let units = Units::of(ELEMENTS as u64);
@@ -306,8 +307,6 @@ fn read(cluster: &Cluster, dataset: Dataset, policy: Policy) -> Reader {
 }
 
 fn take(reader: &mut Reader, elements: usize) -> Vec<i64> {
-    let elements = reader.by_ref().take(elements);
-    elements
-        .flat_map(|element| numbers(&element.expect("the reading goes on")))
-        .collect()
+    let elements = (0..elements).map_while(|_| next_or_lost(reader));
+    elements.flat_map(|element| numbers(&element)).collect()
 }

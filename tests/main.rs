@@ -11,11 +11,15 @@
 //! - `visitation`: every element as often as the policy promises, over random shapes of services
 //! - `several_sources`: zip, concatenate, sample, choose and interleave over splits
 //! - `conformance`: what the tf.data service's own tests demand, row by row
+//! - `shared_jobs`: readers that share a job, and what each gets of it
 //! - `credits`: the bound on outstanding elements, counted at the workers
 //! - `coordinated_reads`: consumers that advance in step, whatever dies or comes late
 //! - `cross_trainer_cache`: trainers that share what the workers have computed
 //! - `cut_connections`: connections that break while all processes live
+//! - `dead_readers`: readers of a shared job that are killed
+//! - `dispatcher_away`: dispatchers that are cut off or dead for a while
 //! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
+//! - `waits`: what is waited for, said while it lasts and named when it ends
 //! - `remote_files`: files of stores
 //! - `persistence`: dispatchers that are killed and start again, with a work directory and without
 //! - `leaving`: workers that leave in good order
@@ -36,6 +40,8 @@ mod coordinated_reads;
 mod credits;
 mod cross_trainer_cache;
 mod cut_connections;
+mod dead_readers;
+mod dispatcher_away;
 mod failure;
 mod hostile_peers;
 mod leaving;
@@ -45,6 +51,7 @@ mod persistence;
 mod remote_files;
 mod service_reader;
 mod several_sources;
+mod shared_jobs;
 #[cfg(target_os = "linux")]
 mod shared_memory;
 #[cfg(target_os = "linux")]
@@ -58,3 +65,4 @@ mod target_workers;
 mod tidy;
 mod transport_conformance;
 mod visitation;
+mod waits;

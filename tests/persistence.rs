@@ -237,7 +237,7 @@ fn readers_and_workers_of_a_dispatcher_that_has_forgotten_them_are_told_so() {
 }
 
 #[test]
-fn a_dispatcher_whose_disk_is_full_says_so_and_ends_and_keeps_what_it_has_answered() {
+fn a_dispatcher_whose_disk_is_full_serves_on_and_recovers() {
     watched("a full disk", || {
         let (key, text) = fresh_key();
         let folder = tempfile::tempdir().unwrap();
@@ -250,31 +250,91 @@ fn a_dispatcher_whose_disk_is_full_says_so_and_ends_and_keeps_what_it_has_answer
             path(folder.path()),
         ];
         let dispatcher = Running::start(limited(&text, &arguments));
-        let session = SessionConfig {
-            request_deadline: Duration::from_secs(5),
-            ..SessionConfig::default()
-        };
-        let config = ServiceConfig {
-            session,
-            ..ServiceConfig::default()
-        };
-        let service = Service::connect(&key, &address, config).unwrap();
-        let registering = thread::spawn(move || {
-            let is_registered = |number: &u8| service.register(large(*number), None).is_ok();
-            (0..u8::MAX).take_while(is_registered).count()
-        });
-        let finished = dispatcher.finish();
-        assert_eq!(finished.status.code(), Some(1), "{finished:?}");
+        let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
+        let (mut answered, mut refused) = (0, None);
+        while refused.is_none() {
+            match service.register(large(answered), None) {
+                Ok(_) => answered += 1,
+                Err(error) => refused = Some(error.to_string()),
+            }
+        }
+        let refused = refused.unwrap();
         let file = folder.path().join("dispatcher.redb");
-        let said = format!("millstream: the dispatcher's store failed: {}: ", file.display());
-        let last = finished.stderr.lines().last().unwrap();
-        assert!(last.starts_with(&said), "{finished:?}");
-        assert!(last.contains("see to its disk"), "{finished:?}");
-        let answered = registering.join().unwrap();
-        assert!(answered > 0, "{finished:?}");
+        assert!(
+            refused.contains(&format!("the store is full: {}: ", file.display())),
+            "{refused}"
+        );
+        assert!(answered > 0);
+        // It tells of itself, and decides nothing.
+        assert_eq!(service.status().unwrap().counts.workers, 0);
+        make_room(&dispatcher);
+        let again = || service.register(large(answered), None).is_ok();
+        eventually("the store has room", &true, again);
+        dispatcher.signal("TERM");
+        let finished = dispatcher.finish();
+        assert!(finished.status.success(), "{finished:?}");
+        assert!(finished.stderr.contains("the store is full"), "{finished:?}");
         let again = Process::start(&text, &arguments);
         let service = Service::connect(&key, &again.address, ServiceConfig::default()).unwrap();
-        assert_eq!(service.status().unwrap().counts.datasets, answered as u64);
+        let datasets = service.status().unwrap().counts.datasets;
+        assert!(
+            datasets > u64::from(answered),
+            "{datasets} of {answered} and one more"
+        );
+    });
+}
+
+/// Lifts the limit on the size of the files that a process writes.
+fn make_room(process: &Running) {
+    let pid = process.id().to_string();
+    let lifted = Command::new("prlimit")
+        .args(["--pid", &pid, "--fsize=unlimited:unlimited"])
+        .status();
+    assert!(lifted.unwrap().success());
+}
+
+/// D12: whoever removes the store of a running dispatcher learns of it with the next record.
+#[test]
+fn a_store_that_is_removed_ends_its_dispatcher() {
+    watched("a removed store", || {
+        let (key, text) = fresh_key();
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = [
+            "dispatcher",
+            "--bind",
+            "127.0.0.1:0",
+            "--work-dir",
+            path(folder.path()),
+        ];
+        for removes in [true, false] {
+            let address = lasting_address();
+            let arguments = [&arguments[..2], &[address.as_str()], &arguments[3..]].concat();
+            let dispatcher = Running::start(millstream(&text, &arguments));
+            let session = SessionConfig {
+                request_deadline: Duration::from_secs(5),
+                ..SessionConfig::default()
+            };
+            let config = ServiceConfig {
+                session,
+                ..ServiceConfig::default()
+            };
+            let service = Service::connect(&key, &address, config).unwrap();
+            service.register(Dataset::range(0, 10, 1), None).unwrap();
+            let file = folder.path().join("dispatcher.redb");
+            if removes {
+                std::fs::remove_file(&file).unwrap();
+            } else {
+                std::fs::rename(&file, folder.path().join("elsewhere")).unwrap();
+            }
+            let registering = thread::spawn(move || service.register(Dataset::range(0, 20, 1), None).is_ok());
+            let finished = dispatcher.finish();
+            assert_eq!(finished.status.code(), Some(1), "{finished:?}");
+            assert!(
+                finished.stderr.contains("it was removed or replaced"),
+                "{finished:?}"
+            );
+            assert!(!registering.join().unwrap());
+        }
     });
 }
 
@@ -381,7 +441,7 @@ fn large(number: u8) -> Dataset {
 fn limited(key: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command
-        .args(["-c", "trap '' XFSZ; ulimit -f 8192; exec \"$0\" \"$@\""])
+        .args(["-c", "trap '' XFSZ; ulimit -Sf 8192; exec \"$0\" \"$@\""])
         .arg(env!("CARGO_BIN_EXE_millstream"))
         .args(arguments)
         .env("MILLSTREAM_KEY", key)

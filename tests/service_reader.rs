@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::sync::Arc;
 
-use millstream::client::{MaxOutstanding, ReaderConfig};
+use millstream::client::{MaxOutstanding, ReadError, ReaderConfig};
 use millstream::control::{DispatcherConfig, Policy};
 use millstream::link::{ClusterKey, KeySource, LoadedKey};
 use millstream::pipeline::exec::{
@@ -11,8 +11,8 @@ use millstream::pipeline::exec::{
 };
 use millstream::pipeline::graph::{Dataset, OnError, Params};
 use millstream::{
-    Dispatcher, LocalReader, ReadRequest, Service, ServiceConfig, Worker, WorkerConfig, functions,
-    service_reader,
+    Dispatcher, LocalReader, ReadRequest, Service, ServiceConfig, ServiceError, Worker, WorkerConfig,
+    functions, service_reader,
 };
 
 use crate::support::cluster::{Cluster, number};
@@ -164,6 +164,35 @@ fn a_cancelled_pipeline_waits_neither_for_elements_nor_for_a_dispatcher() {
             .expect("somebody knocks");
         cancel.cancel();
         assert_eq!(outcome.join().expect("no panic"), Err(ErrorKind::Cancelled));
+    });
+}
+
+#[test]
+fn failures_keep_their_kind_and_cause() {
+    watched("kinds", || {
+        let failing = Functions::new().with_map("failing", |_, input| {
+            let call = |_: Value| Err("three is too many".into());
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(call),
+            })
+        });
+        let cluster = Cluster::start(Mechanism::Quic, vec![failing]);
+        let functions = Arc::new(functions::builtin(Some(&cluster.key)));
+        let dataset = Dataset::range(0, 10, 1).map_declared("failing", Params::none(), number());
+        let dataset = distributed(&cluster, dataset, Some("taken")).batch(2, false);
+        let first = |dataset: Dataset| {
+            let mut reader = LocalReader::open(dataset, functions.clone(), 1, 0).expect("it opens");
+            reader.find_map(Result::err).expect("it fails")
+        };
+        let failed = first(dataset);
+        assert_eq!(failed.kind(), ErrorKind::UserFunction, "{failed}");
+        let cause = failed.failure().cause.as_deref().expect("the reader's error");
+        assert!(cause.is::<ReadError>(), "{cause}");
+        let refused = first(distributed(&cluster, Dataset::range(0, 3, 1), Some("taken")).batch(2, false));
+        assert_eq!(refused.kind(), ErrorKind::Caller, "{refused}");
+        let cause = refused.failure().cause.as_deref().expect("the service's error");
+        assert!(cause.is::<ServiceError>(), "{cause}");
     });
 }
 

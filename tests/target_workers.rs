@@ -15,6 +15,7 @@ use millstream::{
 
 use crate::support::cluster::{Cluster, drain, prompt};
 use crate::support::links::Mechanism;
+use crate::support::losses::next_or_lost;
 use crate::support::process::Process;
 use crate::support::{eventually, watched};
 
@@ -212,7 +213,9 @@ fn what_a_local_worker_leaves_the_other_one_reads() {
         let mut all = crate::support::cluster::numbers(&first);
         let gone = mixed.cluster.workers.remove(0);
         gone.stop().expect("it ends well");
-        all.extend(drain(&mut reader));
+        while let Some(element) = next_or_lost(&mut reader) {
+            all.extend(crate::support::cluster::numbers(&element));
+        }
         let lost: u64 = reader.stats().lost_splits.iter().map(|lost| lost.count).sum();
         let all = sorted(all);
         assert!(
@@ -314,7 +317,8 @@ fn a_dataset_of_a_service_is_read_from_its_target() {
         let read = service_reader::dataset(mixed.service(), &request, &ReaderConfig::default());
         let thrice = read.expect("a dataset").repeat(Some(3));
         let local = mixed.service().local_workers().clone();
-        let opener = service_reader::opener(mixed.cluster.key.clone(), local);
+        let opener =
+            service_reader::opener(mixed.cluster.key.clone(), local, service_reader::Hooks::default());
         let functions = Functions::new().with_service(opener);
         let reader = LocalReader::open(thrice, Arc::new(functions), 1, 0).expect("a reader");
         let numbers = reader.map(|element| {

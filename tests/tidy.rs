@@ -129,6 +129,7 @@ const PURE: &[&str] = &[
     "dataplane/src/transport/shm/wait.rs",
     "dataplane/src/transport/shm/words.rs",
     "dataplane/src/worker/auto",
+    "dataplane/src/worker/turns.rs",
     "dataplane/src/worker/window.rs",
     "control/src/dispatcher",
     "control/src/agent/books.rs",
@@ -142,6 +143,7 @@ const PURE: &[&str] = &[
     "client/src/auto.rs",
     "client/src/credit.rs",
     "client/src/ranges.rs",
+    "client/src/recent.rs",
     "client/src/unreported.rs",
 ];
 

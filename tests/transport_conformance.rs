@@ -52,7 +52,14 @@ async fn messages_arrive_in_order_both_ways(mechanism: Mechanism) {
                 Downstream::Message(ToClient::Yielded(Yielded { task: TASK, total })),
             )
             .await;
-            send_up(&mut ends, ToWorker::Cancel(Cancel { task: TaskId(total) })).await;
+            send_up(
+                &mut ends,
+                ToWorker::Cancel(Cancel {
+                    task: TaskId(total),
+                    has_all: false,
+                }),
+            )
+            .await;
         }
         for total in round * 25..(round + 1) * 25 {
             let received = receive(&mut ends).await.expect("the link stands");
@@ -62,7 +69,10 @@ async fn messages_arrive_in_order_both_ways(mechanism: Mechanism) {
             assert_eq!(yielded.total, total);
             assert_eq!(
                 receive_up(&mut ends).await,
-                Ok(ToWorker::Cancel(Cancel { task: TaskId(total) }))
+                Ok(ToWorker::Cancel(Cancel {
+                    task: TaskId(total),
+                    has_all: false
+                }))
             );
         }
     }

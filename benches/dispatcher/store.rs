@@ -220,11 +220,14 @@ impl Deployment {
                     Action::Reply { result, .. } => self.replies.push(result),
                     Action::PlanSplits { iteration, .. } => {
                         let sources = vec![SourcePlan::Counted { splits: 1000 }];
-                        let result = Ok(SplitPlan { sources });
+                        let result = Ok(SplitPlan { sources, seed: 0 });
                         self.machine
                             .handle(Event::SplitsPlanned { iteration, result }, self.now);
                     }
-                    Action::PushClient { .. } | Action::PushWorker { .. } | Action::Disconnect { .. } => {}
+                    Action::PushClient { .. }
+                    | Action::PushWorker { .. }
+                    | Action::ProbeWorker { .. }
+                    | Action::Disconnect { .. } => {}
                 }
             }
         }
@@ -247,7 +250,7 @@ impl Deployment {
         if changes.is_empty() {
             return Ok(());
         }
-        self.store.commit(changes).map_err(|error| error.to_string())
+        self.store.commit(&changes).map_err(|error| error.to_string())
     }
 
     fn stored_bytes(&self) -> u64 {

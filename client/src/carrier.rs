@@ -290,6 +290,7 @@ mod tests {
     use super::*;
     use crate::auto::AUTO_BYTES_MIN;
     use crate::credit::{Bounds, MaxOutstanding};
+    use crate::notice::Notices;
 
     /// A link over which something has always come, and which keeps its lane at it until it is let go.
     #[derive(Debug)]
@@ -337,9 +338,10 @@ mod tests {
         let bounds = Bounds {
             max_outstanding: MaxOutstanding::Auto,
             auto_bytes: AUTO_BYTES_MIN,
+            shared: None,
             max_outstanding_bytes: 1 << 20,
         };
-        let intake = Intake::new(bounds, Arc::new(HeapAlloc), false, None);
+        let intake = Intake::new(bounds, Arc::new(HeapAlloc), false, None, Notices::default());
         let (at_it, let_go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
         let link = Box::new(Slow {
             at_it: at_it.clone(),

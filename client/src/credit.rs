@@ -15,7 +15,8 @@ pub const CREDIT_BYTES_UNKNOWN: u64 = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaxOutstanding {
     /// As many as keep the path busy, by the rate and the round-trip time; for each task at least two, or
-    /// [`AUTO_ELEMENTS_LOCAL`] where nothing is copied.
+    /// [`AUTO_ELEMENTS_LOCAL`] where nothing is copied. Where others share the job, no more beyond those than were handed over
+    /// within the last second.
     #[default]
     Auto,
     /// Exactly so many.
@@ -44,6 +45,8 @@ pub struct Standing {
     pub element_bytes: u64,
     /// Whether its elements come without a copy, from this host.
     pub is_local: bool,
+    /// Whether nothing more comes of it: it has ended, or was removed.
+    pub is_over: bool,
     /// Whether a credit is of use: subscribed, not ended, not parked.
     pub is_eligible: bool,
     /// When it was granted something last, by count of grants; smaller is longer ago.
@@ -57,6 +60,9 @@ pub struct Bounds {
     pub max_outstanding: MaxOutstanding,
     /// What `Auto` comes to, in bytes.
     pub auto_bytes: u64,
+    /// Where other readers share the job: how many elements were handed over of late. `Auto` keeps no more outstanding, but for
+    /// the least, so that a reader leaves the others what it does not use (D4.8). `None`: it need not.
+    pub shared: Option<u64>,
     /// Bytes reserved for them.
     pub max_outstanding_bytes: u64,
 }
@@ -74,15 +80,18 @@ impl Standing {
 }
 
 impl Bounds {
-    /// The number of elements that may be outstanding now.
+    /// The number of elements that may be outstanding now. Under `Auto`, tasks that can use no credit and hold nothing count for
+    /// nothing: the size of their elements may not be known.
     pub fn elements(&self, tasks: &[Standing]) -> u64 {
         match self.max_outstanding {
             MaxOutstanding::Elements(elements) => elements,
             MaxOutstanding::Auto => {
-                let largest = tasks.iter().map(worth).max().unwrap_or(CREDIT_BYTES_UNKNOWN);
-                (self.auto_bytes / largest)
-                    .min(AUTO_ELEMENTS_MAX)
-                    .max(tasks.iter().map(least).sum())
+                let at_work = || tasks.iter().filter(|task| task.is_eligible || task.held() > 0);
+                let largest = at_work().map(worth).max().unwrap_or(CREDIT_BYTES_UNKNOWN);
+                let least: u64 = at_work().map(least).sum();
+                let most = (self.auto_bytes / largest).min(AUTO_ELEMENTS_MAX);
+                let shared = self.shared.map_or(most, |handed| least.saturating_add(handed));
+                most.min(shared).max(least)
             }
         }
     }
@@ -117,7 +126,8 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
     let (mut free, mut free_bytes) = bounds.free(tasks);
     let is_keeping = tasks.iter().any(|task| task.kept > 0);
     let (mut beside, mut beside_bytes) = bounds.free_beside_kept(tasks);
-    let share = (bounds.elements(tasks) / (tasks.len() as u64).max(1)).max(1);
+    let sharers = tasks.iter().filter(|task| !task.is_over).count() as u64;
+    let share = (bounds.elements(tasks) / sharers.max(1)).max(1);
     let most = |task: &Standing| {
         if is_keeping {
             share.saturating_sub(task.held())
@@ -167,7 +177,8 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
 /// turns that may be outstanding are each task's. So what is outstanding is always what is needed next, and a task that has
 /// nothing ready keeps its place (D7.6); another's elements could not be handed over before it anyway.
 ///
-/// The task whose turn it is gets a credit if it has none, however many bytes the others hold: they wait for it.
+/// The task whose turn it is gets a credit if it has none, however much the others hold: they wait for it, and what they hold may be
+/// more than the bounds allow by now.
 pub fn distribute_in_turn(
     bounds: &Bounds,
     tasks: &[Standing],
@@ -183,9 +194,9 @@ pub fn distribute_in_turn(
         };
         let held = standing.outstanding + standing.waiting;
         let wanted = turns.saturating_sub(held).min(free);
-        let least = u64::from(index == 0 && held == 0).min(wanted);
+        let least = u64::from(index == 0 && held == 0).min(*turns);
         let granted = wanted.min(free_bytes / worth(standing)).max(least);
-        free -= granted;
+        free = free.saturating_sub(granted);
         free_bytes = free_bytes.saturating_sub(granted * worth(standing));
         if granted > 0 {
             grants.push((*task, granted));
@@ -224,6 +235,7 @@ mod tests {
             waiting,
             kept: 0,
             is_local: false,
+            is_over: false,
             element_bytes: 1024,
             is_eligible,
             granted_at,
@@ -234,6 +246,7 @@ mod tests {
         Bounds {
             max_outstanding: MaxOutstanding::Elements(elements),
             auto_bytes: 0,
+            shared: None,
             max_outstanding_bytes: u64::MAX,
         }
     }
@@ -247,6 +260,7 @@ mod tests {
         let auto = Bounds {
             max_outstanding: MaxOutstanding::Auto,
             auto_bytes: 2 << 20,
+            shared: None,
             max_outstanding_bytes: u64::MAX,
         };
         assert_eq!(auto.elements(&tasks), 4);
@@ -264,6 +278,32 @@ mod tests {
                 .sum::<u64>(),
             4
         );
+    }
+
+    fn auto(shared: Option<u64>) -> Bounds {
+        Bounds {
+            max_outstanding: MaxOutstanding::Auto,
+            auto_bytes: 2 << 20,
+            shared,
+            max_outstanding_bytes: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn tasks_without_elements_do_not_shrink_auto() {
+        let gone = Standing {
+            element_bytes: CREDIT_BYTES_UNKNOWN,
+            ..standing(0, 0, 0, false, 0)
+        };
+        assert_eq!(auto(None).elements(&[standing(1, 0, 0, true, 0), gone]), 2048);
+    }
+
+    /// D4.8
+    #[test]
+    fn auto_follows_what_a_sharing_reader_hands_over() {
+        let tasks = [standing(0, 0, 0, true, 0), standing(1, 0, 0, true, 0)];
+        let elements = |handed| auto(Some(handed)).elements(&tasks);
+        assert_eq!([0, 1, 100, 1 << 20].map(elements), [4, 5, 104, 2048]);
     }
 
     #[test]
@@ -298,6 +338,7 @@ mod tests {
         let limits = Bounds {
             max_outstanding: MaxOutstanding::Elements(100),
             auto_bytes: 0,
+            shared: None,
             max_outstanding_bytes: 10 * 1024,
         };
         assert_eq!(
@@ -357,8 +398,18 @@ mod tests {
         assert_eq!(distribute_in_turn(&full, &tasks, &window), []);
     }
 
+    /// D7.6: `Auto` may have fallen since the others were granted what they hold.
+    #[test]
+    fn in_turn_the_next_element_has_a_credit_however_many_are_held() {
+        let tasks = [standing(1, 0, 0, true, 0), standing(2, 10, 10, true, 0)];
+        let window = [(TaskId(1), 3), (TaskId(2), 2)];
+        assert_eq!(distribute_in_turn(&bounds(5), &tasks, &window), [(TaskId(1), 1)]);
+        let window = [(TaskId(2), 3), (TaskId(1), 2)];
+        assert_eq!(distribute_in_turn(&bounds(5), &tasks, &window), []);
+    }
+
     proptest! {
-        /// D4.2, D7.6: no more than the bound is outstanding, and of a task no more than are its turns.
+        /// D4.2, D7.6: no more than the bound is outstanding, but for the next turn, and of a task no more than are its turns.
         #[test]
         fn in_turn_as_much_is_granted_as_the_window_holds(
             limit in 0u64..60,
@@ -370,12 +421,14 @@ mod tests {
             let window: Vec<_> = state.iter().enumerate().map(|(task, of)| (TaskId(task as u64), of.3)).collect();
             let grants = distribute_in_turn(&bounds(limit), &tasks, &window);
             let mut free = limit.saturating_sub(tasks.iter().map(|task| task.outstanding + task.waiting).sum());
-            for (task, turns) in window {
+            for (index, (task, turns)) in window.into_iter().enumerate() {
                 let of = &tasks[task.0 as usize];
-                let wanted = if of.is_eligible { turns.saturating_sub(of.outstanding + of.waiting) } else { 0 };
+                let held = of.outstanding + of.waiting;
+                let wanted = if of.is_eligible { turns.saturating_sub(held) } else { 0 };
+                let next = u64::from(index == 0 && held == 0).min(wanted);
                 let granted = grants.iter().find(|grant| grant.0 == task).map_or(0, |grant| grant.1);
-                prop_assert_eq!(granted, wanted.min(free));
-                free -= granted;
+                prop_assert_eq!(granted, wanted.min(free).max(next));
+                free = free.saturating_sub(granted);
             }
         }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_control::rpc::{IterationHandle, IterationReporter};
-use millstream_control::{ClientPush, Code, Error, LeaseRange, Seen};
+use millstream_control::{ClientPush, Code, Error, LeaseRange, RemovalReason, Seen};
 use millstream_dataplane::TaskId;
 use tokio::sync::mpsc;
 
@@ -31,8 +31,12 @@ const PACE_EVERY: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts at a report.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// How long the last reports of a reader that is gone may take, before the dispatcher is told that it is. A process that
-/// ends waits a second for both.
+/// How often a reader looks whether the dispatcher was heard of again, once its lease may have ended.
+const LEASE_LOOK: Duration = Duration::from_millis(50);
+
+/// How long the last reports of a reader that is gone may take before its client is released. A released client loses the splits
+/// that it has not reported as done (C5.8), so with a dispatcher that is away for longer, more is named as lost than is missing. A
+/// process keeps its connection open for so long.
 const LAST_REPORTS_MAX: Duration = Duration::from_millis(500);
 
 /// The feed of an iteration. Must be called within a tokio runtime, which then carries it; it ends with the reader.
@@ -41,6 +45,7 @@ pub fn discover(handle: IterationHandle, held: impl Send + 'static) -> Feed {
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
     let (reports, reports_queue) = mpsc::channel(REPORTS_MAX);
     let pace = Arc::new(PaceMeter::default());
+    let dispatcher = handle.dispatcher();
     let meter = pace.clone();
     tokio::spawn(async move {
         pass(handle, events_sender, reports_queue, &meter).await;
@@ -50,6 +55,7 @@ pub fn discover(handle: IterationHandle, held: impl Send + 'static) -> Feed {
         events,
         reports,
         pace,
+        dispatcher,
     }
 }
 
@@ -89,15 +95,33 @@ async fn pass_pace(to: &IterationReporter, meter: &PaceMeter) {
     }
 }
 
+/// Passes on what the dispatcher tells, until the reader is gone or the service was shut down.
 async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEvent>) {
-    let mut is_caught_up = false;
+    let (mut is_caught_up, mut is_doubted) = (false, false);
+    let (mut contact, reporter) = (handle.contact(), handle.reporter());
     loop {
         let push = tokio::select! {
             push = handle.next_push() => push,
+            is_up = contact.changed() => {
+                if events.send(TaskEvent::Contact { is_up }).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            () = until_lease_is(&reporter, !is_doubted) => {
+                is_doubted = !is_doubted;
+                if events.send(TaskEvent::LeaseDoubted(is_doubted)).await.is_err() {
+                    return;
+                }
+                continue;
+            }
             () = events.closed() => return,
         };
         let (event, is_last) = match push {
             Ok(push) => (translate(push), false),
+            Err(error) if error.code == Code::Unavailable => {
+                (Some(TaskEvent::Unreachable(error.to_string())), true)
+            }
             Err(error) => (Some(TaskEvent::Failed(error.to_string())), true),
         };
         // C12.2: what is known is reported, and the client is released, whatever becomes of its reader.
@@ -123,6 +147,21 @@ async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEve
     }
 }
 
+/// Waits until the lease has ended as far as is known here, or until it has not (C4.4).
+async fn until_lease_is(reporter: &IterationReporter, ended: bool) {
+    loop {
+        let now = tokio::time::Instant::now();
+        let ends = reporter.lease_ends();
+        if ends.is_some_and(|ends| ends <= now) == ended {
+            return;
+        }
+        match ends {
+            Some(ends) if ended => tokio::time::sleep_until(ends).await,
+            Some(_) | None => tokio::time::sleep(LEASE_LOOK).await,
+        }
+    }
+}
+
 pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
     match push {
         ClientPush::TaskAdded(info) => Some(TaskEvent::Added(TaskSource {
@@ -138,8 +177,12 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
         ClientPush::TaskRemoved(removed) => Some(TaskEvent::Removed {
             task: TaskId(removed.task.0),
             reason: removed.reason.to_string(),
+            has_left: removed.reason == RemovalReason::WorkerLeft,
         }),
-        ClientPush::SplitsLost { splits, .. } => {
+        ClientPush::SplitsLost {
+            splits,
+            worker_address,
+        } => {
             let splits = splits.iter().map(|range| LostSplits {
                 source: range.source,
                 repetition: range.repetition,
@@ -148,14 +191,13 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
             });
             Some(TaskEvent::SplitsLost {
                 splits: splits.collect(),
+                worker: worker_address,
             })
         }
         ClientPush::IterationFinished { .. } => Some(TaskEvent::IterationFinished),
         ClientPush::WorkersLost { workers } => Some(TaskEvent::WorkersLost { workers }),
         ClientPush::ShutDown { by } => Some(TaskEvent::ShutDown { by }),
-        ClientPush::Lapsed => Some(TaskEvent::Failed(
-            "it no longer knows this reader, which was silent for too long".to_owned(),
-        )),
+        ClientPush::Lapsed => Some(TaskEvent::Lapsed),
         // The worker itself says so too, behind the elements before the failure.
         ClientPush::TaskFailed {
             task,
@@ -190,7 +232,12 @@ impl ReportTo for IterationReporter {
     async fn report(&self, report: &Report) -> Result<(), Error> {
         match report {
             Report::Done { task, leases } => self.splits_done(control_id(*task), &lease_ranges(leases)).await,
+            Report::Waiting { task, leases } => {
+                self.splits_waiting(control_id(*task), &lease_ranges(leases))
+                    .await
+            }
             Report::Drained { task } => self.task_drained(control_id(*task)).await,
+            Report::Suspect { worker } => self.suspect_worker(worker).await,
             Report::Ready { task, earliest } => self.round_ready(control_id(*task), *earliest).await,
             Report::Removed { task, seen } => {
                 let seen = Seen {

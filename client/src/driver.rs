@@ -42,8 +42,36 @@ impl From<Box<ClientLink>> for Connected {
     }
 }
 
+/// Why an attempt to reach a worker came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotConnected {
+    /// What was tried, and how it failed.
+    pub reason: String,
+    /// Whether the worker is there, and takes no further link.
+    pub is_full: bool,
+}
+
+impl From<String> for NotConnected {
+    /// The worker cannot be reached.
+    fn from(reason: String) -> Self {
+        Self {
+            reason,
+            is_full: false,
+        }
+    }
+}
+
+impl From<LinkLost> for NotConnected {
+    fn from(lost: LinkLost) -> Self {
+        Self {
+            is_full: matches!(lost, LinkLost::Full(_)),
+            reason: lost.to_string(),
+        }
+    }
+}
+
 /// A link in the making.
-pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Connected, String>> + Send + 'a>>;
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Connected, NotConnected>> + Send + 'a>>;
 
 /// Makes links to workers; chooses how by where they are.
 pub trait Connector: Send + Sync + Debug {
@@ -54,7 +82,7 @@ pub trait Connector: Send + Sync + Debug {
     fn note_lost(&self, _worker: &WorkerPlace, _transport: &'static str, _why: &LinkLost) {}
 }
 
-/// Keeps the link to `worker` until nothing of it is wanted or it was out of reach for `give_up`.
+/// Keeps the link to `worker` until nothing of it is wanted. Out of reach for `give_up` it is waited for no longer than for others.
 pub(crate) async fn drive(
     intake: Arc<Intake>,
     connector: Arc<dyn Connector>,
@@ -62,9 +90,8 @@ pub(crate) async fn drive(
     give_up: Duration,
 ) {
     let mut backoff = BACKOFF_MIN;
-    let mut failing_since: Option<Instant> = None;
     while let Some(place) = intake.place_if_wanted(&worker) {
-        let reason = match connector.connect(&place, intake.clone()).await {
+        let failed = match connector.connect(&place, intake.clone()).await {
             Ok(Connected { link, not_better }) => {
                 let connected_at = Instant::now();
                 let lost = carry(&intake, &*connector, &place, Connected { link, not_better }).await;
@@ -75,27 +102,20 @@ pub(crate) async fn drive(
                     LinkLost::Blamed(reason) => {
                         return intake.fail(ReadError::ReaderMisbehaved { worker, reason });
                     }
-                    LinkLost::Closed(_) | LinkLost::Broken(_) | LinkLost::Resource(_) => {}
+                    LinkLost::Closed(_) | LinkLost::Broken(_) => intake.note_suspect(&worker),
+                    LinkLost::Full(_) | LinkLost::Resource(_) => {}
                 }
-                // A link that broke at once is a failure like any other.
+                // A link that broke at once is a failure like any other, unless the worker had answered for a task on it.
                 if connected_at.elapsed() > BACKOFF_MAX {
-                    (backoff, failing_since) = (BACKOFF_MIN, None);
+                    backoff = BACKOFF_MIN;
+                    intake.note_stood(&worker);
                 }
-                lost.to_string()
+                NotConnected::from(lost)
             }
-            Err(reason) => reason,
+            Err(failed) => failed,
         };
-        let since = *failing_since.get_or_insert_with(Instant::now);
-        if since.elapsed() > give_up {
-            let after_s = since.elapsed().as_secs();
-            let error = ReadError::WorkerUnreachable {
-                worker: worker.clone(),
-                reason,
-                after_s,
-            };
-            return intake.give_up(&worker, error);
-        }
-        tracing::debug!(%worker, %reason, ?backoff, "worker cannot be reached, trying again");
+        tracing::debug!(%worker, reason = failed.reason, ?backoff, "worker cannot be reached, trying again");
+        intake.note_failed_attempt(&worker, &failed, give_up);
         tokio::time::sleep(backoff).await;
         backoff = (backoff * 2).min(BACKOFF_MAX);
     }

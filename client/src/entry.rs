@@ -17,6 +17,7 @@ use crate::credit::{CREDIT_BYTES_UNKNOWN, Standing};
 use crate::error::ReadError;
 use crate::intake::{Delivery, TaskSource};
 use crate::place::WorkerPlace;
+use crate::reach::{Trouble, Unknown};
 
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -41,8 +42,10 @@ pub(crate) struct Entry {
     pub(crate) is_finished: bool,
     /// What the dispatcher says that it failed of, until the worker says it behind the elements before.
     pub(crate) failure: Option<String>,
-    /// The worker does not know the task: since when, and what it said last.
+    /// The worker does not know the task.
     pub(crate) unknown: Option<Unknown>,
+    /// Why the task is waited for no longer than for others.
+    pub(crate) given_up: Option<ReadError>,
     pub(crate) granted_at: u64,
     /// It gave credits back for want of elements, and has not asked for new ones.
     pub(crate) has_yielded: bool,
@@ -50,6 +53,11 @@ pub(crate) struct Entry {
     pub(crate) seen: BTreeSet<u64>,
     /// Leases of splits that ended while elements of them wait, and how many elements were polled until then.
     pub(crate) done: BTreeMap<u64, u64>,
+    /// Splits that ended and that the dispatcher does not know to be done: leases, each behind the number of elements that the user
+    /// must be done with before (D5.6).
+    pub(crate) unconfirmed: VecDeque<(u64, u64)>,
+    /// Elements that the user is done with, as the worker was last told.
+    pub(crate) used_told: u64,
     /// What only coordinated reads have.
     pub(crate) in_turn: InTurn,
 }
@@ -67,14 +75,6 @@ pub(crate) struct InTurn {
     pub(crate) failed: Option<ReadError>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Unknown {
-    pub(crate) since: Instant,
-    pub(crate) reason: String,
-    /// Whether it was asked again and has not answered.
-    pub(crate) is_asked: bool,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) messages: VecDeque<ToWorker>,
@@ -85,6 +85,14 @@ pub(crate) struct Outbox {
     pub(crate) place: WorkerPlace,
     /// The link was made to where the worker was before.
     pub(crate) has_moved: bool,
+    /// Packs of which the header has arrived and the end has not.
+    pub(crate) packs_on_way: u64,
+    /// When something last arrived, or credits were last sent.
+    pub(crate) stirred_at: Option<Instant>,
+    /// It cannot be reached.
+    pub(crate) trouble: Option<Trouble>,
+    /// Why it is waited for no longer than for others.
+    pub(crate) given_up: Option<ReadError>,
 }
 
 impl Entry {
@@ -115,10 +123,13 @@ impl Entry {
             is_finished: false,
             failure: None,
             unknown: None,
+            given_up: None,
             granted_at: 0,
             has_yielded: false,
             seen: BTreeSet::new(),
             done: BTreeMap::new(),
+            unconfirmed: VecDeque::new(),
+            used_told: 0,
             in_turn: InTurn::default(),
         }
     }
@@ -156,9 +167,10 @@ impl Entry {
     }
 
     /// What arrived since the worker was last told of any. It keeps all that until it hears of it, and the ends of
-    /// splits from others (D6.5).
-    pub(crate) fn acknowledgement(&mut self) -> Option<Grant> {
-        let is_due = self.is_subscribed && self.is_wanted() && self.half.is_unacknowledged();
+    /// splits from others (D6.5). Also that the user is done with `used` elements, which others wait for (D5.6).
+    pub(crate) fn acknowledgement(&mut self, used: u64) -> Option<Grant> {
+        let is_behind = self.half.is_unacknowledged() || used > self.used_told;
+        let is_due = self.is_subscribed && self.is_wanted() && is_behind;
         is_due.then(|| self.half.acknowledge())
     }
 
@@ -179,27 +191,31 @@ impl Entry {
     pub(crate) fn handle_link_lost(&mut self) {
         self.half.handle_link_lost();
         self.is_subscribed = false;
-        self.unknown = None;
+        (self.unknown, self.given_up) = (None, None);
         self.written_off = 0;
-    }
-
-    /// The worker does not know the task (D3.1).
-    pub(crate) fn note_unknown(&mut self, reason: &str) {
-        let since = self
-            .unknown
-            .as_ref()
-            .map_or_else(Instant::now, |unknown| unknown.since);
-        self.unknown = Some(Unknown {
-            since,
-            reason: reason.to_owned(),
-            is_asked: false,
-        });
     }
 
     /// A split ended behind what was polled so far.
     pub(crate) fn note_done(&mut self, lease: u64) {
         self.seen.remove(&lease);
         self.done.insert(lease, self.delivered);
+    }
+
+    /// The elements that the user is done with, from the first on (D5.6); `is_in_use` says that it may still use the latest.
+    pub(crate) fn used(&self, is_in_use: bool) -> u64 {
+        (self.delivered - self.polled).saturating_sub(u64::from(is_in_use))
+    }
+
+    /// Takes out the splits that ended within the first `used` elements: the user is done with them.
+    pub(crate) fn confirm(&mut self, used: u64) -> impl Iterator<Item = u64> + use<> {
+        let due = self.unconfirmed.partition_point(|(upto, _)| *upto <= used);
+        let confirmed: Vec<u64> = self.unconfirmed.drain(..due).map(|(_, lease)| lease).collect();
+        confirmed.into_iter()
+    }
+
+    /// The splits that ended and that the user is not done with.
+    pub(crate) fn waiting_splits(&self) -> impl Iterator<Item = u64> + '_ {
+        self.unconfirmed.iter().map(|(_, lease)| *lease)
     }
 
     /// Forgets ended splits none of whose elements wait.
@@ -225,6 +241,7 @@ impl Entry {
             kept: self.kept,
             element_bytes: self.credit_bytes(),
             is_local: self.is_local,
+            is_over: !self.is_wanted(),
             is_eligible: self.is_subscribed
                 && self.is_wanted()
                 && !self.half.is_ended()

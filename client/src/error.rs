@@ -3,6 +3,8 @@
 use millstream_dataplane::proto::message::Failure;
 use thiserror::Error;
 
+use crate::loss::DataLoss;
+
 /// Why a reader has no further elements although its iteration is not over. Once returned, it is returned again.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,6 +25,19 @@ pub enum ReadError {
         /// Its address.
         worker: String,
         /// The last failure.
+        reason: String,
+        /// Seconds of trying.
+        after_s: u64,
+    },
+    /// A worker has as many links as it takes, from this process or in all.
+    #[error(
+        "worker {worker} takes no further connection: {reason}; waited {after_s} s. Read fewer iterations at a time in one process, or \
+         end some of those that are open"
+    )]
+    WorkerFull {
+        /// Its address.
+        worker: String,
+        /// What it said.
         reason: String,
         /// Seconds of trying.
         after_s: u64,
@@ -56,11 +71,25 @@ pub enum ReadError {
         /// What it said.
         reason: String,
     },
+    /// Elements were lost with their worker. Everything else was handed over before: this stands in place of the end, unless
+    /// [`ReaderConfig::on_lost`](crate::ReaderConfig::on_lost) says otherwise.
+    #[error("{0}. All others were delivered; `on_lost` set to \"warn\" or \"ignore\" ends without an error")]
+    DataLost(DataLoss),
     /// No worker is left to read from, or none for a share of the data.
     #[error("workers were lost and did not come back: {}; start them again, or raise the grace they have", workers.join(", "))]
     WorkersLost {
         /// Their addresses.
         workers: Vec<String>,
+    },
+    /// No worker came.
+    #[error(
+        "no worker that this reader may read registered at {dispatcher} within {after_s} s: start one, or wait longer"
+    )]
+    NoWorkers {
+        /// The dispatcher's address.
+        dispatcher: String,
+        /// Seconds of waiting.
+        after_s: u64,
     },
     /// Consumers of a coordinated read are missing: nobody can go on without them.
     #[error(
@@ -71,9 +100,18 @@ pub enum ReadError {
         /// Their numbers.
         consumers: Vec<u32>,
     },
-    /// The dispatcher ended this reader's lease, or is gone for good.
+    /// The dispatcher is gone for good, or cannot go on.
     #[error("dispatcher: {0}")]
     Dispatcher(String),
+    /// The dispatcher was out of reach for too long.
+    #[error("{0}")]
+    DispatcherUnreachable(String),
+    /// The dispatcher ended this reader's lease, and counts what it had in hand as lost (C4.3, C6.7).
+    #[error(
+        "the dispatcher has ended this reader's lease: it was not heard of for too long, and others have counted on that. Read the \
+         job again with a new reader"
+    )]
+    Lapsed,
     /// Somebody has ended the service.
     #[error("the service was shut down by {by}")]
     ShutDown {

@@ -47,6 +47,8 @@ pub enum TaskEvent {
         task: TaskId,
         /// Why, for people.
         reason: String,
+        /// Whether its worker left by itself, as when it is stopped.
+        has_left: bool,
     },
     /// Nothing more comes of a task: what it produced was delivered. Its worker may not be there to say so.
     Ended {
@@ -55,8 +57,10 @@ pub enum TaskEvent {
     },
     /// Elements of these splits are lost. Those named before may be among them.
     SplitsLost {
-        /// Which.
+        /// The splits.
         splits: Vec<LostSplits>,
+        /// The address of the worker that had them; empty if it is not known.
+        worker: String,
     },
     /// A worker reported that a task failed. Comes before the end of the iteration, also for who joins late.
     TaskFailed {
@@ -95,13 +99,24 @@ pub enum TaskEvent {
         /// Those that were.
         workers: Vec<String>,
     },
+    /// The dispatcher is in reach again, or out of it.
+    Contact {
+        /// Whether it is in reach.
+        is_up: bool,
+    },
     /// The service ends: nothing follows.
     ShutDown {
         /// Who has asked for it, in words.
         by: String,
     },
+    /// Whether the dispatcher may have ended this reader's lease without its knowledge: meanwhile nothing is handed over (C4.4).
+    LeaseDoubted(bool),
+    /// The dispatcher has ended this reader's lease (C4.3).
+    Lapsed,
     /// The dispatcher cannot go on.
     Failed(String),
+    /// The dispatcher was out of reach for too long.
+    Unreachable(String),
 }
 
 /// Splits that will not be read again although elements of them are missing.
@@ -127,8 +142,15 @@ pub enum Report {
         /// The splits it gave elements of.
         seen: SeenSplits,
     },
-    /// These splits were received to their ends.
+    /// The user is done with these splits, all of which had arrived.
     Done {
+        /// The task they were leased to.
+        task: TaskId,
+        /// Their leases, ascending, apart from each other.
+        leases: Vec<RangeInclusive<u64>>,
+    },
+    /// These splits were received to their ends, and elements of them wait for the user (C5.8).
+    Waiting {
         /// The task they were leased to.
         task: TaskId,
         /// Their leases, ascending, apart from each other.
@@ -138,6 +160,11 @@ pub enum Report {
     Drained {
         /// The task.
         task: TaskId,
+    },
+    /// The link to a worker was lost, which may be the worker's death.
+    Suspect {
+        /// The worker's address.
+        worker: String,
     },
     /// A task that was added without a start can take part from this round on.
     Ready {
@@ -154,10 +181,21 @@ pub struct Feed {
     /// Events of the iteration, in order.
     pub events: mpsc::Receiver<TaskEvent>,
     /// Reports to the dispatcher, each to be delivered before the next: what a task's removal leaves out was reported
-    /// before. What finds no room here is joined with what follows.
+    /// before. What finds no room here is joined with what follows. The last ones come when the other end of `events` is gone.
     pub reports: mpsc::Sender<Report>,
     /// Where the reader notes how fast it goes.
     pub pace: Arc<PaceMeter>,
+    /// The dispatcher's address, for people.
+    pub dispatcher: String,
+}
+
+/// How long is waited for whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// For a worker that the dispatcher holds to be alive.
+    pub(crate) worker: Duration,
+    /// For a first worker.
+    pub(crate) workers: Duration,
 }
 
 /// Follows until the reader is gone, which drops the other end of `gone`, and ends the drivers and the feed with itself.
@@ -165,12 +203,10 @@ pub(crate) async fn follow(
     intake: Arc<Intake>,
     connector: Arc<dyn Connector>,
     feed: Feed,
-    give_up: Duration,
+    patience: Patience,
     mut gone: oneshot::Receiver<Infallible>,
 ) {
-    let Feed {
-        mut events, reports, ..
-    } = feed;
+    let (mut events, reports, dispatcher) = (feed.events, feed.reports, feed.dispatcher);
     let mut drivers = JoinSet::new();
     let mut removals = JoinSet::new();
     let mut ticks = Ticks::new(Instant::now());
@@ -186,7 +222,7 @@ pub(crate) async fn follow(
                     }
                     Obeyed::Drive(worker) => {
                         let what = format!("the driver of the link to worker {worker}");
-                        let driver = drive(intake.clone(), connector.clone(), worker, give_up);
+                        let driver = drive(intake.clone(), connector.clone(), worker, patience.worker);
                         drivers.spawn(guard(intake.clone(), what, driver));
                         pass_reports(&intake, &reports);
                     }
@@ -207,10 +243,12 @@ pub(crate) async fn follow(
                 pass_reports(&intake, &reports);
             }
             () = &mut tick => {
+                intake.note_wait();
                 let is_busy = intake.tick() | pass_reports(&intake, &reports);
                 let due = ticks.pass(Instant::now(), is_busy);
                 if due.is_to_ask_again {
-                    intake.ask_again(give_up);
+                    intake.ask_again(patience.worker);
+                    intake.look_for_tasks(&dispatcher, patience.workers);
                 }
                 if let Some(elapsed) = due.to_resize {
                     intake.resize_auto(elapsed);
@@ -222,10 +260,17 @@ pub(crate) async fn follow(
         }
     }
     intake.tick();
-    pass_reports(&intake, &reports);
+    // The feed hears by this that the reader is gone, and bounds how long the last reports may take.
+    drop(events);
+    tokio::join!(pass_last_reports(&intake, reports), end_links(&intake, drivers));
+}
+
+/// Ends the links, once workers have heard that the reader wants nothing more.
+async fn end_links(intake: &Intake, drivers: JoinSet<()>) {
     if !intake.is_over() {
         tokio::time::sleep(FAREWELL).await;
     }
+    drop(drivers);
 }
 
 /// What is left to do for an event.
@@ -247,12 +292,18 @@ pub(crate) fn obey(intake: &Intake, event: TaskEvent) -> Obeyed {
                 return Obeyed::Drive(worker);
             }
         }
-        TaskEvent::Removed { task, reason } => {
-            tracing::info!(%task, %reason, "task removed");
-            return Obeyed::LookThrough(task, intake.remove_task(task));
+        TaskEvent::Removed {
+            task,
+            reason,
+            has_left,
+        } => {
+            if !has_left {
+                intake.note_worker_lost(task, &reason);
+            }
+            return Obeyed::LookThrough(task, intake.remove_task(task, &reason));
         }
         TaskEvent::Ended { task } => intake.end_task(task),
-        TaskEvent::SplitsLost { splits } => intake.note_lost_splits(&splits),
+        TaskEvent::SplitsLost { splits, worker } => intake.note_lost_splits(&worker, &splits),
         TaskEvent::TaskFailed {
             task,
             worker,
@@ -264,10 +315,23 @@ pub(crate) fn obey(intake: &Intake, event: TaskEvent) -> Obeyed {
         TaskEvent::Concluded { task, groups } => intake.conclude_task(task, groups),
         TaskEvent::ConsumersLost { consumers } => intake.fail(ReadError::ConsumersLost { consumers }),
         TaskEvent::WorkersLost { workers } => intake.fail(ReadError::WorkersLost { workers }),
+        TaskEvent::Contact { is_up } => intake.note_contact(is_up),
         TaskEvent::ShutDown { by } => intake.shut_down(by),
+        TaskEvent::LeaseDoubted(is_doubted) => intake.fence(is_doubted, None),
+        TaskEvent::Lapsed => intake.fence(true, Some(ReadError::Lapsed)),
         TaskEvent::Failed(reason) => intake.fail(ReadError::Dispatcher(reason)),
+        TaskEvent::Unreachable(reason) => intake.fail(ReadError::DispatcherUnreachable(reason)),
     }
     Obeyed::Done
+}
+
+/// Passes on everything that is left, as fast as it is taken. Ends when nobody takes reports any more.
+async fn pass_last_reports(intake: &Intake, reports: mpsc::Sender<Report>) {
+    while let Ok(room) = reports.reserve().await
+        && let Some(report) = intake.next_report()
+    {
+        room.send(report);
+    }
 }
 
 /// Passes on what there is room for. False if there was nothing.

@@ -17,6 +17,7 @@ use millstream_dataplane::proto::receive::ReceiveError;
 use millstream_dataplane::transport::{Admission, Body, Downstream, InPack, LinkLost, LinkReport, Nap};
 use millstream_element::{Layout, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
+use tokio::time::Instant;
 
 use crate::auto::{Auto, LOCAL_ROUND_TRIP};
 use crate::copies::Copies;
@@ -25,12 +26,17 @@ use crate::credit::Bounds;
 use crate::credit::Standing;
 use crate::entry::Entry;
 use crate::error::ReadError;
-use crate::follow::{LostSplits, Report};
+use crate::follow::Report;
+use crate::loss::Losses;
+use crate::notice::Notices;
 use crate::place::WorkerPlace;
+use crate::reach::Outages;
+use crate::recent::Recent;
 use crate::remains::Remains;
 use crate::schedule::Schedule;
 use crate::state::State;
 use crate::unreported::Unreported;
+use crate::verdict::Looks;
 use crate::waiting::Carriers;
 
 /// A task that the reader is to read.
@@ -106,6 +112,9 @@ pub(crate) struct Intake {
     copies: Copies,
     /// As which trainer the iteration is read.
     trainer_id: Option<Arc<str>>,
+    /// A split is one element at most.
+    pub(crate) whole_splits: bool,
+    notices: Notices,
 }
 
 impl Intake {
@@ -115,21 +124,24 @@ impl Intake {
         alloc: Arc<dyn SlotAlloc>,
         is_coordinated: bool,
         trainer_id: Option<Arc<str>>,
+        notices: Notices,
     ) -> Self {
         let state = State {
             bounds,
             auto: Auto::default(),
+            recent: Recent::default(),
             tasks: BTreeMap::new(),
             links: BTreeMap::new(),
             ready: VecDeque::new(),
             schedule: is_coordinated.then(Schedule::default),
             at_hand: None,
             at_hand_settled: 0,
+            is_in_use: false,
+            is_fenced: false,
             at_hand_pack: None,
             given: None,
-            lost_splits: BTreeMap::new(),
+            losses: Losses::default(),
             reports: BTreeMap::new(),
-            workers_starve: false,
             unreported: Unreported::default(),
             grants: 0,
             undistributed: 0,
@@ -137,6 +149,10 @@ impl Intake {
             is_open: false,
             is_iteration_over: false,
             failure: None,
+            outages: Outages::default(),
+            idle: None,
+            looks: Looks::default(),
+            has_given_up: false,
             is_consumer: false,
         };
         let (handed, arrived) = (AtomicU64::new(0), Condvar::new());
@@ -150,6 +166,8 @@ impl Intake {
             alloc,
             copies: Copies::default(),
             trainer_id,
+            whole_splits: false,
+            notices,
         }
     }
 
@@ -167,6 +185,8 @@ impl Intake {
         let is_new = !state.links.contains_key(&worker);
         let outbox = state.links.entry(worker.clone()).or_default();
         outbox.move_to(source.worker.clone());
+        // The dispatcher has heard of it since.
+        (outbox.trouble, outbox.given_up) = (None, None);
         let mut entry = Entry::new(source, worker, is_coordinated, self.trainer_id.clone());
         if outbox.is_up {
             entry.is_local = outbox.is_local;
@@ -176,14 +196,16 @@ impl Intake {
         is_new
     }
 
-    /// Drops a task that the dispatcher removed; what arrived from it is still handed over, and is what remains.
-    pub(crate) fn remove_task(&self, task: TaskId) -> Remains {
+    /// Drops a task that the dispatcher removed for a reason; what arrived from it is still handed over, and is what remains.
+    pub(crate) fn remove_task(&self, task: TaskId, reason: &str) -> Remains {
         let mut state = self.state.lock();
         let state = &mut *state;
         if let Some(entry) = state.tasks.get_mut(&task) {
             entry.remove();
+            state.losses.note_removed(&entry.worker, reason);
+            state.unreported.note_waiting(task, entry.waiting_splits());
             if let Some(outbox) = state.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
-                outbox.push(ToWorker::Cancel(Cancel { task }));
+                outbox.push(ToWorker::Cancel(Cancel { task, has_all: false }));
             }
         }
         state.freeze(task);
@@ -194,8 +216,15 @@ impl Intake {
     }
 
     /// Notes what was seen of a removed task, for the dispatcher.
-    pub(crate) fn note_removed(&self, task: TaskId, seen: SeenSplits) {
-        self.state.lock().unreported.note_removed(task, seen);
+    pub(crate) fn note_removed(&self, task: TaskId, mut seen: SeenSplits) {
+        let unreported = &mut self.state.lock().unreported;
+        if self.whole_splits && seen.partial != SeenSplits::everything().partial {
+            // The worker had not yet said that they ended.
+            for lease in std::mem::take(&mut seen.partial).into_iter().flatten() {
+                unreported.note_done(task, lease);
+            }
+        }
+        unreported.note_removed(task, seen);
     }
 
     /// The dispatcher said that nothing more comes of a task: whoever waits for its end need not.
@@ -253,16 +282,6 @@ impl Intake {
         &self.copies
     }
 
-    /// Notes splits of which elements were lost with their worker.
-    pub(crate) fn note_lost_splits(&self, splits: &[LostSplits]) {
-        let mut state = self.state.lock();
-        for lost in splits.iter().filter(|lost| lost.count > 0) {
-            let last = lost.first.saturating_add(lost.count - 1);
-            let of_pass = state.lost_splits.entry((lost.source, lost.repetition));
-            of_pass.or_default().insert(lost.first..=last);
-        }
-    }
-
     /// The dispatcher said that a task failed. Its worker says so too, behind the elements before, unless it cannot.
     pub(crate) fn note_failure(&self, task: TaskId, worker: &str, message: &str) {
         let mut state = self.state.lock();
@@ -280,23 +299,6 @@ impl Intake {
             }
         }
         self.wake(&state);
-    }
-
-    /// The splits noted so far, each once, and whether workers last said that they had nothing ready.
-    pub(crate) fn lost_splits(&self) -> (Vec<LostSplits>, bool) {
-        let state = self.state.lock();
-        let lost = state
-            .lost_splits
-            .iter()
-            .flat_map(|((source, repetition), indices)| {
-                indices.iter().map(|range| LostSplits {
-                    source: *source,
-                    repetition: *repetition,
-                    first: *range.start(),
-                    count: (range.end() - range.start()).saturating_add(1),
-                })
-            });
-        (lost.collect(), state.workers_starve)
     }
 
     /// Notes the pack that the consumer takes in hand, and the leases that it met in the one before.
@@ -340,6 +342,14 @@ impl Intake {
         self.wake(&state);
     }
 
+    /// Hands over nothing while the lease may have ended (C4.4); for good with the error that says so.
+    pub(crate) fn fence(&self, is_fenced: bool, error: Option<ReadError>) {
+        let mut state = self.state.lock();
+        state.is_fenced = is_fenced;
+        state.failure = state.failure.take().or(error);
+        self.wake(&state);
+    }
+
     /// The service ends. A reader that has everything is not concerned.
     pub(crate) fn shut_down(&self, by: String) {
         let mut state = self.state.lock();
@@ -372,7 +382,7 @@ impl Intake {
         let mut state = self.state.lock();
         state.auto.forget(worker);
         if let Some(outbox) = state.links.get_mut(worker) {
-            outbox.is_up = false;
+            (outbox.is_up, outbox.packs_on_way) = (false, 0);
             outbox.messages.clear();
         }
         for entry in state.tasks.values_mut().filter(|entry| &*entry.worker == worker) {
@@ -383,16 +393,9 @@ impl Intake {
         self.wake(&state);
     }
 
-    /// A worker was out of reach for too long. If it ran a task that is known to have failed, that is the error.
-    pub(crate) fn give_up(&self, worker: &str, error: ReadError) {
-        let mut state = self.state.lock();
-        let mut of_worker = state
-            .tasks
-            .values()
-            .filter(|entry| &*entry.worker == worker && entry.is_wanted());
-        let error = of_worker.find_map(Entry::told_failure).unwrap_or(error);
-        state.failure.get_or_insert(error);
-        self.wake(&state);
+    /// Has the dispatcher told that the link to a worker was lost.
+    pub(crate) fn note_suspect(&self, worker: &str) {
+        self.state.lock().unreported.note_suspect(worker);
     }
 
     /// Where the worker is, if any task of it is still to be read. If not, a later task of it needs a new driver.
@@ -423,6 +426,10 @@ impl Intake {
                 state.distribute();
             }
             Downstream::Pack(pack) => {
+                if let Some(outbox) = state.links.get_mut(worker) {
+                    outbox.packs_on_way = outbox.packs_on_way.saturating_sub(1);
+                    outbox.stirred_at = Some(Instant::now());
+                }
                 let is_expected = |entry: &&mut Entry| &*entry.worker == worker && !entry.is_removed;
                 let Some(entry) = state.tasks.get_mut(&pack.task).filter(is_expected) else {
                     return Ok(());
@@ -451,34 +458,6 @@ impl Intake {
         message.map_or(Poll::Pending, |message| Poll::Ready(Some(message)))
     }
 
-    /// Asks again for tasks that their workers did not know; one that stays unknown for `give_up` ends reading (D3.1).
-    pub(crate) fn ask_again(&self, give_up: Duration) {
-        let mut state = self.state.lock();
-        let State {
-            tasks,
-            links,
-            failure,
-            ..
-        } = &mut *state;
-        for entry in tasks.values_mut().filter(|entry| entry.is_wanted()) {
-            let Some(unknown) = entry.unknown.as_mut().filter(|unknown| !unknown.is_asked) else {
-                continue;
-            };
-            if unknown.since.elapsed() > give_up {
-                let (worker, reason) = (entry.worker.to_string(), unknown.reason.clone());
-                failure.get_or_insert(ReadError::Refused {
-                    worker,
-                    task: entry.source.task.0,
-                    reason,
-                });
-            } else if let Some(outbox) = links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
-                unknown.is_asked = true;
-                outbox.push(ToWorker::Subscribe(entry.subscribe()));
-            }
-        }
-        self.wake(&state);
-    }
-
     /// Books what the consumer handed over, which may have fallen silent in the middle of a pack; tells workers what arrived, too.
     /// False if it was nothing.
     pub(crate) fn tick(&self) -> bool {
@@ -486,14 +465,17 @@ impl Intake {
         let has_settled = state.settle(&self.handed);
         if has_settled {
             state.distribute();
+            state.confirm();
         }
         state.acknowledge() || has_settled
     }
 
-    /// Sizes `Auto` anew, `elapsed` after it did so last.
+    /// Sizes `Auto` again, `elapsed` after it did so last.
     pub(crate) fn resize_auto(&self, elapsed: Duration) {
         let mut state = self.state.lock();
         state.auto.resize(elapsed);
+        state.recent.pass(elapsed);
+        state.note_recent();
         let is_more = state.auto.bytes() > state.bounds.auto_bytes;
         state.bounds.auto_bytes = state.auto.bytes();
         if is_more {
@@ -501,7 +483,7 @@ impl Intake {
         }
     }
 
-    /// What the dispatcher is to be told next.
+    /// The next report.
     pub(crate) fn next_report(&self) -> Option<Report> {
         self.state.lock().unreported.next()
     }
@@ -535,11 +517,13 @@ impl Intake {
     pub(crate) fn cancel(&self) {
         let mut state = self.state.lock();
         state.failure.get_or_insert(ReadError::Cancelled);
+        state.stop_using(&self.handed);
         let State { tasks, links, .. } = &mut *state;
         for entry in tasks.values() {
             if let Some(outbox) = links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
                 outbox.push(ToWorker::Cancel(Cancel {
                     task: entry.source.task,
+                    has_all: false,
                 }));
             }
         }
@@ -557,12 +541,17 @@ impl Intake {
         self.state.lock().standings()
     }
 
+    /// Where users are told what they should hear of.
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
     /// Where decompressed elements go.
     pub(crate) fn alloc(&self) -> &Arc<dyn SlotAlloc> {
         &self.alloc
     }
 
-    fn wake(&self, state: &State) {
+    pub(crate) fn wake(&self, state: &State) {
         if state.has_something() {
             self.arrived.notify_all();
             self.nap.wake();
@@ -575,7 +564,14 @@ impl Admission for Intake {
     fn admit(&self, task: TaskId, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
         let mut state = self.state.lock();
         match state.tasks.get_mut(&task) {
-            Some(entry) => entry.admit(first, elements, region_bytes),
+            Some(entry) => {
+                entry.admit(first, elements, region_bytes)?;
+                let worker = entry.worker.clone();
+                if let Some(outbox) = state.links.get_mut(&worker) {
+                    outbox.packs_on_way += 1;
+                }
+                Ok(())
+            }
             None => Err(ReceiveError::Contradiction { count: first }),
         }
     }

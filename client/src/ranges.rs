@@ -38,6 +38,26 @@ impl Ranges {
         self.ranges.insert(first, last);
     }
 
+    /// The parts of a range that are not held, ascending.
+    pub(crate) fn missing(&self, range: RangeInclusive<u64>) -> Vec<RangeInclusive<u64>> {
+        let (first, last) = range.into_inner();
+        // The one range that begins before may reach into it.
+        let before = self.ranges.range(..first).next_back();
+        let within = self.ranges.range(first..).take_while(|(near, _)| **near <= last);
+        let (mut next, mut missing) = (Some(first), Vec::new());
+        for (&near, &end) in before.into_iter().chain(within) {
+            let Some(from) = next.filter(|from| end >= *from) else {
+                continue;
+            };
+            if near > from {
+                missing.push(from..=near - 1);
+            }
+            next = end.checked_add(1);
+        }
+        missing.extend(next.filter(|from| *from <= last).map(|from| from..=last));
+        missing
+    }
+
     /// The ranges, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
         self.ranges.iter().map(|(first, last)| *first..=*last)
@@ -61,7 +81,31 @@ mod tests {
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [0..=u64::MAX]);
     }
 
+    #[test]
+    fn nothing_is_missing_behind_the_last_number() {
+        let mut ranges = Ranges::default();
+        ranges.insert(5..=u64::MAX);
+        assert_eq!(ranges.missing(3..=u64::MAX), [3..=4]);
+        assert!(ranges.missing(u64::MAX..=u64::MAX).is_empty());
+    }
+
     proptest! {
+        #[test]
+        fn missing_parts_are_those_not_held(
+            inserted in prop::collection::vec((0u64..60, 0u64..9), 0..20),
+            first in 0u64..70,
+            more in 0u64..70,
+        ) {
+            let (mut ranges, mut model) = (Ranges::default(), BTreeSet::new());
+            for (first, more) in inserted {
+                ranges.insert(first..=first + more);
+                model.extend(first..=first + more);
+            }
+            let missing: Vec<u64> = ranges.missing(first..=first + more).into_iter().flatten().collect();
+            let expected: Vec<u64> = (first..=first + more).filter(|number| !model.contains(number)).collect();
+            prop_assert_eq!(missing, expected);
+        }
+
         #[test]
         fn each_number_is_held_once_in_the_fewest_ranges(inserted in prop::collection::vec((0u64..60, 0u64..9), 0..30)) {
             let (mut ranges, mut model) = (Ranges::default(), BTreeSet::new());

@@ -22,9 +22,11 @@ use crate::credit::{Bounds, MaxOutstanding};
 use crate::cursor::{Cursor, OnHanded};
 use crate::driver::Connector;
 use crate::error::ReadError;
-use crate::follow::{Feed, follow};
+use crate::follow::{Feed, LostSplits, Patience, follow};
 use crate::guard::guard;
 use crate::intake::Intake;
+use crate::loss::{DataLoss, OnLost};
+use crate::notice::{Notice, Notices, OnNotice};
 use crate::stats::{ReaderStats, Stopwatch};
 
 /// How a reader behaves.
@@ -39,10 +41,23 @@ pub struct ReaderConfig {
     /// As which trainer this is, where the job has the cross-trainer cache, and only there: those of one id share one place
     /// in it, so that each gets a part; default none.
     pub trainer_id: Option<String>,
-    /// How long a worker that the dispatcher holds to be alive may be out of reach; default 30 s.
+    /// Whether other readers may share the job. Under `Auto` this one then takes no more ahead than it has lately used. Default no; a
+    /// service says so of jobs that have a name.
+    pub is_shared: bool,
+    /// Whether a split is one element at most, so that a reader that has an element has all of its split. Then no split of a worker that
+    /// has gone is reported lost though its element is here; default false.
+    pub whole_splits: bool,
+    /// How long a worker that the dispatcher holds to be alive may be out of reach, or not know its task, before reading fails where
+    /// nothing else is left to read; default 30 s. Time in which the dispatcher is out of reach does not count.
     pub worker_give_up: Duration,
+    /// How long a reader waits for a first worker; default 1 h, since clusters that grow on demand have none at first.
+    pub no_workers_give_up: Duration,
     /// How often a blocked thread looks up by itself, so that nothing can keep it for ever; default 500 ms.
     pub look_up_every: Duration,
+    /// What becomes of the end where splits were lost with their worker; default [`OnLost::Raise`].
+    pub on_lost: OnLost,
+    /// Is told what the user should hear of; default: that goes to the log, as warnings.
+    pub on_notice: Option<OnNotice>,
     /// Is called for each element that is handed over, before its credit is free; for gauges.
     pub on_handed: Option<OnHanded>,
 }
@@ -54,8 +69,11 @@ impl std::fmt::Debug for ReaderConfig {
             .field("max_outstanding_bytes", &self.max_outstanding_bytes)
             .field("consumer", &self.consumer)
             .field("trainer_id", &self.trainer_id)
+            .field("is_shared", &self.is_shared)
+            .field("whole_splits", &self.whole_splits)
             .field("worker_give_up", &self.worker_give_up)
             .field("look_up_every", &self.look_up_every)
+            .field("on_lost", &self.on_lost)
             .finish_non_exhaustive()
     }
 }
@@ -67,8 +85,13 @@ impl Default for ReaderConfig {
             max_outstanding_bytes: 256 << 20,
             consumer: None,
             trainer_id: None,
+            is_shared: false,
+            whole_splits: false,
             worker_give_up: Duration::from_secs(30),
+            no_workers_give_up: Duration::from_secs(3600),
             look_up_every: Duration::from_millis(500),
+            on_lost: OnLost::default(),
+            on_notice: None,
             on_handed: None,
         }
     }
@@ -83,6 +106,9 @@ pub struct Reader {
     waiting_since: Option<Instant>,
     is_done: bool,
     look_up_every: Duration,
+    on_lost: OnLost,
+    /// The user was told at the end what was lost.
+    has_told_loss: bool,
     /// Dropping it ends what follows the iteration.
     _alive: oneshot::Sender<Infallible>,
     // Dropped in this order: the tasks on the lane, then the lane.
@@ -106,9 +132,12 @@ impl Canceller {
 impl Reader {
     /// A reader of the tasks that `feed` tells of, over links that `connector` makes, living on `lane`.
     pub fn start(lane: Arc<Lane>, connector: Arc<dyn Connector>, feed: Feed, config: &ReaderConfig) -> Self {
+        // What consumers and trainers are given is theirs alone.
+        let shares = config.is_shared && config.consumer.is_none() && config.trainer_id.is_none();
         let bounds = Bounds {
             max_outstanding: config.max_outstanding,
             auto_bytes: AUTO_BYTES_MIN,
+            shared: shares.then_some(0),
             max_outstanding_bytes: config.max_outstanding_bytes,
         };
         // Twice the bound: what the consumer still holds is no longer outstanding but still here.
@@ -117,9 +146,16 @@ impl Reader {
         let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(pool_bytes)));
         let stopwatch = Stopwatch::new(feed.pace.clone());
         let trainer_id = config.trainer_id.as_deref().map(Arc::from);
-        let intake = Arc::new(Intake::new(bounds, alloc, config.consumer.is_some(), trainer_id));
+        let notices = Notices::new(config.on_notice.clone());
+        let mut intake = Intake::new(bounds, alloc, config.consumer.is_some(), trainer_id, notices);
+        intake.whole_splits = config.whole_splits;
+        let intake = Arc::new(intake);
         let (alive, gone) = oneshot::channel();
-        let following = follow(intake.clone(), connector, feed, config.worker_give_up, gone);
+        let patience = Patience {
+            worker: config.worker_give_up,
+            workers: config.no_workers_give_up,
+        };
+        let following = follow(intake.clone(), connector, feed, patience, gone);
         let what = "what follows the iteration".to_owned();
         let following = lane.spawn(guard(intake.clone(), what, following));
         Self {
@@ -129,6 +165,8 @@ impl Reader {
             waiting_since: None,
             is_done: false,
             look_up_every: config.look_up_every,
+            on_lost: config.on_lost,
+            has_told_loss: false,
             _alive: alive,
             _following: following,
             _lane: lane,
@@ -138,7 +176,8 @@ impl Reader {
     /// The next element; blocks the thread until there is one. `None` at the end, and again whenever asked.
     ///
     /// # Errors
-    /// [`ReadError`], behind everything that arrived before it; then the same again whenever asked.
+    /// [`ReadError`], after everything that arrived before it; then the same again whenever asked. An end after which elements
+    /// are missing is an error, too, unless [`ReaderConfig::on_lost`] says otherwise.
     pub fn next_element(&mut self) -> Result<Option<Element>, ReadError> {
         if let Some(handover) = self.cursor.next_at_hand() {
             return self.hand_over(handover);
@@ -203,21 +242,28 @@ impl Reader {
 
     /// The consumer has used an element of the task that it had kept.
     pub fn let_go(&self, task: TaskId) {
-        self.intake.state.lock().let_go(Some(task));
+        self.intake.state.lock().let_go(task);
     }
 
-    /// One less counts of what is kept of each task: for a consumer that waits in vain, since what it waits for may come behind more than
-    /// its worker's share.
-    pub fn let_one_go_of_each(&self) {
-        self.intake.state.lock().let_go(None);
+    /// Returns the splits that are known to be lost.
+    pub fn lost_splits(&self) -> Vec<LostSplits> {
+        self.intake.lost_splits()
     }
 
     /// What happened so far.
     pub fn stats(&self) -> ReaderStats {
-        let (lost_splits, workers_starve) = self.intake.lost_splits();
+        let lost_splits = self.intake.lost_splits();
+        let looks = self.intake.looks();
         let links = self.intake.links();
+        let now = Instant::now();
+        let waits = self.waiting_since.map(|since| now.duration_since(since));
         self.stopwatch
-            .stats(Instant::now(), workers_starve, lost_splits, links)
+            .stats(now, waits.unwrap_or_default(), looks, lost_splits, links)
+    }
+
+    /// What was lost so far, and with which workers; `None`: nothing.
+    pub fn loss(&self) -> Option<DataLoss> {
+        self.intake.loss()
     }
 
     /// What the links to the workers are like, by address, a moment ago.
@@ -236,10 +282,28 @@ impl Reader {
         &mut self,
         handover: Result<Option<Element>, ReadError>,
     ) -> Result<Option<Element>, ReadError> {
-        if let Ok(Some(element)) = &handover {
-            self.stopwatch.handed_over(element.slot().len());
+        match &handover {
+            Ok(Some(element)) => self.stopwatch.handed_over(element.slot().len()),
+            Ok(None) => return self.end(),
+            Err(_) => {}
         }
         handover
+    }
+
+    /// The end, or that splits were lost.
+    fn end(&mut self) -> Result<Option<Element>, ReadError> {
+        let loss = match self.on_lost {
+            OnLost::Raise | OnLost::Warn => self.intake.loss(),
+            OnLost::Ignore => None,
+        };
+        match (loss, self.on_lost) {
+            (Some(loss), OnLost::Raise) => return Err(ReadError::DataLost(loss)),
+            (Some(loss), _) if !std::mem::replace(&mut self.has_told_loss, true) => {
+                self.intake.notices().tell(&Notice::DataLost(loss));
+            }
+            (Some(_) | None, _) => {}
+        }
+        Ok(None)
     }
 }
 

@@ -12,21 +12,26 @@ use millstream_dataplane::proto::message::{Cancel, Grant, RefusalCode, Refused, 
 use millstream_dataplane::proto::receive::Arrival;
 use millstream_dataplane::transport::{Body, LinkLost, LinkReport};
 use millstream_element::{ElementSpec, Layout, Pack};
+use tokio::time::Instant;
 
 use crate::auto::Auto;
 use crate::credit::{Bounds, Standing, distribute, distribute_in_turn};
 use crate::entry::{Entry, Outbox, task_of};
 use crate::error::ReadError;
 use crate::intake::{Delivery, Handing};
-use crate::ranges::Ranges;
+use crate::loss::Losses;
+use crate::reach::{Outages, Trouble};
+use crate::recent::Recent;
 use crate::remains::Remains;
 use crate::schedule::Schedule;
 use crate::unreported::Unreported;
+use crate::verdict::Looks;
 
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) bounds: Bounds,
     pub(crate) auto: Auto,
+    pub(crate) recent: Recent,
     pub(crate) tasks: BTreeMap<TaskId, Entry>,
     pub(crate) links: BTreeMap<Arc<str>, Outbox>,
     pub(crate) ready: VecDeque<Delivery>,
@@ -34,15 +39,18 @@ pub(crate) struct State {
     pub(crate) schedule: Option<Schedule>,
     pub(crate) at_hand: Option<TaskId>,
     pub(crate) at_hand_settled: u64,
+    /// The consumer has not come back for more, so it may still use the latest element of those at hand.
+    pub(crate) is_in_use: bool,
+    /// The dispatcher may have ended this reader, so that nothing more is handed over.
+    pub(crate) is_fenced: bool,
     /// The pack at hand, or last at hand while the consumer waits: its elements all count as seen.
     pub(crate) at_hand_pack: Option<(TaskId, Pack)>,
     /// What the consumer was given and has not yet taken in hand: counts as seen as well.
     pub(crate) given: Option<(TaskId, Body)>,
-    /// Indices of lost splits, by source and pass.
-    pub(crate) lost_splits: BTreeMap<(u32, u64), Ranges>,
+    /// Splits that were lost, and why their workers went.
+    pub(crate) losses: Losses,
     /// What each link was last said to be like.
     pub(crate) reports: BTreeMap<String, LinkReport>,
-    pub(crate) workers_starve: bool,
     pub(crate) unreported: Unreported,
     pub(crate) grants: u64,
     /// Elements that were handed over since credits were last distributed.
@@ -52,6 +60,13 @@ pub(crate) struct State {
     pub(crate) is_open: bool,
     pub(crate) is_iteration_over: bool,
     pub(crate) failure: Option<ReadError>,
+    pub(crate) outages: Outages,
+    /// There is no task to read.
+    pub(crate) idle: Option<Trouble>,
+    /// What the consumer was found to wait for.
+    pub(crate) looks: Looks,
+    /// Some worker or task was given up at some time.
+    pub(crate) has_given_up: bool,
     /// The consumer's thread is at it, which carries the messages for workers of its host itself.
     pub(crate) is_consumer: bool,
 }
@@ -59,8 +74,14 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn next(&mut self, handed: &AtomicU64) -> Poll<Result<Option<Handing>, ReadError>> {
         let is_first = !std::mem::replace(&mut self.is_open, true);
-        if self.settle(handed) {
+        if self.stop_using(handed) {
             self.at_hand = None;
+        }
+        if self.is_fenced {
+            return match &self.failure {
+                Some(failure) => Poll::Ready(Err(failure.clone())),
+                None => Poll::Pending,
+            };
         }
         if is_first || self.undistributed >= self.distribute_at || self.is_short() {
             self.distribute();
@@ -73,6 +94,7 @@ impl State {
         };
         if let Some((task, handing)) = next {
             self.at_hand = Some(task);
+            self.is_in_use = true;
             if let Handing::Pack(delivery) | Handing::First(delivery) = &handing {
                 self.given = Some((task, delivery.body.clone()));
             }
@@ -83,6 +105,9 @@ impl State {
         if let Some(failed) = self.failed_turn().cloned() {
             self.failure.get_or_insert(failed);
         }
+        if let Some(stuck) = self.stuck().cloned() {
+            self.failure.get_or_insert(stuck);
+        }
         if let Some(failure) = &self.failure {
             return Poll::Ready(Err(failure.clone()));
         }
@@ -91,6 +116,14 @@ impl State {
         } else {
             Poll::Pending
         }
+    }
+
+    /// The consumer is done with everything that was handed over; true if anything was since the last time.
+    pub(crate) fn stop_using(&mut self, handed: &AtomicU64) -> bool {
+        let has_settled = self.settle(handed);
+        self.is_in_use = false;
+        self.confirm();
+        has_settled
     }
 
     /// Whether workers are about to be out of credits though fewer were handed over than are distributed at once: where there
@@ -120,8 +153,15 @@ impl State {
 
     /// Whether the consumer need not wait.
     pub(crate) fn has_something(&self) -> bool {
+        if self.is_fenced {
+            return self.failure.is_some();
+        }
         let has_next = !self.ready.is_empty() || self.has_turn();
-        has_next || self.failure.is_some() || self.failed_turn().is_some() || self.is_over()
+        has_next
+            || self.failure.is_some()
+            || self.failed_turn().is_some()
+            || self.stuck().is_some()
+            || self.is_over()
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -141,7 +181,16 @@ impl State {
         entry.polled -= fresh.min(entry.polled);
         self.at_hand_settled = handed;
         self.undistributed += fresh;
+        self.recent.note(fresh);
+        self.note_recent();
         fresh > 0
+    }
+
+    /// Bounds what may be outstanding by what was handed over of late, where others share the job (D4.8).
+    pub(crate) fn note_recent(&mut self) {
+        if let Some(shared) = &mut self.bounds.shared {
+            *shared = self.recent.elements();
+        }
     }
 
     pub(crate) fn handle_message(&mut self, worker: &str, message: ToClient) -> Result<(), LinkLost> {
@@ -158,7 +207,7 @@ impl State {
         match &message {
             ToClient::Accepted(accepted) => {
                 entry.is_subscribed = true;
-                entry.unknown = None;
+                (entry.unknown, entry.given_up) = (None, None);
                 if entry.layout.is_none() {
                     let spec = ElementSpec::from_bytes(&accepted.spec)
                         .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
@@ -174,7 +223,7 @@ impl State {
                 message,
                 ..
             }) => {
-                entry.note_unknown(message);
+                entry.note_unknown(message, Instant::now(), &self.outages);
                 self.judge_unknown(task);
                 return Ok(());
             }
@@ -188,17 +237,20 @@ impl State {
                 self.failure.get_or_insert(refused);
                 return Ok(());
             }
-            ToClient::Yielded(_) => (entry.has_yielded, self.workers_starve) = (true, true),
-            // After a yield it only has something again; without one it has more than it was given credits for.
-            ToClient::Need(_) => self.workers_starve &= std::mem::take(&mut entry.has_yielded),
+            ToClient::Yielded(_) => entry.has_yielded = true,
+            ToClient::Need(_) => entry.has_yielded = false,
             ToClient::Hello(_)
             | ToClient::SplitDone(_)
             | ToClient::TaskError(_)
             | ToClient::EndOfTask(_)
             | ToClient::Released(_) => {}
         }
+        let is_accepted = matches!(message, ToClient::Accepted(_));
         entry.half.handle(message)?;
         let element_bytes = entry.half.element_bytes();
+        if is_accepted {
+            self.note_answer(worker);
+        }
         if !self.bounds.can_hold(element_bytes) {
             let max_outstanding_bytes = self.bounds.max_outstanding_bytes;
             let error = ReadError::ElementTooLarge {
@@ -214,6 +266,7 @@ impl State {
 
     /// Moves what arrived in order to where the consumer finds it.
     pub(crate) fn drain(&mut self, task: TaskId) -> Result<(), LinkLost> {
+        let is_in_use = self.in_use() == Some(task);
         let Some(entry) = self.tasks.get_mut(&task) else {
             return Ok(());
         };
@@ -244,14 +297,22 @@ impl State {
                 // A lease is of one attempt, so it says enough.
                 Arrival::SplitDone { lease, attempt: _ } => {
                     entry.note_done(lease);
-                    self.unreported.note_done(task, lease);
+                    if self.schedule.is_some() {
+                        self.unreported.note_done(task, lease);
+                    } else {
+                        entry.unconfirmed.push_back((entry.delivered, lease));
+                        for lease in entry.confirm(entry.used(is_in_use)) {
+                            self.unreported.note_done(task, lease);
+                        }
+                    }
                 }
                 Arrival::End => {
                     entry.finish();
+                    self.unreported.note_waiting(task, entry.waiting_splits());
                     self.unreported.note_drained(task);
                     // Tells the worker that it may forget this reader.
                     if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
-                        outbox.push(ToWorker::Cancel(Cancel { task }));
+                        outbox.push(ToWorker::Cancel(Cancel { task, has_all: true }));
                     }
                 }
                 Arrival::Failed(failure) => {
@@ -312,39 +373,83 @@ impl State {
         }
     }
 
-    /// Does so no more, with one of a task or of each.
-    pub(crate) fn let_go(&mut self, task: Option<TaskId>) {
-        for (of, entry) in &mut self.tasks {
-            if task.is_none_or(|task| task == *of) {
-                entry.kept = entry.kept.saturating_sub(1);
-            }
+    /// Does so no more with one of the task.
+    pub(crate) fn let_go(&mut self, task: TaskId) {
+        if let Some(entry) = self.tasks.get_mut(&task) {
+            entry.kept = entry.kept.saturating_sub(1);
         }
         self.distribute();
     }
 
     pub(crate) fn tell(&mut self, task: TaskId, mut grant: Grant) {
-        let Some(entry) = self.tasks.get(&task) else {
+        let is_in_use = self.in_use() == Some(task);
+        let Some(entry) = self.tasks.get_mut(&task) else {
             return;
         };
         // D4.6
         grant.waiting = Some(entry.standing().waiting);
+        if self.schedule.is_none() {
+            entry.used_told = entry.used(is_in_use);
+            grant.handed = Some(entry.used_told);
+        }
         if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
             // The latest grant says all that earlier ones did.
             match outbox.messages.back_mut() {
                 Some(ToWorker::Grant(last)) if last.task == task => *last = grant,
                 Some(_) | None => outbox.messages.push_back(ToWorker::Grant(grant)),
             }
+            outbox.stirred_at = Some(Instant::now());
             if !(self.is_consumer && outbox.is_local) {
                 outbox.bell.wake();
             }
         }
     }
 
+    /// The task whose latest element the user may still use.
+    fn in_use(&self) -> Option<TaskId> {
+        self.at_hand
+            .filter(|_| self.is_in_use && self.at_hand_settled > 0)
+    }
+
+    /// Reports the splits of all tasks that the user is done with. True if there were any.
+    pub(crate) fn confirm(&mut self) -> bool {
+        let tasks = self.tasks.iter();
+        let waiting = tasks.filter(|(_, entry)| !entry.unconfirmed.is_empty());
+        let tasks: smallvec::SmallVec<[TaskId; 8]> = waiting.map(|(task, _)| *task).collect();
+        let mut has_confirmed = false;
+        for task in tasks {
+            has_confirmed |= self.confirm_of(task);
+        }
+        has_confirmed
+    }
+
+    fn confirm_of(&mut self, task: TaskId) -> bool {
+        let is_in_use = self.in_use() == Some(task);
+        let Some(entry) = self.tasks.get_mut(&task) else {
+            return false;
+        };
+        let used = entry.used(is_in_use);
+        let mut has_confirmed = false;
+        for lease in entry.confirm(used) {
+            has_confirmed = true;
+            self.unreported.note_done(task, lease);
+        }
+        has_confirmed
+    }
+
     /// Tells workers what arrived without anything being granted since. False if that is nothing.
     pub(crate) fn acknowledge(&mut self) -> bool {
+        let (in_use, is_coordinated) = (self.in_use(), self.schedule.is_some());
         let owed = self.tasks.iter_mut();
         let owed: Vec<_> = owed
-            .filter_map(|(task, entry)| Some((*task, entry.acknowledgement()?)))
+            .filter_map(|(task, entry)| {
+                let used = if is_coordinated {
+                    0
+                } else {
+                    entry.used(in_use == Some(*task))
+                };
+                Some((*task, entry.acknowledgement(used)?))
+            })
             .collect();
         let is_owed = !owed.is_empty();
         for (task, grant) in owed {
@@ -416,7 +521,7 @@ impl State {
         let worker = entry.worker.clone();
         self.end_in_turn(task);
         if let Some(outbox) = self.links.get_mut(&worker).filter(|outbox| outbox.is_up) {
-            outbox.push(ToWorker::Cancel(Cancel { task }));
+            outbox.push(ToWorker::Cancel(Cancel { task, has_all: false }));
         }
     }
 

@@ -25,6 +25,12 @@ pub enum Bottleneck {
     Workers,
     /// The trainer waits although workers have elements: the path between them, or too few of them outstanding.
     Network,
+    /// The trainer waits for the dispatcher: it is out of reach, or has not said what is to be read next.
+    Dispatcher,
+    /// The trainer waits for a first worker.
+    NoWorkers,
+    /// Nothing was read, and nothing was waited for.
+    Unmeasured,
 }
 
 impl Bottleneck {
@@ -34,6 +40,9 @@ impl Bottleneck {
             Self::Trainer => "trainer",
             Self::Workers => "workers",
             Self::Network => "network",
+            Self::Dispatcher => "dispatcher",
+            Self::NoWorkers => "none: waiting for workers",
+            Self::Unmeasured => "none",
         }
     }
 }
@@ -110,23 +119,34 @@ impl Stopwatch {
         self.waits_us.saturating_record((time.as_micros() as u64).max(1));
     }
 
-    /// The figures, given whether workers said that they had nothing ready, which splits were lost, and the links.
+    /// Returns the figures. `waits` is how long the wait that goes on has lasted. `looks` says what the consumer was found to wait
+    /// for, and whether all links are within this host.
     pub(crate) fn stats(
         &self,
         now: Instant,
-        workers_starve: bool,
+        waits: Duration,
+        looks: (Option<Bottleneck>, bool),
         lost_splits: Vec<LostSplits>,
         links: BTreeMap<String, LinkReport>,
     ) -> ReaderStats {
         let elapsed = self
             .started
             .map_or(Duration::ZERO, |started| now.duration_since(started));
-        let bottleneck = match (share(self.waited, elapsed) > HELD_UP_SHARE, workers_starve) {
-            (false, _) => Bottleneck::Trainer,
-            (true, true) => Bottleneck::Workers,
-            (true, false) => Bottleneck::Network,
+        let waited = self.waited + waits;
+        let (waited_for, is_local) = looks;
+        // A reader that waits for its first element has not waited to the end yet.
+        let is_held_up = self.elements == 0 || share(waited, elapsed) > HELD_UP_SHARE;
+        let bottleneck = match waited_for {
+            _ if !is_held_up => Bottleneck::Trainer,
+            // A reading that has ended without an element waits for nothing.
+            Some(Bottleneck::Network) if self.elements == 0 && waits.is_zero() => Bottleneck::Unmeasured,
+            Some(waited_for) => waited_for,
+            None if self.elements == 0 => Bottleneck::Unmeasured,
+            // Too short to be looked at: within a host there is no network.
+            None if is_local => Bottleneck::Workers,
+            None => Bottleneck::Network,
         };
-        let (elements, bytes, waited) = (self.elements, self.bytes, self.waited);
+        let (elements, bytes) = (self.elements, self.bytes);
         ReaderStats {
             elements,
             bytes,

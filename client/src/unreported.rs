@@ -15,14 +15,24 @@ use crate::ranges::Ranges;
 #[derive(Debug, Default)]
 pub(crate) struct Unreported {
     done: BTreeMap<TaskId, Ranges>,
+    waiting: BTreeMap<TaskId, Ranges>,
     drained: BTreeSet<TaskId>,
     removed: VecDeque<(TaskId, SeenSplits)>,
     ready: BTreeMap<TaskId, u64>,
+    /// Workers to which links were lost.
+    suspects: BTreeSet<String>,
 }
 
 impl Unreported {
     pub(crate) fn note_done(&mut self, task: TaskId, lease: u64) {
         self.done.entry(task).or_default().insert(lease..=lease);
+    }
+
+    /// These splits ended, and elements of them wait for the user.
+    pub(crate) fn note_waiting(&mut self, task: TaskId, leases: impl Iterator<Item = u64>) {
+        for lease in leases {
+            self.waiting.entry(task).or_default().insert(lease..=lease);
+        }
     }
 
     pub(crate) fn note_drained(&mut self, task: TaskId) {
@@ -33,6 +43,11 @@ impl Unreported {
         self.removed.push_back((task, seen));
     }
 
+    /// The link to a worker was lost.
+    pub(crate) fn note_suspect(&mut self, worker: &str) {
+        self.suspects.insert(worker.to_owned());
+    }
+
     /// A task that has no start yet can take part from the round `earliest` on.
     pub(crate) fn note_ready(&mut self, task: TaskId, earliest: u64) {
         self.ready.insert(task, earliest);
@@ -40,12 +55,19 @@ impl Unreported {
 
     /// The next report. What ended goes out before what was only begun is written off, and before its task's end (C6.1).
     pub(crate) fn next(&mut self) -> Option<Report> {
+        if let Some(worker) = self.suspects.pop_first() {
+            return Some(Report::Suspect { worker });
+        }
         if let Some((task, earliest)) = self.ready.pop_first() {
             return Some(Report::Ready { task, earliest });
         }
         if let Some((task, leases)) = self.done.pop_first() {
             let leases = leases.iter().collect();
             return Some(Report::Done { task, leases });
+        }
+        if let Some((task, leases)) = self.waiting.pop_first() {
+            let leases = leases.iter().collect();
+            return Some(Report::Waiting { task, leases });
         }
         if let Some(task) = self.drained.pop_first() {
             return Some(Report::Drained { task });

@@ -284,6 +284,9 @@ pub struct JobParameters {
     /// What becomes of a pass whose readers have left it.
     #[cbor(n(5), default)]
     pub abandoned: Abandoned,
+    /// Whether its readers take elements in the order of their splits, and wait for the earliest one that is missing.
+    #[cbor(n(6), default)]
+    pub in_order: bool,
 }
 
 impl JobParameters {
@@ -296,6 +299,7 @@ impl JobParameters {
             num_consumers: None,
             cross_trainer_cache: false,
             abandoned: Abandoned::Waits,
+            in_order: false,
         }
     }
 
@@ -383,6 +387,7 @@ impl JobParameters {
                 self.abandoned.to_string(),
                 wanted.abandoned.to_string(),
             ),
+            ("in_order", self.in_order.to_string(), wanted.in_order.to_string()),
         ];
         pairs
             .into_iter()

@@ -28,12 +28,12 @@ mod whereabouts;
 
 pub use dispatcher::{
     Action, Answer, Batch, Change, ClientPush, ClientRecord, ClientStatus, Counts, DatasetRecord,
-    DatasetStatus, Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, HiddenKey, Holding, Incoming,
-    IterationRecord, IterationStatus, JobRecord, JobStatus, Key, LOCAL_SOCKET_BYTES_MAX, Ledger, MetaRecord,
-    Moment, NAME_BYTES_MAX, Phase, Record, RecordError, RemovalReason, RemovalRecord, Reply, ReplyToken,
-    Request, Run, SessionRecord, Snapshot, SourceStatus, Status, StopReason, TAGS_MAX, TaskConcluded,
-    TaskDef, TaskFailure, TaskInfo, TaskPhase, TaskRecord, TaskRemoved, TaskStatus, WorkerAddressError,
-    WorkerAddresses, WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
+    DatasetStatus, Departure, Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, HiddenKey, Holding,
+    Incoming, IterationRecord, IterationStatus, JobRecord, JobStatus, Key, LOCAL_SOCKET_BYTES_MAX, Ledger,
+    MetaRecord, Moment, NAME_BYTES_MAX, Phase, Record, RecordError, RemovalReason, RemovalRecord, Reply,
+    ReplyToken, Request, Run, SessionRecord, Snapshot, SourceStatus, Status, StopReason, TAGS_MAX,
+    TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase, TaskRecord, TaskRemoved, TaskStatus,
+    WorkerAddressError, WorkerAddresses, WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};
 pub use id::{
@@ -47,6 +47,6 @@ pub use job::{
 pub use links::LinkCounts;
 pub use pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
-pub use split::{LeaseRange, Seen, Split, SplitRange};
+pub use split::{LeaseRange, Seen, Split, SplitPace, SplitRange};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, WorkDirError};
 pub use whereabouts::Whereabouts;

@@ -102,6 +102,10 @@ pub struct SplitPlan {
     /// One per source, depth first.
     #[n(0)]
     pub sources: Vec<SourcePlan>,
+    /// A random number that all tasks of the iteration are told: what they draw together follows from it.
+    #[n(1)]
+    #[cbor(default)]
+    pub seed: u64,
 }
 
 /// How one source is dealt out.

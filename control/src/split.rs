@@ -110,6 +110,17 @@ pub struct Seen {
     pub released: u64,
 }
 
+/// How fast a task uses splits up, as its worker measures it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SplitPace {
+    /// The splits that it starts in 1000 s.
+    #[n(0)]
+    pub per_1000_s: u64,
+    /// The splits that it holds and has not started.
+    #[n(1)]
+    pub unstarted: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

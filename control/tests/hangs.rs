@@ -62,7 +62,53 @@ async fn what_cannot_be_stored_is_not_answered_and_ends_the_dispatcher() {
     };
     within("the dispatcher's end", ended).await;
     let error = within("the shutdown", server.shutdown()).await.unwrap_err();
-    assert!(error.to_string().contains("disk is full"), "{error}");
+    assert!(error.to_string().contains("disk is gone"), "{error}");
+}
+
+/// C1.6: a full store holds up what must be stored, fails no task, and is left as soon as there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_store_is_waited_for() {
+    let cluster = Cluster::new();
+    let is_full = Arc::new(Mutex::new(false));
+    let server = cluster.dispatcher(None, Box::new(FullStore(Arc::clone(&is_full))));
+    let mut worker = cluster.worker("127.0.0.1:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let iteration = open(&client, "50", Policy::Dynamic).await;
+    let task = worker.started().await.task;
+    let mut feed = worker.agent.splits(task).unwrap();
+    let (sender, mut read) = tokio::sync::mpsc::unbounded_channel();
+    let reading = tokio::task::spawn_blocking(move || {
+        while let Some(split) = feed.next(0, 0).unwrap() {
+            sender.send(split.lease).unwrap();
+        }
+    });
+    within("a split", read.recv()).await.unwrap();
+    *is_full.lock().unwrap() = true;
+    let refusal = async {
+        loop {
+            if let Err(error) = client.register_dataset(None, b"20".to_vec()).await {
+                return error;
+            }
+        }
+    };
+    let error = within("the refusal", refusal).await;
+    assert!(error.message.contains("the store is full: no room"), "{error}");
+    let status = within("the status", client.status()).await.unwrap();
+    assert_eq!(status.counts.workers, 1);
+    // A report waits for room as well, and says so.
+    let error = within("the report", iteration.task_drained(task))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code, Code::Unavailable, "{error}");
+    *is_full.lock().unwrap() = false;
+    within("the end", reading).await.unwrap();
+    assert!(!server.has_ended());
+    within("the release", iteration.release()).await.unwrap();
+    let status = within("the status", client.status()).await.unwrap();
+    assert!(
+        status.workers.iter().all(|worker| worker.dead.is_none()),
+        "{status:?}"
+    );
 }
 
 /// Whoever is left talking to a dispatcher that decides nothing would wait for ever.
@@ -186,8 +232,8 @@ async fn a_process_that_takes_no_pushes_is_disconnected_and_told_all_when_it_com
         let connecting = endpoint.connect(server.local_addr(), Role::Dispatcher, ALPN, deadline);
         let connection = connecting.await.unwrap();
         let (mut send, recv) = connection.open_bi().await.unwrap();
-        // Hello: version 1, session 5.
-        send.write_all(b"\x03\0\0\0\x82\x01\x05").await.unwrap();
+        // Hello: version 2, session 5.
+        send.write_all(b"\x03\0\0\0\x82\x02\x05").await.unwrap();
         (endpoint, connection, (send, recv))
     };
     // The answer's length, unless the connection is closed.
@@ -232,10 +278,30 @@ impl Store for HangingStore {
         Ok(Vec::new())
     }
 
-    fn commit(&mut self, _changes: Vec<Change>) -> Result<(), StoreError> {
+    fn commit(&mut self, _changes: &[Change]) -> Result<(), StoreError> {
         let hangs = *self.hangs.lock().unwrap();
         if hangs {
             self.hanging.recv().ok();
+        }
+        Ok(())
+    }
+}
+
+/// Has no room while it is told so.
+struct FullStore(Arc<Mutex<bool>>);
+
+impl Store for FullStore {
+    fn is_volatile(&self) -> bool {
+        false
+    }
+
+    fn load(&mut self) -> Result<Vec<Record>, StoreError> {
+        MemoryStore::new().load()
+    }
+
+    fn commit(&mut self, _changes: &[Change]) -> Result<(), StoreError> {
+        if *self.0.lock().unwrap() {
+            return Err(StoreError::Full("no room".to_owned()));
         }
         Ok(())
     }
@@ -252,9 +318,9 @@ impl Store for FailingStore {
         MemoryStore::new().load()
     }
 
-    fn commit(&mut self, _changes: Vec<Change>) -> Result<(), StoreError> {
+    fn commit(&mut self, _changes: &[Change]) -> Result<(), StoreError> {
         if *self.0.lock().unwrap() {
-            return Err(StoreError("the disk is full".to_owned()));
+            return Err(StoreError::Failed("the disk is gone".to_owned()));
         }
         Ok(())
     }
@@ -274,7 +340,7 @@ impl Store for DyingStore {
         Ok(Vec::new())
     }
 
-    fn commit(&mut self, _changes: Vec<Change>) -> Result<(), StoreError> {
+    fn commit(&mut self, _changes: &[Change]) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -306,6 +372,7 @@ impl Planner for HugePlanner {
     fn plan_splits(&self, _definition: &[u8], _repetition: u64) -> Result<SplitPlan, PlanError> {
         Ok(SplitPlan {
             sources: vec![SourcePlan::listed((0..130).map(|_| vec![0; 1 << 20]))],
+            seed: 0,
         })
     }
 }

@@ -119,8 +119,8 @@ async fn nonsense_on_any_stream_leaves_the_dispatcher_serving_others() {
     }
     let connection = raw().await;
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
-    // Hello: version 1, session 5.
-    send.write_all(b"\x03\0\0\0\x82\x01\x05").await.unwrap();
+    // Hello: version 2, session 5.
+    send.write_all(b"\x03\0\0\0\x82\x02\x05").await.unwrap();
     let mut length = [0; 4];
     within("the welcome", recv.read_exact(&mut length)).await.unwrap();
     let oversized = [vec![1], vec![0; 70_000]].concat();

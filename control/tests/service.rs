@@ -114,6 +114,8 @@ async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered
     );
     drop(feed);
     let mut arrived = lives.read_all(kept).await;
+    let leases = LeaseRange::collect(arrived.iter().map(|split| split.lease));
+    iteration.splits_done(kept, &leases).await.unwrap();
     lives.agent.finish_task(kept, true).await.unwrap();
     assert_eq!(told(&mut iteration).await, ClientPush::TaskEnded { task: kept });
     let seen = Seen {
@@ -132,12 +134,16 @@ async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered
         }
         other @ (AgentEvent::LeaseLapsed
         | AgentEvent::DispatcherRestarted
+        | AgentEvent::ReleaseClient { .. }
         | AgentEvent::ShutDown { .. }
         | AgentEvent::Failed(_)) => {
             panic!("expected a task, not {other:?}")
         }
     };
-    arrived.extend(lives.read_all(again).await);
+    let rest = lives.read_all(again).await;
+    let leases = LeaseRange::collect(rest.iter().map(|split| split.lease));
+    iteration.splits_done(again, &leases).await.unwrap();
+    arrived.extend(rest);
     let repeated: Vec<u32> = arrived
         .iter()
         .filter(|split| split.index == 2)

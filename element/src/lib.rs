@@ -21,7 +21,7 @@ pub use dtype::{Dtype, DtypeError};
 pub use element::Element;
 pub use header::{
     ComponentFault, HEADER_VERSION, HeaderError, Layout, MAX_HEADER_BYTES, MAX_PROVENANCE, Origin,
-    Provenance, ROOT_BYTES, Shape, ShapeError,
+    Provenance, ROOT_BYTES, Shape, ShapeError, each_lease,
 };
 pub use pack::{
     ElementWriter, MAX_PACK_ELEMENTS, OpenPack, Pack, PackError, PackWriter, TensorBytes, TensorRef,

@@ -24,8 +24,8 @@ pub mod tls;
 
 pub use address::{AddressError, HostPort, ResolveError};
 pub use endpoint::{
-    AcceptCounts, Accepted, Acceptor, BindError, ConfigError, ConnectError, ConnectionPermit, Endpoint,
-    EndpointConfig, PathReport, PeerLimits, RefusalReason,
+    AcceptCounts, Accepted, Acceptor, BindError, CLOSE_OVER_QUOTA, ConfigError, ConnectError,
+    ConnectionPermit, Endpoint, EndpointConfig, PathReport, PeerLimits, RefusalReason,
 };
 pub use identity::{
     BindRefused, ClusterKey, Credentials, CredentialsError, KeyError, KeyMaterial, KeySource, KeyTextError,

@@ -235,7 +235,11 @@ fn a_shuffle_beyond_the_byte_budget_is_an_error_and_a_prefetch_within_it_still_f
         budget: Budget::new(600),
         ..context()
     };
-    let graph = Dataset::range(0, 100, 1).shuffle(100, None).graph().unwrap();
+    let graph = Dataset::range(0, 100, 1)
+        .take(100)
+        .shuffle(100, None)
+        .graph()
+        .unwrap();
     let error = Executor::open(&graph, context()).unwrap().next().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Resource);
     let graph = Dataset::range(0, 100, 1).prefetch(50).graph().unwrap();

@@ -13,6 +13,7 @@
 //! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
 //! - `folds`: operations that carry a state
 //! - `formats`: files of tables and arrays
+//! - `full_shuffles`: shuffles that take in a whole source
 //! - `graphs`: encoding and analysis
 //! - `images`: pictures decoded and changed
 //! - `interleave`: datasets that are read ahead by turns
@@ -30,6 +31,7 @@
 //! - `records`: record files
 //! - `rewrites`: a graph that is changed before it is executed
 //! - `rows`: rows of batches are computed where they stay
+//! - `shared_passes`: passes of a service that others read too
 //! - `sharding`: what a shard of a dataset holds, and when it is refused
 //! - `shards`: WebDataset shards and images
 //! - `sources`: tensors and numbers without files
@@ -68,6 +70,7 @@ mod failing_sources;
 mod failures;
 mod folds;
 mod formats;
+mod full_shuffles;
 mod graphs;
 #[cfg(feature = "images")]
 mod images;
@@ -108,6 +111,7 @@ mod rows;
 mod sharding;
 #[cfg(all(feature = "images", feature = "webdataset"))]
 mod shards;
+mod shared_passes;
 mod sources;
 mod splits;
 mod states;

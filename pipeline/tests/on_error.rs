@@ -311,6 +311,7 @@ fn a_limit_is_no_fault_of_the_data() {
         ..ExecContext::new(1, Arc::new(faulty()), pool())
     };
     let dataset = Dataset::range(0, 100, 1)
+        .take(100)
         .shuffle(100, None)
         .on_error(ErrorPolicy::SKIP);
     let mut executor = Executor::open(&dataset.graph().unwrap(), context).unwrap();

@@ -25,7 +25,7 @@ const UNCOUNTED: Allowed = Allowed {
 
 /// What a dispatcher does about splits, in one process: one pass at a time, as upstream.
 #[derive(Clone)]
-struct Dealer {
+pub(crate) struct Dealer {
     shared: Arc<parking_lot::Mutex<Dealt>>,
     /// The pass of each source being dealt, as the latest answer to this worker said.
     told: BTreeMap<u32, u64>,
@@ -102,7 +102,7 @@ impl SplitSource for Dealer {
     }
 }
 
-fn fed(graph: &Graph, dealer: &Dealer, task_id: u64) -> Executor {
+pub(crate) fn fed(graph: &Graph, dealer: &Dealer, task_id: u64) -> Executor {
     let plan = dealer.shared.lock().plan.clone();
     let context = ExecContext {
         task_id,
@@ -113,7 +113,7 @@ fn fed(graph: &Graph, dealer: &Dealer, task_id: u64) -> Executor {
     Executor::open(graph, context).unwrap()
 }
 
-fn dealer(graph: &Graph) -> Dealer {
+pub(crate) fn dealer(graph: &Graph) -> Dealer {
     Dealer::new(plan_splits(graph, &functions(), &Storage::default()).unwrap())
 }
 

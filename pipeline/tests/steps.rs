@@ -313,7 +313,10 @@ fn what_is_no_elements_fault_is_not_ignored() {
         budget: Budget::new(600),
         ..context()
     };
-    let dataset = Dataset::range(0, 100, 1).shuffle(100, None).ignore_errors(false);
+    let dataset = Dataset::range(0, 100, 1)
+        .take(100)
+        .shuffle(100, None)
+        .ignore_errors(false);
     let error = Executor::open(&dataset.graph().unwrap(), context)
         .unwrap()
         .next()

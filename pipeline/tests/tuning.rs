@@ -118,7 +118,7 @@ fn a_dataset_can_ask_for_less_memory_and_not_for_more() {
             ram_bytes: Some(bytes),
             ..Autotune::default()
         });
-        let dataset = options(asked)(Dataset::range(0, 100, 1).shuffle(100, None));
+        let dataset = options(asked)(Dataset::range(0, 100, 1).take(100).shuffle(100, None));
         let context = ExecContext {
             budget: millstream_pipeline::exec::Budget::new(1 << 20),
             ..context()

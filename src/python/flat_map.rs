@@ -35,7 +35,7 @@ pub(super) fn prepared(
         Ok(Box::new(Iterating {
             crew: Arc::clone(function.crew()),
             stage: Stage::Ahead(value),
-            draw: site.draw,
+            draw: function.told(site).draw,
             cancel: site.cancel.clone(),
             delivered: 0,
         }) as Box<dyn Source>)
@@ -66,6 +66,7 @@ impl Iterating {
     fn begin(&self, value: &Value) -> Result<(Hired, Result<Option<Value>, ExecError>), ExecError> {
         let site = Site {
             draw: self.draw,
+            pass: self.draw,
             cancel: &self.cancel,
         };
         self.crew.ask(value, AHEAD - 1, &site)

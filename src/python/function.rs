@@ -13,7 +13,7 @@ use super::described::{Kind, described};
 use super::flat_map;
 use super::interpreter::Interpreter;
 use super::iterable::Iterables;
-use super::params::{Limits, NAME, PythonParams};
+use super::params::{Header, Limits, NAME, PythonParams};
 
 /// The functions, and Python's, run by processes of `interpreter`, which are started when there is code to run.
 #[must_use]
@@ -39,8 +39,9 @@ fn prepared(
 ) -> Result<PreparedSitedMap, String> {
     let function = OnCall::new(interpreter, crews, params, Kind::Function(input))?;
     let output = function.output.clone();
-    let call: SitedMapCall =
-        Arc::new(move |value: Value, site: &Site<'_>| Ok(function.crew().call(&value, site)?));
+    let call: SitedMapCall = Arc::new(move |value: Value, site: &Site<'_>| {
+        Ok(function.crew().call(&value, &function.told(site))?)
+    });
     Ok(PreparedSitedMap { output, call })
 }
 
@@ -53,6 +54,7 @@ pub(super) struct OnCall {
     described: String,
     code: Vec<u8>,
     limits: Limits,
+    seeded: bool,
     crews: Arc<Crews>,
     crew: OnceLock<Arc<Crew>>,
 }
@@ -69,16 +71,22 @@ impl OnCall {
         kind: Kind<'_>,
     ) -> Result<OnCall, String> {
         let params = PythonParams::from_params(params)?;
-        let limits = params.header(interpreter)?.limits;
+        let Header { limits, seeded, .. } = params.header(interpreter)?;
         Ok(OnCall {
             described: described(kind, &params.output, &limits),
             output: params.output,
             interpreter: interpreter.clone(),
             code: params.code,
             limits,
+            seeded,
             crews: Arc::clone(crews),
             crew: OnceLock::new(),
         })
+    }
+
+    /// The site of a call as the code is told it.
+    pub(super) fn told<'s>(&self, site: &Site<'s>) -> Site<'s> {
+        Header::told(self.seeded, site)
     }
 
     /// Who runs it.

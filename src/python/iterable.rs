@@ -13,7 +13,7 @@ use super::crews::Crews;
 use super::described::{Kind, described};
 use super::ending::{Ending, raised};
 use super::interpreter::Interpreter;
-use super::params::{Limits, NAME, PythonParams};
+use super::params::{Header, Limits, NAME, PythonParams};
 
 /// Elements that an executor is asked for before the first of them is taken: one it works on while another is on its way.
 pub(super) const AHEAD: usize = 2;
@@ -58,6 +58,7 @@ impl SourceFactory for Iterables {
             positions,
             &Site {
                 draw,
+                pass: draw,
                 cancel: &cancel,
             },
         )
@@ -66,7 +67,8 @@ impl SourceFactory for Iterables {
     fn open_at(&self, params: &Params, _: Range<u64>, site: &Site<'_>) -> Result<Box<dyn Source>, ExecError> {
         let refused = |reason| ExecError::new(ErrorKind::Caller, NAME, reason);
         let params = PythonParams::from_params(params).map_err(refused)?;
-        let limits = params.header(&self.interpreter).map_err(refused)?.limits;
+        let Header { limits, seeded, .. } = params.header(&self.interpreter).map_err(refused)?;
+        let site = &Header::told(seeded, site);
         let crew = self.crews.crew(Job {
             interpreter: self.interpreter.clone(),
             described: described(Kind::Iterable, &params.output, &limits),

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use millstream_element::ElementSpec;
+use millstream_pipeline::exec::Site;
 use millstream_pipeline::graph::Params;
 use serde::Deserialize;
 
@@ -68,6 +69,15 @@ pub(super) struct Header {
     pub(super) python: String,
     pub(super) implementation: String,
     pub(super) limits: Limits,
+    /// Whether the code has a seed of its own: it is then told the pass, and draws from seed, pass and element.
+    pub(super) seeded: bool,
+}
+
+impl Header {
+    /// The site as the code is told it.
+    pub(super) fn told<'s>(seeded: bool, site: &Site<'s>) -> Site<'s> {
+        if seeded { site.drawing_by_pass() } else { *site }
+    }
 }
 
 impl PythonParams {

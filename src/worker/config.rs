@@ -38,7 +38,7 @@ pub struct WorkerConfig {
     pub endpoint: EndpointConfig,
     /// Patience with the dispatcher.
     pub session: SessionConfig,
-    /// Silence towards the dispatcher after which the worker stops its tasks; default 10 s.
+    /// Silence towards the dispatcher after which the worker stops its tasks; default 30 s.
     pub lease: Duration,
     /// How long a worker that is being drained waits for readers to take what it has begun; what they have not taken by then is
     /// given up as if it had been killed. Default 25 s: most who start programs kill them 30 s after they told them to end.
@@ -79,8 +79,11 @@ impl WorkerConfig {
             storage: Storage::default(),
             server: ServerConfig::default(),
             endpoint: EndpointConfig::default(),
-            session: SessionConfig::default(),
-            lease: Duration::from_secs(10),
+            session: SessionConfig {
+                give_up: Duration::MAX,
+                ..SessionConfig::default()
+            },
+            lease: Duration::from_secs(30),
             drain_deadline: Duration::from_secs(25),
             shutdown_quiet_period: Duration::from_secs(1),
             pool_bytes: 1 << 30,

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use millstream_control::agent::Agent;
-use millstream_control::{Code, Error, TaskId};
-use millstream_dataplane::worker::Server;
+use millstream_control::{ClientId, Code, Error, TaskId};
+use millstream_dataplane::worker::{MissedSplits, Server};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::task::Outcome;
@@ -24,6 +24,8 @@ pub(super) struct Reports {
     server: Server,
     under_way: JoinSet<TaskId>,
     aborts: BTreeMap<TaskId, AbortHandle>,
+    /// What is said of clients that are gone.
+    missed: JoinSet<()>,
 }
 
 impl Reports {
@@ -34,6 +36,7 @@ impl Reports {
             server,
             under_way: JoinSet::new(),
             aborts: BTreeMap::new(),
+            missed: JoinSet::new(),
         }
     }
 
@@ -60,9 +63,37 @@ impl Reports {
         }
     }
 
+    /// Says what clients took with them that are gone, as far as nothing was said of it.
+    pub(super) fn tell_missed(&mut self) {
+        for missed in self.server.take_missed() {
+            self.say_missed(missed, false);
+        }
+    }
+
+    /// Serves a client no more, and says what it took with it (C6.7).
+    pub(super) fn release(&mut self, client: ClientId, tasks: &[TaskId]) {
+        for task in tasks {
+            let missed = self
+                .server
+                .release(millstream_dataplane::TaskId(task.0), client.0);
+            self.say_missed(missed, true);
+        }
+    }
+
+    fn say_missed(&mut self, missed: MissedSplits, is_released: bool) {
+        let (agent, server) = (self.agent.clone(), self.server.clone());
+        self.missed.spawn_local(async move {
+            let (task, client) = (TaskId(missed.task.0), ClientId(missed.client));
+            let say = || agent.splits_missed(task, client, &missed.leases, is_released);
+            if until_heard(task, say).await {
+                server.note_heard(&missed);
+            }
+        });
+    }
+
     /// Whether nothing is left to be said.
     pub(super) fn are_heard(&self) -> bool {
-        self.aborts.is_empty()
+        self.aborts.is_empty() && self.missed.is_empty()
     }
 
     /// Says nothing more of a task: the dispatcher has taken it away.
@@ -75,24 +106,28 @@ impl Reports {
     /// Says nothing more of any task.
     pub(super) fn abandon_all(&mut self) {
         self.under_way.abort_all();
+        self.missed.abort_all();
         self.aborts.clear();
     }
 
     /// Waits until one has ended; for ever when there is none. Cancel-safe.
     pub(super) async fn reap(&mut self) {
-        match self.under_way.join_next().await {
-            Some(Ok(task)) => {
-                self.aborts.remove(&task);
+        tokio::select! {
+            Some(ended) = self.under_way.join_next() => {
+                // One that was abandoned has no task.
+                if let Ok(task) = ended {
+                    self.aborts.remove(&task);
+                }
             }
-            // Abandoned.
-            Some(Err(_)) => {}
-            None => std::future::pending().await,
+            Some(_) = self.missed.join_next() => {}
+            else => std::future::pending().await,
         }
     }
 
     /// Ends them all.
     pub(super) async fn stop(mut self) {
         self.under_way.shutdown().await;
+        self.missed.shutdown().await;
     }
 }
 

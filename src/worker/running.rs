@@ -390,6 +390,10 @@ impl Follower {
             let next = tokio::select! {
                 event = self.events.next() => self.handle(event),
                 Some((task, outcome)) = ended.recv() => self.note_end(task, outcome),
+                () = self.server.has_missed() => {
+                    self.reports.tell_missed();
+                    ControlFlow::Continue(())
+                }
                 () = self.reports.reap() => ControlFlow::Continue(()),
                 () = wishes.reach(Wish::Stop) => ControlFlow::Break(Ok(())),
                 () = wishes.reach(Wish::Drain), if !self.drain.has_begun() => {
@@ -398,6 +402,7 @@ impl Follower {
                 }
                 step = self.drain.step() => self.note_drain(step),
                 _ = paces.tick() => {
+                    self.reports.tell_missed();
                     for (task, pace) in self.tasks.paces() {
                         self.agent.note_pace(task, pace);
                     }
@@ -444,6 +449,10 @@ impl Follower {
                 tracing::info!(%task, %reason, "task stopped");
                 self.reports.abandon(task);
                 self.tasks.stop(task);
+            }
+            Some(AgentEvent::ReleaseClient { client, tasks }) => {
+                tracing::info!(%client, "a reader is gone");
+                self.reports.release(client, &tasks);
             }
             Some(AgentEvent::LeaseLapsed) => {
                 self.start_over("the dispatcher gave this worker's tasks away");

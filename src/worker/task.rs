@@ -157,17 +157,15 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         ..
     } = task;
     let context = ExecContext {
-        task_id: definition.task.0,
+        iteration: definition.plan.seed,
         epoch: definition.repetition,
-        seed: None,
         plan: sharding::plan(&definition),
         splits: feed.map(|feed| Box::new(feed) as _),
-        functions,
         storage,
-        pool,
         budget: Budget::default(),
         cancel,
         measured: true,
+        ..ExecContext::new(definition.task.0, functions, pool)
     };
     let opened = Executor::open(graph, context);
     let mut executor = opened.map_err(|error| ProduceError::Compute(opening(error)))?;

@@ -2,6 +2,7 @@
 //!
 //! - `elements`: packs whose bytes can be recognised
 //! - `hand_written`: workers that say what no correct worker says
+//! - `losses`: readings of which elements may be lost
 //! - `links`: links of each mechanism between two ends
 //! - `cluster`: a dispatcher, workers and a trainer in this process
 //! - `consumers`: readers that advance in step
@@ -17,6 +18,7 @@ pub(crate) mod consumers;
 pub(crate) mod elements;
 pub(crate) mod hand_written;
 pub(crate) mod links;
+pub(crate) mod losses;
 pub(crate) mod mortal;
 pub(crate) mod process;
 pub(crate) mod proxy;

@@ -44,12 +44,22 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Its number in the system.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Starts a command.
     pub(crate) fn start(mut command: Command) -> Self {
         let what = format!("{:?}", command.get_args().collect::<Vec<_>>());
         let mut child = command.spawn().expect("the binary starts");
         let stdout = collect(child.stdout.take().expect("piped"));
-        let stderr = collect(child.stderr.take().expect("piped"));
+        // Where it goes elsewhere, nothing is collected of it.
+        let stderr: Box<dyn Read + Send> = match child.stderr.take() {
+            Some(stderr) => Box::new(stderr),
+            None => Box::new(std::io::empty()),
+        };
+        let stderr = collect(stderr);
         Self {
             what,
             child,

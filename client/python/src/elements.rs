@@ -7,26 +7,24 @@ use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use millstream::client::{Canceller, ReadError, Reader};
+use millstream::client::{Canceller, LostSplits, ReadError, Reader};
 use millstream::dataplane::TaskId;
 use millstream::element::Element;
 use millstream::pipeline::exec::{Cancel, ExecError};
 use millstream::{LocalElements, client::ReaderStats};
 use parking_lot::{Mutex, MutexGuard};
+use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::assembly::{Assembly, Output};
 use crate::failure;
 use crate::fork::Here;
+use crate::notices;
 use crate::wait::LOOK_EVERY;
 
 /// Elements that are left out between two looks for signals.
 const SKIPPED_UNHEARD: u64 = 4096;
-
-/// How long nothing comes before one element more is let through of each worker whose elements are kept: the one that is waited for may
-/// be behind it.
-const STANDSTILL: Duration = Duration::from_secs(1);
 
 /// Where elements come from.
 #[derive(Debug)]
@@ -76,8 +74,6 @@ struct State {
     exclusive: bool,
     assembly: Option<Assembly>,
     delivered: u64,
-    /// How many elements the user keeps until others come.
-    kept: u64,
     is_done: bool,
 }
 
@@ -125,7 +121,6 @@ impl Elements {
                 exclusive,
                 assembly: None,
                 delivered: 0,
-                kept: 0,
                 is_done: false,
             })),
         }
@@ -160,6 +155,13 @@ impl State {
         assembly.build(py, element, &self.output, self.exclusive)
     }
 
+    fn lost_splits(&self) -> Vec<LostSplits> {
+        match &self.supply {
+            Supply::Service(reader) => reader.lost_splits(),
+            Supply::Local(_) | Supply::Later(_) => Vec::new(),
+        }
+    }
+
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = PyDict::new(py);
         stats.set_item("delivered", self.delivered)?;
@@ -174,26 +176,39 @@ impl Elements {
     /// The next element, waited for with the interpreter's lock released; `None` at the end.
     #[inline]
     fn next_element(&self, py: Python<'_>, state: &mut State) -> PyResult<Option<Element>> {
+        loop {
+            if let Poll::Ready(next) = self.element_by(py, state, None)? {
+                return Ok(next);
+            }
+        }
+    }
+
+    /// The next element as `next_element` yields it, or `Pending` if none comes before the deadline.
+    #[inline]
+    fn element_by(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        deadline: Option<Instant>,
+    ) -> PyResult<Poll<Option<Element>>> {
         if let Some(came) = state.supply.try_element() {
-            return state.taken(came);
+            return state.taken(came).map(Poll::Ready);
         }
         if state.is_done {
-            return Ok(None);
+            return Ok(Poll::Ready(None));
         }
         self.open(py, state)?;
-        let mut since = Instant::now();
         loop {
             let supply = &mut state.supply;
-            if let Poll::Ready(came) = py.detach(|| supply.wait_element()) {
-                return state.taken(came);
+            let came = py.detach(|| supply.wait_element());
+            // What was said before the end is said before it here.
+            notices::say(py)?;
+            if let Poll::Ready(came) = came {
+                return state.taken(came).map(Poll::Ready);
             }
             py.check_signals()?;
-            if let Supply::Service(reader) = &state.supply
-                && state.kept > 0
-                && since.elapsed() >= STANDSTILL
-            {
-                since = Instant::now();
-                reader.let_one_go_of_each();
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(Poll::Pending);
             }
         }
     }
@@ -286,6 +301,65 @@ impl Elements {
         }
     }
 
+    /// The next element if it comes within `timeout_s` seconds, rounded up to how often signals are looked for, else `otherwise`.
+    /// Raises `StopIteration` at the end.
+    fn within<'py>(
+        &self,
+        py: Python<'py>,
+        timeout_s: f64,
+        otherwise: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let patience = Duration::try_from_secs_f64(timeout_s).map_err(|error| {
+            failure::raise("InvalidArgumentError", format!("timeout_s={timeout_s}: {error}"))
+        })?;
+        let deadline = Instant::now().checked_add(patience);
+        let mut state = lock(py, self.state.get("iterator")?)?;
+        match self.element_by(py, &mut state, deadline)? {
+            Poll::Ready(Some(element)) => state.build(py, &element),
+            Poll::Ready(None) => Err(PyStopIteration::new_err(())),
+            Poll::Pending => Ok(otherwise),
+        }
+    }
+
+    /// The next element, or `otherwise` once nothing is at hand and more splits than `lost` are known to be lost: then the element that
+    /// the user waits for may be one of theirs. Raises `StopIteration` at the end.
+    fn next_unless_lost<'py>(
+        &self,
+        py: Python<'py>,
+        lost: u64,
+        otherwise: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut state = lock(py, self.state.get("iterator")?)?;
+        if state.is_done {
+            return Err(PyStopIteration::new_err(()));
+        }
+        self.open(py, &mut state)?;
+        loop {
+            let supply = &mut state.supply;
+            let came = py.detach(|| supply.wait_element());
+            notices::say(py)?;
+            if let Poll::Ready(came) = came {
+                return match state.taken(came)? {
+                    Some(element) => state.build(py, &element),
+                    None => Err(PyStopIteration::new_err(())),
+                };
+            }
+            if state.lost_splits().iter().map(|lost| lost.count).sum::<u64>() > lost {
+                return Ok(otherwise);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// The splits that are known to be lost: of which source and pass, the first index and how many.
+    fn lost(&self, py: Python<'_>) -> PyResult<Vec<(u32, u64, u64, u64)>> {
+        let state = lock(py, self.state.get("iterator")?)?;
+        let lost = state.lost_splits().into_iter();
+        Ok(lost
+            .map(|lost| (lost.source, lost.repetition, lost.first, lost.count))
+            .collect())
+    }
+
     /// Leaves out so many elements, of which no objects are made. Returns how many there were.
     fn skip(&self, py: Python<'_>, count: u64) -> PyResult<u64> {
         let mut guard = lock(py, self.state.get("iterator")?)?;
@@ -301,21 +375,18 @@ impl Elements {
     }
 
     /// Has the element that was handed over last count as outstanding still, since the user keeps it until others come: workers that are
-    /// ahead wait. Where nothing comes for a second they are let go on, one element at a time. Returns what to say to `let_go`.
+    /// ahead wait. Returns what to say to `let_go`.
     fn keep(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        let mut state = lock(py, self.state.get("iterator")?)?;
+        let state = lock(py, self.state.get("iterator")?)?;
         let Supply::Service(reader) = &state.supply else {
             return Ok(None);
         };
-        let task = reader.keep();
-        state.kept += u64::from(task.is_some());
-        Ok(task.map(|task| task.0))
+        Ok(reader.keep().map(|task| task.0))
     }
 
     /// The user has used an element that it kept.
     fn let_go(&self, py: Python<'_>, task: u64) -> PyResult<()> {
-        let mut state = lock(py, self.state.get("iterator")?)?;
-        state.kept = state.kept.saturating_sub(1);
+        let state = lock(py, self.state.get("iterator")?)?;
         if let Supply::Service(reader) = &state.supply {
             reader.let_go(TaskId(task));
         }

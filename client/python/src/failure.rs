@@ -1,6 +1,6 @@
 //! Errors of the library as exceptions of the package's module `errors`, named as TensorFlow names its own.
 
-use millstream::client::ReadError;
+use millstream::client::{DataLoss, ReadError};
 use millstream::control::{Code, Error};
 use millstream::link::LaneError;
 use millstream::pipeline::exec::{ErrorKind, ExecError};
@@ -59,14 +59,19 @@ fn class_of_lane(error: &LaneError) -> &'static str {
 
 /// What a service answers.
 pub(crate) fn service(error: ServiceError) -> PyErr {
+    service_of(&error)
+}
+
+fn service_of(error: &ServiceError) -> PyErr {
     match error {
-        ServiceError::Dispatcher(error) => refused(&error),
-        ServiceError::Address(_) | ServiceError::Definition(_) => raise("InvalidArgumentError", error),
-        ServiceError::Dataset(error) => dataset(error),
+        ServiceError::Dispatcher(error) => refused(error),
+        ServiceError::Address(_) | ServiceError::Definition(_) | ServiceError::Dataset(_) => {
+            raise("InvalidArgumentError", error)
+        }
         ServiceError::Key(_) => raise("PermissionDeniedError", error),
         ServiceError::Socket(_) => raise("UnavailableError", error),
         ServiceError::GivenUp => raise("CancelledError", error),
-        ServiceError::Lane(ref lane) => raise(class_of_lane(lane), error),
+        ServiceError::Lane(lane) => raise(class_of_lane(lane), error),
     }
 }
 
@@ -106,6 +111,15 @@ pub(crate) fn analysis(error: AnalysisError) -> PyErr {
 /// Why a pipeline in this process stopped.
 pub(crate) fn execution(error: &ExecError) -> PyErr {
     let failure = error.failure();
+    // What a service that is read said is raised as if it were read directly.
+    if let Some(cause) = &failure.cause {
+        if let Some(error) = cause.downcast_ref::<ReadError>() {
+            return read(error);
+        }
+        if let Some(error) = cause.downcast_ref::<ServiceError>() {
+            return service_of(error);
+        }
+    }
     let class = match failure.kind {
         ErrorKind::Caller => "InvalidArgumentError",
         ErrorKind::UserFunction => "UserFunctionError",
@@ -142,14 +156,19 @@ pub(crate) fn read(error: &ReadError) -> PyErr {
                 Some(&failure.traceback),
             )
         }
-        ReadError::WorkerUnreachable { .. } | ReadError::WorkersLost { .. } => {
-            raise("UnavailableError", error)
-        }
+        ReadError::DataLost(loss) => data_lost(&error.to_string(), loss),
+        ReadError::WorkerUnreachable { .. }
+        | ReadError::WorkersLost { .. }
+        | ReadError::NoWorkers { .. }
+        | ReadError::DispatcherUnreachable(_) => raise("UnavailableError", error),
         ReadError::ConsumersLost { .. } => raise("AbortedError", error),
+        ReadError::Lapsed => raise("NotFoundError", error),
         ReadError::Dispatcher(_) => raise("AbortedError", error),
         ReadError::ShutDown { .. } => raise("UnavailableError", error),
         ReadError::Refused { .. } => raise("FailedPreconditionError", error),
-        ReadError::ElementTooLarge { .. } => raise("ResourceExhaustedError", error),
+        ReadError::ElementTooLarge { .. } | ReadError::WorkerFull { .. } => {
+            raise("ResourceExhaustedError", error)
+        }
         ReadError::Element { .. } => raise("DataLossError", error),
         ReadError::Cancelled => raise("CancelledError", error),
         // What is added later is nobody else's fault until it is named here.
@@ -158,6 +177,23 @@ pub(crate) fn read(error: &ReadError) -> PyErr {
         | ReadError::Internal { .. }
         | _ => raise("InternalError", error),
     }
+}
+
+/// Splits that were lost, as an exception that lists them.
+fn data_lost(message: &str, loss: &DataLoss) -> PyErr {
+    Python::attach(|py| {
+        let made = || -> PyResult<Bound<'_, PyAny>> {
+            let ranges = loss.ranges.iter().map(|range| {
+                let splits = range.splits;
+                let place = (splits.source, splits.repetition, splits.first, splits.count);
+                (place, range.worker.as_str(), range.cause.as_str())
+            });
+            let ranges: Vec<_> = ranges.collect();
+            let class = py.import("millstream.errors")?.getattr("DataLossError")?;
+            class.call_method1("of_splits", (message, ranges))
+        };
+        made().map_or_else(|error| error, PyErr::from_value)
+    })
 }
 
 fn raise_failure(class: &str, message: &str, worker: &str, origin: &str, traceback: Option<&str>) -> PyErr {

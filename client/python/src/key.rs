@@ -9,7 +9,7 @@ use millstream::pipeline::exec::Functions;
 use pyo3::prelude::*;
 
 use crate::failure::raise;
-use crate::{code, fork};
+use crate::{code, fork, notices};
 
 /// The environment's word for a key or the path of one.
 const VARIABLE: &str = "MILLSTREAM_KEY";
@@ -47,7 +47,7 @@ pub(crate) fn version() -> &'static str {
 
 /// The functions that datasets may name where they are run in this process: the reader of services among them, and Python's.
 pub(crate) fn functions() -> PyResult<Arc<Functions>> {
-    let builtin = millstream::functions::builtin(Some(&load()?));
+    let builtin = millstream::functions::builtin_beside(Some(&load()?), local_workers(), notices::hooks()?);
     Ok(Arc::new(code::within(builtin)))
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn functions_of_server(python: Option<&str>) -> PyResult<Arc<Function
     if python == Some("inline") {
         return functions();
     }
-    let builtin = millstream::functions::builtin(Some(&load()?));
+    let builtin = millstream::functions::builtin_beside(Some(&load()?), local_workers(), notices::hooks()?);
     Ok(Arc::new(code::beside(builtin, python)?))
 }
 

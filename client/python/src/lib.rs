@@ -4,7 +4,7 @@
 //! - `code`: functions and iterables of Python in pipelines
 //! - `servers`, `service`, `key`: a dispatcher, workers, and what a trainer holds
 //! - `elements`, `assembly`, `array`, `npy`, `dlpack`: elements become Python objects that share their memory
-//! - `failure`: errors become exceptions; `wait`: what blocks hears Ctrl-C; `fork`: what a forked child must not touch
+//! - `failure`: errors become exceptions; `wait`: what blocks hears Ctrl-C; `notices`: what is said meanwhile; `fork`: what a forked child must not touch
 
 mod array;
 mod assembly;
@@ -16,6 +16,7 @@ mod failure;
 mod fork;
 mod graph;
 mod key;
+mod notices;
 mod npy;
 mod servers;
 mod service;

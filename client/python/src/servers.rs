@@ -1,7 +1,7 @@
 //! A dispatcher and workers in this process. Refuses to know what they serve.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream::control::{DispatcherConfig, WorkerAddresses};
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::fork::Here;
 use crate::wait::{LOOK_EVERY, interruptible};
-use crate::{failure, key};
+use crate::{failure, key, notices};
 
 /// Heartbeats that a silence may swallow before it counts as death.
 const HEARTBEATS: u32 = 5;
@@ -53,6 +53,7 @@ fn wait_until(py: Python<'_>, has_ended: impl Fn() -> PyResult<bool>) -> PyResul
     while !has_ended()? {
         py.detach(|| std::thread::sleep(LOOK_EVERY));
         py.check_signals()?;
+        notices::say(py)?;
     }
     Ok(())
 }
@@ -190,6 +191,7 @@ impl Worker {
             config.server.compression =
                 parsed.map_err(|_| PyValueError::new_err(format!("{compression:?} is no compression")))?;
         }
+        config.session.on_waiting = Some(Arc::new(notices::log));
         if let Some(timeout_ms) = connect_timeout_ms {
             config.session.connect_deadline = Duration::from_millis(timeout_ms);
         }

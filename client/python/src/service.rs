@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream::client::{MaxOutstanding, ReaderConfig};
+use millstream::client::{MaxOutstanding, OnLost, ReaderConfig};
 use millstream::control::{Abandoned, Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream::dataplane::transport::Compression;
 use millstream::{GiveUp, ReadRequest, ServiceConfig, ServiceError, service_reader};
@@ -17,7 +17,7 @@ use crate::failure::{self, raise};
 use crate::fork::Here;
 use crate::graph::Graph;
 use crate::wait::interruptible;
-use crate::{key, spec};
+use crate::{key, notices, spec};
 
 /// A connection with a service. Its readers may outlive it.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ struct Request {
     cross_trainer_cache: bool,
     /// Whether a pass that all readers have left waits for others no longer than the lifetime of jobs.
     expires: bool,
+    /// Whether elements are taken in the order of their splits.
+    in_order: bool,
 }
 
 /// How to read it: see [`ReaderConfig`].
@@ -51,6 +53,9 @@ struct Reading {
     max_outstanding_bytes: Option<u64>,
     consumer: Option<u32>,
     trainer_id: Option<String>,
+    /// Whether a split is one element at most.
+    whole_splits: bool,
+    on_lost: String,
 }
 
 impl Request {
@@ -64,14 +69,17 @@ impl Request {
             num_consumers: self.num_consumers,
             cross_trainer_cache: self.cross_trainer_cache,
             abandoned: self.expires.then_some(Abandoned::Expires),
+            in_order: self.in_order,
         })
     }
 }
 
 impl Reading {
-    fn config(self) -> ReaderConfig {
+    fn config(self) -> PyResult<ReaderConfig> {
         let defaults = ReaderConfig::default();
-        ReaderConfig {
+        let on_lost =
+            OnLost::from_str(&self.on_lost).map_err(|error| raise("InvalidArgumentError", error))?;
+        Ok(ReaderConfig {
             max_outstanding: self
                 .max_outstanding
                 .map_or(MaxOutstanding::Auto, MaxOutstanding::Elements),
@@ -80,8 +88,11 @@ impl Reading {
                 .unwrap_or(defaults.max_outstanding_bytes),
             consumer: self.consumer,
             trainer_id: self.trainer_id,
+            whole_splits: self.whole_splits,
+            on_lost,
+            on_notice: Some(notices::of_readers()),
             ..defaults
-        }
+        })
     }
 }
 
@@ -128,6 +139,7 @@ impl Service {
         dispatcher: String,
         shares_memory: bool,
         timeout_s: Option<f64>,
+        dispatcher_timeout_s: Option<f64>,
     ) -> PyResult<Service> {
         let key = key::load()?;
         let give_up = GiveUp::default();
@@ -135,6 +147,7 @@ impl Service {
             local: key::local_workers(),
             no_shared_memory: !shares_memory,
             give_up: give_up.clone(),
+            session: notices::session(dispatcher_timeout_s)?,
             ..ServiceConfig::default()
         };
         if let Some(timeout_s) = timeout_s {
@@ -199,7 +212,7 @@ impl Service {
 
     /// The dataset of what a job yields, to which operations can be added that run here.
     fn distributed(&self, py: Python<'_>, request: Request, reading: Reading) -> PyResult<Graph> {
-        let (request, config) = (request.parsed()?, reading.config());
+        let (request, config) = (request.parsed()?, reading.config()?);
         let dataset = self.ask(py, |service| service_reader::dataset(service, &request, &config))?;
         Graph::new(dataset)
     }
@@ -220,7 +233,7 @@ impl Service {
         reading: Reading,
         take: Option<Py<PyAny>>,
     ) -> PyResult<Elements> {
-        let config = reading.config();
+        let config = reading.config()?;
         // What workers of this process keep for several trainers all of them see.
         let exclusive = config.trainer_id.is_none() || key::local_workers().is_empty();
         let reader = self.ask(py, |service| service.read(JobId(job), repetition, &config))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::failure;
+use crate::{failure, notices};
 
 /// How often a blocked thread looks for signals: how late Ctrl-C may be heard.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -37,7 +37,7 @@ pub(crate) fn interruptible<T: Send>(
             match received {
                 Ok(done) => return Ok(done),
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(interrupt) = py.check_signals() {
+                    if let Err(interrupt) = py.check_signals().and_then(|()| notices::say(py)) {
                         give_up();
                         // The scope waits for the thread; the lock of the interpreter must not be held meanwhile.
                         py.detach(move || drop(told.recv()));

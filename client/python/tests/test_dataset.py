@@ -135,6 +135,34 @@ def test_shuffle_draws_anew_each_pass_and_the_same_with_a_seed() -> None:
     assert again == passes[0]
 
 
+def test_a_seed_alone_draws_alike_in_every_pass() -> None:
+    parts = [Dataset.range(100), Dataset.range(100, 200)]
+    for dataset in (Dataset.random(seed=4).take(20), Dataset.sample_from_datasets(parts, seed=4)):
+        assert numbers(dataset) == numbers(dataset)
+    for anew in (
+        Dataset.random(seed=4, rerandomize_each_iteration=True).take(20),
+        Dataset.random().take(20),
+        Dataset.sample_from_datasets(parts, seed=4, rerandomize_each_iteration=True),
+    ):
+        assert numbers(anew) != numbers(anew)
+
+
+def test_no_files_are_no_elements() -> None:
+    for dataset in (ms.files.TextLineDataset([]), ms.files.TFRecordDataset([]), ms.files.FixedLengthRecordDataset([], 4)):
+        assert list(dataset) == []
+
+
+def test_a_generator_yields_text_as_str_or_bytes() -> None:
+    for yields in (["a", b"b"], [["a", "b"], [b"c", b"d"]], [np.array([b"a", b"b"]), np.array(["c", "d"])]):
+        is_nested = not isinstance(yields[0], str)
+        for dtype, kind in ((ms.string, str), (ms.bytes, bytes)):
+            signature = ms.TensorSpec((2,) if is_nested else (), dtype)
+            found = [np.asarray(x, object).reshape(-1).tolist() for x in Dataset.from_generator(lambda: iter(yields), output_signature=signature)]
+            assert len(found) == 2 and all(type(item) is kind for items in found for item in items)
+    with pytest.raises(ms.errors.UserFunctionError, match="ms.bytes"):
+        list(Dataset.from_generator(lambda: iter([b"\xff"]), output_signature=ms.TensorSpec((), ms.string)))
+
+
 def test_element_specs_nest_as_elements_do() -> None:
     dataset = Dataset.from_tensor_slices({"x": np.zeros((4, 2), np.float32), "y": ["a", "b", "c", "d"]}).batch(3)
     assert dataset.element_spec == {
@@ -474,3 +502,37 @@ def test_seeds_may_be_any_number_and_paths_of_any_kind(tmp_path: Path) -> None:
     assert list(Dataset.list_files(tmp_path / "*.txt", seed=-3)) == list(Dataset.list_files([tmp_path / "a.txt"]))
     assert numbers(Dataset.range(3).cache(tmp_path / "kept").repeat(2)) == [0, 1, 2] * 2
     assert numbers(Dataset.range(3).snapshot(tmp_path / "taken")) == [0, 1, 2]
+
+
+def test_memory_caches_outlive_a_loop() -> None:
+    cached = Dataset.range(100).shuffle(100).cache()
+    first = [int(x) for x in cached]
+    assert [int(x) for x in cached] == first != sorted(first)
+    assert [int(x) for x in cached.map(lambda x: x + 1)] == [x + 1 for x in first]
+    other = [int(x) for x in Dataset.range(100).shuffle(100).cache()]
+    assert other != first, "another dataset has another cache"
+
+
+def test_memory_caches_keep_whole_passes_only() -> None:
+    cached = Dataset.range(100).shuffle(100).cache()
+    next(iter(cached))
+    orders = [[int(x) for x in cached] for _ in range(2)]
+    assert orders[0] == orders[1] and sorted(orders[0]) == list(range(100))
+
+
+def test_zip_completes_the_caches_of_all_inputs() -> None:
+    def cached(seed: int) -> Dataset:
+        return Dataset.range(50).shuffle(50, seed).cache()
+
+    pairs = [(int(x), int(y)) for x, y in Dataset.zip(cached(1), cached(2)).repeat(2)]
+    assert pairs[:50] == pairs[50:]
+
+
+def test_lists_in_functions_are_one_tensor_for_sources() -> None:
+    assert [int(x) for x in Dataset.range(3).flat_map(lambda x: Dataset.from_tensor_slices([x]))] == [0, 1, 2]
+    pairs = Dataset.range(2).flat_map(lambda x: Dataset.from_tensor_slices([x, x + 10]))
+    assert [int(x) for x in pairs] == [0, 10, 1, 11]
+    whole = Dataset.range(2).flat_map(lambda x: Dataset.from_tensors([x, x + 10]))
+    assert [x.tolist() for x in whole] == [[0, 10], [1, 11]]
+    apart = Dataset.range(2).flat_map(lambda x: Dataset.from_tensors((x, x + 10)))
+    assert [(int(x), int(y)) for x, y in apart] == [(0, 10), (1, 11)]

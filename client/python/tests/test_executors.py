@@ -4,9 +4,13 @@ exits, crashes, leaks or is killed. Rows 244 and 247 of the table of expectation
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
+import socket
+import struct
+import subprocess
 import sys
 import threading
 import time
@@ -351,3 +355,31 @@ def test_workers_stop_computing_for_readers_that_have_left(tmp_path: Path) -> No
         left = (tmp_path / "of 0").stat().st_size
         read(200_000, 500)
         assert (tmp_path / "of 0").stat().st_size == left < 400
+
+
+def test_a_foreman_releases_what_it_imported(tmp_path: Path) -> None:
+    released = tmp_path / "released"
+    (tmp_path / "ms_counted.py").write_text(
+        "class Counted:\n"
+        "    def __del__(self, path=" + repr(str(released)) + ", open=open):\n"
+        "        open(path, 'w').close()\n"
+        "\n"
+        "KEPT = Counted()\n"
+        "KEPT.itself = KEPT\n"
+    )
+    own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    path = os.pathsep.join((str(tmp_path), *filter(None, sys.path)))
+    foreman = subprocess.Popen(
+        [sys.executable, "-m", "millstream.foreman", str(os.getpid())], stdin=other, env={**os.environ, "PYTHONPATH": path}
+    )
+    other.close()
+    described, code = b"{}", json.dumps({"modules": ["ms_counted"]}).encode() + b"\n"
+    file = os.memfd_create("code")
+    os.write(file, described + code)
+    socket.send_fds(own, [struct.pack("<BQQ", 1, len(described), len(code))], [file])
+    os.close(file)
+    assert own.recv(64)[:1] == b"\1"
+    assert not released.exists()
+    own.close()
+    assert foreman.wait(60) == 0
+    assert released.exists()

@@ -145,3 +145,29 @@ def test_a_file_that_is_not_there_is_not_found_here_or_on_a_worker(cluster: Call
         with pytest.raises(ms.errors.NotFoundError, match="cannot open .*missing: No such file") as raised:
             list(dataset)
         assert isinstance(raised.value, FileNotFoundError)
+
+
+def self_describing(directory: Path) -> dict[str, Dataset]:
+    np.save(directory / "rows.npy", np.arange(10).reshape(5, 2))
+    return {
+        "parquet": files.parquet(fixture("table-zstd.parquet"), ["text"]),
+        "listed parquet": files.parquet(Dataset.list_files(fixture("table-zstd.parq*")), ["text"]),
+        "npy": files.npy(str(directory / "rows.npy")),
+        "listed npy": files.npy(Dataset.list_files(str(directory / "*.npy"))),
+    }
+
+
+@pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
+def test_files_say_what_they_hold_to_services_too(mode: str, processes: ms.LocalService, tmp_path: Path) -> None:
+    for name, dataset in self_describing(tmp_path).items():
+        here = told(dataset)
+        assert len(here) == 5, name
+        served = told(dataset.apply(ms.service.distribute(mode, processes)))
+        copies = 2 if mode == "parallel_epochs" else 1
+        assert sorted(map(str, served)) == sorted(map(str, here * copies)), name
+
+
+def test_patterns_are_refused_where_names_are_expected() -> None:
+    for kind in (files.parquet, files.arrow, files.npy):
+        with pytest.raises(ms.errors.InvalidArgumentError, match=r"wrap the pattern in ms.Dataset.list_files"):
+            kind("p*.none")

@@ -106,6 +106,41 @@ def test_other_threads_run_while_one_waits(cluster: Start) -> None:
     assert [type(error) for error in failed] == [ms.errors.CancelledError]
 
 
+def test_closing_ends_a_wait_for_a_service_that_has_gone() -> None:
+    dispatcher = ms.service.DispatchServer()
+    worker = ms.service.WorkerServer(ms.service.WorkerConfig(dispatcher.target))
+    elements: Any = iter(Dataset.range(3).repeat().apply(distribute("parallel_epochs", dispatcher)))
+    next(elements)
+    dispatcher.stop()
+    worker.stop()
+    failed: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            while True:
+                next(elements)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    elements.close()
+    thread.join(60)
+    assert [type(error) for error in failed] == [ms.errors.CancelledError]
+
+
+def test_an_element_is_waited_for_no_longer_than_said(cluster: Start) -> None:
+    # Without workers nothing ever comes.
+    elements: Any = iter(Dataset.range(3).apply(distribute("parallel_epochs", cluster(0))))
+    assert elements.within(0.01, "none") == "none"
+    here: Any = iter(Dataset.range(1))
+    assert here.within(60, "none") == 0
+    with pytest.raises(StopIteration):
+        here.within(60, "none")
+    with pytest.raises(ms.errors.InvalidArgumentError, match="timeout_s"):
+        here.within(-1, "none")
+
+
 def test_threads_share_an_iterator_and_every_element_comes_once() -> None:
     elements = iter(Dataset.range(2000))
     read: list[list[int]] = [[] for _ in range(4)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -252,3 +255,43 @@ def test_samplers_that_cannot_be_dealt_out_are_refused() -> None:
     loader.sampler = object()  # type: ignore[assignment]
     with pytest.raises(ms.errors.InvalidArgumentError, match="sampler object"):
         from_python(loader)
+
+
+class Slow:
+    """Samples that take a while, and name the worker that computed them."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"index": index, "worker": _slowly()}
+
+
+def _slowly() -> int:
+    time.sleep(0.005)
+    return os.getppid()
+
+
+@pytest.mark.parametrize("form", ["distribute", "map_python"])
+def test_full_shuffles_use_all_workers(form: str) -> None:
+    count = 320
+    with ms.local(workers=2, threads=1) as service:
+        if form == "distribute":
+            rows = ms.distribute(Slow(count), service, batch_size=4, shuffle=True).unbatch()
+        else:
+            indices = Dataset.range(count).split_size(4).shuffle(count)
+            spec = {"index": ms.TensorSpec((), ms.int64), "worker": ms.TensorSpec((), ms.int64)}
+            slow = indices.map_python(lambda index: {"index": index, "worker": _slowly()}, element_spec=spec)
+            rows = slow.apply(distribute("distributed_epoch", service))
+        # The first pass starts the processes of both workers.
+        orders = []
+        for _ in range(2):
+            found = [(int(row["index"]), int(row["worker"])) for row in rows]
+            orders.append([index for index, _ in found])
+            assert sorted(orders[-1]) == list(range(count))
+    shares = collections.Counter(worker for _, worker in found)
+    assert len(shares) == 2 and min(shares.values()) >= 0.3 * count, shares
+    assert orders[0] != orders[1] and orders[0] != sorted(orders[0])

@@ -95,6 +95,26 @@ def test_shared_job_name_multi_iteration(cluster: Start) -> None:
     assert (numbers(two), numbers(one)) == (list(range(10)), [])
 
 
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda dataset: dataset,
+        lambda dataset: dataset.repeat(),
+        lambda dataset: dataset.map(lambda number: number + 1),
+        lambda dataset: dataset.map(lambda number: number + 1).prefetch(1),
+    ],
+    ids=["alone", "repeat", "map", "prefetch"],
+)
+def test_readers_share_a_job_from_the_first_element(cluster: Start, then: Callable[[Dataset], Dataset]) -> None:
+    target = cluster(1)
+    one, two = (
+        iter(then(Dataset.range(1000).apply(distribute("parallel_epochs", target, job_name="shared")))) for _ in range(2)
+    )
+    for _ in range(3):
+        assert next(one) is not None
+        assert next(two) is not None
+
+
 def test_different_job_names(cluster: Start) -> None:
     target = cluster(1)
     for name in ("one", "two"):
@@ -197,7 +217,6 @@ def test_unknown_data_transfer_protocol(cluster: Start) -> None:
         ("service", 1, "string"),
         ("service", "", "empty"),
         ("service", "a://b://c", "several"),
-        ("service", "http://localhost:1", "millstream://"),
         ("processing_mode", "invalid", "parallel_epochs"),
         ("processing_mode", None, "ShardingPolicy"),
         ("job_name", "", "empty"),
@@ -348,3 +367,48 @@ def test_a_worker_advertises_the_port_it_was_given(cluster: Start) -> None:
         host, _, port = worker.address.partition(":")
         assert host == "localhost" and port.isdecimal()
         assert numbers(Dataset.range(3).apply(distribute("parallel_epochs", dispatcher))) == [0, 1, 2]
+
+
+def test_endless_repeat_passes_over_what_others_read(cluster: Start) -> None:
+    target = cluster(1)
+
+    def shared() -> Dataset:
+        read = distribute("parallel_epochs", target, job_name="repeated", max_outstanding_requests=1)
+        return Dataset.range(10).apply(read).repeat()
+
+    one, other = iter(shared()), iter(shared())
+    assert sorted(int(next(one)) for _ in range(30)) == sorted([*range(10)] * 3)
+    assert int(next(other)) in range(10)
+
+
+def test_endless_repeat_of_an_empty_job_ends(cluster: Start) -> None:
+    nothing = Dataset.range(10).filter(lambda x: x > 10)
+    assert numbers(nothing.apply(distribute("parallel_epochs", cluster(1))).repeat()) == []
+
+
+def test_named_jobs_go_on_in_datasets_made_again(cluster: Start) -> None:
+    dataset = Dataset.range(5).apply(distribute("parallel_epochs", cluster(1), job_name="made again"))
+    epochs = [numbers(dataset.map(lambda x: x + 1).batch(1).unbatch()) for _ in range(3)]
+    assert epochs == [[1, 2, 3, 4, 5]] * 3
+    assert numbers(dataset) == [0, 1, 2, 3, 4]
+
+
+def test_local_workers_are_read_before_local_operations(cluster: Start) -> None:
+    local = distribute("parallel_epochs", cluster(1), target_workers="LOCAL")
+    assert numbers(Dataset.range(3).apply(local).prefetch(1)) == [0, 1, 2]
+    assert numbers(Dataset.range(3).apply(local).map(lambda x: x + 1).repeat(2)) == [1, 2, 3, 1, 2, 3]
+
+
+def test_errors_keep_their_class_before_local_operations(cluster: Start) -> None:
+    target = cluster(1)
+    spec = ms.TensorSpec((), ms.int64)
+    failing = Dataset.range(3).map_python(lambda x: 1 // 0, element_spec=spec).apply(distribute("parallel_epochs", target))
+    with pytest.raises(ms.errors.UserFunctionError, match="division") as direct:
+        list(failing)
+    with pytest.raises(ms.errors.UserFunctionError, match="division") as behind:
+        list(failing.map(lambda x: x).batch(2))
+    assert str(behind.value) == str(direct.value)
+    assert "1 // 0" in behind.value.remote_traceback
+    list(Dataset.range(3).apply(distribute("parallel_epochs", target, "taken", target_workers="ANY")).prefetch(1))
+    with pytest.raises(ms.errors.InvalidArgumentError):
+        list(Dataset.range(3).apply(distribute("parallel_epochs", target, "taken", target_workers="LOCAL")).prefetch(1))

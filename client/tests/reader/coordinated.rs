@@ -127,8 +127,11 @@ impl Party {
     fn reports(&mut self) -> Vec<Report> {
         let next = |read: &mut Read| loop {
             match read.reports.blocking_recv().expect("the reader lives") {
-                Report::Done { .. } => {}
-                report @ (Report::Removed { .. } | Report::Drained { .. } | Report::Ready { .. }) => {
+                Report::Done { .. } | Report::Suspect { .. } => {}
+                report @ (Report::Removed { .. }
+                | Report::Waiting { .. }
+                | Report::Drained { .. }
+                | Report::Ready { .. }) => {
                     return report;
                 }
             }
@@ -143,6 +146,8 @@ impl Party {
             other @ (Report::Ready { .. }
             | Report::Removed { .. }
             | Report::Done { .. }
+            | Report::Suspect { .. }
+            | Report::Waiting { .. }
             | Report::Drained { .. }) => {
                 panic!("{other:?}")
             }
@@ -159,12 +164,15 @@ impl Party {
         self.tell(&TaskEvent::Removed {
             task: TaskId(task),
             reason: "its worker is gone".to_owned(),
+            has_left: false,
         });
         let released = self.reports().into_iter().map(|report| match report {
             Report::Removed { task: of, seen } if of == TaskId(task) => seen.released,
             other @ (Report::Ready { .. }
             | Report::Removed { .. }
             | Report::Done { .. }
+            | Report::Suspect { .. }
+            | Report::Waiting { .. }
             | Report::Drained { .. }) => {
                 panic!("{other:?}")
             }
@@ -288,8 +296,12 @@ fn a_task_that_goes_before_it_had_a_start_holds_up_nobody() {
             party.reports();
             let task = TaskId(task);
             if is_removed {
-                let reason = "its worker is gone".to_owned();
-                party.tell(&TaskEvent::Removed { task, reason });
+                let (reason, has_left) = ("its worker is gone".to_owned(), false);
+                party.tell(&TaskEvent::Removed {
+                    task,
+                    reason,
+                    has_left,
+                });
             } else {
                 party.tell(&TaskEvent::Ended { task });
             }

@@ -38,8 +38,9 @@ fn begin(workers: &Arc<Workers>, plans: &[Plan], max_outstanding: u64) -> Read {
     read
 }
 
-/// Reads to the end: every element of each task once, in order; every split and every end reported once.
-fn read_all(mut read: Read, plans: &[Plan]) {
+/// Reads to the end: every element of each task once, in order; every split and every end reported once. Of the workers only those
+/// in `cut` may be suspected (C7.8).
+fn read_all(mut read: Read, plans: &[Plan], cut: &BTreeSet<&str>) {
     let mut next: BTreeMap<u64, u64> = BTreeMap::new();
     while let Some(element) = read.reader.next_element().expect("no failure") {
         let (task, index) = identity(&element);
@@ -58,8 +59,13 @@ fn read_all(mut read: Read, plans: &[Plan]) {
         matches!(read.reader.next_element(), Ok(None)),
         "an ended reader stays ended"
     );
+    let all = plans
+        .iter()
+        .enumerate()
+        .flat_map(|(task, plan)| (0..plan.count).map(move |i| lease(task as u64, i)));
+    let all: BTreeSet<u64> = all.collect();
     let (mut done, mut drained) = (BTreeSet::new(), BTreeSet::new());
-    while drained.len() < plans.len() {
+    while drained.len() < plans.len() || done.len() < all.len() {
         match read.reports.blocking_recv().expect("the reader lives") {
             Report::Done { leases, .. } => {
                 for lease in leases.into_iter().flatten() {
@@ -67,14 +73,14 @@ fn read_all(mut read: Read, plans: &[Plan]) {
                 }
             }
             Report::Drained { task } => assert!(drained.insert(task), "task {task} reported twice"),
+            Report::Waiting { .. } => {}
+            Report::Suspect { worker } => {
+                assert!(cut.contains(worker.as_str()), "no link to worker {worker} broke");
+            }
             Report::Removed { .. } | Report::Ready { .. } => panic!("nothing was removed, nor late"),
         }
     }
-    let all = plans
-        .iter()
-        .enumerate()
-        .flat_map(|(task, plan)| (0..plan.count).map(move |i| lease(task as u64, i)));
-    assert_eq!(done, all.collect());
+    assert_eq!(done, all);
 }
 
 proptest! {
@@ -88,7 +94,7 @@ proptest! {
             for name in NAMES {
                 workers.misbehave(name, [Knobs { cut_after_frames: None, reversed_in_groups_of: group }]);
             }
-            read_all(begin(&workers, &plans, max_outstanding), &plans);
+            read_all(begin(&workers, &plans, max_outstanding), &plans, &BTreeSet::new());
             assert!(workers.gauge.most() <= max_outstanding as i64, "{} of {max_outstanding}", workers.gauge.most());
         });
     }
@@ -102,11 +108,12 @@ proptest! {
     ) {
         watched(move || {
             let workers = Workers::new(&NAMES);
+            let cut = cuts.iter().map(|(worker, ..)| NAMES[*worker]).collect();
             for (worker, frames, group) in cuts {
                 let knobs = Knobs { cut_after_frames: Some(frames), reversed_in_groups_of: group };
                 workers.misbehave(NAMES[worker], [knobs]);
             }
-            read_all(begin(&workers, &plans, max_outstanding), &plans);
+            read_all(begin(&workers, &plans, max_outstanding), &plans, &cut);
         });
     }
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use millstream_client::{LostSplits, Report, TaskEvent};
+use millstream_client::{LostSplits, Notice, OnLost, ReadError, ReaderConfig, Report, TaskEvent};
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::worker::Producer;
+use parking_lot::Mutex;
 
-use crate::support::{Read, SPLIT, Workers, expect, identity, lease, read, watched, write};
+use crate::support::{Read, SPLIT, Workers, expect, identity, lease, read, read_with, watched, write};
 
 #[test]
 fn a_removed_task_is_reported_with_the_splits_begun() {
@@ -16,29 +17,32 @@ fn a_removed_task_is_reported_with_the_splits_begun() {
         let mut read = read(&workers, 64);
         let mut producer = workers.add_silent_task("a", 5, 1);
         read.tell(workers.added("a", 5));
-        // One split whole, a second one begun.
-        for index in 0..SPLIT + 3 {
+        // One split whole. Its end travels apart from its elements.
+        for index in 0..SPLIT {
             write(&mut producer, 5, index).expect("written");
         }
         producer.split_done(lease(5, 0), 1);
-        for index in 0..SPLIT + 2 {
-            let element = read
-                .reader
-                .next_element()
-                .expect("no failure")
-                .expect("an element");
-            assert_eq!(identity(&element), (5, index));
-        }
-        // The end of the first split travels apart from its elements; only once it is here is the split whole.
+        expect(&mut read, 5, 0..SPLIT);
+        // D5.6: the user is done with the latest element when it comes back for another.
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(read.reader.poll_element(&mut cx).is_pending());
         let report = read.reports.blocking_recv().expect("the reader lives");
         let done = Report::Done {
             task: TaskId(5),
             leases: vec![lease(5, 0)..=lease(5, 0)],
         };
         assert_eq!(report, done, "before the split's end");
+        // A second one begun, of which one element waits.
+        for index in SPLIT..SPLIT + 3 {
+            write(&mut producer, 5, index).expect("written");
+        }
+        expect(&mut read, 5, SPLIT..SPLIT + 2);
+        let log = workers.log("a");
+        log.wait(|traffic| traffic.acknowledged == SPLIT + 3);
         read.tell(TaskEvent::Removed {
             task: TaskId(5),
             reason: "the test says so".into(),
+            has_left: false,
         });
         let report = read.reports.blocking_recv().expect("the reader lives");
         let Report::Removed { task, seen } = report else {
@@ -78,6 +82,7 @@ fn a_split_begun_is_reported_also_when_the_consumer_has_had_all_of_it_that_came(
         read.tell(TaskEvent::Removed {
             task: TaskId(5),
             reason: "the test says so".into(),
+            has_left: false,
         });
         let report = read.reports.blocking_recv().expect("the reader lives");
         let Report::Removed { seen, .. } = report else {
@@ -105,6 +110,7 @@ fn removing_a_task_while_it_sends_disturbs_nobody() {
             read.tell(TaskEvent::Removed {
                 task: TaskId(0),
                 reason: "the test says so".into(),
+                has_left: false,
             });
             read.tell(TaskEvent::IterationFinished);
             let mut of_other = u64::from(identity(&first).0 == 1);
@@ -212,11 +218,98 @@ fn splits_that_are_named_again_are_lost_once() {
             count,
         };
         for splits in [vec![lost(4, 2)], vec![lost(4, 2), lost(6, 3)], vec![lost(20, 1)]] {
-            read.tell(TaskEvent::SplitsLost { splits });
+            let worker = "a".into();
+            read.tell(TaskEvent::SplitsLost { splits, worker });
         }
         read.tell(TaskEvent::IterationFinished);
-        assert!(matches!(read.reader.next_element(), Ok(None)));
+        assert!(matches!(read.reader.next_element(), Err(ReadError::DataLost(_))));
         assert_eq!(read.reader.stats().lost_splits, [lost(4, 5), lost(20, 1)]);
+    });
+}
+
+/// A reader of three elements whose worker is given up with two splits, what the user was told meanwhile, and the task's producer,
+/// whose end would be a failure.
+fn bereft(on_lost: OnLost) -> (Read, Arc<Mutex<Vec<Notice>>>, Producer) {
+    let workers = Workers::new(&["a"]);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = told.clone();
+    let config = ReaderConfig {
+        on_lost,
+        on_notice: Some(Arc::new(move |notice: &Notice| {
+            telling.lock().push(notice.clone())
+        })),
+        ..ReaderConfig::default()
+    };
+    let mut read = read_with(&workers, config);
+    let mut producer = workers.add_silent_task("a", 0, 1);
+    read.tell(workers.added("a", 0));
+    for index in 0..3 {
+        write(&mut producer, 0, index).expect("written");
+    }
+    expect(&mut read, 0, 0..3);
+    read.tell(TaskEvent::Removed {
+        task: TaskId(0),
+        reason: "the worker stopped answering".into(),
+        has_left: false,
+    });
+    read.tell(TaskEvent::SplitsLost {
+        splits: vec![LostSplits {
+            source: 0,
+            repetition: 0,
+            first: 7,
+            count: 2,
+        }],
+        worker: "a".into(),
+    });
+    read.tell(TaskEvent::IterationFinished);
+    (read, told, producer)
+}
+
+#[test]
+fn an_end_after_a_loss_is_an_error() {
+    watched(|| {
+        let (mut read, told, _producer) = bereft(OnLost::Raise);
+        for _ in 0..2 {
+            let error = read.reader.next_element().expect_err("elements are missing");
+            let ReadError::DataLost(loss) = &error else {
+                panic!("{error}")
+            };
+            assert_eq!(loss.splits(), 2);
+            let text = error.to_string();
+            let named = "splits 7 to 8 (worker a: the worker stopped answering)";
+            assert!(text.contains(named), "{text}");
+        }
+        let told = told.lock();
+        assert!(
+            matches!(&told[..], [Notice::WorkerLost { worker, .. }] if worker == "a"),
+            "{told:?}"
+        );
+    });
+}
+
+#[test]
+fn a_loss_that_is_no_error_is_told_once() {
+    watched(|| {
+        let (mut read, told, _producer) = bereft(OnLost::Warn);
+        for _ in 0..2 {
+            assert!(matches!(read.reader.next_element(), Ok(None)));
+        }
+        let told = told.lock();
+        assert!(
+            matches!(&told[..], [Notice::WorkerLost { .. }, Notice::DataLost(loss)] if loss.splits() == 2),
+            "{told:?}"
+        );
+    });
+}
+
+#[test]
+fn a_loss_that_is_ignored_stays_in_the_statistics() {
+    watched(|| {
+        let (mut read, told, _producer) = bereft(OnLost::Ignore);
+        assert!(matches!(read.reader.next_element(), Ok(None)));
+        assert_eq!(told.lock().len(), 1, "the worker only");
+        assert_eq!(read.reader.stats().lost_splits[0].count, 2);
+        assert_eq!(read.reader.loss().map(|loss| loss.splits()), Some(2));
     });
 }
 
@@ -230,14 +323,62 @@ fn reports_that_nobody_takes_hold_up_nothing() {
             read.tell(workers.add_task("a", task, 200, 1, Ending::Exhausted));
             expect(&mut read, task, 0..200);
         }
+        read.tell(TaskEvent::IterationFinished);
+        assert!(matches!(read.reader.next_element(), Ok(None)));
         let (mut done, mut drained) = (0, 0);
-        while drained < 8 {
+        while drained < 8 || done < 8 * 200 / SPLIT {
             match read.reports.blocking_recv().expect("the reader lives") {
                 Report::Done { leases, .. } => done += leases.into_iter().flatten().count() as u64,
                 Report::Drained { .. } => drained += 1,
-                Report::Removed { .. } | Report::Ready { .. } => panic!("nothing was removed, nor late"),
+                Report::Waiting { .. } => {}
+                Report::Removed { .. } | Report::Ready { .. } | Report::Suspect { .. } => {
+                    panic!("nothing was removed, nor late, nor lost")
+                }
             }
         }
         assert_eq!(done, 8 * 200 / SPLIT);
+    });
+}
+
+/// C5.8: however slow the dispatcher is.
+#[test]
+fn a_reader_that_goes_reports_all_that_is_done() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let mut read = read(&workers, 8);
+        for task in 0..8 {
+            read.tell(workers.add_task("a", task, 200, 1, Ending::Exhausted));
+            expect(&mut read, task, 0..200);
+        }
+        let Read {
+            reader,
+            events,
+            mut reports,
+            lane,
+        } = read;
+        drop((reader, events));
+        let mut done = 0;
+        while done < 8 * 200 / SPLIT {
+            let report = reports.blocking_recv().expect("not all is reported");
+            if let Report::Done { leases, .. } = report {
+                done += leases.into_iter().flatten().count() as u64;
+            }
+        }
+        drop(lane);
+    });
+}
+
+/// C4.4
+#[test]
+fn a_reader_whose_lease_lapsed_says_so() {
+    watched(|| {
+        let workers = Workers::new(&["a"]);
+        let mut read = read(&workers, 8);
+        read.tell(workers.add_task("a", 0, 5, 1, Ending::Exhausted));
+        read.tell(TaskEvent::LeaseDoubted(true));
+        read.tell(TaskEvent::LeaseDoubted(false));
+        expect(&mut read, 0, 0..5);
+        read.tell(TaskEvent::Lapsed);
+        assert_eq!(read.reader.next_element().err(), Some(ReadError::Lapsed));
     });
 }

@@ -6,4 +6,5 @@ mod failures;
 mod leaving;
 mod places;
 mod support;
+mod waits;
 mod waking;

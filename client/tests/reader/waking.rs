@@ -62,6 +62,7 @@ fn begin(workers: &Arc<Workers>) -> (Reader, Around) {
         reader,
         events,
         reports: _,
+        lane: _,
     } = read(workers, 8);
     let canceller = reader.canceller();
     let around = Around {

@@ -30,6 +30,8 @@ pub(super) enum Bug {
     RemovedTaskRead,
     /// A reader does not say what it has seen of a removed task.
     SeenNotTold,
+    /// A worker does not say what a reader that is gone took with it.
+    MissedNotTold,
     /// A reader is not told which splits are lost.
     LossNotTold,
     /// A reader that comes back asks for no snapshot.
@@ -88,6 +90,8 @@ pub(super) const TABLE: &[Row] = &[
     ),
     row(Bug::LapsedTasksKept, &["goes on with tasks behind its lease"]),
     row(Bug::LossNotTold, &["was told of other losses"]),
+    // What waited in a reader that died reaches nobody.
+    row(Bug::MissedNotTold, &["are missing"]),
     // A reader waits for what it was told while it was away.
     row(Bug::SnapshotSkipped, &["never ends"]),
     row(Bug::ResumeForgotten, &["cannot resume"]),

@@ -224,6 +224,7 @@ impl World {
                 .iter()
                 .map(|splits| SourcePlan::Counted { splits: *splits })
                 .collect(),
+            seed: 0,
         });
         let result = plan.ok_or_else(|| PlanError::Definition("nobody knows it".to_owned()));
         self.decide(Heard::SplitsPlanned { iteration, result });
@@ -293,6 +294,9 @@ impl World {
         };
         if let Request::ReturnSplits { task, leases } = &envelope.request {
             self.oracle.returned(*task, leases);
+        }
+        if let Request::SplitsWaiting(_, task, leases) = &envelope.request {
+            self.oracle.waited(*task, leases);
         }
         let asked = Asked { session, lease_of };
         self.center.waiting.insert(token, (conn, envelope.call, asked));
@@ -431,6 +435,8 @@ impl World {
                     self.send_down(conn, Down::Worker(push));
                 }
             }
+            // Nothing is known of ports here: silence alone tells.
+            Action::ProbeWorker { .. } => {}
             Action::PlanSplits {
                 iteration, dataset, ..
             } => {

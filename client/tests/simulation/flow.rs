@@ -4,8 +4,9 @@
 //! stop early and that fail. The splits come from the books that workers use.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use millstream_control::agent::{FeedBooks, FeedStep};
+use millstream_control::agent::{FeedBooks, FeedDemand, FeedStep};
 use millstream_control::{Split, TaskDef};
 
 use super::chance::Chance;
@@ -64,6 +65,7 @@ pub(super) enum Step {
     Ask {
         source: u32,
         repetition: u64,
+        demand: FeedDemand,
     },
     /// Nothing until it has answered.
     Wait,
@@ -119,6 +121,8 @@ pub(super) struct Flow {
     /// Elements that need no splits; `None`: they are read by splits.
     whole: Option<VecDeque<Item>>,
     pub(super) books: FeedBooks,
+    /// The time, for the books.
+    pub(super) now: Duration,
     /// Its worker is being drained: there are no more splits for it (C10.2).
     pub(super) is_draining: bool,
     /// It was told of an end that the draining made.
@@ -159,6 +163,7 @@ impl Flow {
             dataset: dataset.clone(),
             whole,
             books: FeedBooks::default(),
+            now: Duration::ZERO,
             is_draining: false,
             is_cut_short: false,
             ahead: vec![VecDeque::new(); dataset.sources.len()],
@@ -275,22 +280,27 @@ impl Flow {
                 return Err(Read::Over);
             }
             let number = source as u32;
-            match self.books.next(number, pass) {
+            match self.books.next(number, pass, self.now) {
                 FeedStep::Split { split, ask_ahead } => {
                     self.begin(&split);
-                    if ask_ahead {
+                    if let Some(demand) = ask_ahead {
                         // Elements first: the next look asks again.
                         let repetition = pass;
                         return Err(Read::Later(Step::Ask {
                             source: number,
                             repetition,
+                            demand,
                         }));
                     }
                 }
                 FeedStep::End => return Err(Read::Over),
-                FeedStep::Ask => {
+                FeedStep::Ask(demand) => {
                     let (source, repetition) = (number, pass);
-                    return Err(Read::Later(Step::Ask { source, repetition }));
+                    return Err(Read::Later(Step::Ask {
+                        source,
+                        repetition,
+                        demand,
+                    }));
                 }
                 FeedStep::Wait => return Err(Read::Later(Step::Wait)),
             }

@@ -18,10 +18,19 @@ pub(super) struct IterationKey {
 }
 
 /// A pass of a job in one life of the dispatcher's state.
-type Reading = (u64, usize, u64);
+pub(super) type Reading = (u64, usize, u64);
 
 /// Splits by source, pass and index.
 type Splits = BTreeSet<(u64, u64, u64)>;
+
+/// What a reader that came to the end was told.
+#[derive(Debug)]
+struct Named {
+    reading: Reading,
+    lost: Splits,
+    /// How many splits were lost when its iteration ended, as it was told with the end.
+    at_end: u64,
+}
 
 /// Who has a split.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +62,10 @@ pub(super) struct Oracle {
     iterations: BTreeMap<IterationKey, Seen>,
     /// Elements that readers may have taken with them, by life, job and repetition.
     taken_along: BTreeMap<Reading, u64>,
-    /// What readers that came to the end say was lost, by life, job and repetition.
-    named_lost: Vec<(Reading, Splits)>,
+    /// What readers that came to the end say was lost.
+    named_lost: Vec<Named>,
+    /// Leases of splits that readers said to wait for their users.
+    waited: BTreeSet<(TaskId, u64)>,
     policies: Vec<Policy>,
     /// A dispatcher died, maybe between a commit and its answers.
     pub(super) answers_were_lost: bool,
@@ -124,14 +135,24 @@ impl Oracle {
         *taken += elements * ITEMS_MAX;
     }
 
-    /// A reader has everything but for what it names.
-    pub(super) fn reader_done(&mut self, boot: u64, job: usize, repetition: u64, lost: &[LostSplits]) {
+    /// A reader has everything but for what it names, and was told of so many losses with the end.
+    pub(super) fn reader_done(&mut self, reading: Reading, lost: &[LostSplits], at_end: u64) {
         self.tally.readers += 1;
         let lost = lost.iter().flat_map(|range| {
             (range.first..range.first + range.count)
                 .map(|index| (u64::from(range.source), range.repetition, index))
         });
-        self.named_lost.push(((boot, job, repetition), lost.collect()));
+        let lost = lost.collect();
+        self.named_lost.push(Named {
+            reading,
+            lost,
+            at_end,
+        });
+    }
+
+    /// A reader says that these splits wait for its user.
+    pub(super) fn waited(&mut self, task: TaskId, ranges: &[LeaseRange]) {
+        self.waited.extend(leases(ranges).map(|lease| (task, lease)));
     }
 
     pub(super) fn returned(&mut self, task: TaskId, ranges: &[LeaseRange]) {
@@ -208,8 +229,13 @@ impl Oracle {
     }
 
     /// Everything is over: nothing is missing that nobody was told of.
-    pub(super) fn check_ends(&mut self, status: &Status, jobs: &[Job]) {
-        for row in &status.iterations {
+    pub(super) fn check_ends(
+        &mut self,
+        status: &Status,
+        jobs: &[Job],
+        is_due: impl Fn(&IterationStatus) -> bool,
+    ) {
+        for row in status.iterations.iter().filter(|row| is_due(row)) {
             let name = status.jobs.iter().find(|job| job.id == row.job);
             let name = name.map(|job| job.name.as_str());
             let job = name.and_then(|name| name.strip_prefix("job-")?.parse::<usize>().ok());
@@ -229,9 +255,10 @@ impl Oracle {
         }
     }
 
-    /// What a reader was told that it lost is what the record names.
-    fn check_named(&self, boot: u64, number: usize, row: &IterationStatus) {
-        let pass = (boot, number, row.repetition);
+    /// A reader was told of all losses before the end, and of no other than the record names. C5.8: the end does not wait for what
+    /// readers have in hand, so the record may name more of that.
+    fn check_named(&self, key: IterationKey, number: usize, row: &IterationStatus) {
+        let pass = (key.boot, number, row.repetition);
         let lost: BTreeSet<_> = row
             .lost
             .iter()
@@ -240,10 +267,17 @@ impl Oracle {
                     .map(|index| (u64::from(range.source), range.repetition, index))
             })
             .collect();
-        for (_, named) in self.named_lost.iter().filter(|(of, _)| *of == pass) {
-            assert_eq!(
-                *named, lost,
-                "a reader of iteration {} was told of other losses",
+        let was_in_hand = |(source, repetition, index): &(u64, u64, u64)| {
+            let source = u32::try_from(*source).expect("sources are few");
+            let holder = self.holders.get(&(key, source, *repetition, *index));
+            holder.is_some_and(|holder| self.waited.contains(&(holder.task, holder.lease)))
+        };
+        for named in self.named_lost.iter().filter(|named| named.reading == pass) {
+            let is_complete = named.lost.len() as u64 >= named.at_end;
+            let mut later = lost.difference(&named.lost);
+            assert!(
+                is_complete && named.lost.is_subset(&lost) && later.all(was_in_hand),
+                "a reader of iteration {} was told of other losses: {named:?}, and the record names {lost:?}",
                 row.id
             );
         }
@@ -258,7 +292,7 @@ impl Oracle {
         let seen = self.iterations.get(&key).unwrap_or(&nothing);
         let taken = self.taken_along.get(&(boot, number, row.repetition));
         let taken = taken.copied().unwrap_or(0);
-        self.check_named(boot, number, row);
+        self.check_named(key, number, row);
         // C6.5: pipelines that end before their splits do leave some to nobody. C6.2: a reader that left has seen part of all
         // that was held, so that what a drained worker then gives back is lost too.
         let has_reason = seen.worker_ended
@@ -282,6 +316,10 @@ impl Oracle {
                 .filter(|item| !seen.items.get(item).is_some_and(of_task));
             missed.filter(|item| !is_lost(item)).collect::<Vec<_>>()
         };
+        let taken = match job.policy {
+            Policy::Dynamic => 0,
+            Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => taken,
+        };
         let check = |missing: Vec<Item>, what: &str| {
             assert!(
                 missing.len() as u64 <= taken,
@@ -293,6 +331,7 @@ impl Oracle {
         match job.policy {
             // Its readers were told of a failure instead.
             Policy::Dynamic if seen.task_failed => {}
+            // C6.7: what went with a reader is named as well.
             Policy::Dynamic if job.dataset.is_read_to_the_end() => {
                 let splits = job.dataset.sources.iter().sum::<u64>() * job.dataset.passes();
                 assert_eq!(row.splits_done + row.splits_lost, splits, "the books of {key:?}");

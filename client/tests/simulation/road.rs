@@ -17,7 +17,7 @@ use super::bugs::Bug;
 use super::chance::Chance;
 use super::clock::Alarms;
 use super::world::Pid;
-use crate::driver::{Connecting, Connector};
+use crate::driver::{Connecting, Connector, NotConnected};
 use crate::place::WorkerPlace;
 
 /// Frames on their way in one direction.
@@ -275,7 +275,8 @@ impl Connector for Roads {
         let delay = self.state.lock().chance.millis(1..30);
         Box::pin(async move {
             tokio::time::sleep(delay).await;
-            self.link(&worker.address, admission).map(Into::into)
+            let link = self.link(&worker.address, admission);
+            link.map(Into::into).map_err(NotConnected::from)
         })
     }
 }
@@ -322,9 +323,11 @@ impl ClientEnd {
 fn heard(why: &LinkLost) -> LinkLost {
     match why {
         LinkLost::Misbehaved(reason) => LinkLost::Blamed(reason.clone()),
-        LinkLost::Closed(_) | LinkLost::Broken(_) | LinkLost::Blamed(_) | LinkLost::Resource(_) => {
-            LinkLost::Closed("it wants nothing more".to_owned())
-        }
+        LinkLost::Closed(_)
+        | LinkLost::Broken(_)
+        | LinkLost::Full(_)
+        | LinkLost::Blamed(_)
+        | LinkLost::Resource(_) => LinkLost::Closed("it wants nothing more".to_owned()),
     }
 }
 

@@ -84,6 +84,10 @@ pub(super) enum Purpose {
         delivered: bool,
     },
     FailTask,
+    Missed {
+        task: TaskId,
+        client: u64,
+    },
     LeaveWorker,
     Drain,
     Dataset,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use millstream_control::agent::FeedDemand;
 use millstream_control::agent::{FeedBatch, FeedRun};
 use millstream_control::{Error, LeaseRange, Policy, Reply, Request, TaskDef, TaskId};
 use millstream_dataplane::proto::message::Failure;
@@ -33,6 +34,8 @@ pub(super) struct Task {
     pub(super) flow: Flow,
     /// Answers to requests for splits that are under way.
     pub(super) asking: usize,
+    /// What it asked for last.
+    pub(super) demand: FeedDemand,
     /// Leases to give back once all answers are here.
     pub(super) unstarted: Vec<LeaseRange>,
     pub(super) returning: usize,
@@ -85,6 +88,10 @@ impl World {
             producer: Some(producer.expect("it is new here")),
             flow,
             asking: 0,
+            demand: FeedDemand {
+                want: WANT,
+                pace: None,
+            },
             unstarted: Vec::new(),
             returning: 0,
             report: None,
@@ -141,12 +148,14 @@ impl World {
 
     pub(super) fn ask_splits(&mut self, pid: Pid, id: TaskId, source: u32, repetition: u64) {
         let worker = self.workers.get_mut(&pid);
-        if worker.is_some_and(|worker| worker.tasks.contains_key(&id)) {
+        let task = worker.and_then(|worker| worker.tasks.get(&id));
+        if let Some(demand) = task.map(|task| task.demand) {
             let request = Request::LeaseSplits {
                 task: id,
                 source,
                 repetition,
-                want: WANT,
+                want: demand.want.min(WANT),
+                pace: demand.pace,
             };
             let purpose = Purpose::Lease {
                 task: id,
@@ -189,6 +198,7 @@ impl World {
             if !producer.is_started() || !producer.has_room() {
                 return;
             }
+            task.flow.now = self.now;
             match task.flow.step() {
                 Step::Row(row) => {
                     if ends_early {
@@ -198,9 +208,14 @@ impl World {
                     write(producer, task.iteration, id, &row);
                     tell_finished(producer, &mut task.flow);
                 }
-                Step::Ask { source, repetition } => {
+                Step::Ask {
+                    source,
+                    repetition,
+                    demand,
+                } => {
                     tell_finished(producer, &mut task.flow);
-                    task.flow.books.asked(source, repetition);
+                    task.flow.books.asked(source, repetition, demand.want.min(WANT));
+                    task.demand = demand;
                     task.asking += 1;
                     self.ask_splits(pid, id, source, repetition);
                 }

@@ -24,11 +24,14 @@ use crate::driver::drive;
 use crate::error::ReadError;
 use crate::follow::{Obeyed, Report, TaskEvent, obey};
 use crate::intake::{Intake, SeenSplits};
+use crate::notice::Notices;
+
+/// How long the last reports of a reader may take. A process waits for 500 ms only: then more is named as lost than is missing, which
+/// the promises of this world do not allow for.
+const LAST_REPORTS_MAX: Duration = Duration::from_secs(120);
 
 /// Longer than any run: whether a worker can be reached is not what is looked at.
 const GIVE_UP: Duration = Duration::from_secs(3600);
-/// How long the last reports of a reader may take.
-const LAST_REPORTS_MAX: Duration = Duration::from_millis(500);
 
 /// A trainer's process.
 pub(super) struct Trainer {
@@ -71,6 +74,8 @@ struct Reading {
     handed: u64,
     /// What is being reported.
     report: Option<Report>,
+    /// How many splits were lost when the iteration ended, as it was told.
+    lost_at_end: u64,
 }
 
 impl Reading {
@@ -78,9 +83,16 @@ impl Reading {
         let bounds = Bounds {
             max_outstanding: MaxOutstanding::Elements(max_outstanding),
             auto_bytes: 0,
+            shared: None,
             max_outstanding_bytes: 1 << 30,
         };
-        let intake = Arc::new(Intake::new(bounds, Arc::new(HeapAlloc), false, None));
+        let intake = Arc::new(Intake::new(
+            bounds,
+            Arc::new(HeapAlloc),
+            false,
+            None,
+            Notices::default(),
+        ));
         Reading {
             told: Told::default(),
             cursor: Cursor::new(intake.clone(), None),
@@ -88,6 +100,7 @@ impl Reading {
             max_outstanding,
             handed: 0,
             report: None,
+            lost_at_end: 0,
         }
     }
 
@@ -266,6 +279,11 @@ impl World {
             return;
         };
         let news = reading.told.news(push);
+        for push in &news {
+            if let ClientPush::IterationFinished { splits_lost } = push {
+                reading.lost_at_end = reading.lost_at_end.max(*splits_lost);
+            }
+        }
         for push in news {
             self.note(format_args!("trainer {pid} hears {push:?}"));
             if let Some(event) = translate(push) {
@@ -348,9 +366,16 @@ impl World {
                 task: control_id(*task),
                 leases: lease_ranges(leases),
             },
+            Report::Waiting { task, leases } => {
+                Request::SplitsWaiting(client, control_id(*task), lease_ranges(leases))
+            }
             Report::Drained { task } => Request::TaskDrained {
                 client,
                 task: control_id(*task),
+            },
+            Report::Suspect { worker } => Request::SuspectWorker {
+                client,
+                address: worker.clone(),
             },
             Report::Ready { .. } => panic!("nothing is read in coordination here"),
             Report::Removed { task, seen } => Request::Acknowledge {
@@ -444,7 +469,7 @@ impl World {
         if matches!(error, ReadError::Task { .. }) && dataset_fails {
             self.trainers.get_mut(&pid).expect("it is there").leaves_after = Some(0);
             self.stop_reading(pid);
-        } else if matches!(error, ReadError::Dispatcher(_)) && self.plan.may_lapse {
+        } else if is_lapse(error) && self.plan.may_lapse {
             // It was silent for too long.
             self.fail_trainer(pid, &error.to_string());
         } else {
@@ -473,10 +498,10 @@ impl World {
             let standings = reading.intake.standings();
             let owing = standings.iter().find(|task| task.outstanding + task.waiting > 0);
             assert!(owing.is_none(), "credits do not return to zero: {owing:?}");
-            let (lost, _) = reading.intake.lost_splits();
-            let boot = trainer.boot();
-            let (job, repetition) = (trainer.job, trainer.repetition);
-            self.oracle.reader_done(boot, job, repetition, &lost);
+            let lost = reading.intake.lost_splits();
+            let at_end = reading.lost_at_end;
+            let of = (trainer.boot(), trainer.job, trainer.repetition);
+            self.oracle.reader_done(of, &lost, at_end);
         }
     }
 
@@ -515,4 +540,11 @@ impl World {
             self.note(format_args!("trainer {pid} is done"));
         }
     }
+}
+
+/// Whether the dispatcher has ended the reader, or a worker says that it has.
+fn is_lapse(error: &ReadError) -> bool {
+    let is_released =
+        matches!(error, ReadError::Refused { reason, .. } if reason.contains("has ended this reader"));
+    is_released || matches!(error, ReadError::Lapsed | ReadError::Dispatcher(_))
 }

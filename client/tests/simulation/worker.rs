@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use millstream_control::{
-    Code, Error, Reply, Request, StopReason, TaskId, Whereabouts, WorkerPush, WorkerRegistration,
+    ClientId, Code, Error, LeaseRange, Reply, Request, StopReason, TaskId, Whereabouts, WorkerPush,
+    WorkerRegistration,
 };
 use millstream_dataplane::transport::Compression;
-use millstream_dataplane::worker::{BufferLimits, Server, ServerConfig};
+use millstream_dataplane::worker::{BufferLimits, MissedSplits, Server, ServerConfig};
 use millstream_element::{HeapAlloc, SlotAlloc};
 use millstream_link::{Role, TicketKey};
 
@@ -46,6 +47,8 @@ pub(super) struct Worker {
     is_gone: bool,
     /// The dispatcher knows that it leaves once its tasks are over.
     pub(super) is_draining: bool,
+    /// What the dispatcher is being told of readers that are gone.
+    missed: BTreeMap<(TaskId, u64), Vec<u64>>,
 }
 
 #[derive(Debug)]
@@ -84,6 +87,7 @@ impl Worker {
             is_leaving: false,
             is_gone: false,
             is_draining: false,
+            missed: BTreeMap::new(),
         }
     }
 
@@ -191,10 +195,32 @@ impl World {
                         self.call(pid, Purpose::Describe(task), Request::DescribeTask { task });
                     }
                 }
+                Order::Obey(WorkerPush::Release { client, tasks }) => {
+                    let server = worker.server.clone();
+                    for task in tasks {
+                        let missed = server.release(served(task), client.0);
+                        self.say_missed(pid, missed, true);
+                    }
+                }
                 Order::Obey(push @ WorkerPush::ShutDown { .. }) => panic!("nobody asked for {push:?}"),
                 Order::Obey(WorkerPush::Stop { task, reason }) => self.stop_task(pid, task, Some(reason)),
             }
         }
+    }
+
+    fn say_missed(&mut self, pid: Pid, missed: MissedSplits, is_released: bool) {
+        let task = TaskId(missed.task.0);
+        self.note(format_args!("worker {pid} has missed {missed:?}"));
+        let is_silent = self.bug == Some(Bug::MissedNotTold);
+        let Some(worker) = self.workers.get_mut(&pid) else {
+            return;
+        };
+        let leases = LeaseRange::collect(missed.leases.iter().copied());
+        worker.missed.insert((task, missed.client), missed.leases);
+        let leases = if is_silent { Vec::new() } else { leases };
+        let request = Request::SplitsMissed(task, ClientId(missed.client), leases, is_released);
+        let client = missed.client;
+        self.call(pid, Purpose::Missed { task, client }, request);
     }
 
     fn stop_task(&mut self, pid: Pid, id: TaskId, reason: Option<StopReason>) {
@@ -247,6 +273,7 @@ impl World {
         }
         worker.session = None;
         (worker.begun, worker.is_busy) = (false, false);
+        worker.missed.clear();
         worker.orders.clear();
         worker.begins_at = Some(self.now + worker.pause);
         worker.pause = (worker.pause * 2).min(PAUSE_MAX);
@@ -298,6 +325,13 @@ impl World {
                     });
                 }
             }
+            (Purpose::Missed { task, client }, result) => {
+                let leases = worker.missed.remove(&(task, client)).unwrap_or_default();
+                if result.is_ok() {
+                    let task = served(task);
+                    worker.server.note_heard(&MissedSplits { task, client, leases });
+                }
+            }
             (Purpose::Drain, Ok(_)) => {
                 worker.is_draining = true;
                 let flows = worker.tasks.values_mut().map(|task| &mut task.flow);
@@ -317,6 +351,13 @@ impl World {
             return;
         };
         worker.server.forget_absent();
+        let missed = worker.server.take_missed();
+        missed
+            .into_iter()
+            .for_each(|missed| self.say_missed(pid, missed, false));
+        let Some(worker) = self.workers.get_mut(&pid) else {
+            return;
+        };
         if worker.begins_at.is_some_and(|at| at <= now) {
             worker.begins_at = None;
             let session = self.open_session(pid, Role::Worker);

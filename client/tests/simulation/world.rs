@@ -1,6 +1,6 @@
 //! Everything that is in a run, and the one loop that makes it happen: one thread, virtual time, one seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -316,9 +316,7 @@ impl World {
         self.is_over = true;
         // What is on its way arrives.
         self.pass_until(self.now + Duration::from_secs(2)).await;
-        let status = self.status();
-        let jobs = self.jobs.clone();
-        self.oracle.check_ends(&status, &jobs);
+        self.check_ends().await;
         let trainers: Vec<Pid> = self.trainers.keys().copied().collect();
         for pid in trainers {
             self.kill_trainer(pid);
@@ -340,6 +338,25 @@ impl World {
         // Datasets with a name of their own stay (C2.5).
         let is_own = |record: &Record| matches!(record, Record::Meta(_) | Record::Dataset(_));
         assert!(left.iter().all(is_own), "records are left: {left:?}");
+    }
+
+    /// Checks each iteration once it has no clients: what those of dead trainers have in hand is lost only when they are ended (C5.8).
+    async fn check_ends(&mut self) {
+        let (jobs, deadline) = (self.jobs.clone(), self.now + FORGOTTEN);
+        let mut checked = BTreeSet::new();
+        loop {
+            let status = self.status();
+            self.oracle.check_ends(&status, &jobs, |row| {
+                row.clients.is_empty() && !checked.contains(&row.id)
+            });
+            let unread = status.iterations.iter().filter(|row| row.clients.is_empty());
+            checked.extend(unread.map(|row| row.id));
+            if status.counts.clients == 0 {
+                return;
+            }
+            assert!(self.now < deadline, "clients are left: {}", self.what_is_left());
+            self.pass_until(self.now + Duration::from_millis(100)).await;
+        }
     }
 
     fn status(&self) -> Status {

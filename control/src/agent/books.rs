@@ -4,9 +4,11 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use minicbor::bytes::ByteVec;
 
+use super::demand::{FeedDemand, SplitRate};
 use crate::dispatcher::Run;
 use crate::split::{LeaseRange, Split};
 
@@ -27,13 +29,13 @@ pub enum FeedStep {
     Split {
         /// It.
         split: Split,
-        /// The next batch is to be asked for now, so that it is here when this one is used up.
-        ask_ahead: bool,
+        /// What is to be asked for now, so that it is here before the rest is used up.
+        ask_ahead: Option<FeedDemand>,
     },
     /// The pass is over.
     End,
-    /// Nothing is here: ask the dispatcher.
-    Ask,
+    /// Nothing is here: ask the dispatcher for this.
+    Ask(FeedDemand),
     /// Nothing is here, and the dispatcher is being asked.
     Wait,
 }
@@ -63,8 +65,13 @@ struct SourceBooks {
     ready: VecDeque<FeedRun>,
     /// Splits in `ready`.
     count: u64,
-    /// Splits in the latest batch: at half of it the next is asked for.
-    batch: u64,
+    /// Splits in `ready` after the latest answer.
+    level: u64,
+    /// How many splits the latest request wanted.
+    wanted: u64,
+    /// The latest answer had fewer splits than were wanted: the dispatcher keeps the others for other tasks.
+    is_limited: bool,
+    rate: SplitRate,
     /// Its reader was told that the pass is over, and has asked for no other since.
     at_end: bool,
     /// The latest repetition that is over.
@@ -76,17 +83,19 @@ struct SourceBooks {
 }
 
 impl FeedBooks {
-    /// The next split of a source in this pass, or what is to be done for it.
-    pub fn next(&mut self, source: u32, repetition: u64) -> FeedStep {
+    /// The next split of a source in this pass, or what is to be done for it. `now` counts from any fixed moment.
+    pub fn next(&mut self, source: u32, repetition: u64, now: Duration) -> FeedStep {
         let books = self.sources.entry(source).or_default();
         if let Some(split) = books.pop() {
             books.at_end = false;
-            let is_low = books.count <= books.batch / 2;
-            let ask_ahead = is_low && books.asking.is_none() && !books.is_over(repetition);
+            books.rate.note_taken(now);
+            let is_to_ask = books.is_low() && books.asking.is_none() && !books.is_over(repetition);
+            let ask_ahead = is_to_ask.then(|| books.rate.demand(books.count));
             self.exhausted = false;
             return FeedStep::Split { split, ask_ahead };
         }
         if books.asking.is_some() {
+            books.rate.note_waiting(now);
             return FeedStep::Wait;
         }
         if books.is_over(repetition) {
@@ -94,12 +103,14 @@ impl FeedBooks {
             self.exhausted = self.sources.values().all(SourceBooks::is_read);
             return FeedStep::End;
         }
-        FeedStep::Ask
+        books.rate.note_waiting(now);
+        FeedStep::Ask(books.rate.demand(0))
     }
 
-    /// The dispatcher is being asked for more of a source.
-    pub fn asked(&mut self, source: u32, repetition: u64) {
-        self.sources.entry(source).or_default().asking = Some(repetition);
+    /// The dispatcher is being asked for so many splits of a source.
+    pub fn asked(&mut self, source: u32, repetition: u64, want: u32) {
+        let books = self.sources.entry(source).or_default();
+        (books.asking, books.wanted) = (Some(repetition), u64::from(want));
     }
 
     /// The dispatcher has answered.
@@ -110,8 +121,10 @@ impl FeedBooks {
             books.ended = books.ended.max(asked);
         }
         books.current = books.current.max(batch.current);
-        books.batch = batch.runs.iter().map(|leased| leased.run.count).sum();
-        books.count += books.batch;
+        let leased = batch.runs.iter().map(|leased| leased.run.count).sum::<u64>();
+        books.count += leased;
+        books.level = books.count;
+        books.is_limited = leased < books.wanted;
         books.ready.extend(batch.runs);
     }
 
@@ -147,6 +160,16 @@ impl FeedBooks {
 impl SourceBooks {
     fn is_over(&self, repetition: u64) -> bool {
         self.ended.is_some_and(|ended| repetition <= ended)
+    }
+
+    /// Whether it is time to ask for more.
+    fn is_low(&self) -> bool {
+        match self.rate.target() {
+            // There is little left to divide: each further request is for a part of it.
+            Some(_) if self.is_limited => self.count <= self.level / 4 * 3,
+            Some(target) => self.count <= target / 5 * 4,
+            None => self.count <= self.level / 2,
+        }
     }
 
     fn is_read(&self) -> bool {
@@ -203,45 +226,80 @@ mod tests {
         }
     }
 
+    /// Takes a split; what it wants to have asked with it is noted as asked.
+    fn take(books: &mut FeedBooks, now: Duration) -> (Split, Option<FeedDemand>) {
+        let FeedStep::Split { split, ask_ahead } = books.next(0, 0, now) else {
+            panic!("there is one")
+        };
+        if let Some(demand) = ask_ahead {
+            books.asked(0, 0, demand.want);
+        }
+        (split, ask_ahead)
+    }
+
     #[test]
-    fn the_next_batch_is_asked_for_at_half_of_the_last_and_once() {
+    fn splits_come_in_order_and_are_asked_for_once() {
         let mut books = FeedBooks::default();
-        assert_eq!(books.next(0, 0), FeedStep::Ask);
-        books.asked(0, 0);
-        assert_eq!(books.next(0, 0), FeedStep::Wait);
+        let FeedStep::Ask(first) = books.next(0, 0, Duration::ZERO) else {
+            panic!("nothing is here")
+        };
+        books.asked(0, 0, first.want);
+        assert_eq!(books.next(0, 0, Duration::ZERO), FeedStep::Wait);
         books.answered(0, batch(0, 1, 4));
         let mut asked_at = Vec::new();
         for place in 0..4 {
-            let FeedStep::Split { split, ask_ahead } = books.next(0, 0) else {
-                panic!("four were given")
-            };
+            let (split, asked) = take(&mut books, Duration::from_secs(10 * place));
             assert_eq!((split.lease, split.index), (1 + place, 10 + place));
-            if ask_ahead {
-                asked_at.push(place);
-                books.asked(0, 0);
-            }
+            asked_at.extend(asked.map(|_| place));
         }
         assert_eq!(asked_at, [1]);
+    }
+
+    #[test]
+    fn the_time_ahead_is_kept_filled() {
+        let mut books = FeedBooks::default();
+        let mut lease = 0;
+        let mut give = |books: &mut FeedBooks, want| {
+            books.answered(0, batch(0, lease, want));
+            lease += want;
+        };
+        books.asked(0, 0, 1024);
+        give(&mut books, 2_u64);
+        for second in 0..200 {
+            let (_, asked) = take(&mut books, Duration::from_secs(second));
+            if let Some(demand) = asked {
+                let most = if demand.pace.is_some() { 1024 } else { 2 };
+                give(&mut books, u64::from(demand.want).min(most));
+            }
+            let held = books.sources[&0].count;
+            assert!(
+                second < 30 || (11..=16).contains(&held),
+                "{held} after {second} s"
+            );
+        }
     }
 
     /// C5.5: only a task that was told of the end of all it reads has read its splits to the end.
     #[test]
     fn it_is_exhausted_once_it_was_told_of_every_end_and_not_when_its_last_split_is_taken() {
         let mut books = FeedBooks::default();
-        books.asked(0, 0);
+        books.asked(0, 0, 1);
         books.answered(0, batch(0, 0, 1));
         assert!(matches!(
-            books.next(0, 0),
-            FeedStep::Split { ask_ahead: true, .. }
+            books.next(0, 0, Duration::ZERO),
+            FeedStep::Split {
+                ask_ahead: Some(_),
+                ..
+            }
         ));
-        books.asked(0, 0);
+        books.asked(0, 0, 1);
         books.answered(0, batch(0, 1, 0));
         assert!(!books.is_exhausted());
-        assert_eq!(books.next(0, 0), FeedStep::End);
+        assert_eq!(books.next(0, 0, Duration::ZERO), FeedStep::End);
         assert!(books.is_exhausted());
-        books.asked(1, 0);
+        books.asked(1, 0, 1);
         books.answered(1, batch(0, 1, 2));
-        books.next(0, 0);
+        books.next(0, 0, Duration::ZERO);
         assert!(!books.is_exhausted(), "source 1 has two left");
         let leases = books.take_unstarted();
         assert_eq!(leases, [LeaseRange { first: 1, count: 2 }]);

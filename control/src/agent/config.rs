@@ -16,8 +16,8 @@ pub struct AgentConfig {
     /// Timeouts of the connection with the dispatcher.
     pub session: SessionConfig,
     /// A worker that had no answer from the dispatcher for this long stops its tasks; never less than twice the dispatcher's
-    /// limit of silence, since only by then its tasks are certainly given away. Default 10 s: a dispatcher that restarts within
-    /// it costs nothing.
+    /// limit of silence. Default 30 s: a dispatcher that is away for less costs nothing. A long lease is safe, because readers drop
+    /// what comes of a task that was given away before its splits are leased again (C6.4).
     pub lease: Duration,
     /// How long a producer waits for splits while the dispatcher cannot be reached. Default 60 s.
     pub split_deadline: Duration,
@@ -41,7 +41,7 @@ impl AgentConfig {
                 local_socket: None,
             },
             session: SessionConfig::default(),
-            lease: Duration::from_secs(10),
+            lease: Duration::from_secs(30),
             split_deadline: Duration::from_secs(60),
             hold_deadline: Duration::from_secs(600),
             events_max: 1024,

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use super::AgentConfig;
 use super::books::{FeedBatch, FeedBooks, FeedRun, FeedStep};
+use super::demand::FeedDemand;
 use crate::error::{Code, Error};
 use crate::id::TaskId;
 use crate::job::Policy;
@@ -17,8 +18,6 @@ use crate::rpc::session::Session;
 use crate::rpc::wire::{LeasedRun, WireReply, WireRequest, unexpected};
 use crate::split::Split;
 
-/// Splits to ask for: as many as the dispatcher finds fair.
-const WANT: u32 = 1024;
 /// A task that holds too many splits asks again after this, doubling to the other.
 const HOLD_PAUSE_MIN: Duration = Duration::from_millis(10);
 const HOLD_PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -37,6 +36,8 @@ pub struct SplitFeed {
     hold_deadline: Duration,
     control: FeedControl,
     books: FeedBooks,
+    /// The books' time counts from here.
+    begun: Instant,
     /// Answers under way, by source.
     fetching: BTreeMap<u32, oneshot::Receiver<Result<FeedBatch, FeedError>>>,
 }
@@ -121,6 +122,7 @@ impl SplitFeed {
             hold_deadline: config.hold_deadline,
             control,
             books: FeedBooks::default(),
+            begun: Instant::now(),
             fetching: BTreeMap::new(),
         }
     }
@@ -143,19 +145,20 @@ impl SplitFeed {
                 self.return_unstarted();
                 return Ok(None);
             }
-            let step = self.books.next(source, repetition);
+            self.look(source);
+            let step = self.books.next(source, repetition, self.begun.elapsed());
             // Relaxed: read by the agent when the producer says that it has finished, which orders it.
             let exhausted = self.books.is_exhausted();
             self.control.exhausted.store(exhausted, Ordering::Relaxed);
             match step {
                 FeedStep::Split { split, ask_ahead } => {
-                    if ask_ahead {
-                        self.fetch(source, repetition);
+                    if let Some(demand) = ask_ahead {
+                        self.fetch(source, repetition, demand);
                     }
                     return Ok(Some(split));
                 }
                 FeedStep::End => return Ok(None),
-                FeedStep::Ask => self.fetch(source, repetition),
+                FeedStep::Ask(demand) => self.fetch(source, repetition, demand),
                 FeedStep::Wait => {}
             }
             self.receive(source)?;
@@ -213,7 +216,7 @@ impl SplitFeed {
             for leases in leases.chunks(1024) {
                 let leases = leases.to_vec();
                 let request = WireRequest::ReturnSplits { task, leases };
-                if let Err(error) = session.call(request, deadline).await {
+                if let Err(error) = call_until_able(&session, &request, deadline).await {
                     // If the task is gone, so are its leases.
                     tracing::debug!(%task, %error, "splits were not returned");
                     return;
@@ -222,7 +225,7 @@ impl SplitFeed {
         });
     }
 
-    fn fetch(&mut self, source: u32, repetition: u64) {
+    fn fetch(&mut self, source: u32, repetition: u64, demand: FeedDemand) {
         let (sender, receiver) = oneshot::channel();
         let session = self.session.upgrade();
         let mut cancelled = self.control.cancelled.subscribe();
@@ -237,7 +240,8 @@ impl SplitFeed {
                 task,
                 source,
                 repetition,
-                want: WANT,
+                want: demand.want,
+                pace: demand.pace,
             };
             let result = tokio::select! {
                 result = lease(&session, &request, deadline, &draining) => result,
@@ -246,8 +250,29 @@ impl SplitFeed {
             // Fails when the feed was dropped at this instant: the dispatcher settles the leases with the task.
             sender.send(result).ok();
         });
-        self.books.asked(source, repetition);
+        self.books.asked(source, repetition, demand.want);
         self.fetching.insert(source, receiver);
+    }
+
+    /// Books an answer that has arrived, without waiting.
+    fn look(&mut self, source: u32) {
+        let Some(receiver) = self.fetching.get_mut(&source) else {
+            return;
+        };
+        let Ok(answer) = receiver.try_recv() else {
+            // None is here, or none will come: whoever waits for it learns which.
+            return;
+        };
+        self.fetching.remove(&source);
+        match answer {
+            Ok(batch) => self.books.answered(source, batch),
+            Err(error) => {
+                // What is here is read first; the producer meets the error when it waits.
+                let (sender, receiver) = oneshot::channel();
+                sender.send(Err(error)).ok();
+                self.fetching.insert(source, receiver);
+            }
+        }
     }
 
     /// Waits for what is under way, if anything is; not for longer than until the worker is drained.
@@ -336,7 +361,7 @@ async fn lease(
 ) -> Result<FeedBatch, FeedError> {
     let mut pause = HOLD_PAUSE_MIN;
     loop {
-        let batch = batch_of(session.call(request.clone(), deadline).await)?;
+        let batch = batch_of(call_until_able(session, request, deadline).await)?;
         if batch.end || !batch.runs.is_empty() {
             return Ok(batch);
         }
@@ -345,6 +370,26 @@ async fn lease(
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(HOLD_PAUSE_MAX);
+    }
+}
+
+/// Asks, and asks again while the dispatcher answers that it cannot do it now, because its store is full.
+async fn call_until_able(
+    session: &Session,
+    request: &WireRequest,
+    deadline: Duration,
+) -> Result<WireReply, Error> {
+    loop {
+        let asked = Instant::now();
+        let result = session.call(request.clone(), deadline).await;
+        let cannot_now = result
+            .as_ref()
+            .is_err_and(|error| error.code == Code::Unavailable);
+        // The deadline is for a dispatcher that does not answer.
+        if !cannot_now || asked.elapsed() >= deadline || session.failure().is_some() {
+            return result;
+        }
+        tokio::time::sleep(HOLD_PAUSE_MAX).await;
     }
 }
 

@@ -212,6 +212,9 @@ impl<'a> Incarnation<'a> {
             }
             WorkerPush::Start { task } => self.start(task).await,
             WorkerPush::Stop { task, reason } => self.stop(task, reason).await,
+            WorkerPush::Release { client, tasks } => {
+                self.tell(AgentEvent::ReleaseClient { client, tasks }).await
+            }
             WorkerPush::ShutDown { by } => self.tell(AgentEvent::ShutDown { by }).await,
         }
     }

@@ -17,16 +17,20 @@ use super::incarnation;
 use super::produced::ProducedSplits;
 use crate::dispatcher::{StopReason, TaskDef};
 use crate::error::Error;
-use crate::id::{TaskId, WorkerId};
+use crate::id::{ClientId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::links::LinkCounts;
 use crate::pace::Pace;
 use crate::rpc::session::Session;
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
+use crate::split::LeaseRange;
 
 /// How long a leaving worker waits for the dispatcher to hear of it: a dispatcher that lives answers in milliseconds, and one
 /// that does not notices the silence.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Ranges of leases in one message: at 19 bytes each they fit a small request.
+const MISSED_MAX: usize = 1024;
 
 /// What a worker must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,13 @@ pub enum AgentEvent {
         task: TaskId,
         /// Why.
         reason: StopReason,
+    },
+    /// Serve a client of these tasks no more, and say with [`Agent::splits_missed`] what it took with it (C6.7).
+    ReleaseClient {
+        /// Which.
+        client: ClientId,
+        /// The tasks that it reads.
+        tasks: Vec<TaskId>,
     },
     /// Forget all tasks: the dispatcher was out of reach for too long and has given them away, or it said so. The agent
     /// registers anew by itself.
@@ -185,6 +196,30 @@ impl Agent {
             cut_short,
         };
         self.report(request).await
+    }
+
+    /// Says which splits a client that is gone had elements of that its user was not done with, and whether it is served no more, so
+    /// that these are all (C6.7).
+    ///
+    /// # Errors
+    /// The dispatcher does not answer, or has given the task away.
+    pub async fn splits_missed(
+        &self,
+        task: TaskId,
+        client: ClientId,
+        leases: &[u64],
+        is_released: bool,
+    ) -> Result<(), Error> {
+        let mut ranges = LeaseRange::collect(leases.iter().copied());
+        // The last message says that these are all.
+        while ranges.len() > MISSED_MAX {
+            let rest = ranges.split_off(MISSED_MAX);
+            let leases = std::mem::replace(&mut ranges, rest);
+            self.report(WireRequest::SplitsMissed(task, client, leases, false))
+                .await?;
+        }
+        self.report(WireRequest::SplitsMissed(task, client, ranges, is_released))
+            .await
     }
 
     /// Says that a task cannot go on, in words for its user.

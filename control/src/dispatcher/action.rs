@@ -36,6 +36,14 @@ pub enum Action {
         /// What.
         push: ClientPush,
     },
+    /// Ask whether anything listens at a worker's address, and say so with
+    /// [`Event::WorkerProbed`](super::Event::WorkerProbed). May be left undone.
+    ProbeWorker {
+        /// The worker.
+        worker: WorkerId,
+        /// Its address.
+        address: String,
+    },
     /// Tell a worker something. Dropped if it is not connected: it is sent its assignment when it is back.
     PushWorker {
         /// The worker's session.
@@ -118,8 +126,8 @@ pub struct TaskDef {
     pub cross_trainer_cache: bool,
     /// The dataset and its definition.
     pub dataset: Arc<DatasetRecord>,
-    /// How the sources divide. With the listings, so that every worker reads or divides the same files; under DYNAMIC
-    /// empty, since payloads come with the splits.
+    /// How the sources divide. With the listings, so that every worker reads or divides the same files; under DYNAMIC without
+    /// sources, since payloads come with the splits.
     pub plan: Arc<SplitPlan>,
 }
 
@@ -315,6 +323,13 @@ pub enum WorkerPush {
         task: TaskId,
         /// Why.
         reason: StopReason,
+    },
+    /// Serve a client of these tasks no more: it is gone. Answered with what it took with it (C6.7).
+    Release {
+        /// Which.
+        client: ClientId,
+        /// The worker's tasks that it reads.
+        tasks: Vec<TaskId>,
     },
     /// The service ends: forget all tasks, and leave.
     ShutDown {

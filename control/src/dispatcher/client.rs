@@ -76,9 +76,10 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// A client is gone. What it has seen nobody can say any more, so it counts as having seen everything (C6.2).
+    /// A client is gone. What it has seen nobody can say any more, so it counts as having seen everything (C6.2); what its user was
+    /// not done with is lost (C6.7).
     pub(super) fn end_client(&mut self, id: ClientId) {
-        let Some(client) = self.tables.remove_client(id) else {
+        let Some(mut client) = self.tables.remove_client(id) else {
             return;
         };
         self.clocks.client_seen.remove(&id);
@@ -89,6 +90,8 @@ impl Dispatcher {
         if self.give_up_abandoned(iteration) {
             return;
         }
+        let in_hand = client.in_hand.take_all();
+        self.lose_splits(iteration, &in_hand, "");
         if phase != Some(Phase::Running) {
             return self.leave_private_tasks(&client);
         }
@@ -116,12 +119,13 @@ impl Dispatcher {
             }
         }
         self.leave_private_tasks(&client);
+        self.release_from_workers(&client);
         for task in self.tables.tasks_of(iteration) {
             self.review_task(task);
         }
     }
 
-    /// C5.6: these have arrived.
+    /// C5.6: a client's user is done with these.
     pub(super) fn splits_done(
         &mut self,
         session: SessionId,
@@ -130,37 +134,28 @@ impl Dispatcher {
         leases: &[LeaseRange],
     ) -> Result<(), Error> {
         let iteration = self.client(session, client)?.iteration;
-        let of_task = self.tables.tasks.get(&task).map(|task| task.iteration);
-        let of_removal = self.tables.removals.get(&task).map(|removal| removal.iteration);
-        // A task that is gone altogether was told of, or is over: the report came late.
-        let Some(found) = of_task.or(of_removal) else {
-            return Ok(());
-        };
-        if found != iteration {
-            return Err(Error::invalid(format!(
-                "task {task} is not of client {client}'s iteration"
-            )));
-        }
-        let mut done = Vec::new();
-        for range in leases {
-            if of_task.is_some() {
-                if let Some(holding) = self.tables.holdings.get_mut(&task) {
-                    done.extend(holding.take(*range));
-                }
-            } else if let Some(removal) = self.tables.removals.get_mut(&task) {
-                // C6.4
-                if removal.shared {
-                    removal.holding.mark_seen(*range);
-                } else {
-                    done.extend(removal.holding.take(*range));
-                }
-            }
-        }
-        if !done.is_empty()
-            && let Some(ledger) = self.tables.ledgers.get_mut(&iteration)
+        self.check_of_iteration(client, iteration, task)?;
+        if let Some(removal) = self
+            .tables
+            .removals
+            .get_mut(&task)
+            .filter(|row| row.is_coordinated())
         {
-            for run in &done {
-                ledger.done(run);
+            // C6.4, C9.5: another consumer may hand over less.
+            leases.iter().for_each(|range| removal.holding.mark_seen(*range));
+            return Ok(());
+        }
+        let mut done = self.take_held(task, leases);
+        if let Some(row) = self.tables.clients.get_mut(&client) {
+            done.extend(leases.iter().flat_map(|range| row.in_hand.take(*range)));
+        }
+        match self.tables.ledgers.get_mut(&iteration) {
+            Some(ledger) => done.iter().for_each(|run| ledger.done(run)),
+            None => {
+                // The iteration is over, but this user was not done with all of it.
+                if let Some(row) = self.tables.iterations.get_mut(&iteration) {
+                    row.splits_done += done.iter().map(|run| run.count).sum::<u64>();
+                }
             }
         }
         Ok(())

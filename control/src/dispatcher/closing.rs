@@ -20,9 +20,9 @@ pub(super) struct Closing {
 
 impl Dispatcher {
     /// C12.1, C12.2: the first who asks is named to everybody.
-    pub(super) fn shut_down(&mut self, mut by: String) {
+    pub(super) fn shut_down(&mut self, mut by: String) -> Result<(), Error> {
         if self.closing.is_some() {
-            return;
+            return Ok(());
         }
         by.truncate(by.floor_char_boundary(NAME_BYTES_MAX));
         for worker in self.tables.index.worker_of_address.clone().into_values() {
@@ -40,6 +40,7 @@ impl Dispatcher {
                 self.answer(opener.session, opener.number, Answer::Refused(error));
             }
         }
+        Ok(())
     }
 
     /// C12.2: what begins something is refused from then on.
@@ -57,6 +58,7 @@ impl Dispatcher {
             | Request::Release { .. }
             | Request::Acknowledge { .. }
             | Request::SplitsDone { .. }
+            | Request::SplitsWaiting(..)
             | Request::TaskDrained { .. }
             | Request::RoundReady { .. }
             | Request::VerdictHeard { .. }
@@ -66,7 +68,9 @@ impl Dispatcher {
             | Request::DrainWorker
             | Request::ReturnSplits { .. }
             | Request::SplitsProduced { .. }
+            | Request::SplitsMissed(..)
             | Request::FinishTask { .. }
+            | Request::SuspectWorker { .. }
             | Request::FailTask { .. } => false,
         };
         if begins && self.closing.is_some() {

@@ -14,10 +14,14 @@ pub struct DispatcherConfig {
     pub worker_addresses: WorkerAddresses,
     /// How trainers and workers are placed. Default unspecified.
     pub deployment_mode: DeploymentMode,
-    /// Workers and clients say this often that they live. Default 1 s.
+    /// The interval of the heartbeats of workers and clients. Default 500 ms: a process that is gone is missed within a second.
     pub heartbeat_interval: Duration,
-    /// A worker silent for this long is dead. Default 5 s: four heartbeats may be lost.
+    /// The silence after which a worker is dead of which nothing else is known. Default 5 s: nine heartbeats may be lost. A worker
+    /// whose port is closed is dead after two heartbeats (C7.4).
     pub liveness: Duration,
+    /// The silence after which a worker is dead though nearly everybody is silent, so that the dispatcher itself may be cut off
+    /// (C7.6). Default 30 s, as long as a worker's own lease: until then it keeps its tasks.
+    pub cut_off_limit: Duration,
     /// A dead worker is still shown in the status for this long, and then forgotten (C7.7). Default 600 s.
     pub worker_timeout: Duration,
     /// A client silent for this long is released, and so are the answers kept for a process. Default 300 s: a trainer may stall
@@ -88,8 +92,9 @@ impl Default for DispatcherConfig {
         DispatcherConfig {
             worker_addresses: WorkerAddresses::default(),
             deployment_mode: DeploymentMode::Unspecified,
-            heartbeat_interval: Duration::from_secs(1),
+            heartbeat_interval: Duration::from_millis(500),
             liveness: Duration::from_secs(5),
+            cut_off_limit: Duration::from_secs(30),
             worker_timeout: Duration::from_secs(600),
             client_timeout: Duration::from_secs(300),
             acknowledge_timeout: Duration::from_secs(30),

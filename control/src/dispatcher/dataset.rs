@@ -7,6 +7,7 @@ use super::action::Reply;
 use super::caching::check_cache;
 use super::config::NAME_BYTES_MAX;
 use super::machine::Dispatcher;
+use super::order::check_order;
 use super::record::{Answer, DatasetRecord, JobRecord};
 use super::request::Outcome;
 use crate::error::Error;
@@ -97,6 +98,7 @@ impl Dispatcher {
         }
         self.check_sharding(parameters.policy, dataset)?;
         check_cache(name.as_deref(), &parameters, dataset)?;
+        check_order(&parameters)?;
         self.check_consumers(&parameters, dataset)?;
         if self.tables.jobs.len() >= self.config.jobs_max {
             let limit = self.config.jobs_max;

@@ -3,11 +3,11 @@
 
 use millstream_link::Role;
 
-use crate::id::{ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId};
+use crate::id::{ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId};
 use crate::job::JobParameters;
 use crate::pace::Measures;
 use crate::planner::{DatasetFacts, PlanError, SplitPlan};
-use crate::split::{LeaseRange, Seen};
+use crate::split::{LeaseRange, Seen, SplitPace};
 use crate::whereabouts::Whereabouts;
 
 /// An input of the machine.
@@ -38,8 +38,33 @@ pub enum Event {
         /// The plan.
         result: Result<SplitPlan, PlanError>,
     },
-    /// Time has passed.
+    /// The answer to [`Action::ProbeWorker`](super::Action::ProbeWorker).
+    WorkerProbed {
+        /// The worker.
+        worker: WorkerId,
+        /// Whether its host answered that nothing listens there.
+        is_closed: bool,
+    },
+    /// The connection of a process has ended, and the process has no other.
+    Disconnected {
+        /// The process.
+        session: SessionId,
+        /// How it ended.
+        departure: Departure,
+    },
+    /// Time has passed. Comes after the events that arrived before.
     Woken,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// The process closed it, and its session with it.
+    Goodbye,
+    /// Another process answers at its address.
+    Reset,
+    /// Any other way: the process may come back.
+    Lost,
 }
 
 /// A request as it arrived.
@@ -131,12 +156,22 @@ pub enum Request {
         /// Their leases.
         leases: Vec<LeaseRange>,
     },
+    /// Say that a client has everything of these splits, and that elements of them wait to be handed over (C5.8).
+    /// Names the client, the task that held them, and their leases.
+    SplitsWaiting(ClientId, TaskId, Vec<LeaseRange>),
     /// Say that a client has received a task's end and everything before it.
     TaskDrained {
         /// Which client.
         client: ClientId,
         /// Which task.
         task: TaskId,
+    },
+    /// Say that a client has lost its link to a worker, so that the dispatcher looks whether the worker lives.
+    SuspectWorker {
+        /// The client.
+        client: ClientId,
+        /// The worker's address.
+        address: String,
     },
     /// Say from which round on a consumer can take a late task in.
     RoundReady {
@@ -182,6 +217,8 @@ pub enum Request {
         repetition: u64,
         /// How many at most.
         want: u32,
+        /// How fast the task is, if its worker knows.
+        pace: Option<SplitPace>,
     },
     /// Give back splits that were not started.
     ReturnSplits {
@@ -197,6 +234,9 @@ pub enum Request {
         /// Their leases.
         leases: Vec<LeaseRange>,
     },
+    /// Say of which splits a client that is gone had elements that its user was not done with (C6.7).
+    /// Names the task that held them, the client, their leases, and whether the client is served no more, so that these are all.
+    SplitsMissed(TaskId, ClientId, Vec<LeaseRange>, bool),
     /// A task has produced its last element.
     FinishTask {
         /// Which.
@@ -249,7 +289,9 @@ impl Request {
             | Request::Attach { .. }
             | Request::Acknowledge { .. }
             | Request::SplitsDone { .. }
+            | Request::SplitsWaiting(..)
             | Request::TaskDrained { .. }
+            | Request::SuspectWorker { .. }
             | Request::RoundReady { .. }
             | Request::VerdictHeard { .. }
             | Request::Status
@@ -260,6 +302,7 @@ impl Request {
             | Request::DescribeTask { .. }
             | Request::ReturnSplits { .. }
             | Request::SplitsProduced { .. }
+            | Request::SplitsMissed(..)
             | Request::FinishTask { .. }
             | Request::FailTask { .. } => false,
         }
@@ -278,7 +321,9 @@ impl Request {
             | Request::Release { .. }
             | Request::Acknowledge { .. }
             | Request::SplitsDone { .. }
+            | Request::SplitsWaiting(..)
             | Request::TaskDrained { .. }
+            | Request::SuspectWorker { .. }
             | Request::RoundReady { .. }
             | Request::VerdictHeard { .. } => matches!(role, Role::Read | Role::Submit),
             Request::Status => true,
@@ -289,6 +334,7 @@ impl Request {
             | Request::LeaseSplits { .. }
             | Request::ReturnSplits { .. }
             | Request::SplitsProduced { .. }
+            | Request::SplitsMissed(..)
             | Request::FinishTask { .. }
             | Request::FailTask { .. } => role == Role::Worker,
         }
@@ -306,7 +352,9 @@ impl Request {
             Request::Release { .. } => "release a client",
             Request::Acknowledge { .. } => "acknowledge a removal",
             Request::SplitsDone { .. } => "report splits",
+            Request::SplitsWaiting(..) => "report splits that wait",
             Request::TaskDrained { .. } => "report a task's end",
+            Request::SuspectWorker { .. } => "report a lost link to a worker",
             Request::RoundReady { .. } => "take a late task in",
             Request::VerdictHeard { .. } => "take note of a verdict",
             Request::Status => "ask for the status",
@@ -318,6 +366,7 @@ impl Request {
             Request::LeaseSplits { .. } => "lease splits",
             Request::ReturnSplits { .. } => "return splits",
             Request::SplitsProduced { .. } => "report produced splits",
+            Request::SplitsMissed(..) => "report what a client took with it",
             Request::FinishTask { .. } => "finish a task",
             Request::FailTask { .. } => "fail a task",
         }

@@ -102,7 +102,7 @@ impl Dispatcher {
         for row in tables.workers.values() {
             assert_eq!(
                 row.dead.is_none(),
-                self.clocks.worker_seen.contains_key(&row.id),
+                self.clocks.liveness.contains(row.id),
                 "worker {}",
                 row.id
             );
@@ -218,8 +218,13 @@ impl Dispatcher {
         let of_tasks = tasks.iter().filter_map(|task| self.tables.holdings.get(task));
         let of_removals = removals.iter().filter_map(|task| self.tables.removals.get(task));
         let mut held = BTreeMap::new();
+        let clients = self.tables.clients_of(id);
+        let of_clients = clients
+            .iter()
+            .filter_map(|client| self.tables.clients.get(client));
         for run in of_tasks
             .chain(of_removals.map(|removal| &removal.holding))
+            .chain(of_clients.map(|client| &client.in_hand))
             .flat_map(Holding::runs)
         {
             *held.entry(run.source).or_default() += run.count;

@@ -10,7 +10,7 @@ use super::coordination::check_consumer;
 use super::machine::{Dispatcher, Opener};
 use super::record::{Answer, ClientRecord, IterationRecord, Phase, TaskPhase, TaskRecord};
 use super::request::Outcome;
-use super::splits::{Ledger, Run};
+use super::splits::{Holding, Ledger, Run};
 use crate::error::Error;
 use crate::id::{ClientId, IterationId, JobId, RequestNumber, SessionId, TaskId};
 use crate::job::Policy;
@@ -121,6 +121,7 @@ impl Dispatcher {
     /// whenever something of it ended.
     pub(super) fn review_iteration(&mut self, id: IterationId) {
         if self.tables.index.running.contains(&id) {
+            self.catch_up(id);
             self.advance(id);
             self.end_readers(id);
         }
@@ -159,7 +160,7 @@ impl Dispatcher {
 
     /// Whether the tasks that were started for free splits have shown that nobody reads them: they ended by themselves, or
     /// took none.
-    fn is_round_in_vain(&self, id: IterationId, tasks: &[TaskId]) -> bool {
+    pub(super) fn is_round_in_vain(&self, id: IterationId, tasks: &[TaskId]) -> bool {
         let Some(row) = self.tables.iterations.get(&id).filter(|row| row.round > 0) else {
             return false;
         };
@@ -171,7 +172,7 @@ impl Dispatcher {
     }
 
     /// C6.5: those who could have read the free splits have finished: others begin where they ended.
-    fn begin_round(&mut self, id: IterationId, free: u64) {
+    pub(super) fn begin_round(&mut self, id: IterationId, free: u64) {
         let next_lease = self.tables.ledgers.get(&id).map_or(0, Ledger::next_lease);
         let mut workers = self.tables.living_workers();
         workers.retain(|worker| self.would_be_read(id, *worker));
@@ -352,6 +353,7 @@ impl Dispatcher {
             consumer: opener.consumer,
             whereabouts: opener.whereabouts,
             reads_before: None,
+            in_hand: Holding::default(),
         });
         self.clocks.client_seen.insert(id, self.now);
         self.clocks.unread.remove(&iteration);

@@ -8,6 +8,7 @@ use super::action::{Action, ClientPush, WorkerPush};
 use super::closing::Closing;
 use super::config::DispatcherConfig;
 use super::event::{Event, ReplyToken};
+use super::liveness::WorkerLiveness;
 use super::paces::Paces;
 use super::record::{Change, Phase, Record};
 use super::tables::Tables;
@@ -35,6 +36,8 @@ pub struct Dispatcher {
     /// Of those, who wants to become a client of what.
     pub(super) openers: BTreeMap<IterationId, Vec<Opener>>,
     pub(super) paces: Paces,
+    /// The splits that each task starts in 1000 s, as its worker said with its latest lease.
+    pub(super) split_paces: BTreeMap<TaskId, u64>,
     /// Somebody has asked for the end of the service.
     pub(super) closing: Option<Closing>,
     actions: Vec<Action>,
@@ -52,7 +55,7 @@ pub(super) struct Opener {
 /// What is not remembered across a restart: after one, everybody is given a full timeout (C1.6).
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    pub(super) worker_seen: BTreeMap<WorkerId, Moment>,
+    pub(super) liveness: WorkerLiveness,
     pub(super) worker_died: BTreeMap<WorkerId, Moment>,
     pub(super) client_seen: BTreeMap<ClientId, Moment>,
     pub(super) session_seen: BTreeMap<SessionId, Moment>,
@@ -67,7 +70,9 @@ pub(super) struct Clocks {
     pub(super) jobs_used: BTreeMap<JobId, Moment>,
     /// When somebody last asked for a dataset, or its last job went.
     pub(super) datasets_used: BTreeMap<DatasetId, Moment>,
-    pub(super) last_sweep: Moment,
+    /// When the machine last ran, or was excused for not running (C7.6).
+    pub(super) awake_at: Moment,
+    pub(super) swept_at: Moment,
     pub(super) last_collection: Moment,
 }
 
@@ -104,6 +109,7 @@ impl Dispatcher {
             under_way: BTreeMap::new(),
             openers: BTreeMap::new(),
             paces: Paces::default(),
+            split_paces: BTreeMap::new(),
             closing: None,
             actions: Vec::new(),
         };
@@ -124,10 +130,16 @@ impl Dispatcher {
             } => self.handle_heartbeat(session, worker, &clients),
             Event::Measured { session, measures } => self.handle_measures(session, measures),
             Event::SplitsPlanned { iteration, result } => self.handle_plan(iteration, result),
-            Event::Woken => {}
-        }
-        if self.now >= self.clocks.last_sweep + self.config.sweep_interval {
-            self.sweep();
+            Event::WorkerProbed { worker, is_closed } => {
+                self.clocks.liveness.note_probed(worker, is_closed, self.now);
+            }
+            Event::Disconnected { session, departure } => self.handle_departure(session, departure),
+            // C7.6: only here, after the events that arrived before.
+            Event::Woken => {
+                if self.now >= self.clocks.swept_at + self.config.sweep_interval {
+                    self.sweep();
+                }
+            }
         }
         #[cfg(debug_assertions)]
         self.check_invariants();
@@ -155,7 +167,7 @@ impl Dispatcher {
     /// When the next [`Event::Woken`] is due; `None` while nothing depends on time.
     pub fn next_timeout(&self) -> Option<Moment> {
         let clocks = &self.clocks;
-        let idle = clocks.worker_seen.is_empty()
+        let idle = clocks.liveness.is_empty()
             && clocks.worker_died.is_empty()
             && clocks.client_seen.is_empty()
             && clocks.session_seen.is_empty()
@@ -163,7 +175,7 @@ impl Dispatcher {
             && clocks.unread.is_empty()
             && clocks.jobs_used.is_empty()
             && clocks.datasets_used.is_empty();
-        let sweep = (!idle).then(|| clocks.last_sweep + self.config.sweep_interval);
+        let sweep = (!idle).then(|| clocks.swept_at + self.config.sweep_interval);
         sweep.into_iter().chain(self.closes_at()).min()
     }
 
@@ -210,16 +222,21 @@ impl Dispatcher {
     fn restart_clocks(&mut self) {
         let now = self.now;
         let clocks = &mut self.clocks;
-        clocks.last_sweep = now;
+        (clocks.awake_at, clocks.swept_at) = (now, now);
         clocks.last_collection = now;
         for worker in self.tables.workers.values() {
             if worker.dead.is_none() {
-                clocks.worker_seen.insert(worker.id, now + self.config.liveness);
+                let liveness = self.config.liveness;
+                clocks
+                    .liveness
+                    .note_stored(worker.id, worker.session, now, liveness);
             } else {
                 clocks.worker_died.insert(worker.id, now);
             }
         }
-        clocks.client_seen = self.tables.clients.iter().map(|(id, _)| (*id, now)).collect();
+        // Readers look for a new dispatcher in steps of seconds: none is given up before it can have come back (C6.8).
+        let back = now + self.config.liveness * 2;
+        clocks.client_seen = self.tables.clients.iter().map(|(id, _)| (*id, back)).collect();
         clocks.session_seen = self.tables.sessions.iter().map(|(id, _)| (*id, now)).collect();
         let removals = self.tables.removals.values();
         let removals = removals.filter(|row| !row.is_coordinated());

@@ -6,15 +6,18 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `machine` | the machine's face: events in, batches out |
+//! | `missed` | what readers have in hand, and what goes with one that is gone |
 //! | `event`, `action` | its inputs and outputs |
 //! | `request` | which request is carried out by whom; roles, numbers, remembered answers |
 //! | `record`, `table`, `tables` | what it remembers, with the changes since the last batch |
 //! | `dataset`, `iteration`, `client`, `task`, `removal`, `worker` | what happens to each of these |
 //! | `splits` | the books of an iteration's splits |
 //! | `caching` | the cross-trainer cache: what it asks of a job |
+//! | `order` | readers in order: what a task may be dealt, and who reads what came free |
 //! | `coordination` | coordinated reads: which task takes part in which rounds |
 //! | `addresses`, `sharding` | the fixed list of workers, and what static sharding makes of it |
 //! | `target` | which tasks a reader reads, and what is its alone |
+//! | `liveness` | which workers live: heartbeats, reports, and the dispatcher's own absence |
 //! | `sweep` | what happens because time passes |
 //! | `collect` | what goes because nobody uses it |
 //! | `paces`, `autoscale` | how fast tasks and clients go, and how many workers that asks for |
@@ -37,7 +40,10 @@ mod event;
 #[cfg(debug_assertions)]
 mod invariants;
 mod iteration;
+mod liveness;
 mod machine;
+mod missed;
+mod order;
 mod paces;
 mod record;
 mod removal;
@@ -64,12 +70,14 @@ pub use action::{
 pub use addresses::{WorkerAddressError, WorkerAddresses};
 pub(crate) use config::REQUESTS_OPEN_MAX;
 pub use config::{DispatcherConfig, ERROR_BYTES_MAX, LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
-pub use event::{Event, Incoming, ReplyToken, Request, WorkerRegistration};
+pub use event::{Departure, Event, Incoming, ReplyToken, Request, WorkerRegistration};
 pub use machine::{Batch, Dispatcher, Moment};
 pub use record::{
     Answer, Change, ClientRecord, DatasetRecord, HiddenKey, IterationRecord, JobRecord, Key, MetaRecord,
     Phase, Record, RecordError, RemovalRecord, SessionRecord, TaskPhase, TaskRecord, WorkerRecord,
 };
+#[cfg(test)]
+pub(crate) use splits::Dealing;
 pub use splits::{Holding, Ledger, Run};
 pub use status::{
     ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, SourceStatus, Status, TaskStatus,

@@ -116,6 +116,7 @@ impl Dispatcher {
         self.paces
             .clients
             .retain(|client, _| tables.clients.contains(client));
+        self.split_paces.retain(|task, _| tables.tasks.contains(task));
         let lives = |worker: &WorkerId| tables.workers.get(worker).is_some_and(|row| row.dead.is_none());
         self.paces.links.retain(|worker, _| lives(worker));
     }

@@ -166,6 +166,9 @@ pub struct ClientRecord {
     /// It was told that it has everything: it reads no task from this one on.
     #[n(5)]
     pub reads_before: Option<TaskId>,
+    /// Splits of which it has everything, but elements of them were not handed over yet (C5.8).
+    #[cbor(n(6), default)]
+    pub in_hand: Holding,
 }
 
 /// How far a task has come.
@@ -218,6 +221,15 @@ pub struct TaskRecord {
     /// Its worker was drained before it had read to the end: others go on where it stopped.
     #[cbor(n(9), default)]
     pub cut_short: bool,
+    /// It was started in an iteration in order, for splits that came free while others read later ones (C6.9).
+    #[cbor(n(10), default)]
+    pub catches_up: bool,
+    /// Clients that are gone, of which the worker has not said yet what they took with them (C6.7).
+    #[cbor(n(11), default)]
+    pub releasing: BTreeSet<ClientId>,
+    /// The worker has said that all is delivered.
+    #[cbor(n(12), default)]
+    pub delivered: bool,
 }
 
 /// One incarnation of a worker.
@@ -505,4 +517,14 @@ pub enum Change {
     Put(Record),
     /// The record is gone.
     Delete(Key),
+}
+
+impl Change {
+    /// The key of the record.
+    pub fn key(&self) -> Key {
+        match self {
+            Change::Put(record) => record.key(),
+            Change::Delete(key) => key.clone(),
+        }
+    }
 }

@@ -17,7 +17,11 @@ impl Dispatcher {
         let Some(task) = self.tables.remove_task(id) else {
             return;
         };
-        let holding = self.tables.holdings.remove(&id).unwrap_or_default();
+        let mut holding = self.tables.holdings.remove(&id).unwrap_or_default();
+        if !task.releasing.is_empty() {
+            // C6.7: nobody says any more what the worker sent to them in the meantime.
+            holding.mark_all_seen();
+        }
         let worker_address = self.address_of(task.worker);
         let iteration = task.iteration;
         self.note_lost_worker(iteration, &worker_address);

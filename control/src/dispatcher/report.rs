@@ -66,12 +66,10 @@ impl Dispatcher {
         let workers = self.tables.workers.values().take(LIST_MAX);
         workers
             .map(|row| {
-                let clocks = &self.clocks;
-                let seen = clocks
-                    .worker_seen
-                    .get(&row.id)
-                    .or_else(|| clocks.worker_died.get(&row.id));
-                let silent = seen.map_or_else(Default::default, |seen| self.now.saturating_sub(*seen));
+                let died = self.clocks.worker_died.get(&row.id);
+                let silent = self.clocks.liveness.silence(row.id, self.now);
+                let silent = silent.or_else(|| died.map(|died| self.now.saturating_sub(*died)));
+                let silent = silent.unwrap_or_default();
                 WorkerStatus {
                     id: row.id,
                     address: row.address.clone(),

@@ -202,7 +202,7 @@ impl Dispatcher {
         number: Option<RequestNumber>,
         request: Request,
     ) -> Result<Outcome, Error> {
-        let done = |()| Outcome::Answer(Answer::Done);
+        let done = |result: Result<(), Error>| result.map(|()| Outcome::Answer(Answer::Done));
         match request {
             Request::RegisterDataset {
                 id,
@@ -218,39 +218,40 @@ impl Dispatcher {
                 consumer,
                 whereabouts,
             } => self.open_iteration((session, number), (job, repetition), consumer, whereabouts),
-            Request::Attach { client } => self.attach(session, client).map(done),
-            Request::Release { client } => self.release(session, client).map(done),
+            Request::Attach { client } => done(self.attach(session, client)),
+            Request::Release { client } => done(self.release(session, client)),
             Request::Acknowledge { client, task, seen } => {
-                self.acknowledge(session, client, task, &seen).map(done)
+                done(self.acknowledge(session, client, task, &seen))
             }
             Request::SplitsDone { client, task, leases } => {
-                self.splits_done(session, client, task, &leases).map(done)
+                done(self.splits_done(session, client, task, &leases))
             }
-            Request::TaskDrained { client, task } => self.task_drained(session, client, task).map(done),
+            Request::SplitsWaiting(client, task, leases) => done(self.keep(session, client, task, &leases)),
+            Request::TaskDrained { client, task } => done(self.task_drained(session, client, task)),
+            Request::SuspectWorker { client, address } => done(self.suspect(session, client, address)),
             Request::RoundReady {
                 client,
                 task,
                 earliest,
-            } => self.round_ready(session, client, task, earliest).map(done),
-            Request::VerdictHeard { client, task } => self.verdict_heard(session, client, task).map(done),
+            } => done(self.round_ready(session, client, task, earliest)),
+            Request::VerdictHeard { client, task } => done(self.verdict_heard(session, client, task)),
             Request::Status => Ok(Outcome::Reply(Reply::Status(Box::new(self.status())))),
-            Request::Shutdown { by } => {
-                self.shut_down(by);
-                Ok(Outcome::Answer(Answer::Done))
-            }
+            Request::Shutdown { by } => done(self.shut_down(by)),
             Request::RegisterWorker(worker) => self.register_worker(session, worker),
-            Request::LeaveWorker => self.leave_worker(session).map(done),
-            Request::DrainWorker => self.drain_worker(session).map(done),
+            Request::LeaveWorker => done(self.leave_worker(session)),
+            Request::DrainWorker => done(self.drain_worker(session)),
             Request::DescribeTask { task } => self.describe_task(session, task),
             Request::LeaseSplits {
                 task,
                 source,
                 repetition,
                 want,
-            } => self.lease_splits(session, task, source, repetition, want),
-            Request::ReturnSplits { task, leases } => self.return_splits(session, task, &leases).map(done),
-            Request::SplitsProduced { task, leases } => {
-                self.splits_produced(session, task, &leases).map(done)
+                pace,
+            } => self.lease_splits(session, task, (source, repetition), want, pace),
+            Request::ReturnSplits { task, leases } => done(self.return_splits(session, task, &leases)),
+            Request::SplitsProduced { task, leases } => done(self.splits_produced(session, task, &leases)),
+            Request::SplitsMissed(task, client, leases, is_released) => {
+                done(self.splits_missed(session, task, client, (&leases, is_released)))
             }
             Request::FinishTask {
                 task,
@@ -259,9 +260,9 @@ impl Dispatcher {
                 cut_short,
             } => {
                 let how = Ended { exhausted, cut_short };
-                self.finish_task(session, task, delivered, how).map(done)
+                done(self.finish_task(session, task, delivered, how))
             }
-            Request::FailTask { task, message } => self.fail_task(session, task, message).map(done),
+            Request::FailTask { task, message } => done(self.fail_task(session, task, message)),
         }
     }
 }

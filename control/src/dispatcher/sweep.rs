@@ -5,54 +5,50 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::action::{ClientPush, RemovalReason};
+use super::liveness::SilenceLimits;
 use super::machine::{Dispatcher, Moment};
 use crate::id::{ClientId, SessionId};
 
 impl Dispatcher {
-    /// C7.6: if this machine itself was not run for a while, that silence is nobody's.
+    /// C7.6: excuses everybody for the time in which this machine itself was not run, or was run late.
     pub(super) fn forgive_own_silence(&mut self) {
-        let silence = self.now.saturating_sub(self.clocks.last_sweep);
-        if silence <= self.config.sweep_interval + self.config.liveness / 2 {
+        let late = self
+            .now
+            .saturating_sub(self.clocks.awake_at + self.config.sweep_interval);
+        self.clocks.awake_at = self.now;
+        if late <= self.config.sweep_interval {
             return;
         }
         let clocks = &mut self.clocks;
-        clocks.last_sweep = self.now;
-        clocks
-            .worker_seen
-            .values_mut()
-            .for_each(|stamp| *stamp += silence);
-        clocks
+        clocks.liveness.excuse(late);
+        let stamps = clocks
             .client_seen
             .values_mut()
-            .for_each(|stamp| *stamp += silence);
-        clocks
-            .session_seen
-            .values_mut()
-            .for_each(|stamp| *stamp += silence);
-        clocks.removed.values_mut().for_each(|stamp| *stamp += silence);
-        clocks
-            .worker_died
-            .values_mut()
-            .for_each(|stamp| *stamp += silence);
-        clocks.unread.values_mut().for_each(|stamp| *stamp += silence);
-        clocks.jobs_used.values_mut().for_each(|stamp| *stamp += silence);
-        clocks
-            .datasets_used
-            .values_mut()
-            .for_each(|stamp| *stamp += silence);
+            .chain(clocks.session_seen.values_mut())
+            .chain(clocks.removed.values_mut())
+            .chain(clocks.worker_died.values_mut())
+            .chain(clocks.unread.values_mut())
+            .chain(clocks.jobs_used.values_mut())
+            .chain(clocks.datasets_used.values_mut());
+        stamps.for_each(|stamp| *stamp += late);
         let told = clocks.stranded.values_mut().chain(clocks.incomplete.values_mut());
-        told.for_each(|(since, _)| *since += silence);
+        told.for_each(|(since, _)| *since += late);
     }
 
     pub(super) fn sweep(&mut self) {
         let now = self.now;
-        self.clocks.last_sweep = now;
-        for worker in overdue(&self.clocks.worker_seen, now, self.config.liveness) {
+        self.clocks.swept_at = now;
+        let limits = SilenceLimits::of(&self.config);
+        for worker in self.clocks.liveness.judge(now, limits) {
             self.end_worker(worker, RemovalReason::WorkerSilent);
+        }
+        for worker in self.clocks.liveness.to_probe(now, limits) {
+            self.probe_worker(worker);
         }
         for client in overdue(&self.clocks.client_seen, now, self.config.client_timeout) {
             self.lapse_client(client);
         }
+        self.end_suspects();
         for task in overdue(&self.clocks.removed, now, self.config.acknowledge_timeout) {
             self.expire_removal(task);
         }

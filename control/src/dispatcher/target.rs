@@ -107,7 +107,7 @@ impl Dispatcher {
         let has_own = own.peek().is_some();
         let is_over = own.all(|task| match task.phase {
             TaskPhase::Running => false,
-            TaskPhase::Finished => task.drained.contains(&client.id),
+            TaskPhase::Finished => task.drained.contains(&client.id) && task.releasing.is_empty(),
             TaskPhase::Failed(_) | TaskPhase::Settled => true,
         });
         let removals = self.tables.removals_of(client.iteration);

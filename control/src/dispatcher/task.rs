@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::id::{IterationId, SessionId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::planner::SplitPlan;
-use crate::split::LeaseRange;
+use crate::split::{LeaseRange, SplitPace};
 
 /// Failures that an iteration remembers. With at most 16 KiB each they fit a push.
 const FAILURES_MAX: usize = 16;
@@ -29,7 +29,29 @@ pub(super) struct Ended {
     pub(super) cut_short: bool,
 }
 
+/// Returns how many of the available splits a task gets: so many that what it then has not started is at most its part, by its
+/// pace, of those that stay free (C5.1). So it never holds more than its share of what is left.
+fn fair_by_pace(available: u64, pace: SplitPace, all: u64) -> u64 {
+    let (available, own) = (u128::from(available), u128::from(pace.per_1000_s));
+    let all = u128::from(all).max(own).max(1);
+    let share = (available * own).saturating_sub(u128::from(pace.unstarted) * all) / (all + own);
+    u64::try_from(share).unwrap_or(u64::MAX).max(1)
+}
+
 impl Dispatcher {
+    /// Notes how fast a task is. Returns how fast all running tasks of the iteration are together; of which nothing is known counts as
+    /// fast as this one.
+    fn note_split_pace(&mut self, iteration: IterationId, task: TaskId, pace: SplitPace) -> u64 {
+        self.split_paces.insert(task, pace.per_1000_s);
+        let runs = |task: &TaskId| {
+            let row = self.tables.tasks.get(task);
+            row.is_some_and(|row| row.phase == TaskPhase::Running)
+        };
+        let paces = self.tables.tasks_of(iteration).into_iter().filter(runs);
+        let of = |task: TaskId| self.split_paces.get(&task).copied().unwrap_or(pace.per_1000_s);
+        paces.map(of).fold(0, u64::saturating_add)
+    }
+
     pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId, start_round: Option<u64>) {
         // C10.1
         if !self.is_wanted(iteration, worker) || self.tables.is_draining(worker) {
@@ -48,6 +70,9 @@ impl Dispatcher {
             start_round,
             ready: BTreeMap::new(),
             cut_short: false,
+            catches_up: false,
+            releasing: BTreeSet::new(),
+            delivered: false,
         };
         self.tables.insert_task(task.clone());
         if self.is_dynamic(iteration) {
@@ -73,10 +98,14 @@ impl Dispatcher {
             .get(&job.parameters.dataset)
             .ok_or_else(unknown)?;
         let worker = self.tables.workers.get(&task.worker).ok_or_else(unknown)?;
+        let plan = self.tables.plans.get(&task.iteration).ok_or_else(unknown)?;
         let plan = if job.parameters.policy == Policy::Dynamic {
-            Arc::new(SplitPlan::default())
+            Arc::new(SplitPlan {
+                sources: Vec::new(),
+                seed: plan.seed,
+            })
         } else {
-            Arc::clone(self.tables.plans.get(&task.iteration).ok_or_else(unknown)?)
+            Arc::clone(plan)
         };
         let def = TaskDef {
             task: task.id,
@@ -99,26 +128,16 @@ impl Dispatcher {
         &mut self,
         session: SessionId,
         task: TaskId,
-        source: u32,
-        repetition: u64,
+        (source, repetition): (u32, u64),
         want: u32,
+        pace: Option<SplitPace>,
     ) -> Result<Outcome, Error> {
         let iteration = self.own_task(session, task)?.iteration;
-        if self
-            .tables
-            .tasks
-            .get(&task)
-            .is_some_and(|task| task.phase != TaskPhase::Running)
-        {
-            return Err(Error::precondition(format!(
-                "task {task} has finished and gets no more splits"
-            )));
-        }
-        if want == 0 {
-            return Err(Error::invalid("a task asks for at least one split"));
-        }
+        self.check_lease(task, want)?;
+        let (dealing, most) = self.dealing_to(task);
         let tasks = self.tables.index.tasks_of.get(&iteration);
-        let sharers = tasks.map_or(1, |tasks| tasks.len().max(1)) as u64;
+        let sharers = tasks.map_or(1, |tasks| tasks.len() as u64).max(1);
+        let all_paces = pace.map(|pace| self.note_split_pace(iteration, task, pace));
         let (Some(ledger), Some(holding)) = (
             self.tables.ledgers.get_mut(&iteration),
             self.tables.holdings.get_mut(&task),
@@ -144,20 +163,43 @@ impl Dispatcher {
             }));
         }
         let batch = u64::from(holding.next_batch(self.config.lease_batch_max));
-        let fair = (ledger.available(source, repetition) / (2 * sharers)).max(1);
-        let limit = batch.min(fair).min(u64::from(want)).min(room);
-        let runs = ledger.lease(source, repetition, limit);
+        let available = ledger.available(source, repetition, dealing);
+        let fair = match pace.zip(all_paces) {
+            Some((pace, all)) => {
+                fair_by_pace(available, pace, all).min(u64::from(self.config.lease_batch_max))
+            }
+            None => (available / (2 * sharers)).max(1).min(batch),
+        };
+        let limit = fair.min(u64::from(want)).min(room).min(most);
+        let runs = ledger.lease(source, repetition, limit, dealing);
         for run in &runs {
             holding.insert(*run);
         }
-        let end = runs.is_empty();
         let current = ledger.current(source);
         Ok(Outcome::Answer(Answer::Splits {
             iteration,
+            end: runs.is_empty(),
             runs,
-            end,
             current,
         }))
+    }
+
+    /// Refuses splits to a task that has finished, and a request for none.
+    fn check_lease(&self, task: TaskId, want: u32) -> Result<(), Error> {
+        if self
+            .tables
+            .tasks
+            .get(&task)
+            .is_some_and(|task| task.phase != TaskPhase::Running)
+        {
+            return Err(Error::precondition(format!(
+                "task {task} has finished and gets no more splits"
+            )));
+        }
+        if want == 0 {
+            return Err(Error::invalid("a task asks for at least one split"));
+        }
+        Ok(())
     }
 
     /// C5.5.
@@ -205,17 +247,10 @@ impl Dispatcher {
             task.cut_short = how.cut_short;
             task.stopped_early = !how.exhausted && !how.cut_short;
         }
-        if delivered
-            && self
-                .tables
-                .tasks
-                .get(&id)
-                .is_some_and(|task| task.phase == TaskPhase::Finished)
-        {
-            self.settle_task(id);
-        } else {
-            self.review_task(id);
+        if delivered && let Some(task) = self.tables.tasks.get_mut(&id) {
+            task.delivered = true;
         }
+        self.review_task(id);
         Ok(())
     }
 
@@ -306,8 +341,15 @@ impl Dispatcher {
         };
         if task.phase == TaskPhase::Finished {
             let clients = self.readers(task);
-            // Without readers, what it has buffered waits for the next one.
-            if !clients.is_empty() && clients.iter().all(|client| task.drained.contains(client)) {
+            let have_all = clients.iter().all(|client| task.drained.contains(client));
+            // Without readers, what it has buffered waits for the next one. A reader says itself what its user is not done with.
+            let is_known = self.tables.holdings.get(&id).is_none_or(Holding::is_empty);
+            let is_over = match task.delivered {
+                true => have_all || is_known,
+                false => have_all && !clients.is_empty(),
+            };
+            // C6.7
+            if is_over && task.releasing.is_empty() {
                 return self.settle_task(id);
             }
         }
@@ -368,6 +410,7 @@ impl Dispatcher {
         if cut_short {
             self.forget_cut_short(id);
         }
+        self.forget_caught_up(id);
         self.review_iteration(iteration);
     }
 }

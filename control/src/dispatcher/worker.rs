@@ -3,7 +3,8 @@
 
 use super::action::{Action, ClientPush, RemovalReason, Reply, WorkerPush};
 use super::config::{LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
-use super::event::WorkerRegistration;
+use super::event::{Departure, WorkerRegistration};
+use super::liveness::SilenceLimits;
 use super::machine::Dispatcher;
 use super::record::{HiddenKey, TaskPhase, WorkerRecord};
 use super::request::Outcome;
@@ -61,7 +62,7 @@ impl Dispatcher {
             .worker_of_address
             .insert(registration.address, id);
         self.tables.index.worker_of_session.insert(session, id);
-        self.clocks.worker_seen.insert(id, self.now);
+        self.clocks.liveness.note_registered(id, session, self.now);
         self.assign(id);
         // C3.2
         for iteration in self.tables.index.running.clone() {
@@ -79,13 +80,15 @@ impl Dispatcher {
     }
 
     pub(super) fn handle_heartbeat(&mut self, session: SessionId, worker: bool, clients: &[ClientId]) {
+        self.clocks.liveness.note_process(session, self.now);
         if self.tables.sessions.contains(&session) {
             self.clocks.session_seen.insert(session, self.now);
         }
         if worker {
             match self.living_worker(session) {
                 Ok(id) => {
-                    self.clocks.worker_seen.insert(id, self.now);
+                    let limits = SilenceLimits::of(&self.config);
+                    self.clocks.liveness.note_heartbeat(id, self.now, limits);
                 }
                 // C7.4: only if it was given up. One that is not known has not registered yet.
                 Err(error) if self.tables.index.worker_of_session.contains_key(&session) => {
@@ -109,6 +112,46 @@ impl Dispatcher {
         }
     }
 
+    /// Takes note that a process' connection has ended.
+    pub(super) fn handle_departure(&mut self, session: SessionId, departure: Departure) {
+        let Ok(id) = self.living_worker(session) else {
+            return;
+        };
+        match departure {
+            // It has dropped its tasks, and this session does not come back.
+            Departure::Goodbye => self.end_worker(id, RemovalReason::WorkerSilent),
+            Departure::Reset => {
+                self.clocks.liveness.note_probed(id, true, self.now);
+                self.probe_worker(id);
+            }
+            Departure::Lost => self.probe_worker(id),
+        }
+    }
+
+    /// Takes note that a reader has lost its link to a worker that it reads (C7.8).
+    pub(super) fn suspect(
+        &mut self,
+        session: SessionId,
+        client: ClientId,
+        address: String,
+    ) -> Result<(), Error> {
+        self.client(session, client)?;
+        if let Some(id) = self.tables.index.worker_of_address.get(&address).copied()
+            && self.clocks.liveness.note_reported(id)
+        {
+            self.probe_worker(id);
+        }
+        Ok(())
+    }
+
+    /// Has the shell ask whether anything listens at a worker's address.
+    pub(super) fn probe_worker(&mut self, id: WorkerId) {
+        if let Some(row) = self.tables.workers.get(&id) {
+            let address = row.address.clone();
+            self.act(Action::ProbeWorker { worker: id, address });
+        }
+    }
+
     /// A worker is gone, with everything it had that its readers do not have yet.
     pub(super) fn end_worker(&mut self, id: WorkerId, reason: RemovalReason) {
         let Some(row) = self.tables.workers.get_mut(&id) else {
@@ -121,7 +164,7 @@ impl Dispatcher {
         let session = row.session;
         let address = row.address.clone();
         self.tables.index.worker_of_address.remove(&address);
-        self.clocks.worker_seen.remove(&id);
+        self.clocks.liveness.remove(id);
         self.clocks.worker_died.insert(id, self.now);
         for task in self.tables.tasks_on(id) {
             match self.tables.tasks.get(&task).map(|task| &task.phase) {
@@ -180,7 +223,8 @@ impl Dispatcher {
                 row.address
             )));
         }
-        self.clocks.worker_seen.insert(id, self.now);
+        let session = row.session;
+        self.clocks.liveness.note_registered(id, session, self.now);
         self.assign(id);
         Ok(Outcome::Reply(Reply::Worker(id)))
     }
@@ -233,6 +277,7 @@ impl Dispatcher {
             })
             .collect();
         self.push_worker(id, WorkerPush::Assigned { tasks });
+        self.ask_for_missed(id);
     }
 }
 

@@ -16,5 +16,5 @@ pub(crate) mod wire;
 
 pub use client::{Client, DatasetInfo, IterationHandle, IterationReporter, Told};
 pub use server::{Server, ServerConfig, ServerStopper, StartError};
-pub use session::{Numbers, SessionConfig};
+pub use session::{Contact, Numbers, SessionConfig};
 pub use wire::ALPN;

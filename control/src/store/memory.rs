@@ -34,14 +34,14 @@ impl Store for MemoryStore {
         self.kept.is_none()
     }
 
-    fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError> {
+    fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let Some(kept) = &mut self.kept else {
             return Ok(());
         };
         for change in changes {
             match change {
-                Change::Put(record) => kept.insert(record.key(), record),
-                Change::Delete(key) => kept.remove(&key),
+                Change::Put(record) => kept.insert(record.key(), record.clone()),
+                Change::Delete(key) => kept.remove(key),
             };
         }
         Ok(())

@@ -21,14 +21,21 @@ pub trait Store: Send {
     /// Keeps all of these changes, in order, or none. When it returns they survive whatever the store survives. May block.
     ///
     /// # Errors
-    /// They are not kept. The dispatcher then stops: what it has decided must not become known.
-    fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError>;
+    /// [`StoreError::Full`]: there is no room for them; the same changes, and later ones, may be given again.
+    /// [`StoreError::Failed`]: they are not kept. The dispatcher then stops: what it has decided must not become known.
+    fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
     /// Whether it keeps nothing, so that changes need not be given to it.
     fn is_volatile(&self) -> bool;
 }
 
-/// A store failed. The machine's fault, not the caller's.
+/// A store does not keep what it was given. The machine's fault, not the caller's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the dispatcher's store failed: {0}")]
-pub struct StoreError(pub String);
+pub enum StoreError {
+    /// There is no room. Passes when somebody makes some.
+    #[error("the store is full: {0}")]
+    Full(String),
+    /// Anything else.
+    #[error("the dispatcher's store failed: {0}")]
+    Failed(String),
+}

@@ -57,6 +57,7 @@ impl Planner for WordPlanner {
         };
         Ok(SplitPlan {
             sources: vec![source],
+            seed: 0,
         })
     }
 }
@@ -80,7 +81,7 @@ impl Store for SharedStore {
         self.0.lock().unwrap().load()
     }
 
-    fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError> {
+    fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         self.0.lock().unwrap().commit(changes)
     }
 }

@@ -111,7 +111,7 @@ impl Raw {
     /// Connects, says hello and is welcomed.
     pub(crate) async fn greeted(cluster: &Cluster, role: Role, address: SocketAddr, session: u64) -> Raw {
         let mut raw = Raw::silent(cluster, role, address).await;
-        raw.send.write_all(&framed(&list![1, session])).await.unwrap();
+        raw.send.write_all(&framed(&list![2, session])).await.unwrap();
         let mut length = [0; 4];
         within("the welcome", raw.recv.read_exact(&mut length))
             .await

@@ -154,6 +154,10 @@ pub struct Grant {
     /// Elements of those received that wait to be handed over, if the client says so (D4.6).
     #[n(5)]
     pub waiting: Option<u64>,
+    /// Elements of the subscription that the client's user is done with, from the first on (D5.6). A client that does not
+    /// say counts as done with all that it received.
+    #[n(6)]
+    pub handed: Option<u64>,
 }
 
 /// Ends a subscription.
@@ -162,6 +166,9 @@ pub struct Cancel {
     /// The task no longer wanted.
     #[n(0)]
     pub task: TaskId,
+    /// The client has received everything of it: what its user is not done with, the dispatcher hears from the client (D5.6).
+    #[cbor(n(1), default)]
+    pub has_all: bool,
 }
 
 /// Confirms a subscription.
@@ -459,9 +466,9 @@ mod tests {
         }
 
         #[test]
-        fn messages_survive_the_wire(task: u64, limit: u64, element_bytes: u64, received: u64, splits: u64, waiting: Option<u64>, ticket: Vec<u8>, trainer: Option<String>) {
+        fn messages_survive_the_wire(task: u64, limit: u64, element_bytes: u64, received: u64, splits: u64, waiting: Option<u64>, handed: Option<u64>, ticket: Vec<u8>, trainer: Option<String>) {
             for message in [
-                ToWorker::Grant(Grant { task: TaskId(task), limit, element_bytes, received, splits, waiting }),
+                ToWorker::Grant(Grant { task: TaskId(task), limit, element_bytes, received, splits, waiting, handed }),
                 ToWorker::Subscribe(Subscribe { task: TaskId(task), ticket, resume_from: limit, splits_from: splits, trainer_id: trainer, asked_before: received }),
             ] {
                 prop_assert_eq!(decode::<ToWorker>(&encode(&message).unwrap()).unwrap(), message);

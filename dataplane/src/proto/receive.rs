@@ -189,6 +189,7 @@ impl<B> ReceiveHalf<B> {
             received: self.contiguous,
             splits: self.splits,
             waiting: None,
+            handed: None,
         }
     }
 

@@ -475,6 +475,7 @@ mod tests {
             received: 0,
             splits: 0,
             waiting: None,
+            handed: None,
         })
         .unwrap();
         assert!(half.starve(Shortage::Empty, start).is_none());

@@ -20,6 +20,9 @@ pub enum LinkLost {
     /// The peer says that this side said what no correct peer says. Trying again would end the same way.
     #[error("the peer says that this side broke the protocol: {0}")]
     Blamed(String),
+    /// The peer has as many links as it takes. There may be room later.
+    #[error("the peer takes no further link: {0}")]
+    Full(String),
     /// This side ran out of something it needs to go on.
     #[error("this side cannot serve the link: {0}")]
     Resource(String),
@@ -31,7 +34,7 @@ impl LinkLost {
         match self {
             Self::Misbehaved(reason) => Self::Blamed(reason.clone()),
             Self::Resource(_) => Self::Closed(format!("it says: {self}")),
-            Self::Closed(_) | Self::Broken(_) | Self::Blamed(_) => {
+            Self::Closed(_) | Self::Broken(_) | Self::Full(_) | Self::Blamed(_) => {
                 Self::Closed("nothing more is wanted of it".into())
             }
         }

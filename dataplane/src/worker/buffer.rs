@@ -16,9 +16,11 @@ use smallvec::SmallVec;
 use super::bell::Bell;
 use super::cache::Cache;
 use super::clock;
+use super::debts::Debts;
 use super::division::{Division, Found, PackLimits, Role, TaskMode};
 use super::groups::end_of_data;
 use super::task::Denied;
+use super::turns::Turn;
 use super::window;
 use crate::linger::Linger;
 use crate::proto::send::Ending;
@@ -70,6 +72,8 @@ pub enum Take {
     Elements(Pack),
     /// Nothing is ready.
     Empty,
+    /// What is ready is another client's turn. The client asks again when it is rung, or at this time.
+    NotYet(Instant),
     /// The next element has this size; a credit is worth less, or there is none.
     NoCredit {
         /// Its size, in bytes.
@@ -106,6 +110,10 @@ pub struct TaskBuffer {
 #[derive(Debug)]
 struct Shared {
     division: Division,
+    /// Splits that clients have in hand, where each element goes to one of them.
+    debts: Debts,
+    /// Every element so far named the splits that it comes from, so that none counts for another split.
+    is_traced: bool,
     marks: VecDeque<Mark>,
     /// How the producer ended. One that was stopped before has no ending: nobody is to take that for the end of the data.
     ending: Option<Ending>,
@@ -115,7 +123,8 @@ struct Shared {
     /// It is brought to its end whoever wants it.
     goes_on_alone: bool,
     is_stopped: bool,
-    bells: Vec<Arc<Bell>>,
+    /// With the client that each session serves.
+    bells: Vec<(u64, Arc<Bell>)>,
 }
 
 impl TaskBuffer {
@@ -123,6 +132,8 @@ impl TaskBuffer {
     pub(super) fn new(limits: BufferLimits, mode: TaskMode, cache: &Arc<Cache>) -> Self {
         let shared = Shared {
             division: Division::new(mode, cache),
+            debts: Debts::default(),
+            is_traced: true,
             marks: VecDeque::new(),
             ending: None,
             groups_before_ending: 0,
@@ -167,22 +178,35 @@ impl TaskBuffer {
             self.room.notify_all();
         }
         let has_ended = shared.ending.is_some();
-        match shared.division.take(client, elements, element_bytes, has_ended) {
+        let may_take = match shared.division.turn(client, elements, clock::now) {
+            Turn::Take(may_take) => may_take,
+            Turn::Wait(until) => return Take::NotYet(until),
+        };
+        match shared.division.take(client, may_take, element_bytes, has_ended) {
             Found::Elements {
                 pack,
                 fresh_elements,
                 fresh_bytes,
             } => {
+                if self.mode == TaskMode::FirstCome && !shared.debts.give(client, &pack) {
+                    shared.is_traced = false;
+                }
                 self.count_taken(client, fresh_elements, fresh_bytes, shared);
                 return Take::Elements(pack);
             }
-            Found::NoCredit { bytes } => return Take::NoCredit { bytes },
+            Found::NoCredit { bytes } => {
+                if elements > 0 {
+                    shared.division.wait(client);
+                }
+                return Take::NoCredit { bytes };
+            }
             Found::NoPlace => return Take::Empty,
+            Found::Nothing if elements > 0 => shared.division.wait(client),
             Found::Nothing => {}
         }
         match &shared.ending {
             // An end that waits for a client which owes elements; a failure is told at once.
-            Some(Ending::Exhausted) if !shared.marks.is_empty() => Take::Empty,
+            Some(Ending::Exhausted) if !shared.marks.is_empty() || shared.debts.has_missed() => Take::Empty,
             // Each consumer of a coordinated read is to fail in the same step (D7.5).
             Some(_) if shared.division.released() < shared.groups_before_ending => Take::Empty,
             Some(ending) => Take::Ended(ending.clone()),
@@ -190,25 +214,59 @@ impl TaskBuffer {
         }
     }
 
-    /// At most `most` of the splits that ended within what was taken and of which no client but `client` owes elements:
-    /// what one client is told must not stand for elements on their way to another (D5.2).
+    /// At most `most` of the splits that ended within what was taken and of which no client but `client` owes elements or has some
+    /// in hand: what one client is told must not stand for elements on their way to another (D5.2), nor for those that would be
+    /// gone with it (D5.6).
     pub fn take_marks(&self, client: u64, most: usize) -> Vec<Mark> {
         let mut shared = self.shared.lock();
         let taken = self.taken_elements.load(Ordering::Relaxed);
         if shared.marks.front().is_none_or(|mark| mark.position > taken) {
             return Vec::new();
         }
-        let reach = shared.division.reach(client, taken);
-        let is_due = |mark: &&Mark| mark.position <= reach;
-        let due = shared.marks.iter().take(most).take_while(is_due).count();
-        let marks = shared.marks.drain(..due).collect();
-        if due > 0 {
+        let reach = match self.mode {
+            TaskMode::FirstCome if shared.is_traced => taken,
+            TaskMode::FirstCome | TaskMode::Coordinated { .. } | TaskMode::Cached => {
+                shared.division.reach(client, taken)
+            }
+        };
+        let due = shared.take_due(client, reach, most);
+        if !due.is_empty() {
             self.wake_producer();
             if shared.ending.is_some() && shared.marks.is_empty() {
                 ring(&shared);
             }
         }
-        marks
+        due
+    }
+
+    /// Books that a client's user is done with the first `handed` elements of its subscription (D5.6).
+    pub(crate) fn hand_over(&self, client: u64, handed: u64) {
+        let mut shared = self.shared.lock();
+        if shared.debts.hand_over(client, handed) && !shared.marks.is_empty() {
+            ring(&shared);
+        }
+    }
+
+    /// What clients that are gone had in hand, as far as nobody has begun to tell the dispatcher.
+    pub(crate) fn take_missed(&self) -> Vec<(u64, Vec<u64>)> {
+        self.shared.lock().debts.take_untold()
+    }
+
+    /// Returns what the dispatcher does not know of the hand of a client that it has ended.
+    pub(crate) fn release(&self, client: u64) -> Vec<u64> {
+        self.shared.lock().debts.release(client)
+    }
+
+    /// Books that the dispatcher has heard of splits that are gone with a client: others may hear of the end.
+    pub(crate) fn note_heard(&self, client: u64, leases: &[u64]) {
+        let mut shared = self.shared.lock();
+        shared.debts.heard(client, leases);
+        ring(&shared);
+    }
+
+    /// Whether the dispatcher does not know all that clients took with them.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.shared.lock().debts.has_missed()
     }
 
     /// Books that a client has the first `received` elements of its subscription.
@@ -222,15 +280,25 @@ impl TaskBuffer {
     }
 
     /// Forgets a client: what it did not acknowledge never will be. Once all have left, nothing is produced until one comes (D4.5).
-    pub(crate) fn forget(&self, client: u64) {
+    /// `has_all` says that it has received everything, so that it answers itself for what its user is not done with. True if it
+    /// took splits with it that the dispatcher is to hear of.
+    pub(crate) fn forget(&self, client: u64, has_all: bool) -> bool {
         let mut shared = self.shared.lock();
         shared.division.forget(client);
+        let has_missed = !has_all && shared.debts.miss(client);
+        shared.debts.end(client);
         if self.mode == TaskMode::FirstCome && shared.bells.is_empty() && !shared.goes_on_alone {
             self.is_deserted.store(true, Ordering::Release);
         }
         if !shared.marks.is_empty() {
             ring(&shared);
         }
+        has_missed
+    }
+
+    /// Books that a client was told that something is ready, for which it will grant credits: it has its turn as others do.
+    pub(crate) fn await_credits(&self, client: u64) {
+        self.shared.lock().division.wait(client);
     }
 
     /// Asks to be rung when something is ready. Call, then take once more before waiting.
@@ -239,14 +307,17 @@ impl TaskBuffer {
         fence(Ordering::SeqCst);
     }
 
-    /// Adds a session that is rung.
-    pub(crate) fn add_bell(&self, bell: Arc<Bell>) {
-        self.shared.lock().bells.push(bell);
+    /// Adds a session that is rung for a client.
+    pub(crate) fn add_bell(&self, client: u64, bell: Arc<Bell>) {
+        self.shared.lock().bells.push((client, bell));
     }
 
     /// Removes it.
     pub(crate) fn remove_bell(&self, bell: &Arc<Bell>) {
-        self.shared.lock().bells.retain(|other| !Arc::ptr_eq(other, bell));
+        self.shared
+            .lock()
+            .bells
+            .retain(|(_, other)| !Arc::ptr_eq(other, bell));
     }
 
     /// Lets the producer begin though no client has asked for an element, and go on though all have left.
@@ -346,10 +417,17 @@ impl TaskBuffer {
         }
     }
 
-    /// The sessions that the producer may step, where they are few.
+    /// The sessions that the producer may step, where they are few: that first whose client's turn it is.
     fn stepped(&self) -> Option<SmallVec<[Arc<Bell>; STEPPED_MAX]>> {
-        let bells = &self.shared.lock().bells;
-        (bells.len() <= STEPPED_MAX).then(|| bells.iter().cloned().collect())
+        let mut shared = self.shared.lock();
+        let Shared { bells, division, .. } = &mut *shared;
+        if bells.len() > STEPPED_MAX {
+            return None;
+        }
+        if bells.len() > 1 {
+            bells.sort_by_key(|(client, _)| division.rank(*client));
+        }
+        Some(bells.iter().map(|(_, bell)| bell.clone()).collect())
     }
 
     /// The producer's side: waits until a client wants elements. False once the task was stopped.
@@ -443,8 +521,9 @@ impl TaskBuffer {
         self.taken_bytes.fetch_add(fresh_bytes, Ordering::Release);
         let first = self.taken_elements.fetch_add(fresh_elements, Ordering::Release);
         shared.division.took(client, first, fresh_elements);
-        if shared.ending.is_some() {
-            // Whoever has no credit could not see the end; this may have been the last element before it.
+        // A client without credits could not see the end; this may have been the last element before it. Others may have been
+        // put off until this client had its turn.
+        if shared.ending.is_some() || shared.division.is_left_to_others(client) {
             ring(&shared);
         }
         drop(shared);
@@ -456,6 +535,29 @@ impl TaskBuffer {
         if self.is_producer_waiting.load(Ordering::Relaxed) {
             self.room.notify_all();
         }
+    }
+}
+
+impl Shared {
+    /// Takes out at most `most` ends that a client may be told, of splits that ended before `reach`.
+    fn take_due(&mut self, client: u64, reach: u64, most: usize) -> Vec<Mark> {
+        // With two clients, one of them is done with its part some time. Of more, two that pause would keep the others waiting.
+        let has_ended = self.ending.is_some() && self.division.is_drained();
+        let is_pressed = self.bells.len() > 2 && (has_ended || self.marks.len() > MARKS_MAX / 2);
+        let debts = &self.debts;
+        let may_tell = |lease| {
+            let is_free = !debts.have_others(client, lease) || is_pressed && debts.has(client, lease);
+            is_free && !debts.is_missed(lease)
+        };
+        let mut due = Vec::new();
+        self.marks.retain(|mark| {
+            let is_due = due.len() < most && mark.position <= reach && may_tell(mark.lease);
+            if is_due {
+                due.push(*mark);
+            }
+            !is_due
+        });
+        due
     }
 }
 
@@ -473,7 +575,7 @@ fn look(since: Instant, limit: Duration, bells: &[Arc<Bell>], has_room: impl Fn(
 }
 
 fn ring(shared: &Shared) {
-    for bell in &shared.bells {
+    for (_, bell) in &shared.bells {
         bell.ring();
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Instant;
 
 use millstream_element::{OpenPack, Pack};
 
@@ -14,6 +15,7 @@ use super::groups::Groups;
 use super::owed::Owed;
 use super::producer::PACK_BYTES;
 use super::task::Denied;
+use super::turns::{Turn, Turns};
 use super::window::Window;
 use crate::proto::message::RefusalCode;
 use crate::proto::send::strides_bytes;
@@ -86,9 +88,18 @@ pub(super) type Queue = VecDeque<Arc<OpenPack>>;
 /// The elements that wait, as their clients are to have them.
 #[derive(Debug)]
 pub(super) enum Division {
-    FirstCome { queue: Queue, owed: Owed },
+    FirstCome {
+        queue: Queue,
+        owed: Owed,
+        turns: Turns,
+        /// Elements taken of the packs in the queue.
+        taken: u64,
+    },
     Coordinated(Groups),
-    Cached { window: Window, share: CacheShare },
+    Cached {
+        window: Window,
+        share: CacheShare,
+    },
 }
 
 impl Division {
@@ -98,6 +109,8 @@ impl Division {
             TaskMode::FirstCome => Self::FirstCome {
                 queue: Queue::new(),
                 owed: Owed::default(),
+                turns: Turns::default(),
+                taken: 0,
             },
             TaskMode::Coordinated { consumers } => Self::Coordinated(Groups::new(consumers)),
             TaskMode::Cached => Self::Cached {
@@ -116,13 +129,54 @@ impl Division {
         }
     }
 
+    /// Says how many elements a client may take that has credits for `elements`, where others wait for some too (D4.7). The
+    /// clock is read only then.
+    pub(super) fn turn(&mut self, client: u64, elements: u64, now: impl FnOnce() -> Instant) -> Turn {
+        match self {
+            Self::FirstCome {
+                queue, turns, taken, ..
+            } if elements > 0 && turns.is_contended(client) => match ready_in(queue, *taken) {
+                0 => Turn::Take(elements),
+                ready => turns.turn(client, elements, ready, now()),
+            },
+            Self::FirstCome { .. } | Self::Coordinated(_) | Self::Cached { .. } => Turn::Take(elements),
+        }
+    }
+
+    /// Books that a client wants elements and there are none that it can have now.
+    pub(super) fn wait(&mut self, client: u64) {
+        if let Self::FirstCome { turns, .. } = self {
+            turns.wait(client);
+        }
+    }
+
+    /// Whether elements are left that another client than `client` waits for.
+    pub(super) fn is_left_to_others(&self, client: u64) -> bool {
+        match self {
+            Self::FirstCome {
+                queue, turns, taken, ..
+            } => turns.is_contended(client) && ready_in(queue, *taken) > 0,
+            Self::Coordinated(_) | Self::Cached { .. } => false,
+        }
+    }
+
+    /// Orders clients: those first whose turn comes first.
+    pub(super) fn rank(&self, client: u64) -> (bool, u64) {
+        match self {
+            Self::FirstCome { turns, .. } => turns.rank(client),
+            Self::Coordinated(_) | Self::Cached { .. } => (false, 0),
+        }
+    }
+
     /// Up to `elements` that wait for a client, in order, none larger than `element_bytes`, all from one slot.
     /// `has_ended` says that nothing more is written.
     pub(super) fn take(&mut self, client: u64, elements: u64, element_bytes: u64, has_ended: bool) -> Found {
         match self {
-            Self::FirstCome { queue, .. } => take_first(queue, elements, element_bytes, has_ended),
+            Self::FirstCome { queue, taken, .. } => {
+                take_first(queue, taken, elements, element_bytes, has_ended)
+            }
             Self::Coordinated(groups) => groups.queue(client).map_or(Found::NoPlace, |queue| {
-                take_first(queue, elements, element_bytes, has_ended)
+                take_first(queue, &mut 0, elements, element_bytes, has_ended)
             }),
             Self::Cached { window, share } => {
                 let found = window.take(client, elements, element_bytes, share.capacity_bytes());
@@ -193,14 +247,18 @@ impl Division {
                     ..
                 },
             ) => window.admit(client, trainer),
-            (Self::FirstCome { .. } | Self::Coordinated(_) | Self::Cached { .. }, _) => {}
+            (Self::FirstCome { turns, .. }, _) => turns.add(client),
+            (Self::Coordinated(_) | Self::Cached { .. }, _) => {}
         }
     }
 
     /// A client took `elements`; `before` had been taken by all.
     pub(super) fn took(&mut self, client: u64, before: u64, elements: u64) {
         match self {
-            Self::FirstCome { owed, .. } => owed.take(client, before..before + elements),
+            Self::FirstCome { owed, turns, .. } => {
+                owed.take(client, before..before + elements);
+                turns.took(client, elements);
+            }
             Self::Coordinated(groups) => groups.took(client, elements),
             Self::Cached { .. } => {}
         }
@@ -224,7 +282,10 @@ impl Division {
     /// same: its place is nobody else's.
     pub(super) fn forget(&mut self, client: u64) {
         match self {
-            Self::FirstCome { owed, .. } => owed.forget(client),
+            Self::FirstCome { owed, turns, .. } => {
+                owed.forget(client);
+                turns.remove(client);
+            }
             Self::Coordinated(_) => {}
             Self::Cached { window, .. } => window.forget(client),
         }
@@ -288,14 +349,31 @@ impl Division {
     }
 }
 
-/// Takes what waits in a queue, for whoever it is.
-fn take_first(queue: &mut Queue, elements: u64, element_bytes: u64, has_ended: bool) -> Found {
+/// Packs that are looked through for what is ready: more is plenty.
+const PACKS_LOOKED_AT: usize = 64;
+
+/// Elements that wait in a queue of whose packs `taken` were taken, as far as that matters.
+fn ready_in(queue: &Queue, taken: u64) -> u64 {
+    let packs = queue.iter().take(PACKS_LOOKED_AT);
+    let finished: u64 = packs.map(|pack| pack.finished() as u64).sum();
+    finished.saturating_sub(taken)
+}
+
+/// Takes what waits in a queue, for any client. `taken` counts what was taken of the packs in it.
+fn take_first(
+    queue: &mut Queue,
+    taken: &mut u64,
+    elements: u64,
+    element_bytes: u64,
+    has_ended: bool,
+) -> Found {
     while let Some(front) = queue.front() {
         // Looked at first: an element that is finished in between is no reason to say that a credit is worth less.
         if let Some(bytes) = front.next_len() {
             let Some(pack) = front.take(elements as usize, element_bytes) else {
                 return Found::NoCredit { bytes };
             };
+            *taken += pack.len() as u64;
             return Found::Elements {
                 fresh_elements: pack.len() as u64,
                 // With the gap behind the last element, as the producer counts: what is left must come to nothing in the end.
@@ -307,6 +385,7 @@ fn take_first(queue: &mut Queue, elements: u64, element_bytes: u64, has_ended: b
         if queue.len() == 1 && !has_ended {
             break;
         }
+        *taken = taken.saturating_sub(front.finished() as u64);
         queue.pop_front();
     }
     Found::Nothing

@@ -6,6 +6,7 @@
 //! - [`ArenaConfig`]: what they may share with readers of the host; `alloc`: where a task's elements are written
 //! - `window`: in a cross-trainer cache; `cache`: what all of those may keep
 //! - `owed`: who took which elements and has not acknowledged them
+//! - `turns`: whose turn it is where several clients wait for elements
 //! - `task`: a task and its subscriptions
 //! - [`server`]: all tasks of a worker, and who may read them
 //! - `session`: one link, served; `bell`: how it hears of elements
@@ -24,6 +25,7 @@ pub mod buffer;
 mod cache;
 mod clock;
 mod compress;
+mod debts;
 mod division;
 mod groups;
 mod owed;
@@ -34,6 +36,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod travel;
+mod turns;
 mod window;
 
 pub use arena_config::{ArenaConfig, ArenaStats};
@@ -41,5 +44,5 @@ pub use buffer::{BufferLimits, Mark, Take};
 pub use cache::{CacheLimits, CacheStats};
 pub use division::TaskMode;
 pub use producer::{ProduceError, Producer, Stopped};
-pub use server::{AddTaskError, Server, ServerConfig, ServerCounters, SessionEnd};
+pub use server::{AddTaskError, MissedSplits, Server, ServerConfig, ServerCounters, SessionEnd};
 pub use window::TRAINER_ID_BYTES_MAX;

@@ -12,6 +12,7 @@ use millstream_element::{ElementSpec, Layout, ShapeError, SlotAlloc};
 use millstream_link::ticket::{Ticket, TicketKey};
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
+use tokio::sync::Notify;
 
 #[cfg(target_os = "linux")]
 use super::alloc::{Arenas, TaskAlloc};
@@ -132,6 +133,17 @@ pub enum AddTaskError {
     },
 }
 
+/// Splits of which a client that is gone had elements that its user was not done with (D5.6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissedSplits {
+    /// The task that they were leased to.
+    pub task: TaskId,
+    /// The client.
+    pub client: u64,
+    /// Their leases, ascending.
+    pub leases: Vec<u64>,
+}
+
 /// What a server did so far.
 #[derive(Debug, Default)]
 pub struct ServerCounters {
@@ -159,6 +171,8 @@ pub(super) struct Inner {
     key: TicketKey,
     tasks: RwLock<BTreeMap<TaskId, Arc<Task>>>,
     pub(super) counters: ServerCounters,
+    /// Told when a client took splits with it.
+    pub(super) missed: Notify,
     cache: Arc<Cache>,
     #[cfg(target_os = "linux")]
     arenas: Arc<Arenas>,
@@ -181,6 +195,7 @@ impl Server {
                 key,
                 tasks,
                 counters,
+                missed: Notify::new(),
                 cache,
                 links,
                 compress,
@@ -270,7 +285,7 @@ impl Server {
     pub fn is_settled(&self, id: TaskId) -> bool {
         let task = self.inner.tasks.read().get(&id).cloned();
         task.is_none_or(|task| {
-            task.forget_absent(self.inner.config.resume_within, clock::now());
+            self.forget_absent_of(&task, clock::now());
             task.is_settled()
         })
     }
@@ -281,10 +296,50 @@ impl Server {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
         let now = clock::now();
         for task in tasks {
-            task.forget_absent(self.inner.config.resume_within, now);
+            self.forget_absent_of(&task, now);
             #[cfg(target_os = "linux")]
             task.alloc.give_back_if_idle();
         }
+    }
+
+    fn forget_absent_of(&self, task: &Task, now: Instant) {
+        if task.forget_absent(self.inner.config.resume_within, now) {
+            self.inner.missed.notify_one();
+        }
+    }
+
+    /// Waits until a client may have taken splits with it. Cancel-safe.
+    pub async fn has_missed(&self) {
+        self.inner.missed.notified().await;
+    }
+
+    /// What clients that are gone took with them, each once: the caller tells the dispatcher, and then [`Server::note_heard`].
+    pub fn take_missed(&self) -> Vec<MissedSplits> {
+        let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
+        let missed = tasks.iter().flat_map(|task| {
+            let missed = task.buffer.take_missed().into_iter();
+            missed.map(|(client, leases)| MissedSplits {
+                task: task.id,
+                client,
+                leases,
+            })
+        });
+        missed.collect()
+    }
+
+    /// Books that the dispatcher knows of these splits. The task's end waits for that.
+    pub fn note_heard(&self, missed: &MissedSplits) {
+        if let Some(task) = self.inner.tasks.read().get(&missed.task) {
+            task.buffer.note_heard(missed.client, &missed.leases);
+        }
+    }
+
+    /// Serves a client of a task no more, whatever ticket it has: the dispatcher has ended it. Returns what it took with it, as far
+    /// as the dispatcher may not know it; nothing for an unknown task.
+    pub fn release(&self, task: TaskId, client: u64) -> MissedSplits {
+        let known = self.inner.tasks.read().get(&task).cloned();
+        let leases = known.map_or_else(Vec::new, |task| task.release(client));
+        MissedSplits { task, client, leases }
     }
 
     /// What happened so far.

@@ -71,6 +71,8 @@ struct Session {
     is_watched: bool,
     /// The producer that stepped the session last may be long in doing so again.
     is_producer_away: bool,
+    /// When to ask again for elements that are other clients' turn.
+    turn_due: Option<Instant>,
 }
 
 /// Where a session sits while it is served: its own thread steps it, and those of producers.
@@ -126,6 +128,7 @@ pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64
         look_again: Box::pin(tokio::time::sleep(Duration::ZERO)),
         is_watched: false,
         is_producer_away: false,
+        turn_due: None,
     });
     let gone = || LinkLost::Closed("it is served no longer".into());
     let lost = poll_fn(|cx| match serving.0.session.lock().as_mut() {
@@ -321,7 +324,10 @@ impl Session {
             ToWorker::Grant(grant) => self.grant(&grant, now)?,
             ToWorker::Cancel(cancel) => {
                 if let Some(subscribed) = self.leave(cancel.task)? {
-                    subscribed.task.forget(subscribed.client, self.number);
+                    let (task, client) = (&subscribed.task, subscribed.client);
+                    if task.forget(client, self.number, cancel.has_all) {
+                        self.server.missed.notify_one();
+                    }
                 }
             }
         }
@@ -358,6 +364,8 @@ impl Session {
             let buffer = &subscribed.task.buffer;
             buffer.acknowledge(subscribed.client, grant.received);
         }
+        let handed = grant.handed.unwrap_or(grant.received).min(grant.received);
+        subscribed.task.buffer.hand_over(subscribed.client, handed);
         self.travel.note_grant(grant, &state.half, now);
         Ok(())
     }
@@ -376,7 +384,7 @@ impl Session {
                     task.buffer.note_local();
                 }
                 task.buffer.remove_bell(&self.bell);
-                task.buffer.add_bell(self.bell.clone());
+                task.buffer.add_bell(attached.client, self.bell.clone());
                 let (spec, element_bytes) = (task.spec.clone(), task.element_bytes);
                 self.travel.subscribe(task, now);
                 self.subscribed.insert(subscribe.task, attached);
@@ -463,20 +471,9 @@ impl Session {
                         book_marks(task, client, state);
                         state.half.handle_ending(ending);
                     }
-                    shortage @ (Take::Empty | Take::NoCredit { .. }) => {
+                    shortage @ (Take::Empty | Take::NotYet(_) | Take::NoCredit { .. }) => {
                         if !book_marks(task, client, state) {
-                            let now = clock::now();
-                            let is_hungry = elements > 0 && matches!(shortage, Take::Empty);
-                            if is_hungry {
-                                self.travel.note_starved(task.id, now);
-                            }
-                            let shortage = match shortage {
-                                Take::NoCredit { bytes } => Shortage::NoCredit { bytes },
-                                Take::Empty | Take::Elements(_) | Take::Ended(_) => Shortage::Empty,
-                            };
-                            let told = state.half.starve(shortage, now);
-                            self.outbox.extend(told.map(Downstream::Message));
-                            return is_hungry;
+                            return self.starve(task, client, state, elements, &shortage);
                         }
                     }
                 },
@@ -484,10 +481,38 @@ impl Session {
         }
     }
 
+    /// Books that the task has nothing for a client with so many credits. True if it is elements that it lacks.
+    fn starve(
+        &mut self,
+        task: &Task,
+        client: u64,
+        state: &mut Subscription,
+        elements: u64,
+        shortage: &Take,
+    ) -> bool {
+        let now = clock::now();
+        let is_hungry = elements > 0 && matches!(shortage, Take::Empty | Take::NotYet(_));
+        if is_hungry {
+            self.travel.note_starved(task.id, now);
+        }
+        if let Take::NotYet(until) = shortage {
+            self.turn_due = Some(self.turn_due.map_or(*until, |due| due.min(*until)));
+        }
+        let shortage = match shortage {
+            Take::NoCredit { bytes } => Shortage::NoCredit { bytes: *bytes },
+            Take::Empty | Take::NotYet(_) | Take::Elements(_) | Take::Ended(_) => Shortage::Empty,
+        };
+        if let Some(told) = state.half.starve(shortage, now) {
+            task.buffer.await_credits(client);
+            self.outbox.push_back(Downstream::Message(told));
+        }
+        is_hungry
+    }
+
     /// Takes from the buffer; when it is empty, asks to be rung and looks again, so that nothing is missed.
     fn take(&self, task: &Task, client: u64, elements: u64, element_bytes: u64) -> Take {
         let mut taken = task.buffer.take(client, elements, element_bytes);
-        if matches!(taken, Take::Empty) {
+        if matches!(taken, Take::Empty | Take::NotYet(_)) {
             task.buffer.ask_to_ring();
             taken = task.buffer.take(client, elements, element_bytes);
         }
@@ -514,10 +539,12 @@ impl Session {
         let own = self.subscribed.values().map(|subscribed| subscribed.state.lock());
         own.filter(|state| state.session == Some(self.number))
             .filter_map(|state| state.half.poll_timeout())
+            .chain(self.turn_due)
             .min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.turn_due = self.turn_due.filter(|due| now < *due);
         for subscribed in self.subscribed.values() {
             let mut state = subscribed.state.lock();
             if state.session != Some(self.number) {

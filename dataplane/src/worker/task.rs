@@ -2,7 +2,7 @@
 //!
 //! A subscription outlives the link it was made on, so that a client that reconnects misses nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -22,6 +22,9 @@ use crate::transport::{Compression, TaskMemory};
 /// Clients of one task at most, those that lost their link included: as many as a coordinated read may have consumers.
 const SUBSCRIPTIONS_MAX: usize = 4096;
 
+/// Clients that the dispatcher has ended and a task remembers. A ticket is given to a living client only, so the lowest go first.
+const RELEASED_MAX: usize = 4096;
+
 /// A task as it is served.
 #[derive(Debug)]
 pub(super) struct Task {
@@ -38,6 +41,8 @@ pub(super) struct Task {
     subscriptions: Mutex<BTreeMap<u64, Arc<Mutex<Subscription>>>>,
     /// A client was forgotten before it acknowledged all that it was sent. Read and written under the lock above.
     has_given_up: AtomicBool,
+    /// Clients that the dispatcher has ended: they are served no more. The latest, at most [`RELEASED_MAX`].
+    released: Mutex<BTreeSet<u64>>,
 }
 
 /// Where one client stands.
@@ -103,6 +108,7 @@ impl Task {
             alloc,
             subscriptions: Mutex::default(),
             has_given_up: AtomicBool::new(false),
+            released: Mutex::default(),
         }
     }
 
@@ -113,6 +119,15 @@ impl Task {
         limits: SubscriptionLimits,
         now: Instant,
     ) -> Result<Arc<Mutex<Subscription>>, Denied> {
+        if self.released.lock().contains(&attach.client) {
+            return Err(Denied {
+                code: RefusalCode::CannotResume,
+                message: format!(
+                    "task {}: the dispatcher has ended this reader, which was silent for too long",
+                    self.id
+                ),
+            });
+        }
         self.forget_absent(limits.resume_within, now);
         let mut subscriptions = self.subscriptions.lock();
         let known = subscriptions.get(&attach.client).cloned();
@@ -167,21 +182,43 @@ impl Task {
     /// has reached it. Where one was given up, nobody knows here whether everything was delivered.
     pub(super) fn is_settled(&self) -> bool {
         let subscriptions = self.subscriptions.lock();
-        self.buffer.is_drained() && subscriptions.is_empty() && !self.has_given_up.load(Ordering::Relaxed)
+        self.buffer.is_drained()
+            && subscriptions.is_empty()
+            && !self.has_given_up.load(Ordering::Relaxed)
+            && !self.buffer.has_missed()
     }
 
-    /// Forgets a client that wants no more (D3.3), unless a later link than that of `session` has taken it over (D3.4).
-    pub(super) fn forget(&self, client: u64, session: u64) {
+    /// Forgets a client that wants no more (D3.3), unless a later link than that of `session` has taken it over (D3.4). True if it
+    /// took splits with it.
+    pub(super) fn forget(&self, client: u64, session: u64, has_all: bool) -> bool {
         let mut subscriptions = self.subscriptions.lock();
         let state = subscriptions.get(&client);
-        if state.is_some_and(|state| state.lock().session == Some(session)) {
-            subscriptions.remove(&client);
-            self.buffer.forget(client);
+        if state.is_none_or(|state| state.lock().session != Some(session)) {
+            return false;
         }
+        subscriptions.remove(&client);
+        self.buffer.forget(client, has_all)
     }
 
-    /// Forgets the clients that lost their link longer than `resume_within` ago, and frees what was kept for them.
-    pub(super) fn forget_absent(&self, resume_within: Duration, now: Instant) {
+    /// Forgets a client that the dispatcher has ended, for good. Returns the splits that it took with it.
+    pub(super) fn release(&self, client: u64) -> Vec<u64> {
+        let mut released = self.released.lock();
+        released.insert(client);
+        if released.len() > RELEASED_MAX {
+            released.pop_first();
+        }
+        drop(released);
+        if let Some(state) = self.subscriptions.lock().remove(&client) {
+            state.lock().session = None;
+        }
+        self.buffer.forget(client, false);
+        self.buffer.release(client)
+    }
+
+    /// Forgets the clients that lost their link longer than `resume_within` ago, and frees what was kept for them. True if one took
+    /// splits with it.
+    pub(super) fn forget_absent(&self, resume_within: Duration, now: Instant) -> bool {
+        let mut has_missed = false;
         self.subscriptions.lock().retain(|client, subscription| {
             let state = subscription.lock();
             let stays = state
@@ -191,10 +228,11 @@ impl Task {
                 if state.half.acknowledged() < state.half.sent() {
                     self.has_given_up.store(true, Ordering::Relaxed);
                 }
-                self.buffer.forget(*client);
+                has_missed |= self.buffer.forget(*client, false);
             }
             stays
         });
+        has_missed
     }
 }
 

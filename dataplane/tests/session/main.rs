@@ -24,7 +24,11 @@ use crate::support::{Client, KEY, TASK, WATCHDOG, add_task, server, server_with,
 async fn who_does_not_greet_or_greets_in_another_version_is_sent_away() {
     let server = server(WATCHDOG);
     let mut rude = Client::silent(&server, Knobs::default());
-    rude.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+    rude.say(ToWorker::Cancel(Cancel {
+        task: TASK,
+        has_all: false,
+    }))
+    .await;
     assert!(matches!(rude.end().await, LinkLost::Misbehaved(_)));
     let mut newer = Client::silent(&server, Knobs::default());
     newer
@@ -142,7 +146,12 @@ async fn exactly_as_many_as_were_granted_are_sent_and_then_the_end() {
     client.grant(10, 5).await;
     client.hears_nothing().await;
     assert!(!server.is_settled(TASK), "the end may be lost on its way");
-    client.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+    client
+        .say(ToWorker::Cancel(Cancel {
+            task: TASK,
+            has_all: false,
+        }))
+        .await;
     client.hears_nothing().await;
     assert!(server.is_settled(TASK));
 }
@@ -184,7 +193,12 @@ async fn a_split_is_told_of_only_when_no_other_client_owes_elements_of_it() {
         other.hears_nothing().await;
         stalled.hears_nothing().await;
         let told = if leaves {
-            stalled.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+            stalled
+                .say(ToWorker::Cancel(Cancel {
+                    task: TASK,
+                    has_all: false,
+                }))
+                .await;
             &mut other
         } else {
             other.grant(2, 2).await;
@@ -244,7 +258,12 @@ async fn what_comes_on_a_link_that_was_superseded_has_no_effect() {
     first.hears_nothing().await;
     second.hears_nothing().await;
     let third = Client::accepted(&server, 1, 2).await;
-    second.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+    second
+        .say(ToWorker::Cancel(Cancel {
+            task: TASK,
+            has_all: false,
+        }))
+        .await;
     second.hears_nothing().await;
     drop(third);
     let mut fourth = Client::accepted(&server, 1, 2).await;
@@ -365,7 +384,12 @@ async fn a_cancelled_subscription_is_forgotten() {
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(2, 0).await;
     assert_eq!(client.elements(2).await, [0, 1]);
-    client.say(ToWorker::Cancel(Cancel { task: TASK })).await;
+    client
+        .say(ToWorker::Cancel(Cancel {
+            task: TASK,
+            has_all: false,
+        }))
+        .await;
     // Where it stood is gone: it begins anew, with what is left.
     client.subscribe(1, 0).await;
     assert!(matches!(client.message().await, ToClient::Accepted(_)));

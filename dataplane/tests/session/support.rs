@@ -170,6 +170,7 @@ impl Client {
             received,
             splits: 0,
             waiting: None,
+            handed: None,
         };
         self.say(ToWorker::Grant(grant)).await;
     }

@@ -148,7 +148,11 @@ impl From<&ArchivedProvenance> for Provenance {
 
 const COMPONENT_BYTES: usize = 24;
 const DIM_BYTES: usize = 8;
-const PROVENANCE_BYTES: usize = 32;
+pub(super) const PROVENANCE_BYTES: usize = 32;
+/// Where in a provenance entry its lease lies.
+pub(super) const LEASE_AT: usize = offset_of!(ArchivedProvenance, lease);
+/// Where in the root the number of provenance entries lies. The entries end where the root begins.
+pub(super) const PROVENANCE_COUNT_AT: usize = offset_of!(ArchivedHeader, provenance) + 4;
 /// Where in the root the header's own size lies, so that it can be read before the archive is checked.
 pub(super) const HEADER_BYTES_AT: usize = 4;
 
@@ -160,4 +164,5 @@ const _: () = {
     assert!(size_of::<ArchivedProvenance>() == PROVENANCE_BYTES);
     assert!(size_of::<ArchivedU64>() == DIM_BYTES && align_of::<ArchivedU64>() == 8);
     assert!(size_of::<rkyv::primitive::ArchivedIsize>() == 4);
+    assert!(size_of::<ArchivedVec<ArchivedProvenance>>() == 8);
 };

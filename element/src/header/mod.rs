@@ -15,5 +15,5 @@ pub(crate) use archive::{ComponentEntry, HeaderParts, header_bytes, write_header
 pub use archive::{HEADER_VERSION, MAX_HEADER_BYTES, MAX_PROVENANCE, Provenance, ROOT_BYTES};
 pub use layout::{Layout, Shape, ShapeError};
 pub(crate) use layout::{align_up, check_provenance};
-pub use validate::{ComponentFault, HeaderError, Origin};
+pub use validate::{ComponentFault, HeaderError, Origin, each_lease};
 pub(crate) use validate::{Provenances, Table, read_header};

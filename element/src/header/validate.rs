@@ -10,8 +10,8 @@ use rkyv::util::AlignedVec;
 use smallvec::SmallVec;
 
 use super::archive::{
-    ArchivedComponentEntry, ArchivedHeader, ArchivedProvenance, HEADER_BYTES_AT, HEADER_VERSION,
-    MAX_HEADER_BYTES, MAX_PROVENANCE, Provenance, ROOT_BYTES,
+    ArchivedComponentEntry, ArchivedHeader, ArchivedProvenance, HEADER_BYTES_AT, HEADER_VERSION, LEASE_AT,
+    MAX_HEADER_BYTES, MAX_PROVENANCE, PROVENANCE_BYTES, PROVENANCE_COUNT_AT, Provenance, ROOT_BYTES,
 };
 use super::layout::{HEADER_ALIGN, Layout};
 use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN, Slot};
@@ -179,6 +179,47 @@ pub enum ComponentFault {
 // Always inlined, as `parse` is: what is read goes to its place in the element at once, without a copy in between.
 #[inline(always)]
 pub(crate) fn read_header(bytes: &[u8], layout: &Layout, origin: Origin) -> Result<Parsed, HeaderError> {
+    let (header_at, header) = split_header(bytes)?;
+    match origin {
+        Origin::Ours => parse(header, header_at, layout),
+        Origin::Foreign if header.len() <= PRIVATE_BYTES => {
+            let mut private = Private([0; PRIVATE_BYTES]);
+            private.0[..header.len()].copy_from_slice(header);
+            parse(&private.0[..header.len()], header_at, layout)
+        }
+        Origin::Foreign => {
+            let mut private = AlignedVec::<16>::with_capacity(header.len());
+            private.extend_from_slice(header);
+            parse(&private, header_at, layout)
+        }
+    }
+}
+
+/// Names the splits that an element of this process came from, by lease, without its layout. Names none for bytes that are no element.
+///
+/// Reads the few fields that it needs where the wire form has them, each once: workers call it for every element that they send, and
+/// readers may share the memory.
+#[inline]
+pub fn each_lease(bytes: &[u8], mut name: impl FnMut(u64)) {
+    let Ok((_, header)) = split_header(bytes) else {
+        return;
+    };
+    let root_at = header.len() - ROOT_BYTES;
+    let count = header[root_at + PROVENANCE_COUNT_AT..].first_chunk();
+    let count = count.map_or(0, |raw| u32::from_le_bytes(*raw) as usize);
+    let Some(first) = root_at.checked_sub(count.min(MAX_PROVENANCE) * PROVENANCE_BYTES) else {
+        return;
+    };
+    for entry in header[first..root_at].chunks_exact(PROVENANCE_BYTES) {
+        if let Some(raw) = entry[LEASE_AT..].first_chunk() {
+            name(u64::from_le_bytes(*raw));
+        }
+    }
+}
+
+/// Where the header of an element begins, and its bytes.
+#[inline(always)]
+fn split_header(bytes: &[u8]) -> Result<(usize, &[u8]), HeaderError> {
     let size_bytes = bytes.len();
     let fits = (ROOT_BYTES..=MAX_SLOT_BYTES).contains(&size_bytes);
     if !fits || !size_bytes.is_multiple_of(HEADER_ALIGN) {
@@ -196,20 +237,7 @@ pub(crate) fn read_header(bytes: &[u8], layout: &Layout, origin: Origin) -> Resu
         });
     }
     let header_at = size_bytes - header_bytes;
-    let header = &bytes[header_at..];
-    match origin {
-        Origin::Ours => parse(header, header_at, layout),
-        Origin::Foreign if header_bytes <= PRIVATE_BYTES => {
-            let mut private = Private([0; PRIVATE_BYTES]);
-            private.0[..header_bytes].copy_from_slice(header);
-            parse(&private.0[..header_bytes], header_at, layout)
-        }
-        Origin::Foreign => {
-            let mut private = AlignedVec::<16>::with_capacity(header_bytes);
-            private.extend_from_slice(header);
-            parse(&private, header_at, layout)
-        }
-    }
+    Ok((header_at, &bytes[header_at..]))
 }
 
 /// The header's own size as its root has it, unchecked.
@@ -373,6 +401,54 @@ mod tests {
             TensorSpec::unknown_rank(Dtype::String),
         ];
         Layout::new(ElementSpec::tuple(specs).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn leases_are_read_where_the_archive_has_them() {
+        for (components, dims, count) in [
+            (0, 0, 0),
+            (0, 0, 1),
+            (2, 3, 1),
+            (1, 4, 0),
+            (3, 7, 40),
+            (0, 0, 1024),
+        ] {
+            let entries = vec![(0, 64, 1); components];
+            let dims: Vec<u64> = (0..dims).collect();
+            let mut slot = forged(64, &entries, &dims, 0);
+            let provenance: Vec<Provenance> = (0..count)
+                .map(|number| Provenance {
+                    lease: u64::MAX - number,
+                    from: number,
+                    upto: number + 1,
+                    attempt: 7,
+                })
+                .collect();
+            let rows: Vec<_> = entries
+                .iter()
+                .map(|&(offset, size_bytes, rank)| ComponentEntry {
+                    offset,
+                    size_bytes,
+                    rank,
+                })
+                .collect();
+            let parts = HeaderParts {
+                sequence: 3,
+                components: &rows,
+                dims: &dims,
+                provenance: &provenance,
+            };
+            if count > 0 {
+                let size = header_bytes(components, dims.len(), provenance.len());
+                slot = HeapAlloc.alloc(64 + size).unwrap();
+                write_header(&parts, &mut slot[64..]).unwrap();
+            }
+            let mut named = Vec::new();
+            each_lease(&slot, |lease| named.push(lease));
+            let expected: Vec<u64> = provenance.iter().map(|entry| entry.lease).collect();
+            assert_eq!(named, expected);
+        }
+        each_lease(&[0; 64], |lease| panic!("no element has lease {lease}"));
     }
 
     fn fault(entries: &[(u64, u64, u32)], dims: &[u64]) -> Result<(), (usize, ComponentFault)> {

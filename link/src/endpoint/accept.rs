@@ -5,18 +5,21 @@ use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
 use parking_lot::Mutex;
-use quinn::{Connection, Incoming, VarInt};
+use quinn::{Connection, ConnectionError, Incoming, VarInt};
 use tokio::task::{JoinError, JoinSet};
 
 use super::Endpoint;
 use crate::identity::Role;
 use crate::tls::{peer_certificate, peer_role};
 
-/// Application close code of a connection beyond a quota.
-const CLOSE_OVER_QUOTA: VarInt = VarInt::from_u32(1);
+/// Application close code of a connection beyond a quota. The protocols above give none of theirs this number.
+pub const CLOSE_OVER_QUOTA: u32 = 6;
+/// Refused peers are named at most this often.
+const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// A peer process, by the digest of the certificate it made.
 type PeerId = [u8; 32];
@@ -67,6 +70,7 @@ pub struct AcceptCounts {
 #[derive(Debug, Default)]
 struct State {
     open: Mutex<OpenConnections>,
+    warnings: Mutex<Warnings>,
     /// Handshakes under way with clients at a proved address; none is 0.
     of_address: Mutex<HashMap<IpAddr, usize>>,
     accepted: AtomicU64,
@@ -75,6 +79,27 @@ struct State {
     failed: AtomicU64,
     timed_out: AtomicU64,
     over_quota: AtomicU64,
+}
+
+/// Limits the warnings of refused peers: whoever has no key must not fill the log.
+#[derive(Debug, Default)]
+struct Warnings {
+    latest: Option<Instant>,
+    /// Refusals since then that the log does not name.
+    unnamed: u64,
+}
+
+impl Warnings {
+    /// Returns whether the refusal of now is to be named, and how many before were not.
+    fn note(&mut self, now: Instant) -> Option<u64> {
+        let is_due = self.latest.is_none_or(|latest| now - latest >= WARN_EVERY);
+        if is_due {
+            self.latest = Some(now);
+            return Some(std::mem::take(&mut self.unnamed));
+        }
+        self.unnamed += 1;
+        None
+    }
 }
 
 #[derive(Debug, Default)]
@@ -199,7 +224,15 @@ async fn handshake(endpoint: Endpoint, incoming: Incoming, state: Arc<State>) ->
     let deadline = endpoint.config().handshake_deadline;
     let connection = match tokio::time::timeout(deadline, connecting).await {
         Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => return failed(&state, peer, &error),
+        Ok(Err(error)) => {
+            if matches!(
+                error,
+                ConnectionError::TransportError(_) | ConnectionError::ConnectionClosed(_)
+            ) {
+                warn_of(&state, peer, &error);
+            }
+            return failed(&state, peer, &error);
+        }
         Err(_) => {
             tracing::debug!(%peer, ?deadline, "a handshake did not end in time");
             count(&state.timed_out);
@@ -207,21 +240,33 @@ async fn handshake(endpoint: Endpoint, incoming: Incoming, state: Arc<State>) ->
         }
     };
     let (Some(role), Some(certificate)) = (peer_role(&connection), peer_certificate(&connection)) else {
+        warn_of(&state, peer, &"the peer proved no role");
         return failed(&state, peer, &"the peer proved no role");
     };
     let mut id = PeerId::default();
     id.copy_from_slice(digest::digest(&digest::SHA256, &certificate).as_ref());
-    let Some(permit) = ConnectionPermit::take(&state, id, &endpoint) else {
-        tracing::warn!(%peer, %role, "too many connections: closed a new one");
-        count(&state.over_quota);
-        connection.close(CLOSE_OVER_QUOTA, b"too many connections");
-        return None;
+    let permit = match ConnectionPermit::take(&state, id, &endpoint) {
+        Ok(permit) => permit,
+        Err(reason) => {
+            tracing::warn!(%peer, %role, %reason, "closed a connection beyond a quota");
+            count(&state.over_quota);
+            connection.close(VarInt::from_u32(CLOSE_OVER_QUOTA), reason.as_bytes());
+            return None;
+        }
     };
     Some(Accepted {
         connection,
         role,
         permit,
     })
+}
+
+/// Logs that a peer was refused for what it is: its key, its role or its version. Names no secret, since errors of the handshake have none.
+fn warn_of(state: &State, peer: SocketAddr, error: &dyn std::fmt::Display) {
+    let due = state.warnings.lock().note(Instant::now());
+    if let Some(unnamed) = due {
+        tracing::warn!(%peer, %error, unnamed, "a peer was refused: check its key, its role and its version");
+    }
 }
 
 fn failed(state: &State, peer: SocketAddr, error: &dyn std::fmt::Display) -> Option<Accepted> {
@@ -255,16 +300,25 @@ fn give_back<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
 }
 
 impl ConnectionPermit {
-    fn take(state: &Arc<State>, peer: PeerId, endpoint: &Endpoint) -> Option<ConnectionPermit> {
+    /// A place, or the quota that is used up, in words for the peer.
+    fn take(state: &Arc<State>, peer: PeerId, endpoint: &Endpoint) -> Result<ConnectionPermit, String> {
         let mut open = state.open.lock();
         let of_peer = open.of_peer.get(&peer).copied().unwrap_or(0);
         let config = endpoint.config();
-        if open.total >= config.connections_max || of_peer >= config.connections_per_peer_max {
-            return None;
+        if of_peer >= config.connections_per_peer_max {
+            return Err(format!(
+                "this process has {of_peer} connections with it, as many as one may (connections_per_peer_max)"
+            ));
+        }
+        if open.total >= config.connections_max {
+            return Err(format!(
+                "it has {} connections, as many as it takes (connections_max)",
+                open.total
+            ));
         }
         open.total += 1;
         open.of_peer.insert(peer, of_peer + 1);
-        Some(ConnectionPermit {
+        Ok(ConnectionPermit {
             peer,
             state: Arc::clone(state),
         })
@@ -276,5 +330,22 @@ impl Drop for ConnectionPermit {
         let mut open = self.state.open.lock();
         open.total -= 1;
         give_back(&mut open.of_peer, &self.peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_is_named_seldom_and_counted() {
+        let (mut warnings, begun) = (Warnings::default(), Instant::now());
+        let named = |warnings: &mut Warnings, ms| warnings.note(begun + Duration::from_millis(ms));
+        assert_eq!(named(&mut warnings, 0), Some(0));
+        for ms in 1..10_000 {
+            assert_eq!(named(&mut warnings, ms), None);
+        }
+        assert_eq!(named(&mut warnings, 10_000), Some(9_999));
+        assert_eq!(named(&mut warnings, 30_000), Some(0));
     }
 }

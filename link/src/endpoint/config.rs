@@ -96,7 +96,7 @@ pub struct EndpointConfig {
     pub handshakes_per_address_max: usize,
     /// Connections a server keeps at a time. Default 4096, of the order of a cluster's processes.
     pub connections_max: usize,
-    /// Connections a server keeps for one peer process. Default 64: one a lane, with room.
+    /// Connections a server keeps for one peer process. Default 256: one for each iteration that it reads at a time, with room.
     pub connections_per_peer_max: usize,
     /// Socket buffers to ask the kernel for, in bytes each way. Default 4 MiB: several windows, since one socket receives
     /// for many connections.
@@ -123,7 +123,7 @@ impl Default for EndpointConfig {
             handshakes_max: 256,
             handshakes_per_address_max: 64,
             connections_max: 4096,
-            connections_per_peer_max: 64,
+            connections_per_peer_max: 256,
             socket_buffer_bytes: 4 << 20,
             receive_batch: 4,
         }

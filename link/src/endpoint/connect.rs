@@ -6,6 +6,7 @@ use std::time::Duration;
 use quinn::{ClientConfig, Connection, ConnectionError};
 
 use super::Endpoint;
+use super::accept::CLOSE_OVER_QUOTA;
 use crate::identity::Role;
 use crate::tls::TlsSetupError;
 
@@ -145,7 +146,12 @@ impl Attempt<'_> {
             },
             ConnectionError::ApplicationClosed(ref close) => {
                 let reason = String::from_utf8_lossy(&close.reason).into_owned();
-                self.refused(RefusalReason::Closed { reason })
+                let is_full = close.error_code.into_inner() == u64::from(CLOSE_OVER_QUOTA);
+                self.refused(if is_full {
+                    RefusalReason::Full { reason }
+                } else {
+                    RefusalReason::Closed { reason }
+                })
             }
             ConnectionError::TimedOut => self.timed_out(deadline),
             ConnectionError::VersionMismatch => self.version(),
@@ -271,6 +277,12 @@ pub enum RefusalReason {
     /// The server has all the handshakes it can handle.
     #[error("it is busy or ending; try again")]
     Busy,
+    /// The server has as many connections as it takes, of us or in all.
+    #[error("{reason}")]
+    Full {
+        /// Which quota is used up.
+        reason: String,
+    },
     /// The server's application said so.
     #[error("{reason}")]
     Closed {

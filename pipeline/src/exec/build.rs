@@ -15,6 +15,7 @@ use super::item::Item;
 use super::iterate::Input;
 use super::measure::Staged;
 use super::ops;
+use super::order::Order;
 use super::program::{Part, Program, unprepared};
 use super::value::{Tensor, Value};
 
@@ -58,12 +59,28 @@ impl Program {
             };
             return self.open_node(input, &shared, argument);
         }
+        if let Some((source, positions)) = self.graph.permuted(node) {
+            let order = self.order(node, positions, shared);
+            return self.open_placed(source, shared, || {
+                self.open_source(source, shared, argument, order)
+            });
+        }
+        self.open_placed(node, shared, || self.open_bare(node, shared, argument))
+    }
+
+    /// What `open` makes of the operation at `node`, measured, and with its failures placed.
+    fn open_placed(
+        &self,
+        node: usize,
+        shared: &Shared,
+        open: impl FnOnce() -> Result<Input, ExecError>,
+    ) -> Result<Input, ExecError> {
         let origin = self.graph.origin(node);
         let placed = |mut error: ExecError| {
             error.stand_at(origin);
             error
         };
-        let opened = self.open_bare(node, shared, argument).map_err(placed)?;
+        let opened = open().map_err(placed)?;
         let stage = shared.meter.as_ref().and_then(|meter| meter.stage(node));
         Ok(Box::new(Staged::new(opened, origin, stage)))
     }
@@ -81,7 +98,7 @@ impl Program {
             .first()
             .map(|input| *input as usize)
         else {
-            return self.open_source(node, shared, argument);
+            return self.open_source(node, shared, argument, Order::plain());
         };
         if let Op::Map(_, schedule) = op {
             return self.open_map(node, *schedule, shared, argument);
@@ -249,7 +266,9 @@ impl Program {
             .collect::<Result<_, _>>()?;
         let cancel = shared.cancel.clone();
         Ok(if let Op::Zip(_) = op {
-            Box::new(ops::Zip::new(inputs))
+            let places = self.graph.nodes()[node].inputs.iter();
+            let keeps = places.map(|input| self.keeps(*input as usize)).collect();
+            Box::new(ops::Zip::new(inputs, keeps))
         } else if let Op::Concatenate = op {
             Box::new(ops::Concatenate::new(inputs))
         } else if let Op::Sample(sample) = op {
@@ -308,6 +327,7 @@ impl Program {
         node: usize,
         shared: &Shared,
         argument: Option<&Arc<[Item]>>,
+        order: Order,
     ) -> Result<Input, ExecError> {
         let op = &self.graph.nodes()[node].op;
         let place = self.place(node);
@@ -316,11 +336,11 @@ impl Program {
         Ok(match (op, &self.parts[node]) {
             (Op::Range(range), _) => {
                 let (range, cursor) = (*range, counted(range.len()));
-                numbers(op, move |position| range.value(position), cursor)
+                numbers(op, move |position| range.value(position), cursor, order)
             }
             (Op::Counter(counter), _) => {
                 let (counter, cursor) = (*counter, counted(u64::MAX));
-                numbers(op, move |position| counter.value(position), cursor)
+                numbers(op, move |position| counter.value(position), cursor, order)
             }
             (Op::Random(random), _) => Box::new(ops::Random::new(
                 shared.seeds(self.drawn(node), random.seed).fixed_if(random.fixed),
@@ -328,18 +348,15 @@ impl Program {
             )),
             (Op::Tensors(_), Part::Tensors(tensors)) => {
                 let (value, cursor) = (Value::from(tensors.clone()), counted(1));
-                Box::new(ops::Positions::new(
-                    op.name(),
-                    move |_| Some(value.clone()),
-                    cursor,
-                ))
+                let value = move |_| Some(value.clone());
+                Box::new(ops::Positions::new(op.name(), value, cursor, order))
             }
             (Op::TensorSlices(slices), Part::Tensors(tensors)) => {
                 let count = slices.constant.slices();
                 let count = count.map_err(|reason| ExecError::new(ErrorKind::Caller, op.name(), reason))?;
                 let (tensors, cursor) = (tensors.clone(), counted(count));
                 let value = move |position| ops::slice(&tensors, position);
-                Box::new(ops::Positions::new(op.name(), value, cursor))
+                Box::new(ops::Positions::new(op.name(), value, cursor, order))
             }
             (Op::Files(files), Part::Listing(listing)) => {
                 let cursor = Cursor::new(op.name(), listing.len() as u64, shared, place, Cut::Single);
@@ -377,6 +394,25 @@ impl Program {
     /// What the draws of `node` follow from: where it was defined, whatever is left of what stood around it.
     pub(super) fn drawn(&self, node: usize) -> usize {
         self.graph.origin(node) as usize
+    }
+
+    /// The order of a source's `positions` below the full shuffle at `node`.
+    fn order(&self, node: usize, positions: u64, shared: &Shared) -> Order {
+        let mut shuffles = Vec::new();
+        let mut below = node;
+        while let Op::Shuffle(shuffle) = &self.graph.nodes()[below].op {
+            shuffles.push(shared.shuffle_seeds(self.drawn(below), shuffle));
+            // A shuffle has an input.
+            below = self.graph.nodes()[below].inputs[0] as usize;
+        }
+        Order::shuffled(positions, shuffles)
+    }
+
+    /// Whether the operation at `node`, or one that it reads, keeps elements for later passes.
+    fn keeps(&self, node: usize) -> bool {
+        let node = &self.graph.nodes()[node];
+        let mut inputs = node.inputs.iter();
+        matches!(node.op, Op::Kept(_)) || inputs.any(|input| self.keeps(*input as usize))
     }
 
     /// The number of the source `node`.
@@ -424,7 +460,7 @@ impl Program {
 }
 
 /// A source whose elements are numbers that follow from their positions.
-fn numbers(op: &Op, value: impl Fn(u64) -> i64 + Send + 'static, cursor: Cursor) -> Input {
+fn numbers(op: &Op, value: impl Fn(u64) -> i64 + Send + 'static, cursor: Cursor, order: Order) -> Input {
     let value = move |position| Some(Value::from_buf([Tensor::i64(value(position))]));
-    Box::new(ops::Positions::new(op.name(), value, cursor))
+    Box::new(ops::Positions::new(op.name(), value, cursor, order))
 }

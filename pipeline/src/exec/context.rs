@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::graph::{ErrorPolicy, ExternalState};
+use crate::graph::{ErrorPolicy, ExternalState, Shuffle};
 use crate::plan::SplitPlan;
 use crate::storage::Storage;
 
 use super::budget::Budget;
+use super::caches::Caches;
 use super::cancel::Cancel;
 use super::faults::Faults;
 use super::functions::Functions;
@@ -24,6 +25,9 @@ pub struct ExecContext {
     /// The task. Decides the draws of operations without a seed, so tasks that should differ have different
     /// ids.
     pub task_id: u64,
+    /// The iteration: a number that all its tasks know. Where they are dealt splits of one shuffled source, it decides the order of
+    /// a shuffle without a seed.
+    pub iteration: u64,
     /// The pass over the whole dataset: seeded draws differ from epoch to epoch.
     pub epoch: u64,
     /// The seed of operations that have none of their own.
@@ -41,6 +45,8 @@ pub struct ExecContext {
     pub pool: Arc<Pool>,
     /// What the buffers may hold together.
     pub budget: Budget,
+    /// What memory caches have kept of earlier executions, and keep for later ones; without it they begin empty.
+    pub caches: Option<Caches>,
     /// Stops the pipeline.
     pub cancel: Cancel,
     /// Whether what each stage costs is measured: see [`Executor::stats`](super::Executor::stats). It takes a few hundredths of
@@ -53,6 +59,7 @@ impl ExecContext {
     pub fn new(task_id: u64, functions: Arc<Functions>, pool: Arc<Pool>) -> ExecContext {
         ExecContext {
             task_id,
+            iteration: 0,
             epoch: 0,
             seed: None,
             plan: None,
@@ -61,6 +68,7 @@ impl ExecContext {
             storage: Storage::default(),
             pool,
             budget: Budget::default(),
+            caches: None,
             cancel: Cancel::new(),
             measured: false,
         }
@@ -84,6 +92,8 @@ impl std::fmt::Debug for ExecContext {
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) task_id: u64,
+    /// Decides the draws that all tasks of an iteration share.
+    pub(crate) iteration: u64,
     /// Decides the draws: of the body of a function, no number that anybody else knows.
     pub(crate) epoch: u64,
     /// The pass over a service that is the first one here: the epoch of the execution, and of the body of a function one
@@ -98,6 +108,8 @@ pub(crate) struct Shared {
     pub(crate) storage: Storage,
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Budget,
+    /// What memory caches keep beyond this execution.
+    pub(crate) caches: Option<Caches>,
     pub(crate) cancel: Cancel,
     pub(crate) skipped: Skipped,
     pub(crate) statistics: Statistics,
@@ -127,6 +139,18 @@ impl Shared {
         }
     }
 
+    /// The same of a full shuffle: where splits are dealt out, all tasks read one order.
+    pub(crate) fn shuffle_seeds(&self, node: usize, shuffle: &Shuffle) -> Seeds {
+        let seeds = self.seeds(node, shuffle.seed).fixed_if(shuffle.fixed);
+        match self.feed {
+            Some(_) => Seeds {
+                task_id: self.iteration,
+                ..seeds
+            },
+            None => seeds,
+        }
+    }
+
     /// For the operation at `node`, which was defined as `origin`: with its own stage, and what measures its body.
     pub(crate) fn at(&self, node: usize, origin: u32) -> Shared {
         let mut shared = self.clone();
@@ -147,6 +171,8 @@ impl Shared {
     pub(crate) fn within(&self, call: u64, pass: u64) -> Shared {
         let mut shared = self.clone();
         shared.feed = None;
+        // A body is called with many elements, and what it caches is of one of them.
+        shared.caches = None;
         shared.epoch = super::random::mix(self.epoch, call);
         shared.first_pass = self.first_pass.wrapping_add(pass);
         shared

@@ -34,6 +34,8 @@ pub struct Failure {
     pub traceback: Option<String>,
     /// Whether it is one element's, or the rest of one file's: the operation goes on behind it when it is asked again.
     pub of_element: bool,
+    /// The error of another library that this one stands for, for callers that know its type.
+    pub cause: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 /// Who is to blame for a failure.
@@ -160,6 +162,7 @@ impl ExecError {
             place: SmallVec::new(),
             traceback: None,
             of_element: false,
+            cause: None,
         }))
     }
 
@@ -198,6 +201,13 @@ impl ExecError {
     /// States the function's own account.
     pub fn with_traceback(mut self, traceback: impl Into<String>) -> ExecError {
         self.0.traceback = Some(traceback.into());
+        self
+    }
+
+    /// States the error of another library that this one stands for.
+    #[must_use]
+    pub fn caused_by(mut self, cause: Arc<dyn std::error::Error + Send + Sync>) -> ExecError {
+        self.0.cause = Some(cause);
         self
     }
 

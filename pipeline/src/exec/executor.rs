@@ -62,17 +62,13 @@ impl Executor {
         if context.splits.is_some() {
             facts.splittable.map_err(OpenError::NotSplittable)?;
         }
-        let files = match (&context.splits, &context.plan) {
-            (Some(_), _) => FilesOf::Splits,
-            (None, Some(plan)) => FilesOf::Plan(plan),
-            (None, None) => FilesOf::Disk,
-        };
         let storage = context.storage.until(&context.cancel);
         let means = Means {
             functions: &context.functions,
             storage: &storage,
         };
-        let program = Program::prepare(&graph.rewritten(Rewrites::default()), &means, None, files)?;
+        let executed = graph.rewritten_for(Rewrites::default(), context.splits.is_some());
+        let program = Program::prepare(&executed, &means, None, files_of(&context))?;
         let identity = context
             .splits
             .is_none()
@@ -87,6 +83,7 @@ impl Executor {
         let settings = Settings::of(graph, context.pool, context.budget)?;
         let shared = Shared {
             task_id: context.task_id,
+            iteration: context.iteration,
             epoch: context.epoch,
             first_pass: context.epoch,
             seed: context.seed,
@@ -96,6 +93,7 @@ impl Executor {
             storage,
             pool: settings.pool,
             budget: settings.budget,
+            caches: context.caches,
             cancel: context.cancel.clone(),
             skipped: skipped.clone(),
             statistics: statistics.clone(),
@@ -334,6 +332,15 @@ impl Executor {
     #[inline]
     fn kept<T>(&mut self, result: Result<T, ExecError>) -> Result<T, ExecError> {
         result.inspect_err(|error| self.failed = Some(error.clone()))
+    }
+}
+
+/// Returns where the files of the graph's own sources are known from.
+fn files_of(context: &ExecContext) -> FilesOf<'_> {
+    match (&context.splits, &context.plan) {
+        (Some(_), _) => FilesOf::Splits,
+        (None, Some(plan)) => FilesOf::Plan(plan),
+        (None, None) => FilesOf::Disk,
     }
 }
 

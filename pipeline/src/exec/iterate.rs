@@ -61,6 +61,8 @@ pub enum Further {
     Open,
     /// A later pass is being dealt out to other workers already: there is nothing to wait for before the next.
     Behind,
+    /// Other readers share the passes, and may have had all of this one: that it was empty says nothing of the next.
+    Shared,
     /// None will ever yield anything.
     Nothing,
 }

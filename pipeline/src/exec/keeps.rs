@@ -8,6 +8,7 @@ use millstream_element::ElementSpec;
 
 use crate::graph::{Graph, Kept};
 
+use super::caches::CachePlace;
 use super::context::Shared;
 use super::error::{ErrorKind, ExecError};
 use super::iterate::Input;
@@ -18,11 +19,7 @@ use super::program::{Means, OpenError, Program, body_of};
 
 /// What an operation that keeps elements needs beside its parameters: of a snapshot.
 pub(super) struct KeptPart {
-    /// Tells apart what snapshots are of.
-    #[cfg_attr(
-        not(feature = "saved"),
-        expect(dead_code, reason = "nothing can be kept in files")
-    )]
+    /// Tells apart what is kept: of a cache, where it stands as well.
     fingerprint: String,
     #[cfg_attr(
         not(feature = "saved"),
@@ -46,8 +43,12 @@ pub(super) fn prepare(
     input: &ElementSpec,
 ) -> Result<KeptPart, OpenError> {
     let Kept::Snapshot(snapshot) = kept else {
+        let origin = graph.origin(node);
+        let bytes = graph.as_defined().below(origin as usize);
+        let fingerprint = bytes.map(|bytes| super::identity::fingerprint(&bytes));
         return Ok(KeptPart {
-            fingerprint: String::new(),
+            // What is too large to be encoded was never a definition.
+            fingerprint: format!("{}/{origin}", fingerprint.unwrap_or_default()),
             shard: None,
             reader: None,
         });
@@ -87,7 +88,7 @@ pub(super) fn open(
         Kept::Cache(Cache {
             path: None,
             bytes_max,
-        }) => Box::new(ops::Cache::new(*bytes_max, input, shared)),
+        }) => Box::new(ops::Cache::new(*bytes_max, place(part, shared), input, shared)),
         Kept::Cache(Cache { path: Some(path), .. }) => {
             let keeping = Keeping::new("cache", Path::new(path), spec.clone(), Packing::None);
             Box::new(ops::FileCache::new(keeping, input))
@@ -104,18 +105,25 @@ pub(super) fn open(
     })
 }
 
+/// The place of a memory cache among those that outlive the execution.
+fn place(part: &KeptPart, shared: &Shared) -> Option<CachePlace> {
+    let caches = shared.caches.as_ref();
+    caches.map(|caches| caches.place(part.fingerprint.clone()))
+}
+
 /// The operation `kept` over `input`: of this build, in memory only.
 #[cfg(not(feature = "saved"))]
 pub(super) fn open(
     kept: &Kept,
-    _: &KeptPart,
+    part: &KeptPart,
     _: &ElementSpec,
     input: Input,
     shared: &Shared,
 ) -> Result<Input, ExecError> {
     match kept {
         Kept::Cache(cache) if cache.path.is_none() => {
-            Ok(Box::new(ops::Cache::new(cache.bytes_max, input, shared)))
+            let place = place(part, shared);
+            Ok(Box::new(ops::Cache::new(cache.bytes_max, place, input, shared)))
         }
         Kept::Cache(_) | Kept::Snapshot(_) => Err(super::program::unprepared(kept.op_name())),
     }

@@ -10,6 +10,7 @@
 
 mod budget;
 mod build;
+mod caches;
 mod call;
 mod cancel;
 mod chain;
@@ -33,6 +34,8 @@ mod measure;
 mod measuring;
 mod native;
 mod ops;
+mod order;
+mod permutation;
 mod pool;
 mod program;
 mod random;
@@ -55,6 +58,7 @@ mod value;
 mod write;
 
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge};
+pub use caches::Caches;
 pub use cancel::{Cancel, CancelHook};
 pub use context::ExecContext;
 pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin};

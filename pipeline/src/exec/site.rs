@@ -1,7 +1,7 @@
 //! What a registered function or source is told of where it is called, beside the element. Refuses to know what it does with it.
 
 use super::cancel::Cancel;
-use super::random::Seeds;
+use super::random::{Seeds, mix};
 
 /// Where a function is called, or a source opened.
 #[derive(Debug, Clone, Copy)]
@@ -9,6 +9,8 @@ pub struct Site<'s> {
     /// A number to draw from: it follows from seed, epoch and position, so that workers with one seed draw the same; where there
     /// is no seed, from the task as well.
     pub draw: u64,
+    /// The epoch, and the pass of the operation within it, as one number: without seed, task and position, so all tasks know it.
+    pub pass: u64,
     /// Raised when nobody waits for the outcome any more: whoever waits for anything listens to it, and ends with an error of
     /// kind `Cancelled`.
     pub cancel: &'s Cancel,
@@ -19,7 +21,17 @@ impl<'s> Site<'s> {
     pub(crate) fn new(seeds: &Seeds, pass: u64, position: u64, cancel: &'s Cancel) -> Site<'s> {
         Site {
             draw: seeds.draws(pass).number(position),
+            pass: mix(seeds.epoch, pass),
             cancel,
+        }
+    }
+
+    /// The same site for code with a seed of its own, which draws from the pass: its elements are told apart by the code itself.
+    #[must_use]
+    pub fn drawing_by_pass(&self) -> Site<'s> {
+        Site {
+            draw: self.pass,
+            ..*self
         }
     }
 }

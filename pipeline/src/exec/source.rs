@@ -34,6 +34,12 @@ pub trait Source: Send {
         Ok(())
     }
 
+    /// Whether others read from it too, each element going to one of them: that it ends without an element does not say that it
+    /// never had any.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// Writes up to `limit` elements, numbered from `sequence`, straight into `pack`: the fast path when
     /// nothing stands between the source and the pack. `None` when there is no such path.
     fn fill_pack(

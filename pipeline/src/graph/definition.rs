@@ -55,6 +55,8 @@ pub(super) struct Execution {
     pub(super) origins: Vec<u32>,
     /// Whether neighbouring maps are executed each for itself.
     pub(super) keeps_maps_apart: bool,
+    /// Whether its sources are dealt out in splits.
+    pub(super) is_fed: bool,
     /// The nodes as they were defined; absent = its own.
     pub(super) defined: Option<Arc<[Node]>>,
 }
@@ -132,6 +134,11 @@ impl Graph {
     /// Whether neighbouring maps with one schedule are executed as one step.
     pub(super) fn fuses_maps(&self) -> bool {
         !self.execution.keeps_maps_apart
+    }
+
+    /// Whether it is executed with sources that are dealt out in splits.
+    pub(super) fn is_fed(&self) -> bool {
+        self.execution.is_fed
     }
 
     /// What its options say of threads, of what is chosen by measurement, and of what cannot be saved: of each the last that say it.

@@ -146,9 +146,10 @@ impl Graph {
         drawing
     }
 
-    /// Whether `node` is executed as a part of the operation that reads it, or not at all.
+    /// Whether `node` is executed as a part of another operation, or not at all.
     pub(crate) fn is_passed_over(&self, node: usize) -> bool {
-        matches!(self.nodes()[node].op, Op::Options(_)) || self.is_fused(node)
+        let is_nothing = matches!(self.nodes()[node].op, Op::Options(_));
+        is_nothing || self.is_fused(node) || self.permuted(node).is_some()
     }
 
     /// Whether `node` is a map that is executed together with the map that reads it.

@@ -23,6 +23,32 @@ impl Graph {
         self.resolved_within(registry, None)
     }
 
+    /// The graph with the columns declared of all files that say themselves what they hold. Blocks on storage where `registry` looks
+    /// at files, and does nothing where none are to be looked at.
+    ///
+    /// # Errors
+    /// As [`Graph::facts`].
+    pub fn described(&self, registry: &dyn Registry) -> Result<Graph, AnalysisError> {
+        if self.lacks_columns() {
+            self.resolved(registry)
+        } else {
+            Ok(self.clone())
+        }
+    }
+
+    /// Whether it, or a function of it, reads files of which nothing declares what they hold.
+    fn lacks_columns(&self) -> bool {
+        self.nodes().iter().any(|node| {
+            let columns = if let Op::Read(format) = &node.op {
+                format.columns()
+            } else {
+                None
+            };
+            let is_undeclared = columns.is_some_and(|columns| columns.declared.is_none());
+            is_undeclared || node.op.graphs().iter().any(|(graph, _)| graph.lacks_columns())
+        })
+    }
+
     fn resolved_within(
         &self,
         registry: &dyn Registry,

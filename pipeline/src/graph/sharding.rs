@@ -375,7 +375,7 @@ fn reads_files(op: &Op) -> bool {
 }
 
 /// Whether it yields the same elements, in whatever order its input comes.
-fn ignores_order(op: &Op) -> bool {
+pub(super) fn ignores_order(op: &Op) -> bool {
     match op {
         Op::Map(..) | Op::Filter(_) | Op::Prefetch(_) | Op::Options(_) | Op::Shuffle(_) => true,
         Op::Step(step) => step.ignores_order(),

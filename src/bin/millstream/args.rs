@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use millstream::client::OnLost;
 use millstream::control::{DeploymentMode, TargetWorkers};
 
 use crate::help;
@@ -88,8 +89,9 @@ pub(crate) struct DispatcherArgs {
         value_name = "MODE"
     )]
     pub(crate) deployment_mode: DeploymentMode,
-    /// Seconds of silence after which a worker or client counts as dead.
-    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
+    /// Seconds of silence after which a worker counts as dead of which nothing else is known. One whose process has ended is
+    /// missed within about a second.
+    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     pub(crate) liveness_s: f64,
     /// Seconds for which a dispatcher that is told to end the service waits for workers and readers to go.
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
@@ -226,7 +228,7 @@ pub(crate) struct WorkerArgs {
     /// UDP payload of a packet, in bytes; found by probing when not given.
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
-    /// Seconds to wait for a dispatcher that is not there yet.
+    /// Seconds to wait for a dispatcher that is not there yet. One that was there is looked for as long as the worker lives.
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,
     /// Ends when standard input closes; for programs that start it.
@@ -307,9 +309,17 @@ pub(crate) struct ReadArgs {
     /// Reads workers of this machine over the network too, instead of sharing memory with them.
     #[arg(long)]
     pub(crate) no_shm: bool,
+    /// The end of an epoch of which splits were lost with a worker: `raise` ends the command with 1, `warn` says what was lost and goes
+    /// on, `ignore` goes on.
+    #[arg(long, default_value = "raise", value_name = "raise|warn|ignore")]
+    pub(crate) on_lost: OnLost,
     /// Seconds to wait for a dispatcher that is not there yet.
     #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,
+    /// Seconds for which a dispatcher that was there may be out of reach; then the command fails. What workers have ready is read
+    /// meanwhile.
+    #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
+    pub(crate) dispatcher_timeout_s: f64,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -386,9 +396,12 @@ pub(crate) struct KeyArgs {
     /// Prints what a process of this role needs, and no more: `read` can read, `submit` can also run code on workers.
     #[arg(long, value_parser = ["read", "submit", "worker", "dispatcher"])]
     pub(crate) role: Option<String>,
-    /// Prints a new cluster key and stores nothing.
+    /// Makes a new cluster key, and prints it unless --out is given.
     #[arg(long, conflicts_with = "role")]
     pub(crate) generate: bool,
+    /// Writes the key to this new file, which only its owner can read, instead of printing it. A file that is there is left as it is.
+    #[arg(long, value_name = "FILE", conflicts_with = "path")]
+    pub(crate) out: Option<PathBuf>,
     /// Prints where the key of this user is kept.
     #[arg(long, conflicts_with_all = ["role", "generate"])]
     pub(crate) path: bool,
@@ -403,9 +416,10 @@ pub(crate) struct DemoArgs {
     /// Worker processes.
     #[arg(long, default_value_t = 2, value_name = "COUNT")]
     pub(crate) workers: u32,
-    /// A directory of WebDataset tars of JPEGs (`.jpg`) with labels (`.cls`).
-    #[arg(long, default_value = "examples/data", value_name = "DIRECTORY")]
-    pub(crate) data: PathBuf,
+    /// A directory of WebDataset tars of JPEGs (`.jpg`) with labels (`.cls`); without it the photographs that the command
+    /// brings with it.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) data: Option<PathBuf>,
     /// Pictures of one batch.
     #[arg(long, default_value_t = 8, value_name = "PICTURES")]
     pub(crate) batch: u64,

@@ -8,8 +8,9 @@ Prints `dispatcher listening on ADDRESS` once it serves. Ctrl-C or SIGTERM ends 
 
 With --work-dir everything that it answers is on disk first. However it ends, start it again at the same address and with \
 the same directory: readers go on reading meanwhile, workers and readers find it by themselves, and no split is lost or \
-read twice. If it stays away for longer than 10 s, workers give their tasks up, as if they had died. One dispatcher at a \
-time uses a directory. It ends with an error if its disk fails. Without --work-dir, workers and readers of a dispatcher that was \
+read twice. If it stays away or is cut off for longer than 30 s, workers give their tasks up, as if they had died. One dispatcher at a \
+time uses a directory. While its disk is full it refuses what it cannot store, and goes on when there is room; it ends with an error if its disk fails, or if its \
+store is removed or replaced. Without --work-dir, workers and readers of a dispatcher that was \
 restarted are told so: workers begin anew, and readers fail.
 
 What nobody uses goes after its lifetime, from the work directory too. A finished iteration that somebody joins before ends at \
@@ -32,7 +33,8 @@ SIGTERM has it leave in good order: it takes no more work, gives back what it ha
 its readers, and ends. Under sharding `dynamic` nothing is lost and nothing read twice; under the other policies its tasks \
 end, and a share starts over with the next worker of its number. A reader that pauses is waited for until \
 --drain-deadline-s. A second signal ends it at once, as Ctrl-C does: with a farewell, after which others read what it had \
-begun, or the reader is told what was lost. Killed, it is missed after the dispatcher's --liveness-s.
+begun, or the reader is told what was lost. Killed, it is missed within about a second, as soon as its system or a reader says so; if nobody can say so, after the dispatcher's \
+--liveness-s.
 
 Examples:
   millstream worker
@@ -43,9 +45,12 @@ Examples:
 /// Of `millstream read`.
 pub(crate) const READ: &str = "\
 Prints a line for each epoch: elements, bytes and rates, the share of the time that was spent waiting, what is the \
-bottleneck (trainer, network or workers), and a digest. The digest depends on the rows alone, not on their order, the \
+bottleneck (trainer, workers, network or dispatcher; none where nothing was read), and a digest. The digest depends on the rows alone, not on their order, the \
 batches or who computed them. Standard error says by which transport the workers were read, and why not by a better one; it also \
-names splits that were lost with a worker, with which the command fails.
+names workers that are given up, and splits that were lost with them.
+
+Ends with 0 if every epoch was read to its end with nothing lost, or --on-lost is `warn` or `ignore`; with 1 if splits were lost, after \
+everything else of that epoch was read, or if reading failed or was interrupted; with 2 if its flags are wrong.
 
 Under the sharding policies `file`, `data`, `file_or_data` and `hint` each worker of the dispatcher's fixed list has its share \
 from the start. The reading waits for those that have not come, and fails if one goes and does not come back.
@@ -127,22 +132,22 @@ Examples:
 
 /// Of `millstream key`.
 pub(crate) const KEY: &str = "\
-Prints a key to standard output. The cluster key may do everything, so give each machine only what it needs: the key of \
+Prints a key to standard output, or writes it to a file of mode 0600 with --out. The cluster key may do everything, so give each machine only what it needs: the key of \
 its role, in a file that its user alone can read, named by --key or MILLSTREAM_KEY there.
 
 Examples:
-  millstream key --generate > cluster.key
+  millstream key --generate --out cluster.key
       A new cluster key. Then, from it, for the machines that compute, for
       trainers that register datasets, and for trainers that only read:
-  millstream key --key cluster.key --role worker > worker.key
-  millstream key --key cluster.key --role submit > submit.key
-  millstream key --key cluster.key --role read > read.key";
+  millstream key --key cluster.key --role worker --out worker.key
+  millstream key --key cluster.key --role submit --out submit.key
+  millstream key --key cluster.key --role read --out read.key";
 
 /// Of `millstream demo`.
 pub(crate) const DEMO: &str = "\
 Starts a dispatcher and workers as processes of its own, with a key of their own, on free ports of this machine, and ends \
 them. Prints a line for each epoch and, at the end, that every picture was seen exactly once in each of them; it fails, \
-naming what is missing or came too often, if that is not so.
+naming what is missing or came too often, if that is not so. The photographs come with the command; --data names others.
 
 Examples:
   millstream demo

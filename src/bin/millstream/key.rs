@@ -1,5 +1,10 @@
 //! `millstream key`: prints or makes keys.
 
+use std::fs::OpenOptions;
+use std::io::Write;
+#[cfg(unix)]
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::str::FromStr;
 
 use millstream::link::{ClusterKey, KeyMaterial, KeySource, LoadedKey, Role};
@@ -9,15 +14,8 @@ use crate::console::{note, say};
 
 /// Runs the command.
 pub(crate) fn run(args: &KeyArgs) -> Result<(), String> {
-    if args.generate {
-        say(&ClusterKey::generate()
-            .map_err(|error| error.to_string())?
-            .to_text());
-        return Ok(());
-    }
-    let source = source(&args.key)?;
     if args.path {
-        return match source {
+        return match source(&args.key)? {
             KeySource::File(path) | KeySource::OwnFile(path) => {
                 say(&path.display().to_string());
                 Ok(())
@@ -25,34 +23,46 @@ pub(crate) fn run(args: &KeyArgs) -> Result<(), String> {
             KeySource::Text(_) => Err("the key was given as text, it has no path".to_owned()),
         };
     }
-    let loaded = source.load().map_err(|error| error.to_string())?;
-    let Some(role) = &args.role else {
-        return match loaded.key {
-            KeyMaterial::Cluster(key) => {
-                say(&key.to_text());
-                Ok(())
-            }
-            KeyMaterial::Role(key) => {
-                say(&key.to_text());
-                Ok(())
-            }
-        };
-    };
-    let role = Role::from_str(role).map_err(|error| error.to_string())?;
-    match loaded.key {
-        KeyMaterial::Cluster(key) => {
-            say(&key.role_key(role).to_text());
+    let text = text(args)?;
+    match &args.out {
+        Some(path) => write(path, &text),
+        None => {
+            say(&text);
             Ok(())
         }
-        KeyMaterial::Role(key) if key.role() == role => {
-            say(&key.to_text());
-            Ok(())
-        }
-        KeyMaterial::Role(key) => Err(format!(
+    }
+}
+
+/// The key that is asked for.
+fn text(args: &KeyArgs) -> Result<String, String> {
+    if args.generate {
+        let key = ClusterKey::generate().map_err(|error| error.to_string())?;
+        return Ok(key.to_text());
+    }
+    let loaded = source(&args.key)?.load().map_err(|error| error.to_string())?;
+    let role = args.role.as_deref().map(Role::from_str).transpose();
+    match (loaded.key, role.map_err(|error| error.to_string())?) {
+        (KeyMaterial::Cluster(key), None) => Ok(key.to_text()),
+        (KeyMaterial::Cluster(key), Some(role)) => Ok(key.role_key(role).to_text()),
+        (KeyMaterial::Role(key), None) => Ok(key.to_text()),
+        (KeyMaterial::Role(key), Some(role)) if key.role() == role => Ok(key.to_text()),
+        (KeyMaterial::Role(key), Some(role)) => Err(format!(
             "a key of role {} cannot be turned into one of role {role}; ask who has the cluster key",
             key.role()
         )),
     }
+}
+
+/// Writes a key to a new file that only its owner can read.
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    options.mode(0o600);
+    let written = options
+        .open(path)
+        .and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));
+    written.map_err(|error| format!("--out {}: {error}", path.display()))
 }
 
 /// Where the key comes from: the flag or environment, else the user's own file.

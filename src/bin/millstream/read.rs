@@ -1,6 +1,9 @@
 //! `millstream read`: a small consumer. Prints what it got, how fast, and a digest of it.
 
-use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
+use std::sync::Arc;
+
+use millstream::client::{MaxOutstanding, Notice, OnLost, Reader, ReaderConfig};
+use millstream::control::rpc::SessionConfig;
 use millstream::control::{DatasetId, Policy};
 use millstream::link::LoadedKey;
 use millstream::pipeline::graph::Dataset;
@@ -17,8 +20,12 @@ use crate::{key, worker};
 /// Runs the command.
 pub(crate) fn run(args: &ReadArgs) -> Result<(), String> {
     let dataset = Source::of(args)?;
+    let session = SessionConfig {
+        give_up: worker::seconds("--dispatcher-timeout-s", args.dispatcher_timeout_s)?,
+        ..worker::patience(args.wait_s)?
+    };
     let config = ServiceConfig {
-        session: worker::patience(args.wait_s)?,
+        session,
         no_shared_memory: args.no_shm,
         ..ServiceConfig::default()
     };
@@ -122,9 +129,10 @@ fn read_from(
         max_outstanding,
         consumer: args.consumer,
         trainer_id: args.trainer_id.clone(),
+        on_lost: args.on_lost,
+        on_notice: Some(Arc::new(|notice: &Notice| note(&notice.to_string()))),
         ..ReaderConfig::default()
     };
-    let mut losses = 0;
     for epoch in 0..args.epochs {
         let reader = service
             .read(job, epoch, &config)
@@ -134,32 +142,22 @@ fn read_from(
             canceller.cancel();
             give_up.give_up();
         });
-        losses += read_epoch(epoch, reader, args.steps, source.digested, args.batch > 0)?;
+        read_epoch(epoch, reader, args, source.digested)?;
     }
-    if losses == 0 {
-        Ok(())
-    } else {
-        Err(format!("{losses} splits were lost with their workers"))
-    }
+    Ok(())
 }
 
-/// Reads one pass, or its first steps, and prints what it was. Returns how many splits were lost.
-fn read_epoch(
-    epoch: u64,
-    mut reader: Reader,
-    steps: Option<u64>,
-    digested: &[&str],
-    is_batched: bool,
-) -> Result<u64, String> {
+/// Reads one pass, or its first steps, and prints what it was.
+fn read_epoch(epoch: u64, mut reader: Reader, args: &ReadArgs, digested: &[&str]) -> Result<(), String> {
     let mut digest = Digest::default();
-    let mut left = steps.unwrap_or(u64::MAX);
+    let mut left = args.steps.unwrap_or(u64::MAX);
     let ended = loop {
         if left == 0 {
             break Ok(());
         }
         left -= 1;
         match reader.next_element() {
-            Ok(Some(element)) => digest.add_element(&element, digested, is_batched)?,
+            Ok(Some(element)) => digest.add_element(&element, digested, args.batch > 0)?,
             Ok(None) => break Ok(()),
             Err(error) => break Err(error.to_string()),
         }
@@ -182,9 +180,10 @@ fn read_epoch(
     for line in transports(stats.links.values()) {
         note(&line);
     }
-    for lost in &stats.lost_splits {
-        note(&format!("lost: {}", pictures::lost_text(lost)));
+    if args.on_lost != OnLost::Ignore {
+        for lost in &stats.lost_splits {
+            note(&format!("lost: {}", pictures::lost_text(lost)));
+        }
     }
-    ended?;
-    Ok(stats.lost_splits.iter().map(|lost| lost.count).sum())
+    ended
 }

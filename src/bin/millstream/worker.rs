@@ -92,7 +92,10 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
     config.endpoint.validate().map_err(|error| error.to_string())?;
     config.drain_deadline = seconds("--drain-deadline-s", args.drain_deadline_s)?;
     config.shutdown_quiet_period = seconds("--shutdown-quiet-period-s", args.shutdown_quiet_period_s)?;
-    config.session = patience(args.wait_s)?;
+    config.session = SessionConfig {
+        give_up: config.session.give_up,
+        ..patience(args.wait_s)?
+    };
     Ok(config)
 }
 

@@ -37,6 +37,7 @@ from .dtypes import (
 from .dtypes import bool_ as bool
 from .dtypes import bytes_ as bytes
 from .distribute import distribute, from_python
+from .errors import DataLossWarning
 from .distributed_input import (
     DistributedDataset,
     DistributedIterator,
@@ -75,6 +76,7 @@ __all__ = [
     "AutoShardPolicy",
     "DType",
     "DataLoader",
+    "DataLossWarning",
     "Dataset",
     "DeviceFeed",
     "DistributedDataset",

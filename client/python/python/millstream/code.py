@@ -27,6 +27,7 @@ from typing import Any
 import cloudpickle
 
 from .errors import InvalidArgumentError
+from .own_modules import ON_STALE_CODE, check, digests
 
 __all__ = ["Held", "Limits", "Shelf", "packed", "unpacked"]
 
@@ -49,6 +50,9 @@ class Limits:
         attempts: How often an element is begun at most, if its process is killed or crashes: 3 times.
         processes: Processes that read one iterable together, each of which is told its number by
             ``torch.utils.data.get_worker_info()``: 1. For functions it is what that says; there are as many as calls at once.
+        on_stale_code: What a worker does when one of the program's own modules, which code names and workers import, is another there than
+            in the trainer: ``"refuse"`` fails and names the module, its file and both digests; ``"warn"`` goes on with the worker's. By
+            default what ``MILLSTREAM_ON_STALE_CODE`` says, else ``"refuse"``. Code whose modules changed gets processes that import them.
     """
 
     deadline_s: float | None = None
@@ -56,15 +60,27 @@ class Limits:
     recycle_after: int | None = None
     attempts: int | None = None
     processes: int | None = None
+    on_stale_code: str | None = None
 
     def __post_init__(self) -> None:
+        if self.on_stale_code not in (None, *ON_STALE_CODE):
+            raise InvalidArgumentError(f"on_stale_code={self.on_stale_code!r}: use one of {', '.join(ON_STALE_CODE)}")
         wrong = [name for name, value in self.said().items() if value < 0 or (name in ("deadline_s", "attempts") and value == 0)]
         if wrong:
             raise InvalidArgumentError(f"{', '.join(wrong)}: must be above 0")
 
     def said(self) -> dict[str, float]:
         """Those that are not left to the workers."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        limits = dataclasses.asdict(self)
+        del limits["on_stale_code"]
+        return {name: value for name, value in limits.items() if value is not None}
+
+    def stale_code(self) -> str:
+        """Returns the treatment of modules that differ: the given one, else that of the environment."""
+        said = self.on_stale_code or os.environ.get("MILLSTREAM_ON_STALE_CODE") or ON_STALE_CODE[0]
+        if said not in ON_STALE_CODE:
+            raise InvalidArgumentError(f"MILLSTREAM_ON_STALE_CODE={said!r}: use one of {', '.join(ON_STALE_CODE)}")
+        return said
 
 
 class Shelf:
@@ -116,10 +132,14 @@ def _this_python() -> dict[str, str]:
 
 
 def packed(
-    value: Callable[..., Any] | str, *arguments: Any, limits: Limits | None = None, shelf: Shelf | None = None
+    value: Callable[..., Any] | str,
+    *arguments: Any,
+    limits: Limits | None = None,
+    shelf: Shelf | None = None,
+    seeded: bool = False,
 ) -> bytes:
     """A function, or the name ``module:function`` of one that workers have, and what it is called with before anything else.
-    What is large goes to the ``shelf``, if there is one.
+    What is large goes to the ``shelf``, if there is one. ``seeded``: it draws by a seed of its own, and is told which pass it computes.
 
     Raises:
         InvalidArgumentError: It cannot be pickled, or is too large.
@@ -141,11 +161,17 @@ def packed(
                 "from this process: the service that ms.local returns, or ms.DataLoader(num_workers=...)"
             )
         warnings.warn(f"{value!r} takes {len(payload)} bytes: has it captured data?", stacklevel=3)
+    limits = limits or Limits()
+    modules = _named_modules(payload) if named is None else [named.partition(":")[0]]
     header: dict[str, Any] = {
         **_this_python(),
         "named": named,
-        "modules": _named_modules(payload) if named is None else [named.partition(":")[0]],
-        "limits": (limits or Limits()).said(),
+        "modules": modules,
+        # A function that is only named is the workers' own.
+        "own": digests(modules) if named is None else {},
+        "on_stale_code": limits.stale_code(),
+        "limits": limits.said(),
+        "seeded": seeded,
         "sha256": hashlib.sha256(payload).hexdigest(),
     }
     if is_large and shelf is not None:
@@ -165,7 +191,7 @@ def unpacked(code: bytes) -> Callable[..., Any]:
     """What was packed, as a function of what it is called with besides.
 
     Raises:
-        RuntimeError: It was packed by another Python, or does not come whole.
+        RuntimeError: It was packed by another Python, does not come whole, or was written for another version of a module here.
     """
     head, _, payload = code.partition(b"\n")
     header, here = json.loads(head), _this_python()
@@ -187,6 +213,7 @@ def unpacked(code: bytes) -> Callable[..., Any]:
                 f"the trainer runs {header['implementation']} {header['python']}, this worker {here['implementation']} "
                 f"{here['python']}: pickled code needs the same version on both"
             )
+    check(header.get("own", {}), header.get("on_stale_code", ""))
     value, arguments = cloudpickle.loads(payload)
     if isinstance(value, str):
         module, _, name = value.partition(":")

@@ -13,7 +13,7 @@ from ._millstream import Elements, Graph, Service
 __all__ = ["Connection", "connect"]
 
 _lock = threading.Lock()
-_connections: weakref.WeakValueDictionary[tuple[str, bool], Connection] = weakref.WeakValueDictionary()
+_connections: weakref.WeakValueDictionary[tuple[str, bool, float | None], Connection] = weakref.WeakValueDictionary()
 
 
 class Connection:
@@ -58,19 +58,28 @@ class Connection:
         self._service.shutdown()
 
 
-def connect(address: str, *, shares_memory: bool = True, timeout_s: float | None = None) -> Connection:
+def connect(
+    address: str,
+    *,
+    shares_memory: bool = True,
+    timeout_s: float | None = None,
+    dispatcher_timeout_s: float | None = None,
+) -> Connection:
     """The connection with the dispatcher at ``host:port``; made if there is none of this process.
+
+    A dispatcher that is not there yet is waited for ``timeout_s``, by default 60 seconds. One that was there may be out of reach for
+    ``dispatcher_timeout_s``, by default what ``MILLSTREAM_DISPATCHER_TIMEOUT_S`` says, else 600 seconds.
 
     Raises:
         UnavailableError: The dispatcher cannot be reached.
     """
-    key = (address, shares_memory)
+    key = (address, shares_memory, dispatcher_timeout_s)
     with _lock:
         connection = _connections.get(key)
     if connection is not None and connection.is_usable():
         return connection
     # Without the lock: it may take a minute. Two that connect at once both get what they want.
-    connection = Connection(Service.connect(address, shares_memory, timeout_s))
+    connection = Connection(Service.connect(address, shares_memory, timeout_s, dispatcher_timeout_s))
     with _lock:
         _connections[key] = connection
     return connection

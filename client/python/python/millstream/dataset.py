@@ -76,8 +76,10 @@ class Dataset(GroupMethods, ImageMethods):
         #: The numbers of the passes to come. Whoever shares a reading shares its job, of which each pass is read once.
         self._passes: Iterator[int] = reading.passes if reading is not None else passes or itertools.count()
         self._options = Options() if options is None else options
-        #: Which draws are made without a seed: others for every dataset.
-        self._task_id = random.getrandbits(63) if task_id is None else task_id
+        #: The number of the task, once anybody has asked for it.
+        self._task: list[int] = [] if task_id is None else [task_id]
+        #: The number of elements, where the maker of the dataset knows more than the graph.
+        self._known_count: int | None = None
 
     # Sources.
 
@@ -102,7 +104,10 @@ class Dataset(GroupMethods, ImageMethods):
     def random(
         seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
     ) -> Dataset:
-        """Random integers of 32 bits without end, drawn anew every pass unless ``rerandomize_each_iteration`` is false."""
+        """Random integers of 32 bits without end. Every pass draws others if ``rerandomize_each_iteration`` is true, or if neither it nor a
+        seed is given; with a seed alone every pass repeats the first one, as upstream.
+        """
+        rerandomize_each_iteration = _rerandomized(seed, rerandomize_each_iteration)
         return Dataset(_drawn(Graph.random(_seed(seed, rerandomize_each_iteration)), rerandomize_each_iteration))
 
     @staticmethod
@@ -110,7 +115,7 @@ class Dataset(GroupMethods, ImageMethods):
         """One element: these arrays, nested as they are."""
         scope = scope_of(tensors)
         if scope is not None:
-            return Dataset(applied(scope, tensors))
+            return Dataset(applied(scope, _tensor.stacked(tensors)))
         described, data = constants(tensors)
         return Dataset(Graph.tensors(described, data))
 
@@ -119,7 +124,7 @@ class Dataset(GroupMethods, ImageMethods):
         """The slices of arrays along their common leading dimension."""
         scope = scope_of(tensors)
         if scope is not None:
-            return Dataset(applied(scope, tensors).unbatch())
+            return Dataset(applied(scope, _tensor.stacked(tensors)).unbatch())
         if isinstance(tensors, Ragged | Sparse):
             raise TypeError("ragged and sparse tensors have no slices here: use from_tensors, or a list of rows")
         described, data = constants(tensors)
@@ -187,9 +192,10 @@ class Dataset(GroupMethods, ImageMethods):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:
-        """Elements of datasets drawn at random, in proportion to weights: anew every pass unless ``rerandomize_each_iteration`` is
-        false.
+        """Elements of datasets drawn at random, in proportion to weights. Every pass draws otherwise if ``rerandomize_each_iteration`` is
+        true, or if neither it nor a seed is given; with a seed alone every pass repeats the first one, as upstream.
         """
+        rerandomize_each_iteration = _rerandomized(seed, rerandomize_each_iteration)
         if weights is not None and len(weights) != len(datasets):
             raise ValueError(f"{len(weights)} weights for {len(datasets)} datasets")
         shares = [1.0] * len(datasets) if weights is None else [float(weight) for weight in weights]
@@ -215,7 +221,7 @@ class Dataset(GroupMethods, ImageMethods):
 
     def cardinality(self) -> int:
         """How many elements there are, ``INFINITE_CARDINALITY`` or ``UNKNOWN_CARDINALITY``."""
-        return self._graph.cardinality
+        return self._graph.cardinality if self._known_count is None else self._known_count
 
     def __len__(self) -> int:
         count = self.cardinality()
@@ -262,28 +268,38 @@ class Dataset(GroupMethods, ImageMethods):
         """The elements as numpy arrays and scalars."""
         return iter(self if self._output == "numpy" else self.with_output("numpy"))
 
+    @property
+    def _task_id(self) -> int:
+        """The number that stands for a seed where none is given. It is drawn late, so that few datasets touch the program's generator."""
+        if not self._task:
+            self._task.append(random.getrandbits(63))
+        return self._task[0]
+
     def with_output(self, output: str) -> Dataset:
         """The same elements as ``"numpy"`` arrays, or as tensors of ``"torch"`` or ``"jax"`` over the same memory.
 
         Passes are counted together, so that a loop may ask for it anew every epoch.
         """
         taker(output)
-        options = copy.deepcopy(self._options)
-        return Dataset(
-            self._graph, reading=self._reading, output=output, options=options, task_id=self._task_id, passes=self._passes
-        )
+        made = Dataset(self._graph, reading=self._reading, output=output, options=copy.deepcopy(self._options), passes=self._passes)
+        made._task, made._known_count = self._task, self._known_count
+        return made
 
     def _open(self) -> Elements:
-        return self._pass(next(self._passes), self._task_id)
+        return self._pass(next(self._passes))
 
-    def _pass(self, number: int, task_id: int) -> Elements:
-        """One pass by its number; ``task_id`` tells what is drawn without a seed."""
+    def _pass(self, number: int, task_id: int | None = None) -> Elements:
+        """One pass by its number; ``task_id`` tells what is drawn without a seed, if that is not the dataset's own."""
         take = taker(self._output)
         if self._graph.is_within:
             raise TypeError("a dataset of a function has no elements until the function is called")
         if self._reading is not None:
             return self._reading.open(number, take)
-        return self._executed.run(number, _threads(), task_id, take)
+        return self._executed.run(number, _threads(), self._task_id if task_id is None else task_id, take)
+
+    def _on_demand(self, number: int) -> Elements:
+        """One pass, of which each element is computed here, and only while it is waited for. Nothing in it draws but code of Python."""
+        return self._executed.run(number, _threads(), 0, taker(self._output), True)
 
     def get_single_element(self, name: str | None = None) -> Any:
         """The only element.
@@ -306,7 +322,13 @@ class Dataset(GroupMethods, ImageMethods):
     # Operations.
 
     def _then(self, graph: Graph) -> Dataset:
-        return Dataset(graph, output=self._output, options=copy.deepcopy(self._options))
+        return self._made(graph, copy.deepcopy(self._options))
+
+    def _made(self, graph: Graph, options: Options) -> Dataset:
+        # Each pass of a job is read once: a dataset that is made again every epoch goes on with the next.
+        is_read_once = not self._graph.is_within and self._graph.reads_service
+        passes = self._passes if is_read_once else None
+        return Dataset(graph, output=self._output, options=options, passes=passes)
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """What a function makes of the dataset."""
@@ -507,7 +529,10 @@ class Dataset(GroupMethods, ImageMethods):
         return self._then(self._graph.prefetch(whole(_tuned(buffer_size), "buffer_size")))
 
     def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Dataset:
-        """The elements of the first pass in every pass: from memory, or from a directory."""
+        """Yields the elements of the first complete pass in every pass: from memory, or from a directory.
+
+        Memory is held as long as this dataset, or one made of it, is. A pass that is left before its end keeps nothing.
+        """
         return self._then(self._graph.cache(path_of(filename) or None))
 
     def snapshot(self, path: str | os.PathLike[str], compression: str = "AUTO", name: str | None = None) -> Dataset:
@@ -538,7 +563,7 @@ class Dataset(GroupMethods, ImageMethods):
 
     def with_options(self, options: Options, name: str | None = None) -> Dataset:
         """Says how everything up to here is executed."""
-        return Dataset(optioned(self._graph, options), output=self._output, options=self._options.merge(options))
+        return self._made(optioned(self._graph, options), self._options.merge(options))
 
     def options(self) -> Options:
         """How it is executed. What is changed in them holds for this dataset and all that are made of it from then on."""
@@ -572,6 +597,11 @@ def _zipped(given: Any) -> Graph:
     if isinstance(given, tuple | list):
         return Graph.zip([_zipped(item) for item in given])
     raise TypeError(f"zip takes datasets, nested in tuples and dicts, not {given!r}")
+
+
+def _rerandomized(seed: int | None, rerandomized: bool | None) -> bool | None:
+    """Whether passes differ: with a seed only if that is said."""
+    return False if rerandomized is None and seed is not None else rerandomized
 
 
 def _seed(seed: int | None, draws_anew: bool | None) -> int | None:

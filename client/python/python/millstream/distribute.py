@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from . import draws
 from ._millstream import Graph
 from .code import Limits, Shelf, packed, unpacked
 from .dataset import AUTOTUNE, Dataset
 from .errors import InvalidArgumentError
-from .service import ShardingPolicy
+from .service import ShardingPolicy, _policy
 from .service import distribute as _distribute
 from .spec import plain
 from .structure import Stack
@@ -76,23 +77,38 @@ def draws_all(sampler: Any) -> bool:
 class Fetch:
     """On a worker: the sample of an index, or a batch of several.
 
-    ``collate``: what is made of the samples of a batch, or of a single one.
+    ``collate``: what is made of the samples of a batch, or of a single one. ``millstream_seed``: with it each sample draws by seed, epoch and
+    index, and a batch is collated with what the generators draw after its last sample.
     """
 
     dataset: Any
     collate: Callable[[Any], Any] | None
     is_batched: bool
     worker_init_fn: Callable[[int], Any] | None = None
+    millstream_seed: int | None = None
 
     def __call__(self, indices: Any) -> Any:
+        told = draws.told()
+        return self.drawn(indices, None if self.millstream_seed is None or told is None else draws.base(self.millstream_seed, told[0]))
+
+    def drawn(self, indices: Any, base: int | None, by_place: bool = False) -> Any:
+        """The sample or batch, whose samples draw from ``base`` and index, and from the place in the batch where one may come twice;
+        without a base from the generators as they are.
+        """
         if not self.is_batched:
+            if base is not None:
+                draws.seed_all(draws.mix(base, int(indices)))
             return self._sample(int(indices))
         # Some fetch several at once better than one by one.
         several = getattr(self.dataset, "__getitems__", None)
         listed = [int(index) for index in indices]
         collate = self.collate or default_collate
         try:
-            return collate(several(listed) if several is not None else [self._indexed(index) for index in listed])
+            if several is None:
+                return collate([self._indexed(index, base, place if by_place else 0) for place, index in enumerate(listed)])
+            if base is not None and listed:
+                draws.seed_all(draws.mix(base, listed[0]))
+            return collate(several(listed))
         except Exception as error:
             _say_of(error, *listed)
             raise
@@ -105,7 +121,9 @@ class Fetch:
             _say_of(error, index)
             raise
 
-    def _indexed(self, index: int) -> Any:
+    def _indexed(self, index: int, base: int | None = None, place: int = 0) -> Any:
+        if base is not None:
+            draws.seed_all(draws.mix(base + place, index))
         try:
             return self.dataset[index]
         except Exception as error:
@@ -133,6 +151,8 @@ class Iterate:
     drop_last: bool
     worker_init_fn: Callable[[int], Any] | None = None
     epoch: int | None = None
+    #: With it each process begins to draw by seed, pass and its own number.
+    millstream_seed: int | None = None
 
     def loaded(self) -> Iterate:
         """With what is only named: its imports are done before it is called."""
@@ -140,12 +160,19 @@ class Iterate:
         return dataclasses.replace(self, dataset=unpacked(packed(self.dataset))) if named else self
 
     def __call__(self) -> Iterator[Any]:
+        return self.batches(iter(self.made()))
+
+    def made(self) -> Any:
+        """Returns the iterable, after telling it the epoch."""
         made = self.loaded().dataset
         if callable(made):
             made = made()
         if self.epoch is not None and hasattr(made, "set_epoch"):
             made.set_epoch(self.epoch)
-        samples = iter(made)
+        return made
+
+    def batches(self, samples: Iterator[Any]) -> Iterator[Any]:
+        """Returns the batches of these samples, or the collated samples."""
         if self.batch_size is None:
             return samples if self.collate is None else map(self.collate, samples)
         return self._batches(samples, self.batch_size, self.collate or default_collate)
@@ -161,8 +188,9 @@ class Iterate:
         Raises:
             InvalidArgumentError: It yields nothing.
         """
-        for first in self():
-            return varying(described(first), self.batch_size is not None)
+        with draws.kept():
+            for first in self():
+                return varying(described(first), self.batch_size is not None)
         raise InvalidArgumentError("it yields nothing, which does not show what its elements are: give element_spec")
 
     def __repr__(self) -> str:
@@ -227,7 +255,7 @@ class _Loader:
         self.dataset, self.collate = loader.dataset, collate_of(loader)
         self.batch_size, self.drop_last = loader.batch_size, bool(loader.drop_last)
         self.worker_init_fn = getattr(loader, "worker_init_fn", None)
-        said = {"processes": getattr(loader, "num_workers", 0) or None, "deadline_s": getattr(loader, "timeout", 0) or None}
+        said: dict[str, Any] = {"processes": getattr(loader, "num_workers", 0) or None, "deadline_s": getattr(loader, "timeout", 0) or None}
         self.limits = dataclasses.replace(
             self.limits, **{name: value for name, value in said.items() if getattr(self.limits, name) is None}
         )
@@ -249,7 +277,7 @@ def from_python(
     """A dataset of Python's own: see ``distribute``, whose workers it is for. What is large goes to the ``shelf``, if there is one."""
     loader = _Loader(x, batch_size, shuffle, drop_last, collate_fn, limits or Limits())
     if not is_indexed(loader.dataset):
-        return _iterated(loader, element_spec, shelf)
+        return _iterated(loader, element_spec, shelf, seed)
     count, is_batched = len(loader.dataset), loader.batch_size is not None
     indices = Dataset.range(count)
     if is_batched:
@@ -259,16 +287,18 @@ def from_python(
         indices = indices.shuffle(max(count, 1), seed)
     if is_batched:
         indices = indices.batch(loader.batch_size or 1, drop_remainder=loader.drop_last)
-    fetch = Fetch(loader.dataset, loader.collate, is_batched, loader.worker_init_fn)
+    fetch = Fetch(loader.dataset, loader.collate, is_batched, loader.worker_init_fn, seed)
     if element_spec is not None:
         spec = plain(element_spec)
     elif count:
         first = np.arange(min(loader.batch_size or 1, count)) if is_batched else np.int64(0)
-        spec = varying(described(fetch(first)), is_batched)
+        with draws.kept():
+            spec = varying(described(fetch(first)), is_batched)
     else:
         raise InvalidArgumentError("an empty dataset does not show what its elements are: give element_spec")
     asked = num_parallel_calls if num_parallel_calls != AUTOTUNE else loader.limits.processes or 0
-    return Dataset(indices._graph.map_python(spec, packed(fetch, limits=loader.limits, shelf=shelf)).parallel(asked))
+    code = packed(fetch, limits=loader.limits, shelf=shelf, seeded=seed is not None)
+    return Dataset(indices._graph.map_python(spec, code).parallel(asked))
 
 
 def is_indexed(dataset: Any) -> bool:
@@ -276,13 +306,15 @@ def is_indexed(dataset: Any) -> bool:
     return hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not isinstance(dataset, str)
 
 
-def _iterated(loader: _Loader, element_spec: Any, shelf: Shelf | None) -> Dataset:
+def _iterated(loader: _Loader, element_spec: Any, shelf: Shelf | None, seed: int | None) -> Dataset:
     if loader.shuffle:
         raise InvalidArgumentError("what can only be iterated over cannot be shuffled by index: use Dataset.shuffle behind it")
     check_iterable(loader.dataset)
-    make = Iterate(loader.dataset, loader.collate, loader.batch_size, loader.drop_last, loader.worker_init_fn)
+    make = Iterate(loader.dataset, loader.collate, loader.batch_size, loader.drop_last, loader.worker_init_fn, millstream_seed=seed)
+    # Workers begin where it stands now, whatever finding the spec reads of it.
+    code = packed(make, limits=loader.limits, shelf=shelf, seeded=seed is not None)
     spec = make.spec() if element_spec is None else plain(element_spec)
-    return Dataset(Graph.iterable(spec, packed(make, limits=loader.limits, shelf=shelf), -2))
+    return Dataset(Graph.iterable(spec, code, -2))
 
 
 def check_iterable(source: Any) -> None:
@@ -312,6 +344,8 @@ def distribute(
     num_parallel_calls: int = AUTOTUNE,
     limits: Limits | None = None,
     processing_mode: ShardingPolicy | str | None = None,
+    output: str | None = None,
+    on_lost: str = "raise",
     **options: Any,
 ) -> Dataset:
     """A dataset that is computed by code of Python on the workers of a service.
@@ -324,11 +358,20 @@ def distribute(
 
     The code runs in processes of the user's interpreter that each worker supervises, as many as calls at once:
     ``num_parallel_calls``, else ``num_workers``, else what turns out to be needed, and no more than a worker has threads. Each
-    knows who it is from ``torch.utils.data.get_worker_info()``; what ``random``, ``numpy.random`` and ``torch`` draw follows from
-    seed, epoch and element. ``limits`` says how long they may take and how large they may grow.
+    knows who it is from ``torch.utils.data.get_worker_info()``. ``limits`` says how long they may take and how large they may grow.
+
+    With a ``seed``, what ``random``, ``numpy.random`` and ``torch`` draw follows from seed, epoch and element: the index of a sample, or for
+    what is iterated over the number of the process, whose draws go on from element to element. Without one, every run draws differently.
+    Workers within the program (``ms.local(inline=True)``) draw from its own generators.
+
+    ``on_lost`` says what becomes of the end of an epoch of which elements were lost with a worker: ``"raise"`` a ``DataLossError``
+    that names them, after everything else; ``"warn"`` with a ``DataLossWarning``; or ``"ignore"`` it.
 
     What elements are is found by computing the first one here, unless ``element_spec`` says it. ``options`` are those of
-    ``service.distribute``.
+    ``service.distribute``. ``output`` says what elements become, as ``Dataset.with_output`` does: numpy arrays, but tensors of torch where
+    ``x`` is one of torch's own datasets or loaders, as ``ms.DataLoader`` hands them over.
+
+    The number of elements is known of what is read by index and not shuffled within batches.
 
     Raises:
         InvalidArgumentError: It cannot be sent to workers, or is no dataset.
@@ -346,4 +389,15 @@ def distribute(
         shelf=getattr(service, "shelf", None),
     )
     mode = processing_mode or (ShardingPolicy.DYNAMIC if dataset._graph.cardinality >= 0 else ShardingPolicy.OFF)
-    return dataset.apply(_distribute(mode, service, **options))
+    distributed = dataset.apply(_distribute(mode, service, on_lost=on_lost, **options))
+    batches_drawn = shuffle or draws_all(getattr(x, "sampler", None))
+    is_batched = batch_size is not None or getattr(x, "batch_size", None) is not None
+    if dataset._graph.cardinality >= 0 and _policy(mode) is ShardingPolicy.DYNAMIC and not (batches_drawn and is_batched):
+        # Splits are whole batches, of which each is read once.
+        distributed._known_count = dataset._graph.cardinality
+    return distributed.with_output(output or ("torch" if _is_of_torch(x) else "numpy"))
+
+
+def _is_of_torch(x: Any) -> bool:
+    """Returns whether it is a dataset or a loader of torch, which then is imported."""
+    return any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__)

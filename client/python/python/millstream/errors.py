@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 __all__ = [
     "AbortedError",
     "CancelledError",
     "DataLossError",
+    "DataLossWarning",
     "DeadlineExceededError",
     "FailedPreconditionError",
     "InternalError",
     "InvalidArgumentError",
+    "LostSplits",
     "MillstreamError",
     "NotFoundError",
     "OutOfRangeError",
@@ -73,7 +78,7 @@ def _original(remote_traceback: str) -> BaseException | None:
     return None
 
 
-def _rebuilt(kind: type[MillstreamError], message: str, details: dict[str, str]) -> MillstreamError:
+def _rebuilt(kind: type[MillstreamError], message: str, details: dict[str, Any]) -> MillstreamError:
     return kind(message, **details)
 
 
@@ -117,8 +122,52 @@ class CancelledError(MillstreamError, RuntimeError):
     """Somebody ended it."""
 
 
+@dataclasses.dataclass(frozen=True)
+class LostSplits:
+    """A run of splits of which elements were lost with their worker.
+
+    Attributes:
+        source: The source they are of, depth first.
+        repetition: The pass over it.
+        first: The index of the first of them.
+        count: How many.
+        worker: The address of the worker that had them; empty if it is not known.
+        cause: Why they were lost.
+    """
+
+    source: int
+    repetition: int
+    first: int
+    count: int
+    worker: str = ""
+    cause: str = ""
+
+
 class DataLossError(MillstreamError, ValueError):
-    """Data is truncated, corrupt or lost."""
+    """Data is truncated, corrupt or lost.
+
+    Attributes:
+        lost: The splits that were lost, where it is raised in place of an end after which elements are missing.
+    """
+
+    def __init__(
+        self, message: str, *, worker: str = "", origin: str = "", remote_traceback: str = "", lost: Sequence[LostSplits] = ()
+    ) -> None:
+        super().__init__(message, worker=worker, origin=origin, remote_traceback=remote_traceback)
+        self.lost = tuple(lost)
+
+    @classmethod
+    def of_splits(cls, message: str, ranges: Iterable[tuple[tuple[int, int, int, int], str, str]]) -> DataLossError:
+        """The error for splits given as places, workers and causes."""
+        return cls(message, lost=[LostSplits(*place, worker, cause) for place, worker, cause in ranges])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        details = {"worker": self.worker, "origin": self.origin, "remote_traceback": self.remote_traceback}
+        return (_rebuilt, (type(self), self.message, details | {"lost": self.lost}))
+
+
+class DataLossWarning(UserWarning):
+    """Elements were lost with their worker, where that is no error: see ``on_lost``."""
 
 
 class UserFunctionError(MillstreamError, RuntimeError):

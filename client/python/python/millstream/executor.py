@@ -12,15 +12,13 @@ import ctypes
 import faulthandler
 import json
 import os
-import random
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
+from . import draws
 from .code import unpacked
 from .wire import Call, Leaf, Link
 from .worker import nested, tensors, told
@@ -81,12 +79,15 @@ def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int,
         called = unpacked(code)
         # What is only named is imported before it is told who it is.
         called = getattr(called, "loaded", lambda: called)()
-        _seed(seed)
-        _introduce(called, index, described["processes"], seed)
+        draws.tell(seed, index)
+        own = getattr(called, "millstream_seed", None)
+        first = draws.mix(seed if own is None else draws.base(own, seed), index)
+        draws.seed_all(first)
+        _introduce(called, index, described["processes"], first & 0x7FFF_FFFF_FFFF_FFFF)
         if described["makes"] == "element":
-            answer = _function(called, given, yields)
+            answer = _function(called, given, yields, index)
         else:
-            answer = _iterable(called, yields) if given is None else _flat_function(called, given, yields)
+            answer = _iterable(called, yields) if given is None else _flat_function(called, given, yields, index)
     except BaseException as error:
         link.raised(*told(error, error.__traceback__))
         return
@@ -103,15 +104,15 @@ def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int,
             link.raised(*told(error, error.__traceback__))
 
 
-def _function(called: Callable[..., Any], given: Any, yields: Any) -> Callable[[Call], list[Leaf] | None]:
+def _function(called: Callable[..., Any], given: Any, yields: Any, index: int) -> Callable[[Call], list[Leaf] | None]:
     def answer(call: Call) -> list[Leaf] | None:
-        _seed(call.draw)
+        _drawing(call, index)
         return tensors(_applied(called, given, call), yields)
 
     return answer
 
 
-def _flat_function(called: Callable[..., Any], given: Any, yields: Any) -> Callable[[Call], list[Leaf] | None]:
+def _flat_function(called: Callable[..., Any], given: Any, yields: Any, index: int) -> Callable[[Call], list[Leaf] | None]:
     iterator: Iterator[Any] = iter(())
 
     def answer(call: Call) -> list[Leaf] | None:
@@ -121,7 +122,7 @@ def _flat_function(called: Callable[..., Any], given: Any, yields: Any) -> Calla
         if not call.is_next:
             # What is left of the one before ends first.
             del going_on
-            _seed(call.draw)
+            _drawing(call, index)
             going_on = iter(_applied(called, given, call))
         made = next(going_on, _NOTHING)
         if made is _NOTHING:
@@ -158,13 +159,10 @@ def _dtypes(given: Any) -> list[str]:
     return [dtype for item in items for dtype in _dtypes(item)]
 
 
-def _seed(draw: int) -> None:
-    """What functions draw follows from the element, whichever process it comes to."""
-    random.seed(draw)
-    np.random.seed(draw & 0xFFFF_FFFF)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.default_generator.manual_seed(draw & 0x7FFF_FFFF_FFFF_FFFF)
+def _drawing(call: Call, index: int) -> None:
+    """Has what a function draws follow from the call, whichever process it comes to."""
+    draws.tell(call.draw, index)
+    draws.seed_all(call.draw)
 
 
 def _introduce(called: Any, index: int, processes: int, seed: int) -> None:

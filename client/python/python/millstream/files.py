@@ -15,6 +15,7 @@ from typing import Any
 from ._millstream import Graph
 from .dataset import Dataset
 from .dtypes import as_dtype
+from .errors import InvalidArgumentError
 from .options import skips_errors
 from .spec import plain
 from .tensor import Tensor, convert_to_tensor
@@ -43,7 +44,10 @@ def _paths(filenames: Any) -> Graph:
         if filenames._scope is None:
             raise TypeError("a path that is a tensor must be one of a function of a dataset")
         return filenames._scope.map_expr(convert_to_tensor(filenames)._expr)
-    return Dataset.from_tensor_slices(_names(filenames))._graph
+    names = _names(filenames)
+    # An empty list has no type of its own.
+    paths = Dataset.from_tensor_slices(names or [""])
+    return (paths if names else paths.take(0))._graph
 
 
 def _names(filenames: Any) -> list[str]:
@@ -51,10 +55,16 @@ def _names(filenames: Any) -> list[str]:
 
 
 def _like(filenames: Any) -> str | None:
-    """A pattern of a file to look columns up in, where nothing else says one."""
+    """Returns a pattern of a file to look columns up in, where nothing else says one.
+
+    Raises:
+        InvalidArgumentError: The name is a pattern itself.
+    """
     if isinstance(filenames, Dataset | Tensor):
         return None
     first = next(iter(_names(filenames)), None)
+    if first is not None and "*" in first and not os.path.exists(first):
+        raise InvalidArgumentError(f"expected the name of a file, found the pattern {first!r}: wrap the pattern in ms.Dataset.list_files")
     return None if first is None else glob.escape(first)
 
 

@@ -21,6 +21,7 @@ import sys
 from typing import Any
 
 from . import executor
+from .own_modules import remember
 
 __all__ = ["main"]
 
@@ -57,6 +58,8 @@ class _Foreman:
         finally:
             for child in list(self._children):
                 self._end(child, urgency=1)
+            # Extensions that count their objects at the end would report all that is kept from the collector as leaked.
+            gc.unfreeze()
 
     def _answer(self, data: bytes, fds: list[int]) -> bytes:
         number = 0
@@ -71,10 +74,12 @@ class _Foreman:
     def _start(self, file: int, described: int, code: int) -> None:
         self._file, self._sizes = file, (described, code)
         self._described, self._code = executor.read(file, described, code)
-        for name in json.loads(self._code.partition(b"\n")[0]).get("modules", ()):
+        header = json.loads(self._code.partition(b"\n")[0])
+        for name in header.get("modules", ()):
             # What is missing, the code itself will say.
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
+        remember(header.get("own", ()))
         self._forks = len(os.listdir("/proc/self/task")) == 1 and os.environ.get("MILLSTREAM_START_METHOD") != "spawn"
         # What children only read stays shared with them.
         gc.collect()

@@ -79,8 +79,27 @@ def _fitted(value: Any, spec: Any) -> Any:
 def _array(value: Any, spec: Any) -> Any:
     dtype = as_dtype(spec.dtype)
     if dtype.code in ("string", "bytes"):
-        return value
+        return _text(value, dtype.code == "string")
     try:
         return np.asarray(value, dtype.as_numpy_dtype)
     except (TypeError, ValueError) as error:
         raise TypeError(f"the generator yielded {value!r}, which is no tensor of {dtype!r}: {error}") from error
+
+
+def _text(value: Any, is_text: bool) -> Any:
+    """Text, or bytes, of either of them, nested in lists or arrays: TensorFlow has one type for both."""
+    if isinstance(value, bytes) and is_text:
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise TypeError(f"the generator yielded {value!r:.200}, which is no text: give ms.bytes in the signature. {error}") from error
+    if isinstance(value, str) and not is_text:
+        return value.encode()
+    if isinstance(value, list | tuple):
+        return [_text(item, is_text) for item in value]
+    if isinstance(value, np.ndarray):
+        items = [_text(item, is_text) for item in value.reshape(-1).tolist()]
+        made = np.empty(len(items), object)
+        made[:] = items
+        return made.reshape(value.shape)
+    return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .arguments import seed_of
+from .errors import InvalidArgumentError
 from .options import skips_errors
 
 if TYPE_CHECKING:
@@ -12,6 +13,21 @@ if TYPE_CHECKING:
     from .dataset import Dataset
 
 __all__ = ["ImageMethods"]
+
+#: Height and width, or the height alone where the width follows.
+Size = int | tuple[int, int]
+
+
+def _size(height: Size, width: int | None = None) -> tuple[int, int]:
+    """Returns height and width, which are given as a pair or one after the other."""
+    if isinstance(height, int):
+        if width is None:
+            raise InvalidArgumentError(f"a size is height and width: ({height}, width), not {height} alone")
+        return height, width
+    if width is not None or len(height) != 2:
+        raise InvalidArgumentError(f"a size is height and width, not {height!r}" + ("" if width is None else f" and {width}"))
+    rows, columns = height
+    return rows, columns
 
 
 class ImageMethods:
@@ -37,23 +53,25 @@ class ImageMethods:
         antialias: bool = True,
     ) -> Dataset:
         """Resizes to height and width: ``nearest``, ``bilinear``, ``bicubic``, ``area`` or ``lanczos3``."""
-        return self._then(self._graph.resize(component, size[0], size[1], method, antialias))
+        return self._then(self._graph.resize(component, *_size(size), method, antialias))
 
-    def crop(self, component: str, top: int, left: int, height: int, width: int) -> Dataset:
-        """A part that lies within every picture."""
-        return self._then(self._graph.crop(component, top, left, height, width))
+    def crop(self, component: str, top: int, left: int, height: Size, width: int | None = None) -> Dataset:
+        """A part that lies within every picture. Its size is ``(height, width)``, or two numbers."""
+        return self._then(self._graph.crop(component, top, left, *_size(height, width)))
 
     def central_crop(self, component: str, fraction: float) -> Dataset:
         """The middle: a part of each side."""
         return self._then(self._graph.central_crop(component, fraction))
 
-    def center_crop(self, component: str, height: int, width: int) -> Dataset:
-        """The middle, of a size."""
-        return self._then(self._graph.center_crop(component, height, width))
+    def center_crop(self, component: str, height: Size, width: int | None = None) -> Dataset:
+        """The middle, of the size ``(height, width)``, or of two numbers."""
+        return self._then(self._graph.center_crop(component, *_size(height, width)))
 
-    def random_crop(self, component: str, height: int, width: int, seed: int | None = None) -> Dataset:
-        """A part at a random place."""
-        return self._then(self._graph.random_crop(component, height, width, seed_of(seed)))
+    def random_crop(
+        self, component: str, height: Size, width: int | None = None, seed: int | None = None
+    ) -> Dataset:
+        """A part at a random place, of the size ``(height, width)``, or of two numbers."""
+        return self._then(self._graph.random_crop(component, *_size(height, width), seed_of(seed)))
 
     def random_resized_crop(
         self,
@@ -65,7 +83,7 @@ class ImageMethods:
         seed: int | None = None,
     ) -> Dataset:
         """A random part, resized."""
-        return self._then(self._graph.random_resized_crop(component, size, scale, ratio, seed_of(seed)))
+        return self._then(self._graph.random_resized_crop(component, _size(size), scale, ratio, seed_of(seed)))
 
     def flip_left_right(self, component: str = "") -> Dataset:
         """Mirrored."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ._millstream import Elements
 from .errors import CancelledError, DeadlineExceededError
 from .feed import DEPTH, DeviceFeed
-from .loading import Steps
+from .steps import Steps
 
 if TYPE_CHECKING:
     from .loader import DataLoader
@@ -83,6 +83,7 @@ class LoaderIterator:
         if found is END:
             if loader._delivered is self._delivered:
                 loader._is_finished = True
+            loader._check_complete(self._epoch, self._delivered, self._batches)
             raise StopIteration
         step, batch = found
         self._delivered.add(step)

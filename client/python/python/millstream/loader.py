@@ -18,13 +18,16 @@ from typing import Any
 
 from .dataset import Dataset
 from .distribute import collate_of, default_collate, draws_all
-from .errors import FailedPreconditionError, InvalidArgumentError
+from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError
 from .feed import Lane, lane_of
 from .iteration import END, LoaderIterator
-from .loading import Loading, Steps, StreamLoading, loading_of
+from .loading import Loading, StreamLoading, loading_of
+from .notices import warn_of_loss
 from .output import taker
 from .positions import Delivered
 from .ranks import Rank, rank
+from .service import ON_LOST
+from .steps import Steps
 
 __all__ = ["DataLoader", "wrap"]
 
@@ -33,6 +36,9 @@ STATE_VERSION = 1
 
 #: Batches that are kept until an earlier one comes, unless ``prefetch_factor`` says how many each worker is to be ahead.
 _WINDOW = 16
+
+#: Steps that an error names.
+_STEPS_TOLD = 16
 
 
 class DataLoader:
@@ -58,7 +64,10 @@ class DataLoader:
     Args:
         service: Where it is computed.
         output: ``"numpy"``, ``"torch"`` or ``"jax"``; torch where the program has imported it.
-        seed: Of the order of samples. Epochs are shuffled differently.
+        seed: It decides the order of samples, and what ``random``, ``numpy.random`` and ``torch`` draw in the dataset: both follow from seed,
+            epoch and sample, wherever and by however many processes it is computed; of what is iterated over from the number of the process
+            too. Epochs differ. Computed here, it leaves the program's own generators as they were. Without a seed it is 0, or that of
+            ``generator``; but without either, what is computed here (``num_workers=0``) draws from the program's own generators, as in torch.
         dp_rank: Which of the data-parallel trainers this is; found, as ``ms.rank`` does, if neither it nor a sampler is given.
         dp_size: How many there are.
         replication: So many consecutive trainers read the same, as in tensor parallelism.
@@ -66,8 +75,10 @@ class DataLoader:
             ``"FILL"`` with samples of the beginning, or ``"DROP"``, as ``drop_last`` says. All trainers have equally many steps.
         element_spec: What a batch is, where computing the first one here is too much. Without it the first batch says how batches are
             nested and typed; their sizes may differ.
-        pin_memory: Taken and has no effect: ``device`` copies from pinned memory.
+        pin_memory: Has no effect, and says so in a warning: ``device`` copies from pinned memory.
         device: On which batches are, as tensors of torch: copied ahead beside what it computes, as ``ms.feed`` does it.
+        on_lost: What becomes of the end of an epoch of which batches were lost with a worker: ``"raise"`` a ``DataLossError`` after
+            everything else, ``"warn"`` with a ``DataLossWarning``, or ``"ignore"`` it.
     """
 
     def __init__(
@@ -99,7 +110,10 @@ class DataLoader:
         last_batch: str | None = None,
         element_spec: Any = None,
         device: Any = None,
+        on_lost: str = "raise",
     ) -> None:
+        if pin_memory:
+            warnings.warn("pin_memory has no effect: device copies from pinned memory", stacklevel=2)
         if pin_memory_device:
             warnings.warn("pin_memory_device has no effect: give device", DeprecationWarning, stacklevel=2)
         if batch_size is not None and batch_size < 1:
@@ -110,6 +124,8 @@ class DataLoader:
             raise InvalidArgumentError(f"prefetch_factor={prefetch_factor}: batches for each worker, at least 1, or None")
         if batch_sampler is not None and (batch_size not in (None, 1) or drop_last):
             raise InvalidArgumentError("batch_sampler, batch_size and drop_last exclude each other: the sampler says what batches are")
+        if on_lost not in ON_LOST:
+            raise InvalidArgumentError(f"on_lost {on_lost!r}: use {', '.join(map(repr, ON_LOST))}")
         if timeout < 0:
             raise InvalidArgumentError(f"timeout={timeout}: seconds, or 0 to wait as long as it takes")
         self.batch_size = None if batch_sampler is not None else batch_size
@@ -128,12 +144,13 @@ class DataLoader:
         #: What opens a way to the device.
         self._lane: Callable[[], Lane] | None = None if device is None else lane_of(device)
         found = rank(dp_rank, dp_size, replication=replication) if sampler is batch_sampler is None else Rank()
+        is_seeded = seed is not None or generator is not None
         if seed is None:
             seed = 0 if generator is None else int(generator.initial_seed())
         self._loading: Loading
         if isinstance(dataset, Dataset):
             self.rank, self.batch_size = (Rank() if dp_rank is None else found), None
-            self._loading = StreamLoading(dataset)
+            self._loading = StreamLoading(dataset, on_lost=on_lost)
         else:
             self.rank = found
             self._loading = loading_of(
@@ -145,12 +162,17 @@ class DataLoader:
                 collate=collate_fn,
                 last_batch=last_batch or ("DROP" if drop_last else "PARTIAL"),
                 seed=seed,
+                is_seeded=is_seeded,
                 rank=found,
+                reader=rank(dp_rank, dp_size, replication=replication).dp_rank,
                 window=self._window() if in_order else None,
                 worker_init_fn=worker_init_fn,
                 element_spec=element_spec,
                 processes=num_workers,
+                is_served=service is not None or num_workers > 0,
+                on_lost=on_lost,
             )
+        self.on_lost = on_lost
         self._service = service
         self._own_service: Any = None
         self._reading: Any = None
@@ -255,6 +277,17 @@ class DataLoader:
         self._reading = batches.elements
         return self._epoch, self._delivered, batches
 
+    def _check_complete(self, epoch: int, delivered: Delivered, batches: Steps | None) -> None:
+        """Looks at the end of an epoch for steps that were lost with a worker."""
+        if self.on_lost == "ignore" or batches is None or not batches.elements.stats().get("lost_splits"):
+            return
+        if missing := self._loading.missing(delivered):
+            named = ", ".join(map(str, missing[:_STEPS_TOLD])) + (", ..." if len(missing) > _STEPS_TOLD else "")
+            text = f"{len(missing)} of {len(self)} steps of epoch {epoch} were lost with their workers: {named}"
+            if self.on_lost == "raise":
+                raise DataLossError(f"{text}. All others were delivered")
+            warn_of_loss(text)
+
     def _at(self) -> Any:
         """The service, started if it is this loader's own."""
         if self._service is None and self.num_workers > 0:
@@ -295,6 +328,7 @@ class DataLoader:
             "finished": self._is_finished and not behind,
             "ahead": ahead,
             **self._loading.identity(),
+            **self._loading.state_after(self._epoch, step),
         }
         if ahead:
             state |= {"dp_rank": self.rank.dp_rank, "dp_size": self.rank.dp_size}

@@ -5,6 +5,8 @@ Refuses to know who asks for batches and how many were delivered.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
@@ -12,7 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ._millstream import Elements, Graph
+from . import draws
+from ._millstream import Graph
 from .code import Held, Limits, Shelf, packed
 from .dataset import Dataset
 from .distribute import Fetch, Iterate, check_iterable, is_indexed, loose, varying
@@ -21,100 +24,19 @@ from .local import LocalService
 from .plan import IndexPlan, ListedPlan, Plan
 from .positions import Delivered
 from .ranks import Rank
-from .service import ShardingPolicy, distribute, is_of_this_host
+from .service import ShardingPolicy, distribute, distribute_steps, is_of_this_host
 from .spec import dressed, plain
+from .stateful import IterablePass, probed
+from .steps import OrderedSteps, Steps
 from .worker import described
 
-__all__ = ["IndexedLoading", "IterableLoading", "Loading", "Steps", "StreamLoading", "loading_of"]
+__all__ = ["IndexedLoading", "IterableLoading", "Loading", "StreamLoading", "loading_of"]
 
 #: Of the samples of a batch, or of a single one.
 Collate = Callable[[Any], Any]
 
 #: Processes that may be asked for.
 _PROCESSES_MAX = 256
-
-_NONE = object()
-
-
-class Steps:
-    """The batches of an epoch with the numbers of their steps."""
-
-    def __init__(self, elements: Elements, number: Callable[[Any], tuple[int, Any]], code: object = None) -> None:
-        #: For whoever ends it, or asks what was measured.
-        self.elements = elements
-        self._number = number
-        #: What is read as long as this is.
-        self._code = code
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        return self
-
-    def __next__(self) -> tuple[int, Any]:
-        return self._number(next(self.elements))
-
-    def ready(self, otherwise: Any) -> Any:
-        """The next one if it is at hand, else ``otherwise``; so is the end."""
-        element = self.elements.ready(_NONE)
-        return otherwise if element is _NONE else self._number(element)
-
-
-class OrderedSteps(Steps):
-    """The same in the order of steps, from workers of which some are ahead of others.
-
-    Batches that come early are kept. More of them than ``window`` count as outstanding still, so workers that are ahead wait, however slow
-    another one is; where nothing comes at all, one more of each is let through a second, since steps of a worker that has gone come late.
-    """
-
-    def __init__(
-        self,
-        elements: Elements,
-        number: Callable[[Any], tuple[int, Any]],
-        steps: Iterator[int],
-        window: int,
-        code: object = None,
-    ) -> None:
-        super().__init__(elements, number, code)
-        self._steps, self._window = steps, window
-        self._due = next(steps, None)
-        #: Batches by step, with what to say when one is used that counts as outstanding.
-        self._early: dict[int, tuple[Any, int | None]] = {}
-        self._is_over = False
-
-    def __next__(self) -> tuple[int, Any]:
-        while not self._is_due_here() and not self._is_over:
-            try:
-                self._keep(*super().__next__())
-            except StopIteration:
-                self._is_over = True
-        return self._handed()
-
-    def ready(self, otherwise: Any) -> Any:
-        """The next one if it is at hand, else ``otherwise``; so is the end."""
-        while not self._is_due_here():
-            found = super().ready(_NONE)
-            if found is _NONE:
-                return otherwise
-            self._keep(*found)
-        return otherwise if self._due is None else self._handed()
-
-    def _is_due_here(self) -> bool:
-        return self._due is None or self._due in self._early
-
-    def _keep(self, step: int, batch: Any) -> None:
-        is_kept = step != self._due and len(self._early) >= self._window
-        self._early[step] = (batch, self.elements.keep() if is_kept else None)
-
-    def _handed(self) -> tuple[int, Any]:
-        if not self._is_due_here():
-            # What is missing was lost with its worker.
-            self._due = min(self._early, default=None)
-        if self._due is None:
-            raise StopIteration
-        step, (batch, kept) = self._due, self._early.pop(self._due)
-        if kept is not None:
-            self.elements.let_go(kept)
-        self._due = next(self._steps, None)
-        return step, batch
 
 
 class Loading(Protocol):
@@ -137,8 +59,14 @@ class Loading(Protocol):
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
         """An epoch, without the steps that were delivered."""
 
+    def missing(self, delivered: Delivered) -> list[int]:
+        """The steps that an epoch lacks at its end, where steps have numbers."""
+
     def identity(self) -> dict[str, Any]:
         """What must be the same for a position to mean the same."""
+
+    def state_after(self, epoch: int, step: int) -> dict[str, Any]:
+        """Returns the rest of the state after this step; empty if the step alone is enough."""
 
     def adapted(self, state: dict[str, Any], step: int) -> int:
         """The step here of a position elsewhere. ``InvalidArgumentError``: there is none."""
@@ -160,11 +88,15 @@ def loading_of(
     collate: Collate | None,
     last_batch: str,
     seed: int,
+    is_seeded: bool,
     rank: Rank,
+    reader: int,
     window: int | None,
     worker_init_fn: Callable[[int], None] | None,
     element_spec: Any,
     processes: int,
+    is_served: bool,
+    on_lost: str,
 ) -> Loading:
     """What a loader with these arguments reads of Python's own dataset; ``window`` and ``processes``: see ``IndexedLoading``.
 
@@ -175,8 +107,9 @@ def loading_of(
         if shuffle or sampler is not None or batch_sampler is not None:
             raise InvalidArgumentError("what can only be iterated over has no order to choose: leave out shuffle and samplers")
         check_iterable(dataset)
-        make = Iterate(dataset, collate, batch_size, last_batch == "DROP", worker_init_fn)
-        return IterableLoading(make, None if element_spec is None else plain(element_spec), processes)
+        make = Iterate(dataset, collate, batch_size, last_batch == "DROP", worker_init_fn, millstream_seed=seed)
+        spec = None if element_spec is None else plain(element_spec)
+        return IterableLoading(make, spec, processes, is_served=is_served, is_seeded=is_seeded, on_lost=on_lost)
     if sampler is not None and shuffle or batch_sampler is not None and (shuffle or sampler is not None):
         raise InvalidArgumentError("sampler, batch_sampler and shuffle exclude each other: each says the order")
     of = IndexedLoading(
@@ -185,6 +118,8 @@ def loading_of(
         window,
         None if element_spec is None else plain(element_spec),
         processes,
+        is_seeded=is_seeded,
+        reader=reader,
     )
     of.lister = _Lister(sampler, batch_sampler, batch_size or 1, last_batch == "DROP") if sampler or batch_sampler else None
     return of
@@ -239,6 +174,10 @@ class IndexedLoading:
     spec: tuple[Any, ...] | None
     processes: int = 0
     lister: _Lister | None = None
+    #: Whether the program gave the seed. Computed here without one, samples draw from the program's own generators.
+    is_seeded: bool = True
+    #: Which of the trainers this is, of which each has a sampler: two may be given the same sample.
+    reader: int = 0
     #: What the first batch is, where nobody said what batches are.
     _found: tuple[Any, ...] | None = dataclasses.field(default=None, repr=False)
     #: What workers run, with what holds it, for the service it is for.
@@ -260,7 +199,8 @@ class IndexedLoading:
             plan: Plan = self.plan if self.lister is None else self.lister.plan(0)
             if not plan.steps:
                 raise InvalidArgumentError("there is no batch that shows what batches are: give element_spec")
-            self._found = varying(described(_fetched(self.fetch, plan.rows(0, 0))), self.fetch.is_batched)
+            with draws.kept():
+                self._found = varying(described(_fetched(self.fetch, plan.rows(0, 0))), self.fetch.is_batched)
         return self._found
 
     @property
@@ -293,24 +233,34 @@ class IndexedLoading:
 
         if service is None:
             # With the dataset itself, one batch after the other.
-            here = Held(StepBatch(self.fetch, plan))
+            # Only while it is waited for: the program and its dataset may draw from the same generators.
+            here = Held(StepBatch(self.fetch, plan, self.plan.seed if self.is_seeded else None, self._epoch_of(epoch), self.reader, True))
             dataset = Dataset(numbers._graph.map_python(spec, here.code))
-            return Steps(iter(dataset.with_output(output)), numbered, here)
-        sent = self._packed(plan, service)
+            return Steps(dataset.with_output(output)._on_demand(0), numbered, here)
+        sent = self._packed(plan, service, epoch)
         graph = numbers._graph.map_python(spec, sent.code).parallel(self.processes)
-        # In order they are dealt out one by one, so that no worker has many before those of another.
-        graph = graph.in_order(False) if self.window is None else graph.split_size(1)
-        dataset = Dataset(graph).apply(distribute(ShardingPolicy.DYNAMIC, service))
+        # They are dealt out one by one: a split that a worker had begun has one batch, which is here or is read again.
+        graph = graph.split_size(1) if self.window is not None else graph.in_order(False).split_size(1)
+        dataset = Dataset(graph).apply(distribute_steps(service, self.window is not None))
         elements = iter(dataset.with_output(output))
         if self.window is None:
             return Steps(elements, numbered, sent)
-        return OrderedSteps(elements, numbered, delivered.missing(plan.steps), self.window, sent)
+        return OrderedSteps(elements, numbered, delivered.missing(plan.steps), self.window, delivered.first, sent)
 
-    def _packed(self, plan: Plan, service: Any) -> _Sent:
+    def missing(self, delivered: Delivered) -> list[int]:
+        """The steps that were not delivered."""
+        return list(delivered.gaps(self.plan.steps if self.lister is None else self.lister.steps()))
+
+    def _packed(self, plan: Plan, service: Any, epoch: int) -> _Sent:
         # The same for all epochs, unless a sampler says the order of each.
         if self._sent is None or self._sent[0] is not service or self.lister is not None:
-            self._sent = service, _Sent.of(StepBatch(self.fetch, plan), service, self.processes)
+            code = StepBatch(self.fetch, plan, self.plan.seed, self._epoch_of(epoch), self.reader)
+            self._sent = service, _Sent.of(code, service, self.processes, seeded=True)
         return self._sent[1]
+
+    def _epoch_of(self, epoch: int) -> int | None:
+        """The epoch, where a sampler says its order; else the numbers of steps say it."""
+        return None if self.lister is None else epoch
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for a position to mean the same."""
@@ -322,6 +272,10 @@ class IndexedLoading:
             "seed": plan.seed,
             "last_batch": plan.last_batch,
         }
+
+    def state_after(self, epoch: int, step: int) -> dict[str, Any]:
+        """Nothing: a step is computed of its number."""
+        return {}
 
     def adapted(self, state: dict[str, Any], step: int) -> int:
         """The step here of a position elsewhere: also of other numbers of trainers, where the samples up to it end a step."""
@@ -360,11 +314,11 @@ class _Sent:
     shelf: Shelf | None
 
     @classmethod
-    def of(cls, code: Callable[..., Any], service: Any, processes: int) -> _Sent:
-        """For the workers of a service: those on this host may read it from this process's memory."""
+    def of(cls, code: Callable[..., Any], service: Any, processes: int, seeded: bool = False) -> _Sent:
+        """For the workers of a service: those on this host may read it from this process's memory. ``seeded``: see ``packed``."""
         shelf = Shelf() if isinstance(service, LocalService) or is_of_this_host(service) else None
         limits = Limits(processes=min(processes, _PROCESSES_MAX) or None)
-        return cls(packed(code, limits=limits, shelf=shelf), shelf)
+        return cls(packed(code, limits=limits, shelf=shelf, seeded=seeded), shelf)
 
 
 def _fetched(fetch: Fetch, rows: Any) -> Any:
@@ -377,15 +331,29 @@ _ROWS_TOLD = 64
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepBatch:
-    """Where it is computed: a step's number and its batch."""
+    """Where it is computed: a step's number and its batch.
+
+    With a ``seed`` what samples draw follows from seed, epoch and index, and, where a sampler lists the steps of the ``listed`` epoch, from
+    the ``reader``, the step and the place in it: a sampler may list a sample twice. ``is_here``: in the trainer, whose own generators
+    are left as they were.
+    """
 
     fetch: Fetch
     plan: Plan
+    seed: int | None = None
+    listed: int | None = None
+    reader: int = 0
+    is_here: bool = False
 
     @property
     def dataset(self) -> Any:
         """What samples are of."""
         return self.fetch.dataset
+
+    @property
+    def millstream_seed(self) -> int | None:
+        """Returns the number that seeds the processes of workers before their first sample."""
+        return self.seed
 
     @property
     def worker_init_fn(self) -> Callable[[int], Any] | None:
@@ -396,12 +364,23 @@ class StepBatch:
         epoch, step = divmod(int(number), self.plan.steps)
         rows = self.plan.rows(epoch, step)
         try:
-            return np.int64(number), _fetched(self.fetch, rows)
+            return np.int64(number), self._drawn(epoch, step, rows)
         except Exception as error:
             # Whoever reads of it elsewhere has no debugger there.
             listed = ", ".join(map(str, rows[:_ROWS_TOLD])) + (", ..." if len(rows) > _ROWS_TOLD else "")
             error.add_note(f"at step {step} of epoch {epoch}, of samples {listed}")
             raise
+
+    def _drawn(self, epoch: int, step: int, rows: Any) -> Any:
+        indices = rows if self.fetch.is_batched else rows[0]
+        if self.seed is None:
+            return self.fetch(indices)
+        is_listed = self.listed is not None
+        base = draws.base(self.seed, draws.pass_of(epoch if self.listed is None else self.listed))
+        if is_listed:
+            base = draws.mix(draws.mix(base, self.reader), step)
+        with draws.kept() if self.is_here else contextlib.nullcontext():
+            return self.fetch.drawn(indices, base, is_listed)
 
     def __repr__(self) -> str:
         return repr(self.fetch)
@@ -413,10 +392,13 @@ _SERVED = "batches of a service come in the order in which its workers have them
 class StreamLoading:
     """A dataset whose elements are batches as they come."""
 
-    def __init__(self, dataset: Dataset, policy: ShardingPolicy = ShardingPolicy.DYNAMIC) -> None:
-        self._dataset, self._policy = dataset, policy
+    def __init__(
+        self, dataset: Dataset, policy: ShardingPolicy = ShardingPolicy.DYNAMIC, on_lost: str = "raise"
+    ) -> None:
+        self._dataset, self._policy, self._on_lost = dataset, policy, on_lost
         self._draws = dataset._task_id
         self._distributed: tuple[Any, Dataset] | None = None
+        self._read: tuple[Any, Any] | None = None
 
     def __str__(self) -> str:
         return "batches"
@@ -444,21 +426,43 @@ class StreamLoading:
         dataset = self._dataset if service is None else self._on(service)
         return self._steps(dataset, epoch, delivered.first, output if dataset._output == "numpy" else dataset._output)
 
-    def _steps(self, dataset: Dataset, epoch: int, first: int, output: str, code: object = None) -> Steps:
-        elements = dataset.with_output(output)._pass(epoch, self._draws)
-        elements.skip(first)
+    def _steps(
+        self, dataset: Dataset, epoch: int, first: int, output: str, code: object = None, skips: bool = True
+    ) -> Steps:
+        if dataset._reading is not None:
+            # Passes of a job are read once, and others may have read those of the dataset's.
+            given = dataset._reading
+            is_known = self._read is not None and self._read[0] is given
+            reading = (self._read[1] if self._read is not None and is_known else given.own()).unread(epoch)
+            self._read = given, reading
+            unread = Dataset(dataset._graph, reading=reading, options=dataset.options())
+            unread._task = dataset._task
+            dataset = unread
+        dataset = dataset.with_output(output)
+        # Code of the program runs here only while it is waited for: both may draw from the same generators.
+        elements = dataset._on_demand(epoch) if isinstance(code, Held) else dataset._pass(epoch, self._draws)
+        if skips:
+            elements.skip(first)
         numbers = itertools.count(first)
         return Steps(elements, lambda element: (next(numbers), element), code)
 
     def _on(self, service: Any) -> Dataset:
         # One dataset for all epochs, which are passes of one job.
         if self._distributed is None or self._distributed[0] is not service:
-            self._distributed = service, self._dataset.apply(distribute(self._policy, service))
+            self._distributed = service, self._dataset.apply(distribute(self._policy, service, on_lost=self._on_lost))
         return self._distributed[1]
+
+    def missing(self, delivered: Delivered) -> list[int]:
+        """None that is known: the stream itself says what it lost."""
+        return []
 
     def identity(self) -> dict[str, Any]:
         """What draws without a seed depend on."""
         return {"draws": self._draws}
+
+    def state_after(self, epoch: int, step: int) -> dict[str, Any]:
+        """Nothing: elements are counted."""
+        return {}
 
     def adapted(self, state: dict[str, Any], step: int) -> int:
         """The same step, drawn as it was drawn."""
@@ -475,10 +479,10 @@ class StreamLoading:
 
     def sharded(self, num_shards: int, index: int) -> StreamLoading:
         """The part of one of so many trainers."""
-        return StreamLoading(self._dataset.shard(num_shards, index), self._policy)
+        return StreamLoading(self._dataset.shard(num_shards, index), self._policy, self._on_lost)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_distributed": None}
+        return self.__dict__ | {"_distributed": None, "_read": None}
 
 
 class IterableLoading(StreamLoading):
@@ -487,9 +491,24 @@ class IterableLoading(StreamLoading):
     """
 
     def __init__(
-        self, make: Iterate, spec: tuple[Any, ...] | None, processes: int, shard: tuple[int, int] | None = None
+        self,
+        make: Iterate,
+        spec: tuple[Any, ...] | None,
+        processes: int,
+        shard: tuple[int, int] | None = None,
+        is_served: bool = False,
+        is_seeded: bool = True,
+        on_lost: str = "raise",
     ) -> None:
         self._make, self._spec, self._processes, self._shard = make, spec, processes, shard
+        self._is_served, self._is_seeded = is_served, is_seeded
+        self._on_lost = on_lost
+        self._read = None
+        #: The pass whose first batch has shown what batches are, until it begins, and the one that has begun, with its epoch.
+        self._first_pass: IterablePass | None = None
+        self._pass: tuple[int, IterablePass] | None = None
+        #: Where the iterable goes on: the epoch, the step and its own state.
+        self._resumed: tuple[int, int, dict[str, Any]] | None = None
         self._found: tuple[Any, ...] | None = None
         self._policy = ShardingPolicy.OFF
         self._draws = 0
@@ -514,12 +533,41 @@ class IterableLoading(StreamLoading):
         told = epoch if hasattr(self._make.dataset, "set_epoch") else None
         make = dataclasses.replace(self._make, epoch=told)
         if service is None:
-            here = Held(make)
-            return self._steps(self._of(here.code), epoch, delivered.first, output, here)
+            return self._steps_here(make, epoch, delivered.first, output)
         if self._sent is None or self._sent[:2] != (service, told):
-            sent = _Sent.of(make, service, self._processes)
-            self._sent = service, told, sent, self._of(sent.code).apply(distribute(self._policy, service))
+            # Before a batch is looked at: workers begin where the dataset stands now.
+            sent = _Sent.of(make, service, self._processes, seeded=True)
+            self._sent = service, told, sent, self._read_on(sent, service)
         return self._steps(self._sent[3], epoch, delivered.first, output, self._sent[2])
+
+    def _read_on(self, sent: _Sent, service: Any) -> Dataset:
+        return self._of(sent.code).apply(distribute(self._policy, service, on_lost=self._on_lost))
+
+    def _steps_here(self, make: Iterate, epoch: int, first: int, output: str) -> Steps:
+        resumed = self._resumed if self._resumed is not None and self._resumed[:2] == (epoch, first) else None
+        looked_at, self._first_pass = self._first_pass, None
+
+        def begin() -> IterablePass:
+            nonlocal looked_at
+            if resumed is not None:
+                begun = IterablePass(make, resumed[2], first, draw=self._draw(epoch))
+            elif looked_at is not None and looked_at.epoch == make.epoch:
+                begun, looked_at = looked_at, None
+            else:
+                begun = IterablePass(make, draw=self._draw(epoch))
+            self._pass = epoch, begun
+            return begun
+
+        if resumed is None and self._spec is None and self._found is None:
+            looked_at = IterablePass(make, draw=self._draw(epoch))
+            self._found = probed(looked_at, make.batch_size is not None)
+        here = Held(begin)
+        return self._steps(self._of(here.code), epoch, first, output, here, skips=resumed is None)
+
+    def _draw(self, epoch: int) -> int | None:
+        """Returns where the generators of a pass begin, as in the only process of a worker; ``None`` for the program's own."""
+        seed = self._make.millstream_seed if self._is_seeded else None
+        return None if seed is None else draws.mix(draws.base(seed, draws.pass_of(epoch)), 0)
 
     def _of(self, code: bytes) -> Dataset:
         dataset = Dataset(Graph.iterable(self._spec or loose(self._described()), code, -2))
@@ -527,8 +575,31 @@ class IterableLoading(StreamLoading):
 
     def _described(self) -> tuple[Any, ...]:
         if self._spec is None and self._found is None:
-            self._found = self._make.spec()
+            is_batched = self._make.batch_size is not None
+            if self._is_served:
+                with draws.kept():
+                    self._found = probed(IterablePass(_copied(self._make)), is_batched)
+            else:
+                epoch = 0 if hasattr(self._make.dataset, "set_epoch") else None
+                self._first_pass = IterablePass(dataclasses.replace(self._make, epoch=epoch), draw=self._draw(0))
+                self._found = probed(self._first_pass, is_batched)
         return self._spec or self._found or ()
+
+    def state_after(self, epoch: int, step: int) -> dict[str, Any]:
+        """The state that the iterable itself keeps, if it does."""
+        if self._shard is not None:
+            return {}
+        if self._resumed is not None and self._resumed[:2] == (epoch, step):
+            return {"iterable": self._resumed[2]}
+        state = self._pass[1].state_after(step) if self._pass is not None and self._pass[0] == epoch else None
+        return {} if state is None else {"iterable": state}
+
+    def adapted(self, state: dict[str, Any], step: int) -> int:
+        """Returns the step of a saved state, and restores the iterable's own state if there is one."""
+        step = super().adapted(state, step)
+        iterable = state.get("iterable")
+        self._resumed = None if iterable is None else (int(state["epoch"]), step, iterable)
+        return step
 
     def unordered(self, is_distributed: bool) -> str:
         """Why elements do not come in the same order twice; empty if they do."""
@@ -536,7 +607,17 @@ class IterableLoading(StreamLoading):
 
     def sharded(self, num_shards: int, index: int) -> IterableLoading:
         """The part of one of so many trainers."""
-        return IterableLoading(self._make, self._spec, self._processes, (num_shards, index))
+        shard = num_shards, index
+        return IterableLoading(self._make, self._spec, self._processes, shard, self._is_served, self._is_seeded, self._on_lost)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_sent": None}
+        return self.__dict__ | {"_sent": None, "_read": None, "_first_pass": None, "_pass": None}
+
+
+def _copied(make: Iterate) -> Iterate:
+    """A copy of what makes batches, so that looking at one changes nothing; what cannot be copied itself."""
+    try:
+        return dataclasses.replace(make, dataset=copy.deepcopy(make.dataset))
+    except Exception:
+        # Whatever a user's class raises where it cannot be copied.
+        return make

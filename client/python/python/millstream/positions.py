@@ -40,6 +40,10 @@ class Delivered:
             starts.insert(at + 1, step)
             stops.insert(at + 1, step + 1)
 
+    def __contains__(self, step: int | None) -> bool:
+        at = -1 if step is None else bisect_right(self._starts, step) - 1
+        return at >= 0 and step is not None and step < self._stops[at]
+
     def __len__(self) -> int:
         return sum(self._stops) - sum(self._starts)
 
@@ -52,6 +56,13 @@ class Delivered:
         """The steps below ``steps`` that neither come before ``first`` nor are in ``ahead``, ascending."""
         at = self.first
         for start, stop in [*self.ahead, [steps, steps]]:
+            yield from range(at, min(start, steps))
+            at = stop
+
+    def gaps(self, steps: int) -> Iterator[int]:
+        """All steps below ``steps`` that are not in the set, ascending."""
+        at = 0
+        for start, stop in zip([*self._starts, steps], [*self._stops, steps], strict=True):
             yield from range(at, min(start, steps))
             at = stop
 

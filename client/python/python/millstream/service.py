@@ -15,9 +15,11 @@ from ._millstream import Dispatcher, Elements, Worker
 from .connection import Connection, connect
 from .dataset import Dataset
 from .errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from .positions import Delivered
 from .spec import dressed
 
 __all__ = [
+    "ON_LOST",
     "SHARD_HINT",
     "CrossTrainerCache",
     "DispatchServer",
@@ -39,6 +41,9 @@ _COMPRESSIONS = {"AUTO": None, None: "none", "NONE": "none", "SNAPPY": "lz4", "L
 _PROTOCOLS = {None: True, "grpc": True, "auto": True, "shm": True, "quic": False}
 
 _SCHEMES = ("millstream", "grpc")
+
+#: What becomes of the end of an epoch of which elements were lost.
+ON_LOST = ("raise", "warn", "ignore")
 
 
 class ShardingPolicy(enum.IntEnum):
@@ -264,15 +269,22 @@ class Reading:
     request: dict[str, Any]
     config: dict[str, Any]
     shares_memory: bool = True
+    #: Seconds for which the dispatcher may be out of reach; ``None``: as this process says.
+    dispatcher_timeout_s: float | None = None
     #: The numbers of the passes to come, for all datasets that are this reading.
     passes: Iterator[int] = dataclasses.field(default_factory=itertools.count, repr=False, compare=False)
+    #: The passes of the job that this process has opened by it.
+    opened: Delivered = dataclasses.field(default_factory=Delivered, repr=False, compare=False)
     _connection: Connection | None = dataclasses.field(default=None, repr=False, compare=False)
     _job: int | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def connected(self) -> Connection:
         """The connection, which is kept as long as this is. Another one reads another job, unless it has a name."""
         if self._connection is None or not self._connection.is_usable():
-            self._connection, self._job = connect(self.address, shares_memory=self.shares_memory), None
+            connection = connect(
+                self.address, shares_memory=self.shares_memory, dispatcher_timeout_s=self.dispatcher_timeout_s
+            )
+            self._connection, self._job = connection, None
         return self._connection
 
     def open(self, number: int, take: Callable[[Any], Any] | None) -> Elements:
@@ -280,13 +292,37 @@ class Reading:
         connection = self.connected()
         if self._job is None:
             self._job = connection.job(self.request)
-        return connection.read(self._job, number, self.config, take)
+        elements = connection.read(self._job, number, self.config, take)
+        self.opened.add(number)
+        return elements
+
+    def own(self) -> Reading:
+        """Returns the same reading with a job of its own, unless the job has a name: then others read it too, and it is this one."""
+        if self.request["job_name"] is not None:
+            return self
+        return dataclasses.replace(self, passes=itertools.count(), opened=Delivered(), _connection=None, _job=None)
+
+    def unread(self, number: int) -> Reading:
+        """Returns a reading of which this pass was not opened yet: this one, or one with another job.
+
+        Raises:
+            FailedPreconditionError: The job has a name, so that there is no other.
+        """
+        if number not in self.opened:
+            return self
+        if (name := self.request["job_name"]) is not None:
+            raise FailedPreconditionError(
+                f"pass {number} of the job {name!r} was opened in this process before, and each pass of a job is read once: set another "
+                "epoch, or read the dataset without a job name or by another one"
+            )
+        return self.own()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("passes", "_connection", "_job")}
+        own = ("passes", "opened", "_connection", "_job")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, passes=itertools.count(), _connection=None, _job=None)
+        self.__dict__.update(state, passes=itertools.count(), opened=Delivered(), _connection=None, _job=None)
 
 
 def _address(service: Any) -> str:
@@ -294,6 +330,7 @@ def _address(service: Any) -> str:
 
     Raises:
         ValueError: It names none.
+        NotFoundError: It names one by a scheme that is unknown.
     """
     service = getattr(service, "target", service)
     if isinstance(service, tuple) and len(service) == 2:
@@ -308,7 +345,7 @@ def _address(service: Any) -> str:
     if "://" in address:
         raise ValueError(f"service {service!r} has several '://'")
     if scheme not in _SCHEMES:
-        raise ValueError(f"service {service!r}: {scheme} is no scheme here, use millstream:// or grpc://")
+        raise NotFoundError(f"service {service!r}: there is no scheme {scheme}, use millstream:// or grpc://")
     return address
 
 
@@ -369,16 +406,26 @@ class _Terms:
     data_transfer_protocol: str | None
     cross_trainer_cache: CrossTrainerCache | None
     target_workers: str
+    on_lost: str
+    dispatcher_timeout_s: float | None
+    in_order: bool = False
+    whole_splits: bool = False
 
     def __post_init__(self) -> None:
         _address(self.service)
         _policy(self.processing_mode)
         _check_job(self.job_name, self.consumer_index, self.num_consumers)
         _shares_memory(self.data_transfer_protocol)
+        if self.on_lost not in ON_LOST:
+            raise ValueError(f"on_lost {self.on_lost!r}: use {', '.join(map(repr, ON_LOST))}")
 
     def connected(self) -> Connection:
         """The connection by which it is read."""
-        return connect(_address(self.service), shares_memory=_shares_memory(self.data_transfer_protocol))
+        return connect(
+            _address(self.service),
+            shares_memory=_shares_memory(self.data_transfer_protocol),
+            dispatcher_timeout_s=self.dispatcher_timeout_s,
+        )
 
     def dataset(self, dataset_id: str, job_name: str | None) -> Dataset:
         """What is read of a registered dataset."""
@@ -391,14 +438,18 @@ class _Terms:
             "num_consumers": self.num_consumers,
             "cross_trainer_cache": cache is not None,
             "expires": False,
+            "in_order": self.in_order,
         }
         config = {
             "max_outstanding": credits if credits > 0 else None,
             "max_outstanding_bytes": None,
             "consumer": self.consumer_index,
             "trainer_id": cache.trainer_id if cache else None,
+            "whole_splits": self.whole_splits,
+            "on_lost": self.on_lost,
         }
-        reading = Reading(_address(self.service), request, config, _shares_memory(self.data_transfer_protocol))
+        shares_memory = _shares_memory(self.data_transfer_protocol)
+        reading = Reading(_address(self.service), request, config, shares_memory, self.dispatcher_timeout_s)
         return Dataset(reading.connected().distributed(request, config), reading=reading)
 
 
@@ -413,12 +464,16 @@ def distribute(
     compression: str | None = "AUTO",
     cross_trainer_cache: CrossTrainerCache | None = None,
     target_workers: str = "AUTO",
+    on_lost: str = "warn",
+    dispatcher_timeout_s: float | None = None,
 ) -> Callable[[Dataset], Dataset]:
     """A transformation, for ``Dataset.apply``: what stands before it runs on the workers of a service.
 
     ``service`` is ``millstream://host:port``, ``grpc://host:port``, ``host:port``, or whatever has such a ``target``.
     ``compression`` takes ``"AUTO"`` and ``None`` as upstream, and ``"lz4"`` and ``"none"``. ``target_workers`` may also be
-    ``"HOST"``: workers on this host. See the project's ARCHITECTURE.md for what differs from the tf.data service.
+    ``"HOST"``: workers on this host. Where elements were lost with a worker, the end of an epoch comes with a ``DataLossWarning``, is a
+    ``DataLossError`` if ``on_lost`` is ``"raise"``, and says nothing if it is ``"ignore"``. The dispatcher may be out of
+    reach for ``dispatcher_timeout_s``: by default what ``MILLSTREAM_DISPATCHER_TIMEOUT_S`` says, else 600 seconds. See the project's ARCHITECTURE.md for what differs from the tf.data service.
     """
     travel = _travel(compression)
     terms = _Terms(
@@ -431,12 +486,30 @@ def distribute(
         data_transfer_protocol,
         cross_trainer_cache,
         target_workers,
+        on_lost,
+        dispatcher_timeout_s,
     )
 
+    return _application(terms, travel)
+
+
+def distribute_steps(service: Any, in_order: bool) -> Callable[[Dataset], Dataset]:
+    """Returns the transformation for a loader, whose dataset has one element at most for each split of its only source.
+
+    ``in_order``: the reader takes elements in the order of the splits. The dispatcher then deals them out so that no worker reads an earlier
+    split after a later one, and splits of a worker that has gone are read first.
+    """
+    plain = (None, None, None, None, None, None)
+    # A split that is lost is no loss if its step came: the loader counts steps.
+    terms = _Terms(ShardingPolicy.DYNAMIC, service, *plain, "AUTO", "ignore", None, in_order=in_order, whole_splits=True)
+    return _application(terms, _travel("AUTO"))
+
+
+def _application(terms: _Terms, travel: str | None) -> Callable[[Dataset], Dataset]:
     def apply(dataset: Dataset) -> Dataset:
         # Held, so that one connection does all of it.
         connection = terms.connected()
-        return terms.dataset(_registered(connection, dataset, travel, None), job_name)
+        return terms.dataset(_registered(connection, dataset, travel, None), terms.job_name)
 
     return apply
 
@@ -466,6 +539,8 @@ def from_dataset_id(
     data_transfer_protocol: str | None = None,
     cross_trainer_cache: CrossTrainerCache | None = None,
     target_workers: str = "AUTO",
+    on_lost: str = "warn",
+    dispatcher_timeout_s: float | None = None,
 ) -> Dataset:
     """The dataset that reads what was registered under an id. ``job_name`` is a name among the jobs of that dataset."""
     known_as = dataset_id.decode() if isinstance(dataset_id, bytes) else str(dataset_id)
@@ -479,6 +554,8 @@ def from_dataset_id(
         data_transfer_protocol,
         cross_trainer_cache,
         target_workers,
+        on_lost,
+        dispatcher_timeout_s,
     )
     connection = terms.connected()
     if element_spec is not None:

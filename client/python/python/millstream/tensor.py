@@ -303,6 +303,11 @@ def convert_to_tensor(value: Any) -> Tensor:
     return Tensor(Expr.tensor(code, list(dims), data))
 
 
+def stacked(tensors: Any) -> Any:
+    """Returns tensors of a function as sources take them: a list is one tensor, unlike a list that a function returns."""
+    return convert_to_tensor(tensors) if isinstance(tensors, list) else tensors
+
+
 class _Untraceable:
     """Stands for a part of an element that functions cannot compute with."""
 

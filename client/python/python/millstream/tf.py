@@ -36,6 +36,7 @@ def distribute(
     target_workers: str = "AUTO",
     *,
     num_shards: int = NUM_SHARDS,
+    on_lost: str = "warn",
 ) -> Callable[[Any], Any]:
     """``tf.data.experimental.service.distribute``, with the same arguments: a transformation for ``tf.data.Dataset.apply``, whose
     result is a ``tf.data.Dataset`` of the same ``element_spec``. What stands before it runs on the workers of a service.
@@ -47,6 +48,8 @@ def distribute(
     depends on how many workers and readers there are. Keras, which asks for it, finds out in its first epoch, and warns then that
     the input ran out of data; who repeats the result without end and gives ``fit`` the ``steps_per_epoch`` hears nothing. A named
     job is not divided once more by TensorFlow's strategies.
+
+    ``on_lost``: as for ``ms.service.distribute``.
 
     Raises:
         InvalidArgumentError: The dataset calls Python, or has elements that are no tensors, or is to be divided and has no end.
@@ -65,6 +68,7 @@ def distribute(
         compression,
         cross_trainer_cache,
         target_workers,
+        on_lost,
     )
 
     def apply(dataset: Any) -> Any:
@@ -265,5 +269,7 @@ def _taken(dataset: Dataset, spec: Any, components: list[Any]) -> Any:
     """The elements of a service as a dataset of TensorFlow."""
     import tensorflow as tf
 
-    flat = dataset_of(lambda: dataset, tuple(components))
-    return flat.map(lambda *parts: tf.nest.pack_sequence_as(spec, list(parts), expand_composites=True))
+    def packed(*parts: Any) -> Any:
+        return tf.nest.pack_sequence_as(spec, list(parts), expand_composites=True)
+
+    return dataset_of(lambda: dataset, tuple(components), packed)

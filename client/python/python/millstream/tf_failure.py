@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .errors import MillstreamError
 
 __all__ = ["code_of", "dataset_of"]
@@ -22,23 +24,44 @@ _OPERATION = b"MillstreamFailure"
 #: What failed, by the number of its iteration, from its end until the operation has said so, which is next.
 _FAILED: dict[int, tuple[int, str]] = {}
 _NUMBERS = itertools.count(1)
+#: How long an element is waited for before TensorFlow is asked whether it is still wanted.
+_PATIENCE_S = 0.05
 
 
-def dataset_of(elements: Callable[[], Iterable[Any]], signature: Any) -> Any:
-    """A ``tf.data.Dataset`` of what is iterated over, which fails with the code of the error that this raises."""
+def dataset_of(elements: Callable[[], Iterable[Any]], signature: tuple[Any, ...], packed: Callable[..., Any]) -> Any:
+    """A ``tf.data.Dataset`` of what is iterated over, tuples of tensors of the ``signature``, which ``packed`` makes elements of. It fails
+    with the code of the error that the iteration raises.
+
+    A wait holds a thread of the dataset's own and none that TensorFlow computes with, and is taken up again after ``_PATIENCE_S``: in between
+    TensorFlow finds out that nobody wants the element any more.
+    """
     import tensorflow as tf
 
+    # An element that has not come has no items, whatever it will have.
+    loose = tuple(tf.TensorSpec(None if part.shape.rank is None else [None] * part.shape.rank, part.dtype) for part in signature)
+    absent = (False, *(_nothing(part) for part in loose))
+    flat = (tf.TensorSpec((), tf.bool), *loose)
+
+    def shaped(_: Any, *parts: Any) -> Any:
+        for part, spec in zip(parts, signature, strict=True):
+            part.set_shape(spec.shape)
+        return packed(*parts)
+
+    def iterated(make: Callable[..., Iterator[Any]], *args: Any) -> Any:
+        found = tf.data.Dataset.from_generator(make, args=args, output_signature=flat)
+        return found.filter(lambda has_come, *_: has_come).map(shaped)
+
     if not _is_registered():
-        return tf.data.Dataset.from_generator(lambda: iter(elements()), output_signature=signature)
+        return _apart(iterated(lambda: _polled(elements(), absent)))
 
     def until_failure(number: Any) -> Iterator[Any]:
         try:
-            yield from elements()
+            yield from _polled(elements(), absent)
         except MillstreamError as error:
             _FAILED[int(number)] = (code_of(error), _said(error))
 
     def iteration(number: Any) -> Any:
-        return tf.data.Dataset.from_generator(until_failure, args=(number,), output_signature=signature)
+        return iterated(until_failure, number)
 
     def failure(number: Any) -> Any:
         # Nothing passes the filter: what stands behind it is there for its type.
@@ -48,7 +71,44 @@ def dataset_of(elements: Callable[[], Iterable[Any]], signature: Any) -> Any:
         return tf.ensure_shape(tf.numpy_function(lambda: next(_NUMBERS), [], tf.int64), ())
 
     iterations = tf.data.Dataset.from_tensors(0).map(numbered)
-    return iterations.flat_map(lambda number: iteration(number).concatenate(failure(number)))
+    return _apart(iterations.flat_map(lambda number: iteration(number).concatenate(failure(number))))
+
+
+def _polled(elements: Iterable[Any], absent: tuple[Any, ...]) -> Iterator[Any]:
+    """The elements, each marked as come, and what is ``absent`` as often as none came in time."""
+    iterator: Any = iter(elements)
+    try:
+        while True:
+            found = iterator.within(_PATIENCE_S, absent)
+            yield absent if found is absent else (True, *found)
+    except StopIteration:
+        return
+    finally:
+        # Whoever waits for it on another thread, too, is told at once.
+        iterator.close()
+
+
+def _nothing(spec: Any) -> Any:
+    """A tensor without items, if its rank allows that."""
+    import tensorflow as tf
+
+    dims = (0,) * (1 if spec.shape.rank is None else spec.shape.rank)
+    return np.full(dims, b"", object) if spec.dtype == tf.string else np.zeros(dims, spec.dtype.as_numpy_dtype)
+
+
+def _apart(dataset: Any) -> Any:
+    """The dataset with a thread of its own, on which its functions are called."""
+    import tensorflow as tf
+
+    spec = dataset.element_spec
+    components = tf.nest.flatten(spec, expand_composites=True)
+    variant = tf.raw_ops.PrivateThreadPoolDataset(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        num_threads=tf.constant(1, tf.int64),
+        output_types=[component.dtype for component in components],
+        output_shapes=[component.shape for component in components],
+    )
+    return tf.data.experimental.from_variant(variant, spec)
 
 
 def code_of(error: MillstreamError) -> int:

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use millstream::element::ElementSpec;
-use millstream::pipeline::exec::Functions;
+use millstream::pipeline::exec::{Caches, Functions};
 use millstream::pipeline::graph::{
-    Cardinality, Dataset, Graph as Definition, Op, ShardBy, Share, Step, node_specs,
+    Cardinality, Dataset, Graph as Definition, Kept, Op, ShardBy, Share, Step, node_specs,
 };
 use millstream::{LocalElements, LocalRun};
 use pyo3::exceptions::PyValueError;
@@ -26,6 +26,8 @@ pub(crate) struct Graph {
     spec: Arc<ElementSpec>,
     /// Unknown within a function.
     cardinality: Cardinality,
+    /// What its memory caches hold, which is shared with all that is made of it; absent where it has none.
+    caches: Option<Caches>,
 }
 
 impl Graph {
@@ -41,6 +43,7 @@ impl Graph {
             argument: None,
             spec: Arc::new(facts.spec),
             cardinality: facts.cardinality,
+            caches: caches_in_memory(&graph).then(Caches::default),
         })
     }
 
@@ -54,6 +57,7 @@ impl Graph {
             spec: spec.map_or_else(|| argument.clone(), Arc::new),
             argument: Some(argument),
             cardinality: Cardinality::Unknown,
+            caches: None,
         })
     }
 
@@ -66,7 +70,11 @@ impl Graph {
     pub(super) fn made(&self, dataset: Dataset) -> PyResult<Graph> {
         match &self.argument {
             Some(argument) => Graph::within(dataset, argument.clone()),
-            None => Graph::new(dataset),
+            None => {
+                let made = Graph::new(dataset)?;
+                let caches = self.caches.clone().or(made.caches);
+                Ok(Graph { caches, ..made })
+            }
         }
     }
 
@@ -85,6 +93,12 @@ impl Graph {
     fn definition(&self) -> PyResult<Definition> {
         self.dataset.clone().graph().map_err(failure::dataset)
     }
+}
+
+/// Whether a dataset caches elements in memory, other than in a function.
+fn caches_in_memory(graph: &Definition) -> bool {
+    let mut nodes = graph.nodes().iter();
+    nodes.any(|node| matches!(&node.op, Op::Kept(Kept::Cache(cache)) if cache.path.is_none()))
 }
 
 impl From<&Graph> for Dataset {
@@ -204,7 +218,8 @@ impl Graph {
     }
 
     /// One pass over it, executed in this process. `take` makes what leaves become of capsules of DLPack.
-    #[pyo3(signature = (epoch, threads, task_id, take=None))]
+    /// `on_demand`: each element is computed only while it is waited for.
+    #[pyo3(signature = (epoch, threads, task_id, take=None, on_demand=false))]
     fn run(
         &self,
         py: Python<'_>,
@@ -212,6 +227,7 @@ impl Graph {
         threads: usize,
         task_id: u64,
         take: Option<Py<PyAny>>,
+        on_demand: bool,
     ) -> PyResult<Elements> {
         let run = LocalRun {
             graph: self.definition()?,
@@ -219,6 +235,8 @@ impl Graph {
             threads,
             epoch,
             task_id,
+            on_demand,
+            caches: self.caches.clone(),
         };
         let elements = LocalElements::start(run).map_err(|error| failure::execution(&error))?;
         let output = Output::new(py, take)?;

@@ -227,7 +227,7 @@ impl Connector for Workers {
             return Box::pin(async { Ok(Connected::from(near as Box<ClientLink>)) });
         }
         let Some(server) = self.servers.lock().get(worker).cloned() else {
-            return Box::pin(async { Err("nobody lives there".to_owned()) });
+            return Box::pin(async { Err("nobody lives there".to_owned().into()) });
         };
         let knobs = self
             .knobs
@@ -329,6 +329,8 @@ pub(crate) struct Read {
     pub(crate) reader: Reader,
     pub(crate) events: mpsc::Sender<TaskEvent>,
     pub(crate) reports: mpsc::Receiver<Report>,
+    /// Goes on when the reader is gone.
+    pub(crate) lane: Arc<Lane>,
 }
 
 /// Starts a reader with at most so many elements outstanding.
@@ -358,11 +360,13 @@ pub(crate) fn read_with(workers: &Arc<Workers>, config: ReaderConfig) -> Read {
         events: events_queue,
         reports: reports_queue,
         pace: Arc::default(),
+        dispatcher: "dispatcher:1".to_owned(),
     };
     Read {
-        reader: Reader::start(lane, workers.clone(), feed, &config),
+        reader: Reader::start(lane.clone(), workers.clone(), feed, &config),
         events,
         reports,
+        lane,
     }
 }
 

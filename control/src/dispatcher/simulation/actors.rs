@@ -54,8 +54,12 @@ pub(super) struct SimTask {
     /// Leases whose elements were all taken, with the position behind the last.
     pub(super) marks: VecDeque<(u64, u64)>,
     pub(super) produced: u64,
+    /// The latest split that it was dealt.
+    pub(super) latest: Option<SplitName>,
     pub(super) finished: bool,
     pub(super) delivered_told: bool,
+    /// Leases of elements that were on their way to clients which are gone.
+    pub(super) missed: BTreeMap<ClientId, BTreeSet<u64>>,
 }
 
 impl SimTask {
@@ -87,10 +91,21 @@ impl SimTask {
         let Some(element) = self.buffer.pop_front() else {
             return;
         };
-        if element.is_last() {
+        let is_missed = self.missed.values().any(|leases| leases.contains(&element.lease));
+        if element.is_last() && !is_missed {
             self.marks.push_back((element.lease, element.position + 1));
         }
         self.in_flight.push_back((to, Sent::Element(element)));
+    }
+
+    /// Drops what is on its way to a client, and remembers of which leases it was (C6.7).
+    pub(super) fn miss(&mut self, client: ClientId) {
+        while let Some(sent) = self.arrive(client) {
+            let (Sent::Element(Element { lease, .. }) | Sent::Whole(lease)) = sent;
+            self.missed.entry(client).or_default().insert(lease);
+        }
+        let missed: BTreeSet<u64> = self.missed.values().flatten().copied().collect();
+        self.marks.retain(|(lease, _)| !missed.contains(lease));
     }
 
     /// Tells a client that a lease is whole, if every other one has acknowledged what it was sent before.
@@ -121,11 +136,12 @@ impl SimTask {
         self.finished
             && self.buffer.is_empty()
             && self.marks.is_empty()
+            && self.missed.is_empty()
             && !in_flight.any(|(to, _)| *to == client)
     }
 
     pub(super) fn is_delivered(&self) -> bool {
-        self.buffer.is_empty() && self.marks.is_empty() && self.in_flight.is_empty()
+        self.buffer.is_empty() && self.marks.is_empty() && self.in_flight.is_empty() && self.missed.is_empty()
     }
 }
 

@@ -13,6 +13,9 @@ use crate::split::{LeaseRange, Seen};
 impl World {
     /// Something happens.
     pub(super) fn step(&mut self, op: u8, choice: u64) {
+        if choice.is_multiple_of(3) {
+            self.answer_releases();
+        }
         let pick = usize::try_from(choice % 97).unwrap();
         match op {
             0 => self.end_worker(pick, choice.is_multiple_of(2)),
@@ -198,7 +201,7 @@ impl World {
     }
 
     pub(super) fn lease(&mut self, pick: usize, choice: u64) {
-        let repetitions = self.repetitions;
+        let (repetitions, in_order) = (self.repetitions, self.is_in_order());
         for (session, task) in self.tasks_of(pick) {
             if self.is_draining(session) {
                 continue;
@@ -214,6 +217,7 @@ impl World {
                 source: 0,
                 repetition: state.pass,
                 want: u32::try_from(choice % 16).unwrap() + 1,
+                pace: None,
             };
             let reply = self.ask(session, Role::Worker, request);
             let Some(state) = self.task(session, task) else {
@@ -221,9 +225,19 @@ impl World {
             };
             // Otherwise the task was taken away.
             if let Ok(Reply::Splits { runs, end, .. }) = reply {
+                for run in runs.iter().filter(|_| in_order) {
+                    // C5.9
+                    assert!(state.latest < Some((run.repetition, run.first_index)));
+                    state.latest = Some((run.repetition, run.first_index + run.count - 1));
+                }
                 state.take(&runs);
                 if end {
                     state.pass += 1;
+                }
+                // C6.2: a worker that dies before it has answered for a client that is gone leaves what it held in doubt.
+                let row = self.machine.tables.tasks.get(&task);
+                if row.is_some_and(|row| !row.releasing.is_empty()) {
+                    self.excuse_held();
                 }
             }
         }

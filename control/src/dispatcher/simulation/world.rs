@@ -12,9 +12,10 @@ use crate::dispatcher::{
     Reply, ReplyToken, Request, WorkerPush, WorkerRegistration,
 };
 use crate::error::Error;
-use crate::id::{BootId, ClientId, DatasetId, JobId, RequestNumber, SessionId};
+use crate::id::{BootId, ClientId, DatasetId, JobId, RequestNumber, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
+use crate::split::LeaseRange;
 use crate::whereabouts::Whereabouts;
 
 const WORKERS_MAX: usize = 4;
@@ -39,6 +40,8 @@ pub(super) struct World {
     pub(super) waiting_since: Option<Moment>,
     pub(super) replies: Vec<(ReplyToken, Result<Reply, Error>)>,
     pub(super) plans: Vec<crate::id::IterationId>,
+    /// Clients that workers are to say of what they took with them.
+    pub(super) releases: Vec<(SessionId, ClientId, Vec<TaskId>)>,
 }
 
 impl World {
@@ -66,6 +69,7 @@ impl World {
             waiting_since: None,
             replies: Vec::new(),
             plans: Vec::new(),
+            releases: Vec::new(),
         };
         let facts = DatasetFacts {
             spec: vec![],
@@ -82,7 +86,10 @@ impl World {
             facts,
         };
         world.ask(SessionId(1), Role::Submit, register).unwrap();
-        let parameters = JobParameters::new(DatasetId::automatic(1000), Policy::Dynamic);
+        let parameters = JobParameters {
+            in_order: world.is_in_order(),
+            ..JobParameters::new(DatasetId::automatic(1000), Policy::Dynamic)
+        };
         let create = Request::CreateJob {
             name: None,
             parameters,
@@ -92,6 +99,11 @@ impl World {
         };
         world.job = job;
         world
+    }
+
+    /// Whether readers take elements in the order of the splits: in half of the worlds.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.splits % 2 == 1
     }
 
     /// Everybody who lives behaves; the iteration must end.
@@ -119,6 +131,7 @@ impl World {
             if self.is_finished() {
                 return;
             }
+            self.answer_releases();
             for actor in 0..WORKERS_MAX.max(CLIENTS_MAX) {
                 self.lease(actor, u64::MAX);
                 self.produce(actor);
@@ -267,6 +280,7 @@ impl World {
             for iteration in std::mem::take(&mut self.plans) {
                 let plan = SplitPlan {
                     sources: vec![SourcePlan::Counted { splits: self.splits }],
+                    seed: 0,
                 };
                 let event = Event::SplitsPlanned {
                     iteration,
@@ -289,6 +303,8 @@ impl World {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Reply { token, result } => self.replies.push((token, result)),
+            // Nothing is known of ports here: silence alone tells.
+            Action::ProbeWorker { .. } => {}
             Action::PlanSplits { iteration, .. } => self.plans.push(iteration),
             Action::PushClient { client, push, .. } => self.tell_client(client, push),
             Action::PushWorker { session, push } => self.tell_worker(session, &push),
@@ -349,13 +365,36 @@ impl World {
         };
         client.alive = false;
         // What was on its way to it is gone with it.
-        for (task, state) in self.workers.iter_mut().flat_map(|worker| &mut worker.tasks) {
-            while let Some(sent) = state.arrive(id) {
-                if let Sent::Element(element) = sent
-                    && client.tasks.contains(task)
-                {
-                    self.oracle.deliver(element.split, element.number);
-                }
+        for state in self
+            .workers
+            .iter_mut()
+            .flat_map(|worker| worker.tasks.values_mut())
+        {
+            let in_flight = state.in_flight.iter().filter(|(to, _)| *to == id);
+            self.oracle
+                .excused
+                .extend(in_flight.filter_map(|(_, sent)| match sent {
+                    Sent::Element(element) => Some(element.split),
+                    Sent::Whole(_) => None,
+                }));
+            state.miss(id);
+        }
+    }
+
+    /// Workers say what clients took with them that are gone (C6.7).
+    pub(super) fn answer_releases(&mut self) {
+        for (session, client, tasks) in std::mem::take(&mut self.releases) {
+            for task in tasks {
+                let leases = self.task(session, task).map(|state| {
+                    state.miss(client);
+                    state.missed.remove(&client).unwrap_or_default()
+                });
+                let Some(leases) = leases else {
+                    continue;
+                };
+                let request = Request::SplitsMissed(task, client, LeaseRange::collect(leases), true);
+                // Refused if it was given up meanwhile.
+                self.ask(session, Role::Worker, request).ok();
             }
         }
     }
@@ -389,6 +428,9 @@ impl World {
             }
             WorkerPush::Stop { task, .. } => {
                 worker.tasks.remove(task);
+            }
+            WorkerPush::Release { client, tasks } => {
+                self.releases.push((session, *client, tasks.clone()));
             }
             WorkerPush::ShutDown { .. } => {}
         }

@@ -21,6 +21,9 @@ pub struct Holding {
     /// Splits that it holds.
     #[n(2)]
     splits: u64,
+    /// The repetition and index of the latest split that it was ever given.
+    #[n(3)]
+    latest: Option<(u64, u64)>,
 }
 
 impl Default for Holding {
@@ -29,6 +32,7 @@ impl Default for Holding {
             batch: 1,
             pieces: BTreeMap::new(),
             splits: 0,
+            latest: None,
         }
     }
 }
@@ -44,6 +48,8 @@ impl Holding {
     /// Takes a run over.
     pub(crate) fn insert(&mut self, run: Run) {
         self.splits += run.count;
+        let last = run.first_index + run.count.saturating_sub(1);
+        self.latest = self.latest.max(Some((run.repetition, last)));
         let mut rest = Some(run);
         while let Some(run) = rest {
             let first = LeaseRange {
@@ -97,6 +103,11 @@ impl Holding {
     /// What it holds, in the order of the leases.
     pub(crate) fn runs(&self) -> Vec<Run> {
         self.pieces.values().flat_map(Piece::runs).collect()
+    }
+
+    /// Returns the repetition and index of the latest split that it was ever given.
+    pub(crate) fn latest(&self) -> Option<(u64, u64)> {
+        self.latest
     }
 
     /// How many splits it holds.

@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use minicbor::{Decode, Encode};
 
@@ -56,6 +57,15 @@ struct Free {
     returned_by: Option<TaskId>,
 }
 
+/// The splits of a pass that a task may be dealt. By default all of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dealing {
+    /// Only later ones than this, by repetition and index.
+    pub(crate) after: Option<(u64, u64)>,
+    /// Only those that were dealt out before and are free again.
+    pub(crate) only_free: bool,
+}
+
 /// The numbers of one source, for people and for checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
@@ -93,21 +103,25 @@ impl Ledger {
     }
 
     /// What a task that asks for this repetition could be given.
-    pub(crate) fn available(&self, source: u32, repetition: u64) -> u64 {
+    pub(crate) fn available(&self, source: u32, repetition: u64, dealing: Dealing) -> u64 {
         self.source(source).map_or(0, |source| {
             let fresh = match repetition.cmp(&source.repetition) {
                 std::cmp::Ordering::Less => 0,
                 std::cmp::Ordering::Equal => source.total - source.next,
                 std::cmp::Ordering::Greater => source.total,
             };
-            let again: u64 = source.free_upto(repetition).map(|(_, free)| free.count).sum();
+            let fresh = if dealing.only_free { 0 } else { fresh };
+            let again: u64 = source
+                .free_within(dealing, repetition)
+                .map(|(_, free)| free.count)
+                .sum();
             fresh.saturating_add(again)
         })
     }
 
     /// Deals out up to `limit` splits: first those to be read again, of this repetition or an earlier one, then fresh ones.
     /// None: this pass has no more (C5.3). A later repetition than the current one ends the current one (C5.4).
-    pub(crate) fn lease(&mut self, source: u32, repetition: u64, limit: u64) -> Vec<Run> {
+    pub(crate) fn lease(&mut self, source: u32, repetition: u64, limit: u64, dealing: Dealing) -> Vec<Run> {
         let number = source;
         let next_lease = &mut self.next_lease;
         let Some(source) = usize::try_from(source)
@@ -116,7 +130,7 @@ impl Ledger {
         else {
             return Vec::new();
         };
-        if repetition > source.repetition {
+        if repetition > source.repetition && !dealing.only_free {
             source.repetition = repetition;
             source.next = 0;
         }
@@ -135,7 +149,7 @@ impl Ledger {
             *next_lease += count;
         };
         while wanted > 0 {
-            let Some((key, free)) = source.free_upto(repetition).next() else {
+            let Some((key, free)) = source.free_within(dealing, repetition).next() else {
                 break;
             };
             let (key, free) = (*key, *free);
@@ -152,7 +166,7 @@ impl Ledger {
             wanted -= count;
         }
         let fresh = (source.total - source.next).min(wanted);
-        if repetition == source.repetition && fresh > 0 {
+        if repetition == source.repetition && fresh > 0 && !dealing.only_free {
             give(repetition, source.next, fresh, 0);
             source.next += fresh;
         }
@@ -189,6 +203,18 @@ impl Ledger {
         free.filter(|free| free.is_wanted(&wants_no_more))
             .map(|free| free.count)
             .sum()
+    }
+
+    /// Returns the repetition and index of the earliest split of source 0 that [`wanted`](Ledger::wanted) counts, and how many
+    /// there are of that source.
+    pub(crate) fn earliest_wanted(
+        &self,
+        wants_no_more: impl Fn(TaskId) -> bool,
+    ) -> Option<((u64, u64), u64)> {
+        let free = self.source(0)?.free.iter();
+        let mut free = free.filter(|(_, free)| free.is_wanted(&wants_no_more)).peekable();
+        let first = free.peek().map(|(first, _)| **first)?;
+        Some((first, free.map(|(_, free)| free.count).sum()))
     }
 
     /// Takes out what [`wanted`](Ledger::wanted) counts.
@@ -286,8 +312,13 @@ impl Free {
 }
 
 impl Source {
-    fn free_upto(&self, repetition: u64) -> impl Iterator<Item = (&(u64, u64), &Free)> {
-        self.free.range(..=(repetition, u64::MAX))
+    fn free_within(&self, dealing: Dealing, repetition: u64) -> impl Iterator<Item = (&(u64, u64), &Free)> {
+        let upto = (repetition, u64::MAX);
+        let after = dealing
+            .after
+            .map_or(Bound::Unbounded, |after| Bound::Excluded(after.min(upto)));
+        // An excluded bound may equal an included one, and then nothing is between them.
+        self.free.range((after, Bound::Included(upto)))
     }
 }
 
@@ -296,9 +327,15 @@ mod tests {
     use super::*;
     use crate::planner::SourcePlan;
 
+    const ANY: Dealing = Dealing {
+        after: None,
+        only_free: false,
+    };
+
     fn ledger(splits: u64) -> Ledger {
         Ledger::new(&SplitPlan {
             sources: vec![SourcePlan::Counted { splits }],
+            seed: 0,
         })
     }
 
@@ -311,70 +348,80 @@ mod tests {
     #[test]
     fn a_billion_splits_are_dealt_out_as_numbers() {
         let mut ledger = ledger(1_000_000_000);
-        assert_eq!(dealt(&ledger.lease(0, 0, 600_000_000)), [(0, 0, 600_000_000, 0)]);
         assert_eq!(
-            dealt(&ledger.lease(0, 0, 600_000_000)),
+            dealt(&ledger.lease(0, 0, 600_000_000, ANY)),
+            [(0, 0, 600_000_000, 0)]
+        );
+        assert_eq!(
+            dealt(&ledger.lease(0, 0, 600_000_000, ANY)),
             [(0, 600_000_000, 400_000_000, 0)]
         );
-        assert!(ledger.lease(0, 0, 1).is_empty());
+        assert!(ledger.lease(0, 0, 1, ANY).is_empty());
     }
 
     /// C5.4
     #[test]
     fn an_earlier_repetition_is_over_and_a_later_one_ends_the_current() {
         let mut ledger = ledger(10);
-        assert_eq!(dealt(&ledger.lease(0, 0, 4)), [(0, 0, 4, 0)]);
-        assert_eq!(dealt(&ledger.lease(0, 2, 4)), [(2, 0, 4, 0)]);
-        assert!(ledger.lease(0, 0, 4).is_empty(), "repetition 0 is over");
-        assert!(ledger.lease(0, 1, 4).is_empty(), "repetition 1 was skipped");
-        assert!(ledger.lease(1, 0, 4).is_empty(), "no such source");
-        assert_eq!(ledger.available(0, 2), 6);
-        assert_eq!(ledger.available(0, u64::MAX), 10);
+        assert_eq!(dealt(&ledger.lease(0, 0, 4, ANY)), [(0, 0, 4, 0)]);
+        assert_eq!(dealt(&ledger.lease(0, 2, 4, ANY)), [(2, 0, 4, 0)]);
+        assert!(ledger.lease(0, 0, 4, ANY).is_empty(), "repetition 0 is over");
+        assert!(ledger.lease(0, 1, 4, ANY).is_empty(), "repetition 1 was skipped");
+        assert!(ledger.lease(1, 0, 4, ANY).is_empty(), "no such source");
+        assert_eq!(ledger.available(0, 2, ANY), 6);
+        assert_eq!(ledger.available(0, u64::MAX, ANY), 10);
     }
 
     /// C5.3
     #[test]
     fn freed_splits_come_first_and_carry_their_attempt() {
         let mut ledger = ledger(10);
-        let runs = ledger.lease(0, 0, 8);
+        let runs = ledger.lease(0, 0, 8, ANY);
         ledger.free(&Run { count: 3, ..runs[0] });
         assert_eq!(ledger.wanted(|_| true), 3);
-        assert_eq!(dealt(&ledger.lease(0, 0, 2)), [(0, 0, 2, 1)]);
-        assert_eq!(dealt(&ledger.lease(0, 0, 9)), [(0, 2, 1, 1), (0, 8, 2, 0)]);
+        assert_eq!(dealt(&ledger.lease(0, 0, 2, ANY)), [(0, 0, 2, 1)]);
+        assert_eq!(dealt(&ledger.lease(0, 0, 9, ANY)), [(0, 2, 1, 1), (0, 8, 2, 0)]);
         assert_eq!(ledger.wanted(|_| true), 0);
     }
 
     #[test]
     fn a_later_pass_takes_what_an_earlier_one_left_free_and_not_the_reverse() {
         let mut ledger = ledger(4);
-        let first = ledger.lease(0, 0, 4);
-        let second = ledger.lease(0, 1, 4);
+        let first = ledger.lease(0, 0, 4, ANY);
+        let second = ledger.lease(0, 1, 4, ANY);
         ledger.free(&second[0]);
-        assert!(ledger.lease(0, 0, 4).is_empty(), "a pass does not read ahead");
+        assert!(
+            ledger.lease(0, 0, 4, ANY).is_empty(),
+            "a pass does not read ahead"
+        );
         ledger.free(&first[0]);
-        assert_eq!(dealt(&ledger.lease(0, 1, 8)), [(0, 0, 4, 1), (1, 0, 4, 1)]);
+        assert_eq!(dealt(&ledger.lease(0, 1, 8, ANY)), [(0, 0, 4, 1), (1, 0, 4, 1)]);
     }
 
     /// C5.5
     #[test]
     fn what_a_task_gives_back_and_no_more_wants_is_told_apart() {
         let mut ledger = ledger(10);
-        let runs = [ledger.lease(0, 0, 2), ledger.lease(0, 0, 3)].concat();
+        let runs = [ledger.lease(0, 0, 2, ANY), ledger.lease(0, 0, 3, ANY)].concat();
         ledger.take_back(&runs[0], TaskId(7));
         ledger.free(&runs[1]);
         assert_eq!(ledger.wanted(|_| false), 5);
         assert_eq!(ledger.wanted(|task| task == TaskId(7)), 3);
         let wanted = ledger.take_wanted(|task| task == TaskId(7));
         assert_eq!(dealt(&wanted), [(0, 2, 3, 1)]);
-        assert_eq!(dealt(&ledger.lease(0, 0, 2)), [(0, 0, 2, 0)], "the same attempt");
+        assert_eq!(
+            dealt(&ledger.lease(0, 0, 2, ANY)),
+            [(0, 0, 2, 0)],
+            "the same attempt"
+        );
     }
 
     #[test]
     fn leases_are_never_given_twice() {
         let mut ledger = ledger(6);
-        let first = ledger.lease(0, 0, 3);
+        let first = ledger.lease(0, 0, 3, ANY);
         ledger.free(&first[0]);
-        let again = ledger.lease(0, 0, 6);
+        let again = ledger.lease(0, 0, 6, ANY);
         let leases: Vec<u64> = again.iter().map(|run| run.first_lease).collect();
         assert_eq!(leases, [3, 6]);
     }

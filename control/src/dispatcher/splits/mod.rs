@@ -13,5 +13,6 @@ mod piece;
 mod run;
 
 pub use holding::Holding;
+pub(crate) use ledger::Dealing;
 pub use ledger::Ledger;
 pub use run::Run;

@@ -211,7 +211,10 @@ fn stops(rig: &Rig, worker: SessionId) -> Vec<(TaskId, StopReason)> {
     let mine = rig.worker_pushes.iter().filter(|(to, _)| *to == worker);
     mine.filter_map(|(_, push)| match push {
         WorkerPush::Stop { task, reason } => Some((*task, *reason)),
-        WorkerPush::Assigned { .. } | WorkerPush::Start { .. } | WorkerPush::ShutDown { .. } => None,
+        WorkerPush::Assigned { .. }
+        | WorkerPush::Start { .. }
+        | WorkerPush::Release { .. }
+        | WorkerPush::ShutDown { .. } => None,
     })
     .collect()
 }

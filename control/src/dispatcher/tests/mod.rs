@@ -2,10 +2,13 @@
 
 mod caching;
 mod closing;
+mod deaths;
 mod drain;
 mod in_step;
 mod lifetimes;
+mod missed;
 mod naming;
+mod order;
 mod paces;
 mod people;
 mod requests;

@@ -10,7 +10,9 @@ use crate::dispatcher::{
     ReplyToken, Request, WorkerPush, WorkerRegistration,
 };
 use crate::error::Error;
-use crate::id::{BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId};
+use crate::id::{
+    BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId,
+};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{Cardinality, DatasetFacts, PlanError, SourcePlan, SplitPlan};
 use crate::whereabouts::Whereabouts;
@@ -30,6 +32,11 @@ pub(super) struct Rig {
     pub(super) client_pushes: Vec<(ClientId, ClientPush)>,
     pub(super) worker_pushes: Vec<(SessionId, WorkerPush)>,
     pub(super) disconnected: Vec<SessionId>,
+    /// Workers of which it was asked whether they listen.
+    pub(super) probed: Vec<WorkerId>,
+    releases: Vec<(SessionId, ClientId, TaskId)>,
+    /// Workers say at once that clients which are gone took nothing with them.
+    pub(super) answers_releases: bool,
     next: u64,
 }
 
@@ -45,6 +52,7 @@ impl Rig {
             now: Duration::ZERO,
             plan: Ok(SplitPlan {
                 sources: vec![SourcePlan::Counted { splits: 100 }],
+                seed: 0,
             }),
             plans_itself: true,
             planning: vec![],
@@ -52,6 +60,9 @@ impl Rig {
             client_pushes: vec![],
             worker_pushes: vec![],
             disconnected: vec![],
+            probed: vec![],
+            releases: vec![],
+            answers_releases: true,
             next: 1,
         }
     }
@@ -97,6 +108,15 @@ impl Rig {
     }
 
     pub(super) fn event(&mut self, event: Event) {
+        self.handle(event);
+        if self.answers_releases {
+            for (session, client, task) in std::mem::take(&mut self.releases) {
+                self.ask(session, Role::Worker, nothing_missed(client, task)).ok();
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
         self.machine.handle(event, self.now);
         while self.machine.has_batch() {
             let batch = self.machine.take_batch();
@@ -110,7 +130,14 @@ impl Rig {
                 match action {
                     Action::Reply { token, result } => self.replies.push((token, result)),
                     Action::PushClient { client, push, .. } => self.client_pushes.push((client, push)),
-                    Action::PushWorker { session, push } => self.worker_pushes.push((session, push)),
+                    Action::PushWorker { session, push } => {
+                        if let WorkerPush::Release { client, tasks } = &push {
+                            let asked = tasks.iter().map(|task| (session, *client, *task));
+                            self.releases.extend(asked);
+                        }
+                        self.worker_pushes.push((session, push));
+                    }
+                    Action::ProbeWorker { worker, .. } => self.probed.push(worker),
                     Action::PlanSplits { iteration, .. } => self.planning.push(iteration),
                     Action::Disconnect { session, .. } => self.disconnected.push(session),
                 }
@@ -155,6 +182,7 @@ impl Rig {
             worker: false,
             clients,
         });
+        self.event(Event::Woken);
     }
 
     pub(super) fn register(&mut self, id: Option<&str>, facts: DatasetFacts) -> Result<DatasetId, Error> {
@@ -217,12 +245,17 @@ impl Rig {
         let mine = self.worker_pushes.iter().filter(|(to, _)| *to == session);
         mine.filter_map(|(_, push)| match push {
             WorkerPush::Start { task } => Some(*task),
-            WorkerPush::Assigned { .. } | WorkerPush::Stop { .. } | WorkerPush::ShutDown { .. } => None,
+            WorkerPush::Assigned { .. }
+            | WorkerPush::Stop { .. }
+            | WorkerPush::Release { .. }
+            | WorkerPush::ShutDown { .. } => None,
         })
         .collect()
     }
 
+    /// A task has ended, all is delivered, and under `dynamic` its clients say so as well.
     pub(super) fn finish(&mut self, session: SessionId, task: TaskId) {
+        self.drain_task(task);
         let request = Request::FinishTask {
             task,
             delivered: true,
@@ -232,12 +265,24 @@ impl Rig {
         self.ask(session, Role::Worker, request).unwrap();
     }
 
+    /// The clients of a task under `dynamic` say that they have received its end.
+    pub(super) fn drain_task(&mut self, task: TaskId) {
+        let row = self.machine.tables.tasks.get(&task).cloned();
+        let row = row.filter(|_| self.machine.tables.holdings.contains(&task));
+        for client in row.map(|row| self.machine.readers(&row)).unwrap_or_default() {
+            let session = self.machine.tables.clients.get(&client).unwrap().session;
+            self.ask(session, Role::Read, Request::TaskDrained { client, task })
+                .unwrap();
+        }
+    }
+
     pub(super) fn lease(&mut self, session: SessionId, task: TaskId) -> Result<(u64, bool), Error> {
         let request = Request::LeaseSplits {
             task,
             source: 0,
             repetition: 0,
             want: 1000,
+            pace: None,
         };
         let reply = self.ask(session, Role::Worker, request)?;
         let Reply::Splits { runs, end, .. } = reply else {
@@ -261,6 +306,10 @@ pub(super) fn open(job: JobId) -> Request {
         consumer: None,
         whereabouts: Whereabouts::default(),
     }
+}
+
+fn nothing_missed(client: ClientId, task: TaskId) -> Request {
+    Request::SplitsMissed(task, client, vec![], true)
 }
 
 pub(super) fn facts() -> DatasetFacts {

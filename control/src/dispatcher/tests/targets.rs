@@ -122,6 +122,7 @@ fn a_task_that_stopped_early_does_not_end_those_that_are_left_aside() {
         exhausted: false,
         cut_short: false,
     };
+    rig.drain_task(task);
     rig.ask(here, Role::Worker, finish).unwrap();
     assert_eq!(rig.told(&END), 1);
     assert_eq!(rig.machine.status().iterations[0].phase, Phase::Running);

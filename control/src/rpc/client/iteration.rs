@@ -10,7 +10,7 @@ use crate::dispatcher::ClientPush;
 use crate::error::{Code, Error};
 use crate::id::{ClientId, TaskId};
 use crate::pace::Pace;
-use crate::rpc::session::Session;
+use crate::rpc::session::{Contact, Session};
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 use crate::split::{LeaseRange, Seen};
 
@@ -53,6 +53,16 @@ impl IterationHandle {
     /// The client's id.
     pub fn client_id(&self) -> ClientId {
         self.reporter.client
+    }
+
+    /// The dispatcher's address, as it was given.
+    pub fn dispatcher(&self) -> String {
+        self.reporter.session.address()
+    }
+
+    /// Says when the dispatcher comes into reach and goes out of it.
+    pub fn contact(&self) -> Contact {
+        self.reporter.session.contact()
     }
 
     /// For reports from elsewhere.
@@ -217,6 +227,23 @@ impl IterationReporter {
         Ok(())
     }
 
+    /// Says that everything of these splits has arrived, and that elements of them wait to be handed over.
+    ///
+    /// # Errors
+    /// The dispatcher does not answer, or does not know this client.
+    pub async fn splits_waiting(&self, task: TaskId, leases: &[LeaseRange]) -> Result<(), Error> {
+        for leases in leases.chunks(RANGES_MAX) {
+            let request = WireRequest::SplitsWaiting(self.client, task, leases.to_vec());
+            self.report(request).await?;
+        }
+        Ok(())
+    }
+
+    /// When the dispatcher may have released this client, unless it is heard of before (C4.4). `None`: nobody knows.
+    pub fn lease_ends(&self) -> Option<tokio::time::Instant> {
+        self.session.leases_end()
+    }
+
     /// Says that a task's end has arrived, and everything before it.
     ///
     /// # Errors
@@ -239,6 +266,16 @@ impl IterationReporter {
             earliest,
         })
         .await
+    }
+
+    /// Says that this client has lost its link to the worker at this address, so that the dispatcher looks whether it lives.
+    ///
+    /// # Errors
+    /// The dispatcher does not answer, or does not know this client.
+    pub async fn suspect_worker(&self, address: &str) -> Result<(), Error> {
+        let client = self.client;
+        let address = address.to_owned();
+        self.report(WireRequest::SuspectWorker(client, address)).await
     }
 
     /// Says with the next sign of life how far this client's user has come, and how fast it would go.

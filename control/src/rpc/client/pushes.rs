@@ -14,6 +14,9 @@ use crate::error::Error;
 use crate::id::ClientId;
 use crate::rpc::session::Session;
 
+/// The longest wait for a connection, which a session's patience may be beyond: about a century.
+const WAIT_MAX: Duration = Duration::from_secs(3_000_000_000);
+
 /// First pause between two boxes if nothing came through the first one; doubled each time.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
@@ -88,7 +91,8 @@ impl Drop for Pushes {
 
 impl Snapshots for Arc<Session> {
     async fn connected(&self) -> Result<(), Error> {
-        Session::connected(self, self.config().request_deadline).await?;
+        // As long as the session looks for the dispatcher: what it says in the end is why the pushes ended.
+        Session::connected(self, self.config().give_up.min(WAIT_MAX)).await?;
         Ok(())
     }
 

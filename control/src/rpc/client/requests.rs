@@ -136,6 +136,12 @@ impl Client {
         jobs.get(job).map(|known| known.parameters.clone())
     }
 
+    /// Whether other processes may know of a job: this one asked for it by a name, or did not ask for it.
+    pub async fn is_shared(&self, job: JobId) -> bool {
+        let jobs = self.jobs.lock().await;
+        jobs.get(job).is_none_or(|known| known.name.is_some())
+    }
+
     /// Becomes a client of one pass of a job: `consumer` says which one, if it has several that read in step, and only then.
     /// A pass that is over ends at once. A job that was collected meanwhile, since nobody read it for long, is asked for again
     /// as it was asked for first; its passes then start anew.

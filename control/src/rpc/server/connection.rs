@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_link::{Accepted, Role};
-use quinn::{Connection, RecvStream, SendStream, VarInt};
+use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::event_loop::{Input, Peer};
-use crate::dispatcher::{DispatcherConfig, NAME_BYTES_MAX, Request};
+use crate::dispatcher::{Departure, DispatcherConfig, NAME_BYTES_MAX, Request};
 use crate::error::Error;
 use crate::id::{BootId, SessionId};
 use crate::planner::{DatasetFacts, Planner};
@@ -18,7 +18,7 @@ use crate::rpc::frame::{
     self, ANSWER_BYTES_MAX, FrameError, LARGE_EXTRA_BYTES_MAX, SMALL_BYTES_MAX, SizeClass,
 };
 use crate::rpc::wire::{
-    Beat, Envelope, Hello, PROTOCOL_VERSION, Welcome, WirePush, WireRequest, WireResponse,
+    Beat, CLOSE_GOODBYE, Envelope, Hello, PROTOCOL_VERSION, Welcome, WirePush, WireRequest, WireResponse,
 };
 
 /// A process must say who it is within this.
@@ -75,9 +75,21 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
     let gone = Input::Disconnected {
         session,
         connection_id,
+        departure: departure(&connection),
     };
     // Fails when the dispatcher stops: it knows no peers then.
     shared.inputs.send(gone).await.ok();
+}
+
+/// Tells a process that is gone from one that may come back.
+fn departure(connection: &Connection) -> Departure {
+    match connection.close_reason() {
+        Some(ConnectionError::ApplicationClosed(close)) if close.error_code == CLOSE_GOODBYE.into() => {
+            Departure::Goodbye
+        }
+        Some(ConnectionError::Reset) => Departure::Reset,
+        Some(_) | None => Departure::Lost,
+    }
 }
 
 async fn hear_hello(connection: &Connection) -> Result<(SessionId, SendStream, RecvStream), FrameError> {
@@ -123,6 +135,7 @@ async fn attend(
         heartbeat_ms: millis(shared.config.heartbeat_interval),
         liveness_ms: millis(shared.config.liveness),
         deployment_mode: shared.config.deployment_mode,
+        client_timeout_ms: Some(millis(shared.config.client_timeout)),
     };
     frame::write(&mut send, &welcome).await?;
     let worker = role == Role::Worker;

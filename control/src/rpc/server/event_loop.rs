@@ -8,8 +8,12 @@ use millstream_link::Endpoint;
 use quinn::{Connection, VarInt};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::backlog::Backlog;
 use super::listings::Listings;
-use crate::dispatcher::{Action, Dispatcher, Event, Incoming, Moment, Reply, ReplyToken, Request};
+use super::probes::Probes;
+use crate::dispatcher::{
+    Action, Change, Departure, Dispatcher, Event, Incoming, Moment, Reply, ReplyToken, Request,
+};
 use crate::error::Error;
 use crate::id::{ClientId, RequestNumber, SessionId};
 use crate::pace::Measures;
@@ -56,6 +60,7 @@ pub(super) enum Input {
     Disconnected {
         session: SessionId,
         connection_id: usize,
+        departure: Departure,
     },
 }
 
@@ -69,7 +74,10 @@ pub(super) struct Peer {
 pub(super) struct EventLoop {
     dispatcher: Dispatcher,
     store: Option<Box<dyn Store>>,
+    /// Its store has no room.
+    backlog: Option<Backlog>,
     listings: Listings,
+    probes: Probes,
     endpoint: Endpoint,
     started: Instant,
     peers: BTreeMap<SessionId, Peer>,
@@ -91,7 +99,9 @@ impl EventLoop {
         EventLoop {
             dispatcher,
             store: Some(store),
+            backlog: None,
             listings,
+            probes: Probes::default(),
             endpoint,
             started: Instant::now(),
             peers: BTreeMap::new(),
@@ -124,7 +134,11 @@ impl EventLoop {
         // What a loaded machine wants done at once.
         self.finish_group().await?;
         loop {
-            let wake = self.dispatcher.next_timeout().map(|wake| self.started + wake);
+            let wake = match &self.backlog {
+                // What time brings about would have to be stored.
+                Some(backlog) => Some(backlog.retry_at()),
+                None => self.dispatcher.next_timeout().map(|wake| self.started + wake),
+            };
             tokio::select! {
                 input = events.recv() => match input {
                     Some(input) => {
@@ -140,12 +154,24 @@ impl EventLoop {
                     let now = self.now();
                     self.dispatcher.handle(Event::SplitsPlanned { iteration, result }, now);
                 }
-                () = sleep_until(wake) => {
+                (worker, is_closed) = self.probes.next() => {
                     let now = self.now();
-                    self.dispatcher.handle(Event::Woken, now);
+                    self.dispatcher.handle(Event::WorkerProbed { worker, is_closed }, now);
+                }
+                () = sleep_until(wake) => {
+                    // C7.6: a heartbeat that waits here is no silence.
+                    for _ in 0..INPUTS_MAX {
+                        let Ok(input) = events.try_recv() else { break };
+                        self.take(input);
+                    }
+                    if self.backlog.is_none() {
+                        let now = self.now();
+                        self.dispatcher.handle(Event::Woken, now);
+                    }
                 }
                 _ = stopped.wait_for(|stop| *stop) => return Ok(()),
             }
+            self.store_backlog().await?;
             self.finish_group().await?;
             if let Some(by) = self.dispatcher.closed_by().map(str::to_owned) {
                 self.close(&by);
@@ -163,6 +189,73 @@ impl EventLoop {
     }
 
     fn take(&mut self, input: Input) {
+        match &self.backlog {
+            None => self.decide_on(input),
+            Some(backlog) => match input {
+                Input::Asked { request, reply, .. } if !matches!(request, Request::Status) => {
+                    // Fails when nobody waits any more.
+                    reply.send(Err(backlog.refusal())).ok();
+                }
+                input @ (Input::Asked { .. } | Input::Heartbeat { .. }) => {
+                    self.decide_on(input);
+                    self.settle_unstored();
+                }
+                input @ (Input::Connected { .. } | Input::Disconnected { .. }) => {
+                    self.decide_on(input);
+                    self.keep_back();
+                }
+            },
+        }
+    }
+
+    /// Carries out what a heartbeat or a question of the status leads to while the store is full: neither changes a record.
+    fn settle_unstored(&mut self) {
+        let batch = self.dispatcher.take_batch();
+        debug_assert!(batch.changes.is_empty());
+        for action in batch.actions {
+            // What heartbeats bring about is repeated with the next one, and may rest on what is not stored.
+            if matches!(action, Action::Reply { .. }) {
+                self.perform(action);
+            }
+        }
+    }
+
+    /// Keeps back what was decided until there is room.
+    fn keep_back(&mut self) {
+        let batch = self.dispatcher.take_batch();
+        if let Some(backlog) = &mut self.backlog {
+            backlog.add(batch.changes, batch.actions);
+        }
+    }
+
+    /// Tries to store what was kept back, if that is due, and carries out what waited for it.
+    async fn store_backlog(&mut self) -> Result<(), StoreError> {
+        let Some(mut backlog) = self
+            .backlog
+            .take_if(|backlog| backlog.retry_at() <= Instant::now())
+        else {
+            return Ok(());
+        };
+        let batch = self.dispatcher.take_batch();
+        backlog.add(batch.changes, batch.actions);
+        match self.commit(backlog.changes()).await {
+            (_, Ok(())) => {
+                tracing::warn!("there is room in the store again: the dispatcher goes on");
+                for action in backlog.into_actions() {
+                    self.perform(action);
+                }
+                Ok(())
+            }
+            (_, Err(StoreError::Full(reason))) => {
+                backlog.put_off(reason);
+                self.backlog = Some(backlog);
+                Ok(())
+            }
+            (_, Err(error @ StoreError::Failed(_))) => Err(error),
+        }
+    }
+
+    fn decide_on(&mut self, input: Input) {
         let event = match input {
             Input::Asked {
                 session,
@@ -216,12 +309,14 @@ impl EventLoop {
             Input::Disconnected {
                 session,
                 connection_id,
+                departure,
             } => {
                 let current = self.peers.get(&session);
-                if current.is_some_and(|peer| peer.connection.stable_id() == connection_id) {
-                    self.peers.remove(&session);
+                if current.is_none_or(|peer| peer.connection.stable_id() != connection_id) {
+                    return;
                 }
-                return;
+                self.peers.remove(&session);
+                Event::Disconnected { session, departure }
             }
         };
         let now = self.now();
@@ -237,7 +332,9 @@ impl EventLoop {
 
     /// Stores what changed, then carries out what was decided.
     async fn finish_group(&mut self) -> Result<(), StoreError> {
-        if self.dispatcher.has_batch() {
+        if self.backlog.is_some() {
+            self.keep_back();
+        } else if self.dispatcher.has_batch() {
             let actions = self.store_batch().await?;
             for action in actions {
                 self.perform(action);
@@ -257,25 +354,63 @@ impl EventLoop {
     }
 
     async fn store_batch(&mut self) -> Result<Vec<Action>, StoreError> {
-        let lost = || StoreError("it died while storing".to_owned());
-        let mut store = self.store.take().ok_or_else(lost)?;
-        if store.is_volatile() {
-            self.store = Some(store);
+        if self.store.as_ref().is_some_and(|store| store.is_volatile()) {
             return Ok(self.dispatcher.take_actions());
         }
         let batch = self.dispatcher.take_batch();
         if batch.changes.is_empty() {
-            self.store = Some(store);
             return Ok(batch.actions);
         }
+        match self.commit(batch.changes).await {
+            (_, Ok(())) => Ok(batch.actions),
+            (changes, Err(StoreError::Full(reason))) => {
+                tracing::error!(
+                    reason,
+                    "the store is full: readings go on with what workers have, and nothing new begins until there is room"
+                );
+                let mut backlog = Backlog::new(reason);
+                let (told, held): (Vec<_>, Vec<_>) = batch.actions.into_iter().partition(may_be_asked_again);
+                backlog.add(changes, held);
+                for action in told {
+                    self.refuse(&action, backlog.refusal());
+                }
+                self.backlog = Some(backlog);
+                Ok(Vec::new())
+            }
+            (_, Err(error @ StoreError::Failed(_))) => Err(error),
+        }
+    }
+
+    /// Answers a request with an error in place of what was decided.
+    fn refuse(&mut self, action: &Action, error: Error) {
+        if let Action::Reply { token, .. } = action
+            && let Some(waiting) = self.waiting.remove(token)
+        {
+            // Fails when nobody waits any more.
+            waiting.send(Err(error)).ok();
+        }
+    }
+
+    /// Stores changes beside the loop, and gives them back.
+    async fn commit(&mut self, changes: Vec<Change>) -> (Vec<Change>, Result<(), StoreError>) {
+        let lost = || {
+            (
+                Vec::new(),
+                Err(StoreError::Failed("it died while storing".to_owned())),
+            )
+        };
+        let Some(mut store) = self.store.take() else {
+            return lost();
+        };
         let commit = tokio::task::spawn_blocking(move || {
-            let result = store.commit(batch.changes);
-            (store, result)
+            let result = store.commit(&changes);
+            (store, changes, result)
         });
-        let (store, result) = commit.await.map_err(|_| lost())?;
+        let Ok((store, changes, result)) = commit.await else {
+            return lost();
+        };
         self.store = Some(store);
-        result?;
-        Ok(batch.actions)
+        (changes, result)
     }
 
     fn perform(&mut self, action: Action) {
@@ -294,6 +429,7 @@ impl EventLoop {
                 self.push(session, WirePush::Client(client, push.into()));
             }
             Action::PushWorker { session, push } => self.push(session, WirePush::Worker(push.into())),
+            Action::ProbeWorker { worker, address } => self.probes.begin(worker, address),
             Action::PlanSplits {
                 iteration,
                 repetition,
@@ -333,6 +469,18 @@ impl Drop for EventLoop {
             self.endpoint.close("the dispatcher has failed");
         }
     }
+}
+
+/// Whether an action is an answer that the process may do without: asking again leads to the same dataset or job, or to another job
+/// like it, of which the one that nobody knows is collected. Others wait for it with the work it is about.
+fn may_be_asked_again(action: &Action) -> bool {
+    let Action::Reply {
+        result: Ok(reply), ..
+    } = action
+    else {
+        return false;
+    };
+    matches!(reply, Reply::Dataset(_) | Reply::Job(_))
 }
 
 async fn sleep_until(wake: Option<Instant>) {

@@ -4,12 +4,16 @@
 //! |---|---|
 //! | `event_loop` | the one task that owns the machine: events in a line, group commit, actions |
 //! | `listings` | sources being listed, off the loop |
+//! | `backlog` | what the store has no room for |
+//! | `probes` | whether anything listens at workers' ports |
 //! | `connection` | one process: its hello, its signs of life, its requests, what is pushed to it |
 //! | `running` | starting and stopping |
 
+mod backlog;
 mod connection;
 mod event_loop;
 mod listings;
+mod probes;
 mod running;
 #[cfg(test)]
 mod tests;

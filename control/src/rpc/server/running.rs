@@ -136,7 +136,7 @@ impl Server {
             tracing::error!("the dispatcher's accepting task died");
         }
         self.endpoint.wait_idle(FAREWELL).await;
-        ended.unwrap_or_else(|_| Err(StoreError("the dispatcher's loop died".to_owned())))
+        ended.unwrap_or_else(|_| Err(StoreError::Failed("the dispatcher's loop died".to_owned())))
     }
 }
 

@@ -72,7 +72,7 @@ async fn a_sign_of_life_waits_until_the_one_before_it_was_answered() {
     let (mut send, _recv) = connection.open_bi().await.unwrap();
     // A hello and three signs of life, all at once.
     let beats = b"\x03\0\0\0\x82\x01\x80".repeat(3);
-    send.write_all(&[&b"\x03\0\0\0\x82\x01\x05"[..], &beats].concat())
+    send.write_all(&[&b"\x03\0\0\0\x82\x02\x05"[..], &beats].concat())
         .await
         .unwrap();
     let Some(Input::Connected { admitted, .. }) = heard.recv().await else {
@@ -133,7 +133,7 @@ impl Store for CountingStore {
         Ok(Vec::new())
     }
 
-    fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError> {
+    fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let is_dataset = |change: &&Change| matches!(change, Change::Put(Record::Dataset(_)));
         let datasets = changes.iter().filter(is_dataset).count() as u64;
         self.0.lock().push(datasets);

@@ -12,14 +12,16 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::SessionConfig;
+use super::contact::Contact;
 use super::driver::{self, LinkState, SessionEvent};
 use super::numbers::Numbers;
 use super::paces::Paces;
+use super::tries::Tries;
 use crate::error::Error;
 use crate::id::{BootId, ClientId, RequestNumber, SessionId};
 use crate::job::DeploymentMode;
 use crate::rpc::frame::{self, ANSWER_BYTES_MAX, FrameError, SizeClass};
-use crate::rpc::wire::{Envelope, WireReply, WireRequest, WireResponse};
+use crate::rpc::wire::{CLOSE_GOODBYE, Envelope, WireReply, WireRequest, WireResponse};
 
 /// A lost connection is looked at again after this, if nobody has noticed that it is lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
@@ -44,10 +46,16 @@ pub(super) struct SessionShared {
     pub(super) paces: Mutex<Paces>,
     /// Who has ended the service, once the dispatcher has said so.
     pub(super) shut_down_by: Mutex<Option<String>>,
+    /// How long the dispatcher has been looked for.
+    pub(super) tries: Mutex<Tries>,
     /// When the latest answered sign of life was sent.
     pub(super) heard: Mutex<Option<Instant>>,
     /// After which silence the dispatcher gives this process up, as it said when it last welcomed us.
     pub(super) liveness: Mutex<Duration>,
+    /// When the latest heartbeat was sent that was answered behind what the dispatcher says of this process' clients.
+    pub(super) confirmed: Mutex<Option<Instant>>,
+    /// After which silence the dispatcher releases clients, if it says so.
+    pub(super) client_timeout: Mutex<Option<Duration>>,
     /// What the dispatcher last said of how trainers and workers are placed.
     pub(super) deployment_mode: Mutex<DeploymentMode>,
     numbers: Mutex<Numbers>,
@@ -69,7 +77,7 @@ impl Session {
         config: SessionConfig,
         events: mpsc::Sender<SessionEvent>,
     ) -> Session {
-        let (state, _) = watch::channel(LinkState::Waiting("no attempt was made yet".to_owned()));
+        let (state, _) = watch::channel(LinkState::Waiting(None));
         let shared = Arc::new(SessionShared {
             id: SessionId(rand::random()),
             endpoint,
@@ -79,8 +87,11 @@ impl Session {
             clients: Mutex::default(),
             paces: Mutex::default(),
             shut_down_by: Mutex::default(),
+            tries: Mutex::default(),
             heard: Mutex::default(),
             liveness: Mutex::default(),
+            confirmed: Mutex::default(),
+            client_timeout: Mutex::default(),
             deployment_mode: Mutex::default(),
             numbers: Mutex::default(),
             settled: Notify::new(),
@@ -108,6 +119,14 @@ impl Session {
         *self.shared.liveness.lock()
     }
 
+    /// When the clients of this process may have been released, unless the dispatcher is heard of before (C4.4): a twentieth of
+    /// their timeout early, for clocks that differ. `None`: nobody knows.
+    pub(crate) fn leases_end(&self) -> Option<Instant> {
+        let timeout = (*self.shared.client_timeout.lock())?;
+        let confirmed = (*self.shared.confirmed.lock())?;
+        Some(confirmed + timeout - timeout / 20)
+    }
+
     /// How trainers and workers are placed; unspecified before its first welcome.
     pub(crate) fn deployment_mode(&self) -> DeploymentMode {
         *self.shared.deployment_mode.lock()
@@ -124,6 +143,16 @@ impl Session {
     pub(crate) async fn connected(&self, deadline: Duration) -> Result<BootId, Error> {
         let (_, boot) = self.connection(Instant::now() + deadline).await?;
         Ok(boot)
+    }
+
+    /// The dispatcher's address, as it was given.
+    pub(crate) fn address(&self) -> String {
+        self.shared.address.to_string()
+    }
+
+    /// Says when the dispatcher comes into reach and goes out of it.
+    pub(crate) fn contact(&self) -> Contact {
+        Contact::new(self.shared.state.subscribe())
     }
 
     /// Why it has failed for good, if it has.
@@ -158,7 +187,7 @@ impl Session {
     /// Gives up for good: whatever waits, and whatever is asked later, gets this error.
     pub(crate) fn fail(&self, error: Error) {
         if let LinkState::Up(connection, _) = self.shared.state.send_replace(LinkState::Failed(error)) {
-            connection.close(0_u32.into(), b"the process has given up");
+            connection.close(CLOSE_GOODBYE.into(), b"the process has given up");
         }
     }
 
@@ -258,15 +287,15 @@ impl Session {
             Some(LinkState::Up(connection, boot)) => Ok((connection, boot)),
             Some(LinkState::Failed(error)) => Err(error),
             Some(LinkState::Waiting(_)) | None => {
-                let address = &self.shared.address;
-                let reason = match &*self.shared.state.borrow() {
-                    LinkState::Waiting(reason) => reason.clone(),
+                let last = match &*self.shared.state.borrow() {
+                    LinkState::Waiting(last) => last.clone(),
                     LinkState::Failed(error) => return Err(error.clone()),
-                    LinkState::Up(..) => "the connection was lost".to_owned(),
+                    LinkState::Up(..) => Some("the connection was lost".to_owned()),
                 };
-                Err(Error::unavailable(format!(
-                    "the dispatcher at {address} could not be reached in time: {reason}"
-                )))
+                let address = self.shared.address.to_string();
+                let tries = self.shared.tries.lock();
+                let said = tries.ended(Instant::now(), &address, last.as_deref());
+                Err(Error::unavailable(said))
             }
         }
     }
@@ -276,7 +305,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.driver.abort();
         if let LinkState::Up(connection, _) = &*self.shared.state.borrow() {
-            connection.close(0_u32.into(), b"the process is done");
+            connection.close(CLOSE_GOODBYE.into(), b"the process is done");
         }
         // Whoever still waits learns that there is no hope.
         self.shared.state.send_if_modified(|state| match state {
@@ -338,7 +367,9 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::Attach { .. }
         | WireRequest::Acknowledge { .. }
         | WireRequest::SplitsDone { .. }
+        | WireRequest::SplitsWaiting(..)
         | WireRequest::TaskDrained { .. }
+        | WireRequest::SuspectWorker { .. }
         | WireRequest::RoundReady { .. }
         | WireRequest::VerdictHeard { .. }
         | WireRequest::Status
@@ -349,6 +380,7 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::DescribeTask { .. }
         | WireRequest::ReturnSplits { .. }
         | WireRequest::SplitsProduced { .. }
+        | WireRequest::SplitsMissed(..)
         | WireRequest::FinishTask { .. }
         | WireRequest::FailTask { .. } => false,
     }
@@ -402,6 +434,7 @@ mod tests {
                 earliest: 0,
             },
             WireRequest::VerdictHeard { client, task },
+            suspect(client),
             WireRequest::Status,
             WireRequest::Shutdown { who: String::new() },
             WireRequest::LeaveWorker,
@@ -412,6 +445,7 @@ mod tests {
                 source: 0,
                 repetition: 0,
                 want: 1,
+                pace: None,
             },
             WireRequest::ReturnSplits { task, leases: vec![] },
             WireRequest::SplitsProduced { task, leases: vec![] },
@@ -431,6 +465,11 @@ mod tests {
             let there = request.clone().into_domain(Some(facts())).unwrap();
             assert_eq!(here, there.is_numbered(), "{request:?}");
         }
+    }
+
+    fn suspect(client: ClientId) -> WireRequest {
+        let address = String::new();
+        WireRequest::SuspectWorker(client, address)
     }
 
     fn facts() -> DatasetFacts {

@@ -22,12 +22,13 @@ pub struct SessionConfig {
     pub backoff_max: Duration,
     /// How long a request may take, reconnecting included. Default 120 s: an iteration may have to list millions of files.
     pub request_deadline: Duration,
-    /// How long a dispatcher may be out of reach before this process does not look for it any longer. Default 1 h, as upstream: one
-    /// that is moved to another machine is back by then, and nobody retries for ever.
+    /// How long a dispatcher may be out of reach before this process does not look for it any longer. Default 10 min: one that is
+    /// moved to another machine is back by then. [`Duration::MAX`]: it is looked for as long as the process lives.
     pub give_up: Duration,
-    /// Told while the dispatcher cannot be reached: at first, and then about every `notice_interval`. Besides, it is logged.
+    /// Told while the dispatcher cannot be reached: after the first attempt that failed, then about every `notice_interval`. Without
+    /// it that is a warning in the log.
     pub on_waiting: Option<Notice>,
-    /// Default 5 s.
+    /// Default 30 s.
     pub notice_interval: Duration,
     /// Where the process is, for readers that choose among workers. Default: nobody knows.
     pub whereabouts: Whereabouts,
@@ -41,9 +42,9 @@ impl Default for SessionConfig {
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(2),
             request_deadline: Duration::from_secs(120),
-            give_up: Duration::from_secs(3600),
+            give_up: Duration::from_secs(600),
             on_waiting: None,
-            notice_interval: Duration::from_secs(5),
+            notice_interval: Duration::from_secs(30),
             whereabouts: Whereabouts::default(),
         }
     }

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::id::{BootId, ClientId};
 use crate::rpc::ALPN;
 use crate::rpc::frame::{self, FrameError, PUSH_BYTES_MAX};
-use crate::rpc::wire::{Beat, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome, WirePush};
+use crate::rpc::wire::{Beat, CLOSE_GOODBYE, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome, WirePush};
 
 /// Clients that one sign of life mentions: at 9 bytes each they leave room in its 64 KiB.
 const BEAT_CLIENTS_MAX: usize = 4096;
@@ -23,8 +23,8 @@ const BEAT_CLIENTS_MAX: usize = 4096;
 /// Where the session stands.
 #[derive(Clone, Debug)]
 pub(crate) enum LinkState {
-    /// Not connected, for this reason.
-    Waiting(String),
+    /// Not connected. Absent before the first attempt has ended: why the last one failed.
+    Waiting(Option<String>),
     /// Connected to this life of the dispatcher.
     Up(Connection, BootId),
     /// Given up for good.
@@ -57,6 +57,7 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
     let mut lost: Option<Instant> = None;
     let mut known: Option<BootId> = None;
     loop {
+        shared.tries.lock().begin(Instant::now());
         let ended = match attempt(&shared).await {
             Ok((connection, welcome, streams)) => {
                 if known
@@ -67,9 +68,8 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
                 }
                 pause = shared.config.backoff_min;
                 (noticed, lost) = (None, None);
-                *shared.heard.lock() = Some(Instant::now());
-                *shared.liveness.lock() = liveness(&welcome);
-                *shared.deployment_mode.lock() = welcome.deployment_mode;
+                shared.tries.lock().succeed();
+                note_welcome(&shared, &welcome);
                 shared
                     .state
                     .send_modify(|state| up(state, &connection, welcome.boot));
@@ -107,7 +107,7 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
         let failed = !shared.state.send_if_modified(|state| match state {
             LinkState::Failed(_) => false,
             LinkState::Up(..) | LinkState::Waiting(_) => {
-                *state = LinkState::Waiting(reason.clone());
+                *state = LinkState::Waiting(Some(reason.clone()));
                 true
             }
         });
@@ -117,6 +117,15 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(shared.config.backoff_max);
     }
+}
+
+/// Notes what the dispatcher says of itself, and that it was heard.
+fn note_welcome(shared: &SessionShared, welcome: &Welcome) {
+    *shared.heard.lock() = Some(Instant::now());
+    shared.confirmed.lock().get_or_insert_with(Instant::now);
+    *shared.client_timeout.lock() = welcome.client_timeout_ms.map(Duration::from_millis);
+    *shared.liveness.lock() = liveness(welcome);
+    *shared.deployment_mode.lock() = welcome.deployment_mode;
 }
 
 /// Why nothing can be asked any more (C12.3).
@@ -163,7 +172,7 @@ fn note_close(shared: &SessionShared, connection: &Connection) {
 
 fn up(state: &mut LinkState, connection: &Connection, boot: BootId) {
     match state {
-        LinkState::Failed(_) => connection.close(0_u32.into(), b"the process has given up"),
+        LinkState::Failed(_) => connection.close(CLOSE_GOODBYE.into(), b"the process has given up"),
         LinkState::Up(..) | LinkState::Waiting(_) => *state = LinkState::Up(connection.clone(), boot),
     }
 }
@@ -172,11 +181,13 @@ fn notice(shared: &SessionShared, noticed: &mut Option<Instant>, reason: &str) {
     if noticed.is_some_and(|noticed| noticed.elapsed() < shared.config.notice_interval) {
         return;
     }
-    *noticed = Some(Instant::now());
-    let text = format!("waiting for the dispatcher at {}: {reason}", shared.address);
-    tracing::info!("{text}");
-    if let Some(on_waiting) = &shared.config.on_waiting {
-        on_waiting(&text);
+    let now = Instant::now();
+    *noticed = Some(now);
+    let address = shared.address.to_string();
+    let text = shared.tries.lock().waiting(now, &address, reason);
+    match &shared.config.on_waiting {
+        Some(on_waiting) => on_waiting(&text),
+        None => tracing::warn!("{text}"),
     }
 }
 
@@ -223,7 +234,7 @@ fn judge(error: ConnectError) -> Ended {
         ConnectError::Tls(_) => Ended::GiveUp(Error::invalid(text)),
         ConnectError::EndpointClosed { .. } => Ended::GiveUp(Error::unavailable(text)),
         ConnectError::Refused {
-            reason: RefusalReason::Busy | RefusalReason::Closed { .. },
+            reason: RefusalReason::Busy | RefusalReason::Full { .. } | RefusalReason::Closed { .. },
             ..
         }
         | ConnectError::TimedOut { .. }
@@ -340,6 +351,7 @@ async fn listen(
                     sent.pop_front();
                     if oldest == sequence {
                         *shared.heard.lock() = Some(at);
+                        *shared.confirmed.lock() = Some(at);
                     }
                 }
             }

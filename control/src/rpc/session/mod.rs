@@ -4,19 +4,24 @@
 //! |---|---|
 //! | `calls` | requests: numbered, repeated until answered |
 //! | `numbers` | which numbers are open: pure |
+//! | `tries` | how long the dispatcher has been looked for: pure |
 //! | `paces` | what is said next of tasks and clients: pure |
 //! | `driver` | connecting, saying that we live, hearing pushes, connecting again |
+//! | `contact` | whether the dispatcher is in reach |
 //! | `config` | patience |
 
 mod calls;
 mod config;
+mod contact;
 mod driver;
 mod numbers;
 mod paces;
 #[cfg(test)]
 mod tests;
+mod tries;
 
 pub(crate) use calls::Session;
 pub use config::SessionConfig;
+pub use contact::Contact;
 pub(crate) use driver::SessionEvent;
 pub use numbers::Numbers;

@@ -12,10 +12,13 @@ use crate::pace::{Measures, Pace};
 pub const ALPN: &str = "millstream-control/1";
 
 /// What both ends must have in common beyond the handshake's protocol name.
-pub(crate) const PROTOCOL_VERSION: u32 = 1;
+pub(crate) const PROTOCOL_VERSION: u32 = 2;
 
 /// The code of a connection that is closed because the service was shut down (C12.3). The reason names who has asked for it.
 pub(crate) const CLOSE_SHUT_DOWN: u32 = 5;
+
+/// The code of a connection that a process closes together with its session: it does not come back under it (C7.4).
+pub(crate) const CLOSE_GOODBYE: u32 = 6;
 
 /// The client's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -42,6 +45,9 @@ pub(crate) struct Welcome {
     /// How trainers and workers are placed.
     #[cbor(n(4), default)]
     pub(crate) deployment_mode: DeploymentMode,
+    /// After which silence a client is released, if the dispatcher says so (C4.4).
+    #[n(5)]
+    pub(crate) client_timeout_ms: Option<u64>,
 }
 
 /// The client lives, and so do these of its iterations' clients.

@@ -9,7 +9,7 @@ mod reply;
 mod request;
 
 pub use hello::ALPN;
-pub(crate) use hello::{Beat, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome};
+pub(crate) use hello::{Beat, CLOSE_GOODBYE, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome};
 pub(crate) use push::WirePush;
 pub(crate) use reply::{LeasedRun, WireReply, WireResponse, unexpected};
 pub(crate) use request::{Envelope, WireRegistration, WireRequest};

@@ -138,6 +138,8 @@ pub(crate) enum WireWorkerPush {
     Stop(#[n(0)] TaskId, #[n(1)] StopReason),
     #[n(3)]
     ShutDown(#[n(0)] String),
+    #[n(4)]
+    Release(#[n(0)] ClientId, #[n(1)] Vec<TaskId>),
 }
 
 impl From<ClientPush> for WireClientPush {
@@ -294,6 +296,7 @@ impl From<WorkerPush> for WireWorkerPush {
             WorkerPush::Assigned { tasks } => WireWorkerPush::Assigned(tasks),
             WorkerPush::Start { task } => WireWorkerPush::Start(task),
             WorkerPush::Stop { task, reason } => WireWorkerPush::Stop(task, reason),
+            WorkerPush::Release { client, tasks } => WireWorkerPush::Release(client, tasks),
             WorkerPush::ShutDown { by } => WireWorkerPush::ShutDown(by),
         }
     }
@@ -305,6 +308,7 @@ impl From<WireWorkerPush> for WorkerPush {
             WireWorkerPush::Assigned(tasks) => WorkerPush::Assigned { tasks },
             WireWorkerPush::Start(task) => WorkerPush::Start { task },
             WireWorkerPush::Stop(task, reason) => WorkerPush::Stop { task, reason },
+            WireWorkerPush::Release(client, tasks) => WorkerPush::Release { client, tasks },
             WireWorkerPush::ShutDown(by) => WorkerPush::ShutDown { by },
         }
     }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::id::{ClientId, DatasetId, JobId, RequestNumber, TaskId};
 use crate::job::{Abandoned, JobParameters, Policy, TargetWorkers};
 use crate::planner::DatasetFacts;
-use crate::split::{LeaseRange, Seen};
+use crate::split::{LeaseRange, Seen, SplitPace};
 use crate::whereabouts::Whereabouts;
 
 /// A request with its number.
@@ -54,6 +54,8 @@ pub(crate) enum WireRequest {
         cross_trainer_cache: Option<bool>,
         #[cbor(n(6), default)]
         abandoned: Abandoned,
+        #[cbor(n(7), default)]
+        in_order: bool,
     },
     #[n(3)]
     OpenIteration {
@@ -122,6 +124,8 @@ pub(crate) enum WireRequest {
         repetition: u64,
         #[n(3)]
         want: u32,
+        #[n(4)]
+        pace: Option<SplitPace>,
     },
     #[n(14)]
     ReturnSplits {
@@ -183,6 +187,17 @@ pub(crate) enum WireRequest {
         #[n(0)]
         id: String,
     },
+    #[n(23)]
+    SuspectWorker(#[n(0)] ClientId, #[n(1)] String),
+    #[n(24)]
+    SplitsWaiting(#[n(0)] ClientId, #[n(1)] TaskId, #[n(2)] Vec<LeaseRange>),
+    #[n(25)]
+    SplitsMissed(
+        #[n(0)] TaskId,
+        #[n(1)] ClientId,
+        #[n(2)] Vec<LeaseRange>,
+        #[n(3)] bool,
+    ),
 }
 
 /// What a worker says of itself. `Debug` hides the key.
@@ -232,12 +247,42 @@ impl WireRequest {
             num_consumers: parameters.num_consumers,
             cross_trainer_cache: Some(parameters.cross_trainer_cache),
             abandoned: parameters.abandoned,
+            in_order: parameters.in_order,
         }
     }
 
     /// Whether it may be larger than a small request.
     pub(crate) fn is_large(&self) -> bool {
         matches!(self, WireRequest::RegisterDataset { .. })
+    }
+
+    /// Returns the request for a job that it stands for.
+    fn into_job(self) -> Result<Request, Error> {
+        let WireRequest::CreateJob {
+            name,
+            dataset,
+            policy,
+            target_workers,
+            num_consumers,
+            cross_trainer_cache,
+            abandoned,
+            in_order,
+        } = self
+        else {
+            return Err(Error::internal(
+                "a request for something else was taken for one for a job",
+            ));
+        };
+        let parameters = JobParameters {
+            dataset: dataset_id(dataset)?,
+            policy,
+            target_workers,
+            num_consumers,
+            cross_trainer_cache: cross_trainer_cache.unwrap_or(false),
+            abandoned,
+            in_order,
+        };
+        Ok(Request::CreateJob { name, parameters })
     }
 
     /// The request it stands for. `facts` are the planner's, for a dataset's definition.
@@ -249,25 +294,7 @@ impl WireRequest {
             WireRequest::RegisterDataset { id, definition } => registration(id, definition, facts)?,
             WireRequest::DescribeDataset { id } => Request::DescribeDataset { id: dataset_id(id)? },
             WireRequest::ReadDefinition { id } => Request::ReadDefinition { id: dataset_id(id)? },
-            WireRequest::CreateJob {
-                name,
-                dataset,
-                policy,
-                target_workers,
-                num_consumers,
-                cross_trainer_cache,
-                abandoned,
-            } => Request::CreateJob {
-                name,
-                parameters: JobParameters {
-                    dataset: dataset_id(dataset)?,
-                    policy,
-                    target_workers,
-                    num_consumers,
-                    cross_trainer_cache: cross_trainer_cache.unwrap_or(false),
-                    abandoned,
-                },
-            },
+            job @ WireRequest::CreateJob { .. } => job.into_job()?,
             WireRequest::OpenIteration {
                 job,
                 repetition,
@@ -281,13 +308,13 @@ impl WireRequest {
             },
             WireRequest::Attach { client } => Request::Attach { client },
             WireRequest::Release { client } => Request::Release { client },
-            WireRequest::Acknowledge { client, task, seen } => {
-                let seen = sound(seen)?;
-                Request::Acknowledge { client, task, seen }
-            }
+            WireRequest::Acknowledge { client, task, seen } => acknowledgement(client, task, seen)?,
             WireRequest::SplitsDone { client, task, leases } => {
                 let leases = ranges(leases)?;
                 Request::SplitsDone { client, task, leases }
+            }
+            WireRequest::SplitsWaiting(client, task, leases) => {
+                Request::SplitsWaiting(client, task, ranges(leases)?)
             }
             WireRequest::TaskDrained { client, task } => Request::TaskDrained { client, task },
             WireRequest::RoundReady {
@@ -300,6 +327,7 @@ impl WireRequest {
                 earliest,
             },
             WireRequest::VerdictHeard { client, task } => Request::VerdictHeard { client, task },
+            WireRequest::SuspectWorker(client, address) => Request::SuspectWorker { client, address },
             WireRequest::Status => Request::Status,
             WireRequest::Shutdown { who } => Request::Shutdown { by: who },
             worker @ (WireRequest::RegisterWorker(_)
@@ -309,6 +337,7 @@ impl WireRequest {
             | WireRequest::LeaseSplits { .. }
             | WireRequest::ReturnSplits { .. }
             | WireRequest::SplitsProduced { .. }
+            | WireRequest::SplitsMissed(..)
             | WireRequest::FinishTask { .. }
             | WireRequest::FailTask { .. }) => worker.into_worker_request()?,
         })
@@ -332,11 +361,13 @@ impl WireRequest {
                 source,
                 repetition,
                 want,
+                pace,
             } => Request::LeaseSplits {
                 task,
                 source,
                 repetition,
                 want,
+                pace,
             },
             WireRequest::ReturnSplits { task, leases } => {
                 let leases = ranges(leases)?;
@@ -345,6 +376,9 @@ impl WireRequest {
             WireRequest::SplitsProduced { task, leases } => {
                 let leases = ranges(leases)?;
                 Request::SplitsProduced { task, leases }
+            }
+            WireRequest::SplitsMissed(task, client, leases, is_released) => {
+                Request::SplitsMissed(task, client, ranges(leases)?, is_released)
             }
             WireRequest::FinishTask {
                 task,
@@ -367,9 +401,11 @@ impl WireRequest {
             | WireRequest::Release { .. }
             | WireRequest::Acknowledge { .. }
             | WireRequest::SplitsDone { .. }
+            | WireRequest::SplitsWaiting(..)
             | WireRequest::TaskDrained { .. }
             | WireRequest::RoundReady { .. }
             | WireRequest::VerdictHeard { .. }
+            | WireRequest::SuspectWorker { .. }
             | WireRequest::Status
             | WireRequest::Shutdown { .. } => {
                 return Err(Error::internal("a reader's request among a worker's"));
@@ -378,12 +414,13 @@ impl WireRequest {
     }
 }
 
-fn sound(seen: Seen) -> Result<Seen, Error> {
-    Ok(Seen {
+fn acknowledgement(client: ClientId, task: TaskId, seen: Seen) -> Result<Request, Error> {
+    let seen = Seen {
         complete: ranges(seen.complete)?,
         partial: ranges(seen.partial)?,
         ..seen
-    })
+    };
+    Ok(Request::Acknowledge { client, task, seen })
 }
 
 fn registration(

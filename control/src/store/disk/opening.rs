@@ -57,6 +57,12 @@ pub(super) fn open(folder: &Path) -> Result<(Database, File), WorkDirError> {
     Ok((database, lock))
 }
 
+/// The database again, after it could not be written.
+pub(super) fn reopen(file: &Path) -> Result<Database, redb::Error> {
+    let open = || builder().open(file).map_err(redb::Error::from);
+    catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| Err(redb::Error::PreviousIo))
+}
+
 /// Checksums find damage. Should the database trip over some all the same, that is the file's fault and ends nobody.
 pub(super) fn guarded<T>(
     file: &Path,

@@ -3,9 +3,10 @@
 //! Each commit is in two phases, so that a commit that was reported is told from one that was torn: damage is refused
 //! instead of being taken for a crash, which would lose what was reported.
 
-use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use redb::{Database, ReadableDatabase, ReadableTable};
 
@@ -16,9 +17,11 @@ use crate::store::{Store, StoreError};
 
 /// Records in a work directory.
 pub struct DiskStore {
-    // Closed before the lock is given up.
-    database: Database,
+    /// Closed before the lock is given up. `None` after a failure: the database must be opened again before it is used.
+    database: Option<Database>,
     file: PathBuf,
+    /// The device and number of the file, so that another one in its place is not taken for it.
+    identity: (u64, u64),
     _lock: File,
 }
 
@@ -30,19 +33,35 @@ impl DiskStore {
     /// of this version, or damaged.
     pub fn open(folder: &Path) -> Result<DiskStore, WorkDirError> {
         let (database, lock) = opening::open(folder)?;
+        let file = folder.join(FILE);
+        let identity = identity(&file).map_err(WorkDirError::inaccessible(&file))?;
         Ok(DiskStore {
-            database,
-            file: folder.join(FILE),
+            database: Some(database),
+            file,
+            identity,
             _lock: lock,
         })
     }
 
+    /// The database, opened again if the latest commit failed.
+    fn database(&mut self) -> Result<&Database, CommitError> {
+        let found = identity(&self.file);
+        if found.as_ref().ok() != Some(&self.identity) {
+            return Err(CommitError::Gone);
+        }
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => opening::reopen(&self.file)?,
+        };
+        Ok(self.database.insert(database))
+    }
+
     fn read(&self) -> Result<Vec<Record>, WorkDirError> {
         let damaged = |error: redb::Error| WorkDirError::of_database(&self.file, error);
-        let read = self
-            .database
-            .begin_read()
-            .map_err(|error| damaged(error.into()))?;
+        let database = self.database.as_ref();
+        let closed = || WorkDirError::damaged(&self.file, "it could not be written");
+        let read = database.ok_or_else(closed)?.begin_read();
+        let read = read.map_err(|error| damaged(error.into()))?;
         let table = read.open_table(RECORDS).map_err(|error| damaged(error.into()))?;
         let mut records = Vec::new();
         for entry in table.iter().map_err(|error| damaged(error.into()))? {
@@ -67,38 +86,81 @@ impl DiskStore {
         Ok(records)
     }
 
-    fn write(&self, changes: Vec<Change>) -> Result<(), redb::Error> {
-        let mut write = self.database.begin_write()?;
-        write.set_two_phase_commit(true);
-        {
-            let mut table = write.open_table(RECORDS)?;
-            for change in changes {
-                match change {
-                    Change::Put(record) => {
-                        table.insert(record.key().to_bytes().as_slice(), record.to_bytes().as_slice())?;
-                    }
-                    Change::Delete(key) => {
-                        table.remove(key.to_bytes().as_slice())?;
-                    }
+    fn write(&mut self, changes: &[Change]) -> Result<(), CommitError> {
+        let database = self.database()?;
+        let written = put(database, changes);
+        if written.is_err() {
+            // After an error of its file a database takes no further transaction.
+            self.database = None;
+        }
+        Ok(written?)
+    }
+}
+
+/// Why changes are not kept.
+#[derive(Debug, thiserror::Error)]
+enum CommitError {
+    #[error(
+        "it was removed or replaced while the dispatcher ran, and nothing more is written: put it back and start the \
+         dispatcher again, which otherwise begins anew"
+    )]
+    Gone,
+    #[error(
+        "{0}: see to its disk and start the dispatcher again, which goes on from all that it has answered"
+    )]
+    Database(#[from] redb::Error),
+}
+
+impl CommitError {
+    fn is_for_want_of_room(&self) -> bool {
+        let wants = [
+            io::ErrorKind::StorageFull,
+            io::ErrorKind::QuotaExceeded,
+            io::ErrorKind::FileTooLarge,
+        ];
+        matches!(self, CommitError::Database(redb::Error::Io(error)) if wants.contains(&error.kind()))
+    }
+}
+
+/// Writes the changes in one transaction.
+fn put(database: &Database, changes: &[Change]) -> Result<(), redb::Error> {
+    let mut write = database.begin_write()?;
+    write.set_two_phase_commit(true);
+    {
+        let mut table = write.open_table(RECORDS)?;
+        for change in changes {
+            match change {
+                Change::Put(record) => {
+                    table.insert(record.key().to_bytes().as_slice(), record.to_bytes().as_slice())?;
+                }
+                Change::Delete(key) => {
+                    table.remove(key.to_bytes().as_slice())?;
                 }
             }
         }
-        write.commit()?;
-        Ok(())
     }
+    write.commit()?;
+    Ok(())
+}
+
+/// The device and number of a file.
+fn identity(file: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::metadata(file)?;
+    Ok((found.dev(), found.ino()))
 }
 
 impl Store for DiskStore {
     fn load(&mut self) -> Result<Vec<Record>, StoreError> {
-        opening::guarded(&self.file, || self.read()).map_err(|error| StoreError(error.to_string()))
+        opening::guarded(&self.file, || self.read()).map_err(|error| StoreError::Failed(error.to_string()))
     }
 
-    fn commit(&mut self, changes: Vec<Change>) -> Result<(), StoreError> {
+    fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         self.write(changes).map_err(|error| {
-            StoreError(format!(
-                "{}: {error}: see to its disk and start the dispatcher again, which goes on from all that it has answered",
-                self.file.display()
-            ))
+            let file = self.file.display();
+            if let (true, CommitError::Database(reason)) = (error.is_for_want_of_room(), &error) {
+                return StoreError::Full(format!("{file}: {reason}"));
+            }
+            StoreError::Failed(format!("{file}: {error}"))
         })
     }
 

@@ -85,7 +85,7 @@ fn keeps_what_was_committed<S: Subject>(commits: Vec<Vec<Change>>) -> Result<(),
     prop_assert!(!subject.store().is_volatile());
     let first = vec![Change::Put(meta(7))];
     for changes in std::iter::once(first).chain(commits) {
-        subject.store().commit(changes.clone()).unwrap();
+        subject.store().commit(&changes).unwrap();
         apply(&mut model, &changes);
         prop_assert_eq!(by_key(subject.store().load().unwrap()), model.clone());
         prop_assert_eq!(by_key(subject.left_behind()), model.clone());

@@ -43,7 +43,7 @@ proptest! {
         let mut disk = Disk::new();
         let mut model: BTreeMap<Key, Record> = BTreeMap::new();
         for changes in std::iter::once(vec![Change::Put(meta(7))]).chain(commits) {
-            disk.store().commit(changes.clone()).unwrap();
+            disk.store().commit(&changes).unwrap();
             apply(&mut model, &changes);
         }
         let disk = if is_killed { disk } else { disk.reopened() };
@@ -165,8 +165,9 @@ fn load_changed(change: impl FnOnce(&redb::WriteTransaction)) -> String {
         consumer: None,
         whereabouts: crate::whereabouts::Whereabouts::default(),
         reads_before: None,
+        in_hand: Default::default(),
     })));
-    disk.store().commit(records).unwrap();
+    disk.store().commit(&records).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(FILE);
     std::fs::copy(disk.folder.path().join(FILE), &file).unwrap();

@@ -21,7 +21,7 @@ fn one_dispatcher_at_a_time_works_in_a_directory() {
         error.to_string().contains(&folder.display().to_string()),
         "{error}"
     );
-    disk.store().commit(vec![Change::Put(meta(1))]).unwrap();
+    disk.store().commit(&[Change::Put(meta(1))]).unwrap();
     let mut disk = disk.reopened();
     assert_eq!(disk.store().load().unwrap(), [meta(1)]);
 }
@@ -99,13 +99,14 @@ fn emptied() -> (Disk, Metadata) {
         consumer: None,
         whereabouts: Whereabouts::default(),
         reads_before: None,
+        in_hand: Default::default(),
     };
     let mut disk = Disk::new();
     let puts = (0..CLIENTS).map(|id| Change::Put(Record::Client(client(id))));
     let puts = std::iter::once(Change::Put(meta(1))).chain(puts);
-    disk.store().commit(puts.collect()).unwrap();
+    disk.store().commit(&puts.collect::<Vec<_>>()).unwrap();
     let peak = disk.folder.path().join(FILE).metadata().unwrap();
     let deletes = (0..CLIENTS).map(|id| Change::Delete(Record::Client(client(id)).key()));
-    disk.store().commit(deletes.collect()).unwrap();
+    disk.store().commit(&deletes.collect::<Vec<_>>()).unwrap();
     (disk, peak)
 }

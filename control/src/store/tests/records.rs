@@ -77,6 +77,7 @@ fn record(kind: u8, id: u64, seed: u64) -> Record {
             consumer: (seed % 5 == 1).then_some(seed as u32),
             whereabouts: whereabouts(seed),
             reads_before: (seed % 4 == 2).then_some(TaskId(seed)),
+            in_hand: holding(seed / 5),
         }),
         7 => Record::Task(task(id, seed)),
         8 => Record::Holding(TaskId(id), holding(seed)),
@@ -131,6 +132,7 @@ fn job(id: u64, seed: u64) -> JobRecord {
             num_consumers: (seed % 3 == 1).then_some(seed as u32),
             cross_trainer_cache: seed % 4 == 3,
             abandoned: [Abandoned::Waits, Abandoned::Expires, Abandoned::Ends][seed as usize % 3],
+            in_order: seed % 5 == 1,
             ..JobParameters::new(
                 DatasetId::new("data").unwrap(),
                 policies[seed as usize % policies.len()],
@@ -173,6 +175,7 @@ fn plan(seed: u64) -> SplitPlan {
     let listed = SourcePlan::listed((0..seed % 40).map(|file| bytes(seed / 3 + file)));
     SplitPlan {
         sources: vec![SourcePlan::Counted { splits: seed }, listed],
+        seed,
     }
 }
 
@@ -181,8 +184,13 @@ fn ledger(seed: u64) -> Ledger {
     let splits = 100 + seed % 1000;
     let mut ledger = Ledger::new(&SplitPlan {
         sources: vec![SourcePlan::Counted { splits }, SourcePlan::Counted { splits: 7 }],
+        seed: 0,
     });
-    for (round, run) in ledger.lease(0, seed % 2, 1 + seed % 50).into_iter().enumerate() {
+    for (round, run) in ledger
+        .lease(0, seed % 2, 1 + seed % 50, crate::dispatcher::Dealing::default())
+        .into_iter()
+        .enumerate()
+    {
         match (seed as usize + round) % 4 {
             0 => ledger.free(&run),
             1 => ledger.take_back(&run, TaskId(seed)),
@@ -212,6 +220,9 @@ fn task(id: u64, seed: u64) -> TaskRecord {
             .map(|consumer| (consumer as u32, seed / 2))
             .collect(),
         cut_short: seed % 5 == 2,
+        catches_up: seed % 7 == 2,
+        releasing: clients(seed / 3),
+        delivered: seed % 7 == 1,
     }
 }
 

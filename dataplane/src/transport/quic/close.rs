@@ -1,5 +1,6 @@
 //! The last word on a link: why one end closes it, and what the other makes of that (D1.3).
 
+use millstream_link::CLOSE_OVER_QUOTA;
 use quinn::{Connection, ConnectionError, ReadError, ReadExactError, VarInt, WriteError};
 
 use crate::transport::LinkLost;
@@ -10,6 +11,9 @@ const CLOSE_DONE: VarInt = VarInt::from_u32(0);
 /// Closed because of what the peer did; the reason says what.
 const CLOSE_BLAMED: VarInt = VarInt::from_u32(1);
 
+/// Closed by the endpoint itself, before there was a link.
+const CLOSE_FULL: VarInt = VarInt::from_u32(CLOSE_OVER_QUOTA);
+
 /// Closes a connection and says why. Without effect on one that is closed.
 pub(super) fn close(connection: &Connection, why: &LinkLost) {
     let (code, reason) = match why.as_heard() {
@@ -17,6 +21,7 @@ pub(super) fn close(connection: &Connection, why: &LinkLost) {
         LinkLost::Closed(reason)
         | LinkLost::Broken(reason)
         | LinkLost::Misbehaved(reason)
+        | LinkLost::Full(reason)
         | LinkLost::Resource(reason) => (CLOSE_DONE, reason),
     };
     connection.close(code, reason.as_bytes());
@@ -32,10 +37,10 @@ pub(super) fn lost(error: &ConnectionError) -> LinkLost {
     match error {
         ConnectionError::ApplicationClosed(close) => {
             let reason = String::from_utf8_lossy(&close.reason).into_owned();
-            if close.error_code == CLOSE_BLAMED {
-                LinkLost::Blamed(reason)
-            } else {
-                LinkLost::Closed(reason)
+            match close.error_code {
+                CLOSE_BLAMED => LinkLost::Blamed(reason),
+                CLOSE_FULL => LinkLost::Full(reason),
+                _ => LinkLost::Closed(reason),
             }
         }
         ConnectionError::LocallyClosed => LinkLost::Closed("this side closed it".into()),

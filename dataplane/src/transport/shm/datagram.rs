@@ -137,6 +137,7 @@ impl Close {
             LinkLost::Closed(reason)
             | LinkLost::Broken(reason)
             | LinkLost::Misbehaved(reason)
+            | LinkLost::Full(reason)
             | LinkLost::Resource(reason) => Self::new(CloseCode::Done, reason),
         }
     }
@@ -145,7 +146,8 @@ impl Close {
     pub fn into_lost(self) -> LinkLost {
         match self.code {
             CloseCode::Blamed | CloseCode::Version => LinkLost::Blamed(self.text),
-            CloseCode::Done | CloseCode::OtherUser | CloseCode::Full => LinkLost::Closed(self.text),
+            CloseCode::Full => LinkLost::Full(self.text),
+            CloseCode::Done | CloseCode::OtherUser => LinkLost::Closed(self.text),
         }
     }
 }

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use crate::proto::message::Failure;
 use crate::proto::send::Ending;
 use crate::worker::buffer::{BufferLimits, Mark, Take, TaskBuffer};
-use crate::worker::division::TaskMode;
+use crate::worker::division::{Role, TaskMode};
 use crate::worker::producer::{ProduceError, Producer};
 
 pub(in crate::worker) const WATCHDOG: Duration = Duration::from_secs(60);
@@ -146,14 +146,14 @@ proptest! {
                         prop_assert_eq!(Some(&bytes), sizes.get(taken as usize));
                         prop_assert!(elements == 0 || bytes > element_bytes);
                     }
-                    Take::Ended(_) => prop_assert!(false, "it did not end"),
+                    Take::NotYet(_) | Take::Ended(_) => prop_assert!(false, "nobody else waits, and it did not end"),
                 },
                 Step::Acknowledge { client } => {
                     buffer.acknowledge(client, received.get(&client).copied().unwrap_or_default());
                     owners.iter_mut().filter(|owner| **owner == Some(client)).for_each(|owner| *owner = None);
                 }
                 Step::Forget { client } => {
-                    buffer.forget(client);
+                    buffer.forget(client, true);
                     received.remove(&client);
                     owners.iter_mut().filter(|owner| **owner == Some(client)).for_each(|owner| *owner = None);
                 }
@@ -172,7 +172,7 @@ proptest! {
         producer.finish(Ending::Exhausted);
         prop_assert_eq!(take_all(&buffer), written - taken);
         for client in 0..3 {
-            buffer.forget(client);
+            buffer.forget(client, true);
         }
         marks_taken.extend(buffer.take_marks(0, usize::MAX));
         prop_assert_eq!(marks_taken, marks);
@@ -216,6 +216,7 @@ fn several_takers_get_each_element_once_and_the_bound_holds() {
     let takers: Vec<_> = (0..3)
         .map(|taker| {
             let buffer = buffer.clone();
+            buffer.take_place(taker, Role::default());
             std::thread::spawn(move || {
                 let (layout, mut mine, mut marks) = (layout(), Vec::new(), 0);
                 loop {
@@ -225,7 +226,7 @@ fn several_takers_get_each_element_once_and_the_bound_holds() {
                             buffer.acknowledge(taker, mine.len() as u64);
                         }
                         Take::Ended(_) => return (mine, marks),
-                        Take::Empty | Take::NoCredit { .. } => std::thread::yield_now(),
+                        Take::Empty | Take::NotYet(_) | Take::NoCredit { .. } => std::thread::yield_now(),
                     }
                     marks += buffer.take_marks(taker, usize::MAX).len();
                 }
@@ -457,7 +458,7 @@ fn a_producer_whose_clients_have_left_waits_for_the_next_one() {
     };
     assert!(matches!(buffer.take(1, 1, 1 << 20), Take::Empty));
     assert!(go_on());
-    buffer.forget(1);
+    buffer.forget(1, true);
     assert!(!go_on());
     // Whoever asks without a credit is not there yet.
     let _ = buffer.take(2, 0, 0);
@@ -466,7 +467,7 @@ fn a_producer_whose_clients_have_left_waits_for_the_next_one() {
     assert!(go_on());
     // What is drained ends, whoever has left.
     buffer.begin();
-    buffer.forget(2);
+    buffer.forget(2, true);
     assert!(go_on());
 }
 
@@ -489,4 +490,50 @@ fn an_end_is_told_as_often_as_anybody_asks() {
             assert!(matches!(taken, Take::Ended(Ending::Exhausted)));
         }
     }
+}
+
+/// D4.7: the producer is slower than its clients, and one of them always asks before the other.
+#[test]
+fn scarce_elements_are_shared_whoever_asks_first() {
+    const COUNT: u64 = 100;
+    let (buffer, mut producer) = pair(BufferLimits::default());
+    for client in [0, 1] {
+        buffer.take_place(client, Role::default());
+        assert!(matches!(buffer.take(client, 1000, u64::MAX), Take::Empty));
+    }
+    let mut had = [0; 2];
+    for index in 0..COUNT {
+        write(&mut producer, index, 1);
+        for client in [0, 1] {
+            if let Take::Elements(pack) = buffer.take(client, 1000, u64::MAX) {
+                had[client as usize] += pack.len();
+            }
+        }
+    }
+    assert_eq!(had, [50, 50]);
+}
+
+/// D4.7: a client that has left its turn holds the other up for a moment, and is no longer waited for.
+#[test]
+fn a_client_that_does_not_come_loses_its_turn() {
+    let (buffer, mut producer) = pair(BufferLimits::default());
+    for client in [0, 1] {
+        buffer.take_place(client, Role::default());
+        assert!(matches!(buffer.take(client, 1000, u64::MAX), Take::Empty));
+    }
+    for index in 0..3 {
+        write(&mut producer, index, 1);
+    }
+    let mut had = 0;
+    while had < 3 {
+        match buffer.take(0, 1000, u64::MAX) {
+            Take::Elements(pack) => had += pack.len(),
+            Take::NotYet(until) => {
+                std::thread::sleep(until.saturating_duration_since(std::time::Instant::now()))
+            }
+            other @ (Take::Empty | Take::NoCredit { .. } | Take::Ended(_)) => panic!("{other:?}"),
+        }
+    }
+    write(&mut producer, 3, 1);
+    assert!(matches!(buffer.take(0, 1000, u64::MAX), Take::Elements(_)));
 }

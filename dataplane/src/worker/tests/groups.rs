@@ -36,7 +36,7 @@ fn take(buffer: &TaskBuffer, consumer: u64, elements: u64) -> Vec<u64> {
     match buffer.take(100 + consumer, elements, u64::MAX) {
         Take::Elements(pack) => sequences(&pack, &layout()),
         Take::Empty => Vec::new(),
-        other @ (Take::NoCredit { .. } | Take::Ended(_)) => panic!("{other:?}"),
+        other @ (Take::NotYet(_) | Take::NoCredit { .. } | Take::Ended(_)) => panic!("{other:?}"),
     }
 }
 

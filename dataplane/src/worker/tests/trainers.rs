@@ -74,7 +74,7 @@ impl Cached {
             match self.buffer.take(client, 1, u64::MAX) {
                 Take::Elements(pack) => return Ok(numbers(&pack)[0]),
                 Take::Ended(ending) => return Err(ending),
-                Take::Empty | Take::NoCredit { .. } => std::thread::yield_now(),
+                Take::Empty | Take::NotYet(_) | Take::NoCredit { .. } => std::thread::yield_now(),
             }
             assert!(since.elapsed() < WATCHDOG, "nothing comes");
         }

@@ -13,6 +13,8 @@ const READING_NS: u64 = 40;
 const COST_SHARE: u64 = 50;
 /// Calls between two samples at most.
 const SKIPPED_MAX: u64 = 4096;
+/// The part of all calls so far that may be skipped in a row: early calls differ, and each of a few slow ones matters.
+const SKIPPED_SHARE: u64 = 4;
 
 /// What the calls of this thread do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub(crate) fn is_sampled() -> bool {
 pub(crate) struct Sampler {
     /// Calls since the last sample: those that the next one stands for.
     skipped: u64,
+    /// Calls that samples stand for so far.
+    sampled: u64,
     /// Calls left until the next sample, if this is the outermost place.
     until: u64,
     /// State of the draws that vary the distance.
@@ -138,11 +142,14 @@ impl Sampler {
             let below_ns = trace.below_ns.replace(around_ns.saturating_add(whole_ns));
             (below_ns, readings)
         });
+        let calls = std::mem::take(&mut self.skipped) + 1;
+        self.sampled += calls;
         if is_outermost {
-            self.until = self.distance(readings, whole_ns);
+            let distance = self.distance(readings, whole_ns);
+            self.until = distance.min(self.sampled / SKIPPED_SHARE);
         }
         Sample {
-            calls: std::mem::take(&mut self.skipped) + 1,
+            calls,
             own_ns: whole_ns.saturating_sub(below_ns),
             whole_ns,
         }
@@ -192,6 +199,20 @@ mod tests {
         }
         assert_eq!(stood_for, (10_000 - outer.skipped, 10_000 - inner.skipped));
         assert!(samples > 0);
+    }
+
+    #[test]
+    fn each_of_the_first_calls_is_a_sample() {
+        let mut sampler = Sampler::default();
+        for _ in 0..SKIPPED_SHARE {
+            let begun = sampler.begin();
+            assert_eq!(sampler.finish(begun).map(|sample| sample.calls), Some(1));
+        }
+        for _ in 0..10_000 {
+            let begun = sampler.begin();
+            let sample = sampler.finish(begun);
+            assert!(sample.is_none_or(|sample| sample.calls <= 1 + sampler.sampled / SKIPPED_SHARE));
+        }
     }
 
     #[test]

@@ -1,5 +1,9 @@
-//! `cache` in memory: the elements of the first pass that is read to its end, in every pass after it.
+//! `cache` in memory: the elements of the first pass that is read to its end, in every pass after it. Executions that share
+//! [`Caches`](crate::exec::Caches) share them.
 
+use std::sync::Arc;
+
+use crate::exec::caches::CachePlace;
 use crate::exec::call;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
@@ -10,27 +14,40 @@ use crate::exec::token::{self, Marks};
 
 pub(crate) struct Cache {
     bytes_max: u64,
+    /// Where a whole pass is kept beyond this execution.
+    place: Option<CachePlace>,
     input: Input,
     shared: Shared,
+    /// The elements of a pass that is not read to its end yet.
     items: Vec<Item>,
     held_bytes: u64,
-    /// Whether a pass has been read to its end.
-    is_whole: bool,
+    /// The elements of a pass that was.
+    whole: Option<Arc<[Item]>>,
     /// Elements yielded of a pass from memory.
     yielded: usize,
 }
 
 impl Cache {
-    pub(crate) fn new(bytes_max: u64, input: Input, shared: &Shared) -> Cache {
+    pub(crate) fn new(bytes_max: u64, place: Option<CachePlace>, input: Input, shared: &Shared) -> Cache {
         Cache {
             bytes_max,
+            whole: place.as_ref().and_then(CachePlace::find),
+            place,
             input,
             shared: shared.clone(),
             items: Vec::new(),
             held_bytes: 0,
-            is_whole: false,
             yielded: 0,
         }
+    }
+
+    /// Takes the elements for those of a whole pass.
+    fn complete(&mut self) {
+        let items: Arc<[Item]> = std::mem::take(&mut self.items).into();
+        if let Some(place) = &self.place {
+            place.keep(&items);
+        }
+        self.whole = Some(items);
     }
 
     /// Keeps `item`, but not the splits it stands for: those are of this pass.
@@ -56,8 +73,8 @@ impl Cache {
 
 impl Iterate for Cache {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        if self.is_whole {
-            let item = self.items.get(self.yielded).cloned();
+        if let Some(items) = &self.whole {
+            let item = items.get(self.yielded).cloned();
             self.yielded += usize::from(item.is_some());
             return Ok(item);
         }
@@ -69,8 +86,8 @@ impl Iterate for Cache {
                 Ok(Some(item))
             }
             None => {
-                self.is_whole = true;
                 self.yielded = self.items.len();
+                self.complete();
                 Ok(None)
             }
         }
@@ -78,7 +95,7 @@ impl Iterate for Cache {
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.yielded = 0;
-        if self.is_whole {
+        if self.whole.is_some() {
             return Ok(());
         }
         if !self.items.is_empty() {
@@ -93,28 +110,32 @@ impl Iterate for Cache {
     }
 
     fn further(&self) -> Further {
-        match self.input.further() {
+        match (self.input.further(), &self.whole) {
             // A feed that is being drained ends passes from memory too.
-            Further::Nothing => Further::Nothing,
-            Further::Open | Further::Behind if self.is_whole && self.items.is_empty() => Further::Nothing,
-            Further::Open | Further::Behind if self.is_whole => Further::Open,
-            further @ (Further::Open | Further::Behind) => further,
+            (Further::Nothing, _) => Further::Nothing,
+            (Further::Open | Further::Behind | Further::Shared, Some(items)) if items.is_empty() => {
+                Further::Nothing
+            }
+            (Further::Open | Further::Behind | Further::Shared, Some(_)) => Further::Open,
+            (further @ (Further::Open | Further::Behind | Further::Shared), None) => further,
         }
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
         state.begin("cache")?;
-        state.flag(self.is_whole)?;
+        let items = self.whole.as_deref().unwrap_or(&self.items);
+        state.flag(self.whole.is_some())?;
         state.number(self.yielded as u64)?;
-        state.number(self.items.len() as u64)?;
-        self.items.iter().try_for_each(|item| state.item(item))?;
+        state.number(items.len() as u64)?;
+        items.iter().try_for_each(|item| state.item(item))?;
         self.input.save(state)
     }
 
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         state.begin("cache")?;
-        self.is_whole = state.flag()?;
+        let is_whole = state.flag()?;
         let yielded = state.number()?;
+        self.whole = None;
         for _ in 0..state.number()? {
             let item = state.item()?;
             self.keep(&item)?;
@@ -122,6 +143,9 @@ impl Iterate for Cache {
         self.yielded = usize::try_from(yielded)
             .unwrap_or(usize::MAX)
             .min(self.items.len());
+        if is_whole {
+            self.complete();
+        }
         self.input.restore(state)
     }
 }

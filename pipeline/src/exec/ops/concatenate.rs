@@ -69,8 +69,9 @@ pub(super) fn further_of_any(inputs: &[Input]) -> Further {
     for input in inputs {
         match input.further() {
             Further::Behind => return Further::Behind,
-            Further::Open => known = Further::Open,
-            Further::Nothing => {}
+            Further::Shared => known = Further::Shared,
+            Further::Open if known == Further::Nothing => known = Further::Open,
+            Further::Open | Further::Nothing => {}
         }
     }
     known

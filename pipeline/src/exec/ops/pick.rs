@@ -85,7 +85,7 @@ impl<P: Picks> Iterate for Pick<P> {
     fn further(&self) -> Further {
         match self.picks.further() {
             Further::Nothing => Further::Nothing,
-            Further::Open | Further::Behind => further_of_any(&self.inputs),
+            Further::Open | Further::Behind | Further::Shared => further_of_any(&self.inputs),
         }
     }
 

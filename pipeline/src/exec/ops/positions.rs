@@ -4,6 +4,7 @@ use crate::exec::cursor::Cursor;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Iterate};
+use crate::exec::order::Order;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
 
@@ -12,11 +13,18 @@ pub(crate) struct Positions<F> {
     /// The element at a position; every position of the cursor has one.
     value: F,
     cursor: Cursor,
+    /// Which of them comes when.
+    order: Order,
 }
 
 impl<F: Fn(u64) -> Option<Value> + Send> Positions<F> {
-    pub(crate) fn new(op: &'static str, value: F, cursor: Cursor) -> Positions<F> {
-        Positions { op, value, cursor }
+    pub(crate) fn new(op: &'static str, value: F, cursor: Cursor, order: Order) -> Positions<F> {
+        Positions {
+            op,
+            value,
+            cursor,
+            order,
+        }
     }
 }
 
@@ -26,12 +34,13 @@ impl<F: Fn(u64) -> Option<Value> + Send> Iterate for Positions<F> {
             return Ok(None);
         };
         let missing = || ExecError::new(ErrorKind::Internal, self.op, "there is no element at a position");
-        let value = (self.value)(position).ok_or_else(missing)?;
+        let place = self.order.place(self.cursor.pass(), position);
+        let value = (self.value)(place).ok_or_else(missing)?;
         let marks = self.cursor.marks(position, self.cursor.is_last());
         Ok(Some(Item {
             value,
             marks,
-            position,
+            position: place,
             origin: None,
         }))
     }

@@ -503,6 +503,7 @@ mod tests {
     fn shared() -> Shared {
         Shared {
             task_id: 0,
+            iteration: 0,
             epoch: 0,
             first_pass: 0,
             seed: None,
@@ -512,6 +513,7 @@ mod tests {
             storage: crate::storage::Storage::default(),
             pool: Arc::new(Pool::new(1).unwrap()),
             budget: Budget::default(),
+            caches: None,
             cancel: Cancel::new(),
             skipped: Skipped::default(),
             statistics: Statistics::default(),

@@ -79,7 +79,7 @@ impl Iterate for Reduce {
         // Every pass yields its element, of nothing too.
         match self.input.further() {
             Further::Nothing => Further::Open,
-            further @ (Further::Open | Further::Behind) => further,
+            further @ (Further::Open | Further::Behind | Further::Shared) => further,
         }
     }
 

@@ -6,6 +6,9 @@
 //! `repeat(None)` goes on until it is stopped. Passes that others have left behind are gone through at once.
 //! Between other empty passes it pauses, ever longer up to [`PAUSE_MAX`], so that a dataset of which nothing is
 //! left (a filter that drops everything) costs no more than a few questions a second.
+//!
+//! So it is where a service is read whose job others read too: they may have had all of a pass. After [`SHARED_PASSES_MAX`] empty
+//! ones in a row there is nothing to be had.
 
 use std::time::Duration;
 
@@ -18,6 +21,12 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 
 /// The longest pause between empty passes.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// The longest pause between empty passes of a service, of which each is asked for by itself.
+const SHARED_PAUSE_MAX: Duration = Duration::from_millis(4);
+
+/// Empty passes in a row after which a dataset that others read too ends: a reader that comes late has as many to catch up with.
+const SHARED_PASSES_MAX: u32 = 1000;
 
 pub(crate) struct Repeat {
     count: Option<u64>,
@@ -70,14 +79,18 @@ impl Repeat {
         }
         if self.yielded {
             self.empty_passes = 0;
-        } else if self.fed && further == Further::Open {
+        } else if further != Further::Behind {
+            let pause_max = match further {
+                Further::Shared if self.empty_passes >= SHARED_PASSES_MAX => return Ok(false),
+                Further::Shared => SHARED_PAUSE_MAX,
+                Further::Open | Further::Behind | Further::Nothing if self.fed => PAUSE_MAX,
+                Further::Open | Further::Behind | Further::Nothing => return Ok(false),
+            };
             self.empty_passes = self.empty_passes.saturating_add(1);
             if self.empty_passes > 1 {
                 let pause = Duration::from_millis(1 << self.empty_passes.min(10));
-                self.cancel.pause("repeat", pause.min(PAUSE_MAX))?;
+                self.cancel.pause("repeat", pause.min(pause_max))?;
             }
-        } else if !self.fed {
-            return Ok(false);
         }
         self.pass = self.pass.wrapping_add(1);
         self.yielded = false;

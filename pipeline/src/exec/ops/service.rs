@@ -26,6 +26,8 @@ pub(crate) struct Service {
     open: Option<Box<dyn Source>>,
     passes: Option<OpenPass>,
     ended: bool,
+    /// Whether others read the pass that has ended, too.
+    was_shared: bool,
     position: u64,
 }
 
@@ -40,6 +42,7 @@ impl Service {
             open: None,
             passes: None,
             ended: false,
+            was_shared: false,
             position: 0,
         }
     }
@@ -68,6 +71,7 @@ impl Iterate for Service {
         }
         let source = self.opened()?;
         let Some(value) = guarded("service", || source.next())? else {
+            self.was_shared = source.is_shared();
             self.ended = true;
             self.open = None;
             return Ok(None);
@@ -86,7 +90,13 @@ impl Iterate for Service {
     }
 
     fn further(&self) -> Further {
-        Further::Open
+        if self.reader.count == Some(0) {
+            Further::Nothing
+        } else if self.was_shared {
+            Further::Shared
+        } else {
+            Further::Open
+        }
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {

@@ -1,5 +1,6 @@
 //! `zip`: one element of every input, side by side, until the first input ends. What the inputs before that one had
-//! yielded for the row that was not completed is dropped.
+//! yielded for the row that was not completed is dropped. The inputs after it that keep elements are asked once more, so that those
+//! that end there have kept a whole pass.
 
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
@@ -10,13 +11,33 @@ use crate::exec::token;
 
 pub(crate) struct Zip {
     inputs: Vec<Input>,
+    /// Which of them keep what they yield for later passes.
+    keeps: Vec<bool>,
     /// Whether an input has ended in this pass; the others may have more.
     ended: bool,
 }
 
 impl Zip {
-    pub(crate) fn new(inputs: Vec<Input>) -> Zip {
-        Zip { inputs, ended: false }
+    /// The inputs, each with whether it keeps what it yields for later passes.
+    pub(crate) fn new(inputs: Vec<Input>, keeps: Vec<bool>) -> Zip {
+        Zip {
+            inputs,
+            keeps,
+            ended: false,
+        }
+    }
+
+    /// Has the inputs from number `first` on find out whether they are at their end.
+    fn complete(&mut self, first: usize) -> Result<(), ExecError> {
+        let inputs = self.inputs.iter_mut().zip(&self.keeps).skip(first);
+        for (input, _) in inputs.filter(|(_, keeps)| **keeps) {
+            match input.next() {
+                Err(error) if !error.is_passable() => return Err(error),
+                // There is no row for what comes.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -26,13 +47,13 @@ impl Iterate for Zip {
             return Ok(None);
         }
         let mut row: Option<Item> = None;
-        for input in &mut self.inputs {
+        for (number, input) in self.inputs.iter_mut().enumerate() {
             let next = input
                 .next()
                 .inspect_err(|_| row.iter().for_each(|row| token::abandon(&row.marks)))?;
             let Some(item) = next else {
                 self.ended = true;
-                return Ok(None);
+                return self.complete(number + 1).map(|()| None);
             };
             match &mut row {
                 Some(row) => join(row, item),
@@ -53,6 +74,8 @@ impl Iterate for Zip {
             Further::Nothing
         } else if further(Further::Behind) {
             Further::Behind
+        } else if further(Further::Shared) {
+            Further::Shared
         } else {
             Further::Open
         }

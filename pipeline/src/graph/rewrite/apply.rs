@@ -3,7 +3,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::switches::Rewrites;
-use super::{casts, counts, noop, prefetches, projection};
+use super::{casts, counts, full_shuffles, noop, prefetches, projection};
 use crate::graph::definition::{Execution, Graph, Node};
 use crate::graph::op::Op;
 
@@ -24,9 +24,15 @@ pub(super) enum Edit {
 type Rule = fn(&Op, &Op) -> Option<Edit>;
 
 impl Graph {
-    /// The graph with what `switches` allow applied to it and to the bodies of its functions. Its operations remember where
-    /// they were, since what is drawn for them follows from that.
+    /// The graph as it is executed where everything is read: see [`Graph::rewritten_for`].
     pub(crate) fn rewritten(&self, switches: Rewrites) -> Graph {
+        self.rewritten_for(switches, false)
+    }
+
+    /// The graph with full shuffles moved to their sources, and with what `switches` allow applied to it and to the bodies of its
+    /// functions. `is_fed` says that its sources are dealt out in splits. Its operations remember where they were, since draws
+    /// follow from that.
+    pub(crate) fn rewritten_for(&self, switches: Rewrites, is_fed: bool) -> Graph {
         // What a body says of itself holds in it; else what surrounds it does.
         let switches = self.rewrites().unwrap_or(switches);
         let mut rewriting = Rewriting {
@@ -38,6 +44,7 @@ impl Graph {
                 *body = body.rewritten(switches);
             }
         }
+        full_shuffles::sink(&mut rewriting.nodes, &mut rewriting.origins, is_fed);
         let rules: [(bool, Rule); 5] = [
             (switches.removes_noops(), noop::rule),
             (switches.delays_casts(), casts::rule),
@@ -51,6 +58,7 @@ impl Graph {
         let execution = Execution {
             origins: rewriting.origins,
             keeps_maps_apart: !switches.fuses_maps(),
+            is_fed,
             defined: Some(self.as_defined().nodes().into()),
         };
         self.executed_as(rewriting.nodes, execution)

@@ -1,7 +1,8 @@
-//! Changes of a graph that never change what it yields: which elements, in which order, drawn how, and after which errors.
+//! Changes of a graph before it is executed. Those that can be switched off never change its elements, their order, draws or errors.
 //! What is executed together is `exec`'s business, but for whether maps are.
 //!
 //! - [`apply`]: applies the rules, each of which looks at one operation and what it reads;
+//! - [`full_shuffles`]: shuffles that permute the positions of a source;
 //! - [`noop`]: operations that do nothing;
 //! - [`counts`]: counts of counts;
 //! - [`casts`]: casts that can wait;
@@ -13,6 +14,7 @@
 mod apply;
 mod casts;
 mod counts;
+mod full_shuffles;
 mod noop;
 mod prefetches;
 mod projection;

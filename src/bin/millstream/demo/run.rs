@@ -4,11 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use millstream::client::{Reader, ReaderConfig};
+use millstream::client::{OnLost, Reader, ReaderConfig};
 use millstream::control::Policy;
 use millstream::link::{ClusterKey, KeySource, LoadedKey};
 use millstream::{ReadRequest, Service, ServiceConfig};
 
+use super::album::Album;
 use super::census::Census;
 use super::cluster::Cluster;
 use super::progress::Progress;
@@ -23,10 +24,18 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
     if args.workers == 0 || args.epochs == 0 || args.batch == 0 {
         return Err("--workers, --epochs and --batch must each be at least 1".to_owned());
     }
-    let tars = tars(&args.data)?;
+    let parent = std::env::temp_dir();
+    let album = args.data.is_none().then(|| Album::open(&parent)).transpose();
+    let album = album.map_err(|error| {
+        let parent = parent.display();
+        format!("{parent}: the demo's photographs cannot be written here: {error}; set TMPDIR, or name a directory with --data")
+    })?;
+    let brought = album.as_ref().map(Album::directory);
+    let data = args.data.as_deref().or(brought).unwrap_or(Path::new("."));
+    let tars = tars(data)?;
     let expected = Census::of_tars(&tars)?;
     if expected.total() == 0 {
-        return Err(format!("{}: its tars hold no .jpg files", args.data.display()));
+        return Err(format!("{}: its tars hold no .jpg files", data.display()));
     }
     let ending = Ending::watch(false)?;
     let key = ClusterKey::generate().map_err(|error| error.to_string())?;
@@ -41,7 +50,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
         "{} pictures in {} tars of {}; dispatcher on {}, {} workers (process {pids})",
         expected.total(),
         tars.len(),
-        args.data.display(),
+        data.display(),
         cluster.dispatcher,
         args.workers,
     ));
@@ -49,6 +58,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
     let viewer = Viewer {
         brake: brake.clone(),
         args: args.clone(),
+        data: data.to_owned(),
         dispatcher: cluster.dispatcher.clone(),
         tars,
         expected,
@@ -58,12 +68,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let outcome = ending.unless(&brake, move || viewer.view(&key));
     drop(cluster);
+    drop(album);
     outcome.map_err(NotDone::text)?
 }
 
 /// The tars of a directory, in the order in which a dataset lists them.
 fn tars(data: &Path) -> Result<Vec<PathBuf>, String> {
-    let hint = "run from the root of the repository, or name another directory with --data";
+    let hint =
+        "name another directory with --data, or none for the photographs that the command brings with it";
     let entries = std::fs::read_dir(data).map_err(|error| format!("{}: {error}; {hint}", data.display()))?;
     let mut tars = Vec::new();
     for entry in entries {
@@ -87,6 +99,7 @@ fn tars(data: &Path) -> Result<Vec<PathBuf>, String> {
 struct Viewer {
     brake: Brake,
     args: DemoArgs,
+    data: PathBuf,
     dispatcher: String,
     tars: Vec<PathBuf>,
     expected: Census,
@@ -100,7 +113,7 @@ impl Viewer {
         let config = ServiceConfig::default();
         let service = Service::connect(key, &self.dispatcher, config).map_err(|error| error.to_string())?;
         // Brackets and stars in the directory's name are meant as they stand.
-        let data = std::path::absolute(&self.args.data).map_err(|error| error.to_string())?;
+        let data = std::path::absolute(&self.data).map_err(|error| error.to_string())?;
         let data = data
             .to_str()
             .ok_or_else(|| format!("{}: is not UTF-8", data.display()))?;
@@ -111,11 +124,16 @@ impl Viewer {
             .map_err(|error| error.to_string())?;
         let request = ReadRequest::new(dataset, Policy::Dynamic);
         let job = service.job(&request).map_err(|error| error.to_string())?;
+        // What was lost is told here, by tar.
+        let config = ReaderConfig {
+            on_lost: OnLost::Ignore,
+            ..ReaderConfig::default()
+        };
         let mut progress = Progress::new(self.args.epochs * self.expected.total());
         let mut seen = Vec::new();
         let mut complaints = Complaints::new();
         for epoch in 0..self.args.epochs {
-            let opened = service.read(job, epoch, &ReaderConfig::default());
+            let opened = service.read(job, epoch, &config);
             let outcome = match opened {
                 Ok(reader) => self.view_epoch(epoch, reader, &mut progress, &mut seen, &mut complaints),
                 Err(error) => Err(error.to_string()),

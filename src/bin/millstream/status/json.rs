@@ -66,6 +66,7 @@ fn job(job: &JobStatus) -> Value {
         "num_consumers": parameters.num_consumers,
         "cross_trainer_cache": parameters.cross_trainer_cache,
         "abandoned": parameters.abandoned.name(),
+        "in_order": parameters.in_order,
     })
 }
 

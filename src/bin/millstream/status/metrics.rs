@@ -79,5 +79,26 @@ pub(super) fn lines(status: &Status) -> Vec<String> {
 }
 
 fn sum(status: &Status, of: impl Fn(&IterationStatus) -> f64) -> f64 {
-    status.iterations.iter().map(of).sum()
+    total(status.iterations.iter().map(of))
+}
+
+/// The sum of values. The standard library's begins with -0, which stays where there is nothing.
+fn total(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_nothing_has_no_sign() {
+        assert_eq!(total(std::iter::empty()).to_string(), "0");
+        // As for an iteration without tasks.
+        assert_eq!(
+            total([std::iter::empty::<f64>().sum()].into_iter()).to_string(),
+            "0"
+        );
+        assert_eq!(total([0.5, 1.0].into_iter()).to_string(), "1.5");
+    }
 }

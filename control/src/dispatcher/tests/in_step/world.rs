@@ -124,7 +124,7 @@ impl World {
                 }
                 WorkerPush::Start { task } => drop(worker.tasks.insert(task, vec![0; count])),
                 WorkerPush::Stop { task, .. } => drop(worker.tasks.remove(&task)),
-                WorkerPush::ShutDown { .. } => {}
+                WorkerPush::Release { .. } | WorkerPush::ShutDown { .. } => {}
             }
         }
         for session in std::mem::take(&mut self.rig.disconnected) {
@@ -377,7 +377,8 @@ impl World {
                 self.toggle_deaf(pick);
             }
         }
-        self.pass(Duration::from_secs(6));
+        // Beyond the limit for silence of nearly everybody (C7.6).
+        self.pass(Duration::from_secs(40));
         if !self.workers.iter().any(|worker| worker.alive) {
             self.add_worker();
         }

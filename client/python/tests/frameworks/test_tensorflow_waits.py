@@ -1,0 +1,84 @@
+"""Waits within TensorFlow: they end with the iterator, and hold none of the threads that TensorFlow computes with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+#: Ten times what a program takes on a busy machine.
+_WATCHDOG_S = 240
+
+_BEGIN = """
+import threading
+
+import tensorflow as tf
+
+import millstream as ms
+
+tf.config.threading.set_inter_op_parallelism_threads(2)
+tf.config.threading.set_intra_op_parallelism_threads(2)
+"""
+
+
+def said(program: str) -> list[str]:
+    """What a program of its own prints: TensorFlow's threads are counted once for each."""
+    run = subprocess.run([sys.executable, "-c", _BEGIN + program], capture_output=True, text=True, timeout=_WATCHDOG_S)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.split()
+
+
+def test_an_iterator_goes_though_its_service_has_gone() -> None:
+    assert said(
+        """
+dispatcher = ms.service.DispatchServer(ms.service.DispatcherConfig())
+worker = ms.service.WorkerServer(ms.service.WorkerConfig(dispatcher.target))
+elements = iter(tf.data.Dataset.range(10).apply(ms.tf.distribute("parallel_epochs", dispatcher.target)))
+print(sum(int(next(elements)) for _ in range(10)))
+dispatcher.stop()
+worker.stop()
+del elements
+print("gone")
+"""
+    ) == ["45", "gone"]
+
+
+def test_an_iterator_goes_while_its_prefetch_waits() -> None:
+    assert said(
+        """
+dispatcher = ms.service.DispatchServer(ms.service.DispatcherConfig())
+worker = ms.service.WorkerServer(ms.service.WorkerConfig(dispatcher.target))
+# The second element is one that no worker makes.
+endless = tf.data.Dataset.range(2).map(lambda x: tf.while_loop(lambda y: y > 0, lambda y: y, [x])[0])
+served = endless.apply(ms.tf.distribute("parallel_epochs", dispatcher.target))
+elements = iter(served.prefetch(2))
+print(int(next(elements)))
+del elements
+print("gone")
+import os, sys
+sys.stdout.flush()
+# The worker's thread is in a loop of TensorFlow's that has no end.
+os._exit(0)
+"""
+    ) == ["0", "gone"]
+
+
+@pytest.mark.parametrize("consumers", [3, 7])
+def test_more_consumers_than_threads_make_progress(consumers: int) -> None:
+    assert said(
+        f"""
+consumers = {consumers}
+with ms.local(workers=1) as service:
+    rows = tf.data.Dataset.range(10).repeat()
+    datasets = [
+        rows.apply(ms.tf.distribute("parallel_epochs", service, job_name="one", consumer_index=index, num_consumers=consumers))
+        for index in range(consumers)
+    ]
+    together = tf.data.Dataset.from_tensor_slices(datasets)
+    together = together.interleave(lambda each: each, cycle_length=consumers, num_parallel_calls=consumers)
+    print(sum(1 for _ in together.take(10 * consumers)))
+"""
+    ) == [str(10 * consumers)]

@@ -1,0 +1,94 @@
+//! How many elements were handed over of late, by which a reader bounds what it takes ahead of others that share its job.
+//!
+//! Pure: told of hand-overs and of time passing. Refuses to know credits and elements.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long a hand-over counts. A consumer that pauses for less finds as much waiting as it used before; one that has stopped
+/// leaves the rest to the other readers.
+const RECENT: Duration = Duration::from_secs(1);
+
+/// Intervals that are told apart. Some ten make up a second; where they are shorter, the oldest are forgotten sooner.
+const INTERVALS_MAX: usize = 64;
+
+/// Counts hand-overs within the last second, or within the last interval where that was longer.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    /// What each interval brought and how long it was, oldest first.
+    intervals: VecDeque<(Duration, u64)>,
+    /// The sum of those.
+    passed: u64,
+    /// What came since the last of them.
+    fresh: u64,
+}
+
+impl Recent {
+    /// Counts elements that were handed over now.
+    pub(crate) fn note(&mut self, elements: u64) {
+        self.fresh = self.fresh.saturating_add(elements);
+    }
+
+    /// Notes that `elapsed` passed since it was called last.
+    pub(crate) fn pass(&mut self, elapsed: Duration) {
+        let fresh = std::mem::take(&mut self.fresh);
+        self.intervals.push_back((elapsed, fresh));
+        self.passed = self.passed.saturating_add(fresh);
+        let mut age: Duration = self.intervals.iter().map(|(length, _)| *length).sum();
+        while let Some((length, elements)) = self.intervals.front().copied()
+            && self.intervals.len() > 1
+            && (age > RECENT || self.intervals.len() > INTERVALS_MAX)
+        {
+            self.intervals.pop_front();
+            self.passed = self.passed.saturating_sub(elements);
+            age = age.saturating_sub(length);
+        }
+    }
+
+    /// The elements handed over of late.
+    pub(crate) fn elements(&self) -> u64 {
+        self.passed.saturating_add(self.fresh)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_was_handed_over_counts_for_a_second() {
+        let mut recent = Recent::default();
+        recent.note(7);
+        assert_eq!(recent.elements(), 7);
+        for tenths in 1..=10 {
+            recent.pass(RECENT / 10);
+            assert_eq!(recent.elements(), 7, "{tenths}");
+        }
+        recent.pass(RECENT / 10);
+        assert_eq!(recent.elements(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_is_that_of_the_intervals(steps in prop::collection::vec((0u64..1000, 1u64..400), 0..300)) {
+            let (mut recent, mut model) = (Recent::default(), Vec::new());
+            for (elements, millis) in steps {
+                recent.note(elements);
+                model.push((elements, millis));
+                prop_assert!(recent.elements() >= elements);
+                recent.pass(Duration::from_millis(millis));
+                let (mut age, mut sum, mut count) = (0, 0, 0);
+                for (elements, millis) in model.iter().rev() {
+                    (age, count) = (age + millis, count + 1);
+                    if count > 1 && (age > 1000 || count > INTERVALS_MAX) {
+                        break;
+                    }
+                    sum += elements;
+                }
+                prop_assert_eq!(recent.elements(), sum);
+            }
+        }
+    }
+}

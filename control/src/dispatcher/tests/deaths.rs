@@ -1,0 +1,127 @@
+//! Workers that die, and workers that only seem to.
+
+use std::time::Duration;
+
+use millstream_link::Role;
+
+use super::rig::{READER, Rig};
+use crate::dispatcher::{ClientPush, Departure, Event, Request};
+use crate::error::Code;
+use crate::id::{ClientId, SessionId, WorkerId};
+use crate::job::Policy;
+
+/// Two workers and a reader of both.
+fn rig() -> (Rig, [SessionId; 2], ClientId) {
+    let mut rig = Rig::new();
+    let workers = [rig.worker(1, "a:1"), rig.worker(2, "b:1")];
+    let job = rig.any_job(Policy::Dynamic);
+    let client = rig.client(job);
+    rig.pass(2, &workers, &[client]);
+    (rig, workers, client)
+}
+
+fn suspect(
+    rig: &mut Rig,
+    client: ClientId,
+    address: &str,
+) -> Result<crate::dispatcher::Reply, crate::error::Error> {
+    let address = address.to_owned();
+    rig.ask(READER, Role::Read, Request::SuspectWorker { client, address })
+}
+
+fn removed(rig: &Rig) -> usize {
+    let is_removal = |push: &&ClientPush| matches!(push, ClientPush::TaskRemoved(_));
+    let pushes = rig.client_pushes.iter().map(|(_, push)| push);
+    pushes.filter(is_removal).count()
+}
+
+/// C7.4, C7.8
+#[test]
+fn a_reported_worker_with_a_closed_port_dies_early() {
+    let (mut rig, [one, _], client) = rig();
+    suspect(&mut rig, client, "b:1").unwrap();
+    assert_eq!(rig.probed, [WorkerId(2)]);
+    rig.event(Event::WorkerProbed {
+        worker: WorkerId(2),
+        is_closed: true,
+    });
+    assert_eq!(removed(&rig), 0, "a heartbeat may be on its way");
+    for _ in 0..3 {
+        rig.pass_half(&[one], &[client]);
+    }
+    assert_eq!(removed(&rig), 1);
+}
+
+/// C7.8
+#[test]
+fn only_clients_of_this_process_report_workers() {
+    let (mut rig, workers, client) = rig();
+    let error = suspect(&mut rig, ClientId(77), "b:1").unwrap_err();
+    assert_eq!(error.code, Code::NotFound);
+    suspect(&mut rig, client, "c:1").unwrap();
+    assert!(rig.probed.is_empty());
+    for _ in 0..30 {
+        suspect(&mut rig, client, "b:1").unwrap();
+        rig.pass_half(&workers, &[client]);
+    }
+    assert_eq!(removed(&rig), 0);
+}
+
+/// C7.4
+#[test]
+fn a_worker_that_says_goodbye_is_dead_at_once() {
+    for (departure, expected) in [
+        (Departure::Goodbye, 1),
+        (Departure::Reset, 0),
+        (Departure::Lost, 0),
+    ] {
+        let (mut rig, [_, two], client) = rig();
+        rig.event(Event::Disconnected {
+            session: two,
+            departure,
+        });
+        assert_eq!(removed(&rig), expected, "{departure:?}");
+        let [one, _] = [SessionId(1), two];
+        for _ in 0..3 {
+            rig.pass_half(&[one], &[client]);
+        }
+        let expected = if departure == Departure::Lost { 0 } else { 1 };
+        assert_eq!(removed(&rig), expected, "{departure:?}");
+    }
+}
+
+/// C7.6
+#[test]
+fn a_loop_that_is_late_gives_its_delay_to_everybody() {
+    let (mut rig, workers, client) = rig();
+    for _ in 0..20 {
+        // Each time the loop comes round, three seconds have passed, and of the heartbeats only those of one worker are here.
+        rig.now += Duration::from_secs(3);
+        rig.event(Event::Woken);
+        assert_eq!(removed(&rig), 0);
+        for session in workers {
+            rig.event(Event::Heartbeat {
+                session,
+                worker: true,
+                clients: vec![],
+            });
+        }
+        rig.pass_half(&workers, &[client]);
+    }
+    assert_eq!(removed(&rig), 0);
+}
+
+/// C7.6
+#[test]
+fn a_cut_off_dispatcher_gives_no_worker_up() {
+    let (mut rig, workers, client) = rig();
+    for _ in 0..40 {
+        rig.now += Duration::from_millis(250);
+        rig.event(Event::Woken);
+    }
+    assert_eq!(removed(&rig), 0, "ten seconds");
+    rig.pass(20, &workers, &[client]);
+    assert_eq!(removed(&rig), 0);
+    rig.pass(12, &workers[..1], &[client]);
+    assert_eq!(removed(&rig), 1);
+}

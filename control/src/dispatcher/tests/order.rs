@@ -1,0 +1,186 @@
+//! Readers in order: what a task is dealt, and who reads what comes free.
+
+use millstream_link::Role;
+
+use super::people::acknowledge;
+use super::rig::{Rig, facts};
+use crate::dispatcher::{Phase, Reply, Request};
+use crate::id::{JobId, SessionId, TaskId};
+use crate::job::{JobParameters, Policy};
+use crate::split::{LeaseRange, Seen};
+
+/// C6.9
+#[test]
+fn freed_splits_go_first_to_new_tasks() {
+    let mut rig = Rig::new();
+    let job = job_in_order(&mut rig);
+    let (dies, lives) = (rig.worker(1, "dies:1"), rig.worker(2, "lives:2"));
+    let client = rig.client(job);
+    let (gone, ahead) = (rig.tasks(dies)[0], rig.tasks(lives)[0]);
+    assert_eq!(dealt(&mut rig, lives, ahead), [0]);
+    assert_eq!(dealt(&mut rig, dies, gone), [1]);
+    assert_eq!(dealt(&mut rig, dies, gone), [2, 3]);
+    assert_eq!(dealt(&mut rig, lives, ahead), [4, 5]);
+    rig.pass(6, &[lives], &[client]);
+    acknowledge(&mut rig, client, gone, Seen::default());
+    let late = rig.tasks(lives)[1];
+    assert_eq!(
+        dealt(&mut rig, lives, ahead),
+        [6, 7, 8, 9],
+        "nothing earlier than it has had"
+    );
+    for index in [1, 2, 3] {
+        assert_eq!(dealt(&mut rig, lives, late), [index]);
+    }
+    assert_eq!(dealt(&mut rig, lives, late), [], "the rest is the other task's");
+    rig.finish(lives, late);
+    let status = &rig.machine.status().iterations[0];
+    assert_eq!(
+        (status.phase, status.tasks.len()),
+        (Phase::Running, 1),
+        "it is forgotten"
+    );
+    read_to_the_end(&mut rig, lives, ahead);
+    let status = &rig.machine.status().iterations[0];
+    assert_eq!(
+        (status.phase, status.splits_lost, status.splits_done),
+        (Phase::Finished, 0, 100)
+    );
+    assert_eq!(rig.tasks(lives).len(), 2);
+}
+
+/// C6.9
+#[test]
+fn a_second_loss_starts_further_tasks() {
+    let mut rig = Rig::new();
+    let job = job_in_order(&mut rig);
+    let workers = [1, 2, 3].map(|session| rig.worker(session, &format!("worker-{session}:1")));
+    let client = rig.client(job);
+    let tasks = workers.map(|worker| rig.tasks(worker)[0]);
+    for (worker, task) in workers.into_iter().zip(tasks) {
+        dealt(&mut rig, worker, task);
+    }
+    let [first, second, lives] = workers;
+    rig.pass(6, &[second, lives], &[client]);
+    acknowledge(&mut rig, client, tasks[0], Seen::default());
+    let late = rig.tasks(second)[1];
+    assert_eq!(dealt(&mut rig, second, late), [0]);
+    rig.pass(6, &[lives], &[client]);
+    for task in [tasks[1], late] {
+        acknowledge(&mut rig, client, task, Seen::default());
+    }
+    let later = *rig.tasks(lives).last().unwrap();
+    assert_eq!(dealt(&mut rig, lives, later), [0]);
+    assert_eq!(dealt(&mut rig, lives, later), [1]);
+    assert_eq!(dealt(&mut rig, lives, tasks[2])[0], 3);
+    assert!(rig.tasks(first).len() == 1);
+}
+
+/// C5.9, C10.2
+#[test]
+fn what_a_drained_worker_returns_is_read_at_once() {
+    let mut rig = Rig::new();
+    let job = job_in_order(&mut rig);
+    let (leaves, stays) = (rig.worker(1, "leaves:1"), rig.worker(2, "stays:2"));
+    rig.client(job);
+    let (left, ahead) = (rig.tasks(leaves)[0], rig.tasks(stays)[0]);
+    dealt(&mut rig, leaves, left);
+    assert_eq!(dealt(&mut rig, leaves, left), [1, 2]);
+    assert_eq!(dealt(&mut rig, stays, ahead), [3]);
+    rig.ask(leaves, Role::Worker, Request::DrainWorker).unwrap();
+    let leases = vec![LeaseRange { first: 1, count: 2 }];
+    let request = Request::ReturnSplits { task: left, leases };
+    rig.ask(leaves, Role::Worker, request).unwrap();
+    let late = rig.tasks(stays)[1];
+    assert_eq!(dealt(&mut rig, stays, late), [1]);
+    assert_eq!(rig.tasks(leaves).len(), 1);
+}
+
+/// C5.9: a task that passed them all is none that will come for them.
+#[test]
+fn a_worker_that_joins_takes_freed_splits_first() {
+    let mut rig = Rig::new();
+    let job = job_in_order(&mut rig);
+    let dies = rig.worker(1, "dies:1");
+    let client = rig.client(job);
+    let gone = rig.tasks(dies)[0];
+    dealt(&mut rig, dies, gone);
+    assert_eq!(dealt(&mut rig, dies, gone), [1, 2]);
+    rig.pass(6, &[], &[client]);
+    acknowledge(&mut rig, client, gone, Seen::default());
+    let joins = rig.worker(2, "joins:2");
+    let task = rig.tasks(joins)[0];
+    assert_eq!(dealt(&mut rig, joins, task), [0]);
+    assert_eq!(dealt(&mut rig, joins, task), [1, 2]);
+    assert_eq!(dealt(&mut rig, joins, task), [3, 4, 5, 6]);
+    assert_eq!(rig.tasks(joins).len(), 1);
+}
+
+/// C5.5: its pipeline may have ended before them.
+#[test]
+fn what_a_running_task_returns_starts_no_task() {
+    let mut rig = Rig::new();
+    let job = job_in_order(&mut rig);
+    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
+    rig.client(job);
+    let tasks = workers.map(|worker| rig.tasks(worker)[0]);
+    dealt(&mut rig, workers[0], tasks[0]);
+    dealt(&mut rig, workers[1], tasks[1]);
+    let leases = vec![LeaseRange::one(0)];
+    let task = tasks[0];
+    rig.ask(workers[0], Role::Worker, Request::ReturnSplits { task, leases })
+        .unwrap();
+    let early = Request::FinishTask {
+        task,
+        delivered: true,
+        exhausted: false,
+        cut_short: false,
+    };
+    rig.ask(workers[0], Role::Worker, early).unwrap();
+    assert_eq!(workers.map(|worker| rig.tasks(worker).len()), [1, 1]);
+}
+
+/// C2.7
+#[test]
+fn only_what_is_dealt_out_can_be_read_in_order() {
+    let mut rig = Rig::new();
+    let dataset = rig.register(None, facts()).unwrap();
+    let parameters = JobParameters {
+        in_order: true,
+        ..JobParameters::new(dataset, Policy::Off)
+    };
+    let error = rig.job(None, parameters).unwrap_err();
+    assert!(error.message.contains("in_order needs"), "{error}");
+}
+
+fn job_in_order(rig: &mut Rig) -> JobId {
+    let dataset = rig.register(None, facts()).unwrap();
+    let parameters = JobParameters {
+        in_order: true,
+        ..JobParameters::new(dataset, Policy::Dynamic)
+    };
+    rig.job(None, parameters).unwrap()
+}
+
+/// The indices of the splits that a task is dealt.
+fn dealt(rig: &mut Rig, session: SessionId, task: TaskId) -> Vec<u64> {
+    let request = Request::LeaseSplits {
+        task,
+        source: 0,
+        repetition: 0,
+        want: 1000,
+        pace: None,
+    };
+    let Ok(Reply::Splits { runs, .. }) = rig.ask(session, Role::Worker, request) else {
+        panic!("no answer")
+    };
+    let indices = runs
+        .iter()
+        .flat_map(|run| run.first_index..run.first_index + run.count);
+    indices.collect()
+}
+
+fn read_to_the_end(rig: &mut Rig, session: SessionId, task: TaskId) {
+    while !dealt(rig, session, task).is_empty() {}
+    rig.finish(session, task);
+}

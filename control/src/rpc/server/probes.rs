@@ -1,0 +1,113 @@
+//! Asks the hosts of workers whether anything listens at their ports.
+//!
+//! A system answers a datagram to a port that nobody has open with a message that the sender's socket reports as a refused
+//! connection. Nobody answers for a host that is gone, or behind a firewall: then a probe says nothing.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use millstream_link::HostPort;
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+
+use crate::id::WorkerId;
+
+/// Probes under way. Those beyond are left out, and asked for again with the next sweep.
+const PROBES_MAX: usize = 64;
+/// How long an answer may take: longer than a round trip on any network that a service runs in.
+const ANSWER_DEADLINE: Duration = Duration::from_millis(200);
+/// How long resolving a worker's name may take.
+const RESOLVE_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Probes under way.
+#[derive(Debug, Default)]
+pub(super) struct Probes {
+    under_way: JoinSet<Option<(WorkerId, bool)>>,
+}
+
+impl Probes {
+    /// Begins a probe, unless too many are under way.
+    pub(super) fn begin(&mut self, worker: WorkerId, address: String) {
+        if self.under_way.len() < PROBES_MAX {
+            self.under_way
+                .spawn(async move { Some((worker, is_closed(&address).await?)) });
+        }
+    }
+
+    /// Returns the next worker of which it is known whether its port is closed. Cancel-safe. Waits while there is none.
+    pub(super) async fn next(&mut self) -> (WorkerId, bool) {
+        loop {
+            match self.under_way.join_next().await {
+                Some(Ok(Some(probed))) => return probed,
+                Some(Ok(None)) => {}
+                Some(Err(error)) => tracing::error!(%error, "the task around a probe died"),
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// Returns whether the system at this address says that nothing listens there; `None` if the question cannot be asked.
+async fn is_closed(address: &str) -> Option<bool> {
+    let address = HostPort::from_str(address).ok()?;
+    let mut closed = None;
+    for address in address.resolve(RESOLVE_DEADLINE).await.ok()? {
+        match refuses(address).await {
+            // A name may have an address of which this host has no route.
+            None => {}
+            Some(false) => return Some(false),
+            Some(true) => closed = Some(true),
+        }
+    }
+    closed
+}
+
+/// Returns whether a datagram to this address is refused.
+async fn refuses(address: SocketAddr) -> Option<bool> {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await.ok()?;
+    socket.connect(address).await.ok()?;
+    // Too short to be a packet of QUIC, so that a worker that lives drops it.
+    socket.send(&[0]).await.ok()?;
+    let answer = tokio::time::timeout(ANSWER_DEADLINE, socket.recv(&mut [0])).await;
+    Some(matches!(answer, Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_closed_port_is_told_from_an_open_one() {
+        let open = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = open.local_addr().unwrap().to_string();
+        assert_eq!(is_closed(&address).await, Some(false));
+        drop(open);
+        assert_eq!(is_closed(&address).await, Some(true));
+        assert_eq!(is_closed("no address").await, None);
+    }
+
+    #[tokio::test]
+    async fn probes_name_their_workers_and_have_a_limit() {
+        let open = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let closed = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [&open, &closed].map(|socket| socket.local_addr().unwrap().to_string());
+        drop(closed);
+        let mut probes = Probes::default();
+        for (worker, address) in (1..).zip(addresses.iter().cycle().take(2 * PROBES_MAX)) {
+            probes.begin(WorkerId(worker), address.clone());
+        }
+        let mut heard = 0;
+        while !probes.under_way.is_empty() {
+            let (worker, is_closed) = probes.next().await;
+            assert_eq!(is_closed, worker.0 % 2 == 0, "{worker}");
+            heard += 1;
+        }
+        assert_eq!(heard, PROBES_MAX);
+    }
+}

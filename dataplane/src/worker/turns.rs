@@ -1,0 +1,253 @@
+//! Whose turn it is when several clients wait for the elements of one task.
+//!
+//! Elements are scarce when a client has credits and finds nothing. Then the client that has had the fewest goes first, and
+//! leaves to each other that waits its share of what is ready. Where nobody waits, each client takes whatever is ready.
+//! Owns counts alone; refuses to know elements, credits and sessions. Pure: the caller says what time it is.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long others wait for the client whose turn it is. A session that runs comes within a fraction of that; one whose link or
+/// process is stuck holds the others up once, and has its turn again when it asks.
+const TURN_PATIENCE: Duration = Duration::from_millis(20);
+
+/// What a client may do that asks for elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Take at most so many.
+    Take(u64),
+    /// Leave what is ready to another client, and ask again when that has taken it, or at this time.
+    Wait(Instant),
+}
+
+/// The clients of a task, and how many elements each has had.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    clients: BTreeMap<u64, Standing>,
+    /// The count of the client that was served last, before it was: a client that begins to wait counts from there, since
+    /// nobody owes it what others took while it wanted nothing.
+    served_at: u64,
+}
+
+#[derive(Debug, Default)]
+struct Standing {
+    /// Elements it has had, and those that went to others while it wanted none.
+    had: u64,
+    /// It wants elements, and has found none since it last took any.
+    is_waiting: bool,
+    /// When another client was first put off for its sake.
+    called_at: Option<Instant>,
+}
+
+impl Turns {
+    /// Adds a client, unless it is known.
+    pub(super) fn add(&mut self, client: u64) {
+        self.clients.entry(client).or_default();
+    }
+
+    /// Forgets a client.
+    pub(super) fn remove(&mut self, client: u64) {
+        self.clients.remove(&client);
+    }
+
+    /// Whether another client waits for elements.
+    pub(super) fn is_contended(&self, client: u64) -> bool {
+        self.clients.len() > 1
+            && self
+                .clients
+                .iter()
+                .any(|(other, standing)| *other != client && standing.is_waiting)
+    }
+
+    /// Says what a client may do that has `wanted` credits, while `ready` elements wait.
+    pub(super) fn turn(&mut self, client: u64, wanted: u64, ready: u64, now: Instant) -> Turn {
+        while self.is_contended(client) {
+            let own = self.count_of(client);
+            let others = self.clients.iter_mut();
+            let waiting = others.filter(|(other, standing)| **other != client && standing.is_waiting);
+            let (mut sharers, mut next) = (1, None::<&mut Standing>);
+            for (_, standing) in waiting {
+                sharers += 1;
+                if next.as_ref().is_none_or(|least| standing.had < least.had) {
+                    next = Some(standing);
+                }
+            }
+            let Some(next) = next else { break };
+            if own <= next.had {
+                let share = (next.had - own).saturating_add(ready / sharers).max(1);
+                return Turn::Take(wanted.min(share));
+            }
+            let called_at = *next.called_at.get_or_insert(now);
+            if now.saturating_duration_since(called_at) < TURN_PATIENCE {
+                self.wait(client);
+                return Turn::Wait(called_at + TURN_PATIENCE);
+            }
+            (next.is_waiting, next.called_at) = (false, None);
+        }
+        Turn::Take(wanted)
+    }
+
+    /// Books that a client wants elements and there are none for it now.
+    pub(super) fn wait(&mut self, client: u64) {
+        if self.clients.len() < 2 {
+            return;
+        }
+        let had = self.count_of(client);
+        if let Some(standing) = self.clients.get_mut(&client) {
+            (standing.had, standing.is_waiting) = (had, true);
+        }
+    }
+
+    /// Books that a client took elements.
+    pub(super) fn took(&mut self, client: u64, elements: u64) {
+        if self.clients.len() < 2 {
+            return;
+        }
+        let before = self.count_of(client);
+        if let Some(standing) = self.clients.get_mut(&client) {
+            self.served_at = self.served_at.max(before);
+            *standing = Standing {
+                had: before.saturating_add(elements),
+                is_waiting: false,
+                called_at: None,
+            };
+        }
+    }
+
+    /// Orders clients: those first whose turn comes first.
+    pub(super) fn rank(&self, client: u64) -> (bool, u64) {
+        let standing = self.clients.get(&client);
+        let is_waiting = standing.is_some_and(|standing| standing.is_waiting);
+        (!is_waiting, self.count_of(client))
+    }
+
+    fn count_of(&self, client: u64) -> u64 {
+        match self.clients.get(&client) {
+            Some(standing) if standing.is_waiting => standing.had,
+            Some(standing) => standing.had.max(self.served_at),
+            None => self.served_at,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "some instant, from which the test counts"
+    )]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    fn turns(clients: u64) -> Turns {
+        let mut turns = Turns::default();
+        (0..clients).for_each(|client| turns.add(client));
+        turns
+    }
+
+    #[test]
+    fn an_only_client_takes_whatever_it_wants() {
+        let mut turns = turns(1);
+        turns.wait(0);
+        assert_eq!(turns.turn(0, 100, 1, start()), Turn::Take(100));
+    }
+
+    #[test]
+    fn plenty_is_taken_in_whole_packs() {
+        let mut turns = turns(2);
+        for _ in 0..10 {
+            assert_eq!(turns.turn(0, 8192, 9000, start()), Turn::Take(8192));
+            turns.took(0, 8192);
+        }
+    }
+
+    #[test]
+    fn single_elements_alternate_between_waiting_clients() {
+        let (mut turns, now) = (turns(2), start());
+        turns.wait(0);
+        turns.wait(1);
+        let mut had = [0; 2];
+        for _ in 0..10 {
+            // Client 0 always asks first.
+            for client in [0, 1] {
+                if turns.turn(client, 100, 1, now) == Turn::Take(1) {
+                    turns.took(client, 1);
+                    turns.wait(client);
+                    had[client as usize] += 1;
+                    break;
+                }
+            }
+        }
+        assert_eq!(had, [5, 5]);
+    }
+
+    #[test]
+    fn a_stuck_client_holds_others_up_once() {
+        let (mut turns, now) = (turns(2), start());
+        turns.wait(1);
+        turns.took(0, 5);
+        assert_eq!(turns.turn(0, 9, 1, now), Turn::Wait(now + TURN_PATIENCE));
+        let later = now + TURN_PATIENCE;
+        assert_eq!(turns.turn(0, 9, 1, later), Turn::Take(9));
+        turns.took(0, 1);
+        assert_eq!(turns.turn(0, 9, 1, later), Turn::Take(9));
+        // It asks again, and is owed nothing of what others had meanwhile.
+        turns.wait(1);
+        turns.took(0, 1);
+        turns.wait(0);
+        assert_eq!(turns.turn(1, 9, 1, later), Turn::Take(2));
+    }
+
+    #[test]
+    fn a_client_that_wanted_nothing_is_owed_nothing() {
+        let (mut turns, now) = (turns(2), start());
+        for _ in 0..1000 {
+            turns.took(0, 10);
+        }
+        turns.wait(0);
+        turns.wait(1);
+        let Turn::Take(share) = turns.turn(1, 10_000, 2, now) else {
+            panic!("the client that had fewer goes first")
+        };
+        assert!(share <= 11, "{share}");
+    }
+
+    proptest! {
+        /// Clients come in any order when elements are ready, and always want more: none is ahead of another by more than what was
+        /// ready at once, and none waits while an element is ready and nobody is before it.
+        #[test]
+        fn waiting_clients_get_even_shares(
+            clients in 2u64..6,
+            rounds in prop::collection::vec((1u64..20, prop::collection::vec(any::<prop::sample::Index>(), 12)), 1..80),
+        ) {
+            let (mut turns, now) = (turns(clients), start());
+            (0..clients).for_each(|client| turns.wait(client));
+            let mut had = vec![0u64; clients as usize];
+            for (mut ready, order) in rounds {
+                let most = ready;
+                let order = order.iter().map(|index| index.index(clients as usize) as u64);
+                // In the end each is called until nothing is left.
+                for client in order.chain((0..clients).cycle().take(clients as usize * 40)) {
+                    if ready == 0 {
+                        break;
+                    }
+                    if let Turn::Take(share) = turns.turn(client, u64::MAX, ready, now) {
+                        let taken = share.min(ready);
+                        turns.took(client, taken);
+                        turns.wait(client);
+                        had[client as usize] += taken;
+                        ready -= taken;
+                    }
+                }
+                prop_assert_eq!(ready, 0, "an element is left");
+                let (least, greatest) = (had.iter().min().unwrap(), had.iter().max().unwrap());
+                prop_assert!(greatest - least <= most + 1, "{:?}", had);
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+"""Runs the cases and prints their table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from .cases import CASES, ELEMENTS, KINDS, Round
+from .processes import Cluster
+from .table import table
+
+
+def main() -> int:
+    """Returns 0 if every round was good, 1 if one was not, 2 for wrong arguments."""
+    parser = argparse.ArgumentParser(prog="python -m chaos", description=sys.modules[__package__ or "chaos"].__doc__)
+    parser.add_argument(
+        "cases", nargs="*", default=[], metavar="CASE", help=f"one of {', '.join(CASES)}; all by default"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="rounds of each case; they take the kinds of reading in turn"
+    )
+    parser.add_argument("--kind", choices=ELEMENTS, help="the kind of reading of all rounds")
+    parser.add_argument("--parallel", type=int, default=1, help="rounds that run at the same time; figures need 1")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the seed of all draws")
+    parser.add_argument("--keep", type=Path, help="a directory that keeps the logs and ledgers of rounds that failed")
+    arguments = parser.parse_args()
+    unknown = set(arguments.cases) - set(CASES)
+    if unknown:
+        parser.error(f"there is no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    command = os.environ.get("MILLSTREAM_COMMAND") or shutil.which("millstream")
+    if command is None:
+        parser.error("the command millstream was not found: set MILLSTREAM_COMMAND, or install the wheel")
+
+    print(f"seed {arguments.seed}", flush=True)
+    rounds = [(case, number) for number in range(arguments.rounds) for case in arguments.cases or CASES]
+    with ThreadPoolExecutor(arguments.parallel) as pool:
+        running = [
+            pool.submit(
+                _round,
+                command,
+                case,
+                arguments.kind or KINDS[number % len(KINDS)],
+                arguments.seed + number,
+                arguments.keep,
+            )
+            for case, number in rounds
+        ]
+        done = [(case, one.result()) for (case, _), one in zip(rounds, running, strict=True)]
+    print(table([(case, one) for case, one in done if one is not None]))
+    good = sum(one is not None and one.is_good for _, one in done)
+    print(f"{good} passed, {len(done) - good} failed")
+    return 0 if good == len(done) else 1
+
+
+def _round(command: str, case: str, kind: str, seed: int, keep: Path | None) -> Round | None:
+    """Runs one round and says how it went; returns nothing if it could not be finished."""
+    directory = Path(tempfile.mkdtemp(prefix=f"chaos-{case}-"))
+    done, failure = None, ""
+    try:
+        with Cluster(directory, command) as cluster:
+            done = CASES[case](cluster, kind, random.Random(f"{case} {seed}"))
+    except AssertionError as error:
+        failure = str(error)
+    if done is not None:
+        noticed = "" if done.noticed_s is None else f", noticed after {done.noticed_s:.2f} s"
+        print(
+            f"{case} {kind} seed {seed}: {done.verdict}, longest wait {done.wait_s:.2f} s{noticed}, {done.outcomes}",
+            flush=True,
+        )
+        failure = "" if done.is_good else "; ".join(done.messages) or "the ledger differs"
+    if failure:
+        print(f"{case} {kind} seed {seed} FAILED: {failure}", flush=True)
+        if keep is not None:
+            shutil.copytree(directory, keep / directory.name, dirs_exist_ok=True)
+    shutil.rmtree(directory, ignore_errors=True)
+    return done
+
+
+if __name__ == "__main__":
+    sys.exit(main())

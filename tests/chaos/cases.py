@@ -1,0 +1,199 @@
+"""The faults: each breaks one round and says when, and what its readers logged."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .ledger import Ledger, Verdict, judge
+from .processes import Cluster, Process, wait_for_batches, wait_for_end
+from .proxy import Proxy
+
+#: Elements of a round: some 12 seconds of work for two workers.
+ELEMENTS = {"map": 12_288, "numbers": 1 << 19, "loader": 12_288, "large-loader": 1_000_000}
+#: The same of a round in which the dispatcher is away. Workers hold half of what is left to read, so the outage must not come
+#: towards the end.
+ELEMENTS_OF_OUTAGES = {"map": 40_960, "numbers": 1 << 22, "loader": 40_960, "large-loader": 3_000_000}
+#: Seconds of reading before an outage, at least and at most. Workers measure their pace in the first of them.
+BEFORE_OUTAGE_S = (3.0, 6.0)
+#: Kinds of reading, which rounds take in turn.
+KINDS = ("map", "numbers", "loader")
+#: Seconds between two looks at the status of the service.
+LOOK_S = 0.1
+#: Seconds until a killed worker must be shown as dead; reaching it fails the round.
+NOTICED_MAX_S = 60.0
+#: Seconds for which the dispatcher is cut off.
+CUT_S = 7.0
+#: The longest time in seconds for which the dispatcher stays away after it was killed.
+AWAY_MAX_S = 8.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of a case."""
+
+    kind: str
+    verdict: Verdict
+    #: Seconds of the longest wait of a surviving reader that ended after the fault.
+    wait_s: float
+    #: Seconds from the fault until the status showed it, if the case measures them.
+    noticed_s: float | None
+    outcomes: tuple[str | None, ...]
+    messages: tuple[str, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Returns whether the survivors ended as they should: with everything, or by naming what was lost."""
+        ends = [outcome for outcome in self.outcomes if outcome is not None]
+        return self.verdict.is_honest and bool(ends) and all(outcome in ("ok", "lost") for outcome in ends)
+
+
+Case = Callable[[Cluster, str, random.Random], Round]
+
+
+def worker_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills one of two workers."""
+    return _worker_dies(cluster, kind, chance, replaced=False)
+
+
+def worker_replaced(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills one of two workers and starts another at once."""
+    return _worker_dies(cluster, kind, chance, replaced=True)
+
+
+def dispatcher_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills the dispatcher, which comes back on its records after up to 8 seconds."""
+    dispatcher, _ = _two_workers(cluster)
+    elements = ELEMENTS_OF_OUTAGES[kind]
+    reader, ledger = cluster.reader(kind, elements)
+    _read_for(chance.uniform(*BEFORE_OUTAGE_S), reader, ledger)
+    dispatcher.kill()
+    fault_s = time.monotonic()
+    time.sleep(chance.uniform(0, AWAY_MAX_S))
+    cluster.dispatcher()
+    return _finished(kind, [(reader, ledger)], fault_s, elements=elements)
+
+
+def dispatcher_cut_off(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Cuts the dispatcher off everybody for 7 seconds."""
+    cluster.dispatcher()
+    with Proxy(cluster.address) as proxy:
+        for _ in range(2):
+            cluster.worker(proxy.address)
+        elements = ELEMENTS_OF_OUTAGES[kind]
+        reader, ledger = cluster.reader(kind, elements, service=proxy.address)
+        _read_for(chance.uniform(*BEFORE_OUTAGE_S), reader, ledger)
+        proxy.cut()
+        fault_s = time.monotonic()
+        time.sleep(CUT_S)
+        proxy.heal()
+        assert proxy.dropped > 0, (
+            "nobody said anything to the dispatcher while it was cut off: the fault did not happen"
+        )
+        return _finished(kind, [(reader, ledger)], fault_s, elements=elements)
+
+
+def reader_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills one of two readers of a job."""
+    # A loader's job is its own: it has no second reader.
+    kind = "map" if kind.endswith("loader") else kind
+    _two_workers(cluster)
+    readers = [cluster.reader(kind, ELEMENTS[kind], job="shared") for _ in range(2)]
+    for reader, ledger in readers:
+        wait_for_batches(reader, ledger, chance.randrange(5, 50))
+    victim = chance.randrange(2)
+    readers[victim][0].kill()
+    fault_s = time.monotonic()
+    return _finished(kind, readers, fault_s)
+
+
+def dispatcher_and_worker_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills the dispatcher and one of two workers together; the dispatcher comes back within two seconds."""
+    dispatcher, workers = _two_workers(cluster)
+    reader, ledger = cluster.reader(kind, ELEMENTS[kind])
+    wait_for_batches(reader, ledger, chance.randrange(20, 200))
+    worker, address = chance.choice(workers)
+    dispatcher.kill()
+    worker.kill()
+    fault_s = time.monotonic()
+    time.sleep(chance.uniform(0, 2))
+    cluster.dispatcher()
+    noticed_s = _noticed(cluster, address, fault_s)
+    return _finished(kind, [(reader, ledger)], fault_s, noticed_s)
+
+
+#: The cases by name.
+CASES: dict[str, Case] = {
+    case.__name__.replace("_", "-"): case
+    for case in (
+        worker_killed,
+        worker_replaced,
+        dispatcher_killed,
+        dispatcher_cut_off,
+        reader_killed,
+        dispatcher_and_worker_killed,
+    )
+}
+
+
+def _two_workers(cluster: Cluster) -> tuple[Process, list[tuple[Process, str]]]:
+    dispatcher = cluster.dispatcher()
+    return dispatcher, [cluster.worker() for _ in range(2)]
+
+
+def _read_for(seconds: float, reader: Process, ledger: Path) -> None:
+    """Blocks until a reader has read for some seconds since its first batch."""
+    wait_for_batches(reader, ledger, 1)
+    time.sleep(seconds)
+
+
+def _worker_dies(cluster: Cluster, kind: str, chance: random.Random, *, replaced: bool) -> Round:
+    _, workers = _two_workers(cluster)
+    reader, ledger = cluster.reader(kind, ELEMENTS[kind])
+    wait_for_batches(reader, ledger, chance.randrange(20, 200))
+    worker, address = chance.choice(workers)
+    worker.kill()
+    fault_s = time.monotonic()
+    if replaced:
+        cluster.worker()
+    noticed_s = _noticed(cluster, address, fault_s)
+    return _finished(kind, [(reader, ledger)], fault_s, noticed_s)
+
+
+def _noticed(cluster: Cluster, address: str, fault_s: float) -> float:
+    """Blocks until the status shows the worker as dead; returns the seconds since the fault."""
+    while (passed_s := time.monotonic() - fault_s) < NOTICED_MAX_S:
+        status = cluster.status()
+        if status is not None and _is_dead(status, address):
+            return passed_s
+        time.sleep(LOOK_S)
+    raise AssertionError(f"worker {address} is not shown as dead {NOTICED_MAX_S:.0f} s after it was killed")
+
+
+def _is_dead(status: dict[str, Any], address: str) -> bool:
+    return any(worker["address"] == address and worker["dead"] is not None for worker in status["workers"])
+
+
+def _finished(
+    kind: str,
+    readers: list[tuple[Process, Path]],
+    fault_s: float,
+    noticed_s: float | None = None,
+    elements: int | None = None,
+) -> Round:
+    for reader, _ in readers:
+        wait_for_end(reader)
+    ledgers = [Ledger.read(path) for _, path in readers]
+    survivors = [ledger for ledger in ledgers if ledger.outcome is not None]
+    return Round(
+        kind=kind,
+        verdict=judge(ledgers, ELEMENTS[kind] if elements is None else elements),
+        wait_s=max((ledger.longest_wait_s(fault_s) for ledger in survivors), default=0.0),
+        noticed_s=noticed_s,
+        outcomes=tuple(ledger.outcome for ledger in ledgers),
+        messages=tuple(ledger.message for ledger in survivors if ledger.message),
+    )

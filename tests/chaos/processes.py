@@ -1,0 +1,186 @@
+"""Dispatchers, workers and readers as processes, all of one directory and one key."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import millstream as ms
+
+#: Seconds that a process may take until it serves.
+READY_S = 60.0
+#: Seconds that a reading may take in all: ten times what the slowest takes.
+READING_S = 300.0
+
+_PACKAGE = str(Path(ms.__file__).parents[1])
+_CHAOS = str(Path(__file__).parents[1])
+
+
+class Hang(AssertionError):
+    """A process that did not do in time what it must do."""
+
+
+class Process:
+    """A child process with a log file; it ends with the harness."""
+
+    def __init__(self, name: str, log: Path, arguments: list[str], environment: dict[str, str]) -> None:
+        self.name, self.log = name, log
+        with log.open("ab") as stderr:
+            self.child = subprocess.Popen(
+                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment
+            )
+
+    def address(self) -> str:
+        """Blocks until the process says where it serves; returns the address."""
+        stdout = self.child.stdout
+        assert stdout is not None
+        deadline = time.monotonic() + READY_S
+        said = b""
+        while not said.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+                raise Hang(f"{self.name} does not serve after {READY_S:.0f} s; its log is {self.log}")
+            chunk = os.read(stdout.fileno(), 4096)
+            if not chunk:
+                raise Hang(f"{self.name} ended before it served: {self.log.read_text()[-2000:]}")
+            said += chunk
+        return said.decode().split(" on ")[1].split()[0].rstrip(",;")
+
+    def kill(self) -> None:
+        """Ends the process by SIGKILL and reaps it. The process must be alive."""
+        assert self.child.poll() is None, f"{self.name} ended before the fault: {self.log.read_text()[-2000:]}"
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait()
+
+    def end(self) -> None:
+        """Ends the process if it still runs."""
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.wait()
+        for pipe in (self.child.stdin, self.child.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class Cluster:
+    """A service of processes below one directory."""
+
+    def __init__(self, directory: Path, command: str) -> None:
+        self.directory, self.command = directory, command
+        self.port = free_port()
+        self.processes: list[Process] = []
+        self.environment = {
+            **os.environ,
+            "XDG_DATA_HOME": str(directory),
+            "PYTHONPATH": os.pathsep.join((_PACKAGE, _CHAOS)),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.environment.pop("MILLSTREAM_KEY", None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+        for process in reversed(self.processes):
+            process.end()
+
+    @property
+    def address(self) -> str:
+        """The dispatcher's address, the same after each restart."""
+        return f"127.0.0.1:{self.port}"
+
+    def dispatcher(self, *settings: str) -> Process:
+        """Starts the dispatcher on the records of the one before, and waits until it serves."""
+        work = str(self.directory / "records")
+        started = self._serve("dispatcher", "--bind", self.address, "--work-dir", work, *settings)
+        started.address()
+        return started
+
+    def worker(self, dispatcher: str | None = None) -> tuple[Process, str]:
+        """Starts a worker of one thread and waits until it serves; returns it and its address."""
+        started = self.begin_worker(dispatcher)
+        return started, started.address()
+
+    def begin_worker(self, dispatcher: str | None = None) -> Process:
+        """Starts a worker of one thread."""
+        at = dispatcher or self.address
+        return self._serve("worker", "--dispatcher", at, "--threads", "1", "--python", sys.executable)
+
+    def reader(
+        self, kind: str, elements: int, job: str | None = None, service: str | None = None
+    ) -> tuple[Process, Path]:
+        """Starts a reader; returns it and the path of its ledger."""
+        ledger = self.directory / f"ledger-{len(self.processes)}"
+        ledger.touch()
+        arguments = [kind, f"millstream://{service or self.address}", str(elements), str(ledger)]
+        arguments += [] if job is None else [job]
+        return self._started("reader", [sys.executable, "-m", "chaos.reader", *arguments]), ledger
+
+    def status(self) -> dict[str, Any] | None:
+        """Returns what the dispatcher says of the service; nothing while it does not answer."""
+        asked = subprocess.run(
+            [self.command, "status", "--json", "--dispatcher", self.address],
+            check=False,
+            env=self.environment,
+            capture_output=True,
+            timeout=READY_S,
+        )
+        if asked.returncode:
+            return None
+        said: dict[str, Any] = json.loads(asked.stdout)
+        return said
+
+    def _serve(self, role: str, *arguments: str) -> Process:
+        return self._started(role, [self.command, role, *arguments, "--until-stdin-closes"])
+
+    def _started(self, name: str, arguments: list[str]) -> Process:
+        log = self.directory / f"{name}-{len(self.processes)}.log"
+        process = Process(name, log, arguments, self.environment)
+        self.processes.append(process)
+        return process
+
+
+def free_port() -> int:
+    """Returns a UDP port of loopback that nothing is bound to."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+def lines(ledger: Path) -> int:
+    """Returns how many batches a reader has logged so far."""
+    with ledger.open("rb") as log:
+        return sum(1 for _ in log)
+
+
+def wait_for_batches(reader: Process, ledger: Path, count: int) -> None:
+    """Blocks until a reader has logged ``count`` batches."""
+    deadline = time.monotonic() + READY_S
+    while lines(ledger) < count:
+        if reader.child.poll() is not None:
+            raise Hang(
+                f"the reader ended before the fault: {reader.log.read_text()[-2000:]}{ledger.read_text()[-500:]}"
+            )
+        if time.monotonic() > deadline:
+            raise Hang(
+                f"the reader has {lines(ledger)} of {count} batches after {READY_S:.0f} s: {reader.log.read_text()[-2000:]}"
+            )
+        time.sleep(0.01)
+
+
+def wait_for_end(reader: Process) -> None:
+    """Blocks until a reader has ended by itself."""
+    try:
+        reader.child.wait(READING_S)
+    except subprocess.TimeoutExpired:
+        raise Hang(f"the reader hangs after {READING_S:.0f} s: {reader.log.read_text()[-2000:]}") from None

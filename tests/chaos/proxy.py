@@ -1,0 +1,87 @@
+"""A relay of datagrams to one address, which can be cut."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+from types import TracebackType
+from typing import Self
+
+#: Clients that the relay keeps a socket for. A round has fewer than ten.
+CLIENTS_MAX = 256
+#: Bytes of the largest datagram.
+DATAGRAM_MAX = 65_536
+
+
+class Proxy:
+    """Relays datagrams between its own port and ``target``, each client by a socket of its own."""
+
+    def __init__(self, target: str) -> None:
+        host, port = target.rsplit(":", 1)
+        self._target = (host, int(port))
+        self._front = _bound()
+        self.address = f"127.0.0.1:{self._front.getsockname()[1]}"
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._front, selectors.EVENT_READ)
+        self._backs: dict[tuple[str, int], socket.socket] = {}
+        self._clients: dict[socket.socket, tuple[str, int]] = {}
+        self._cut, self._stop = threading.Event(), threading.Event()
+        #: Datagrams that were dropped while the relay was cut: a fault that drops none did not happen.
+        self.dropped = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def cut(self) -> None:
+        """Drops every datagram from now on."""
+        self._cut.set()
+
+    def heal(self) -> None:
+        """Relays datagrams again."""
+        self._cut.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+        for bound in (self._front, *self._clients):
+            bound.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for key, _ in self._selector.select(timeout=0.05):
+                bound = key.fileobj
+                assert isinstance(bound, socket.socket)
+                try:
+                    self._relay(bound)
+                except OSError:
+                    # The other end is gone, which its peers notice by its silence.
+                    continue
+
+    def _relay(self, bound: socket.socket) -> None:
+        datagram, source = bound.recvfrom(DATAGRAM_MAX)
+        if self._cut.is_set():
+            self.dropped += 1
+        elif bound is self._front:
+            self._back(source).sendto(datagram, self._target)
+        else:
+            self._front.sendto(datagram, self._clients[bound])
+
+    def _back(self, client: tuple[str, int]) -> socket.socket:
+        back = self._backs.get(client)
+        if back is None:
+            assert len(self._backs) < CLIENTS_MAX, f"more than {CLIENTS_MAX} clients of one relay"
+            back = self._backs[client] = _bound()
+            self._clients[back] = client
+            self._selector.register(back, selectors.EVENT_READ)
+        return back
+
+
+def _bound() -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    bound.bind(("127.0.0.1", 0))
+    return bound
