@@ -25,6 +25,8 @@ const RECORDS: usize = 100_000;
 const RECORDS_SMALL: usize = 100;
 /// Jobs that are stored together, as if they had been asked for at once.
 const GROUP: usize = 100;
+/// The time after which no lease, timeout or grace period of a silent process is left.
+const SILENCE: Duration = Duration::from_secs(120);
 /// Bytes of a dataset's definition.
 const DEFINITION_BYTES: usize = 500;
 
@@ -50,8 +52,9 @@ fn collected(jobs: usize) -> Result<(), String> {
     for client in clients {
         deployment.ask(Role::Submit, Request::Release { client })?;
     }
-    // Everybody is gone for longer than anything lives, in steps that are no standstill of the dispatcher itself.
-    for _ in 0..60 {
+    // Every process stays silent for longer than any of its leases. The steps are short, so that the dispatcher itself never counts as away.
+    let end = deployment.now + SILENCE;
+    while deployment.now < end {
         deployment.now += config().sweep_interval;
         deployment.event(Event::Woken);
         deployment.commit()?;
