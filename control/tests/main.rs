@@ -6,12 +6,14 @@
 //! | `coordinated` | consumers agree on their rounds, whoever comes and goes |
 //! | `refusals` | who may not, or speaks nonsense, is refused and harms nobody |
 //! | `hostile` | who has a key and means harm is told what was wrong, and keeps nobody from being served |
+//! | `flooding` | who sends more than is read is stopped by flow control, and keeps nobody from being served |
 //! | `hangs` | who hangs, fails or does not listen harms nobody else |
 //! | `lifetimes` | what nobody uses goes, and comes anew to whoever asks again |
 //! | `restarts` | a dispatcher that comes back, with or without its memory |
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod coordinated;
+mod flooding;
 mod hangs;
 mod hostile;
 mod lifetimes;

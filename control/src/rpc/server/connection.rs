@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_link::{Accepted, Role};
+use millstream_link::{Accepted, PeerLimits, Role};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -27,6 +27,15 @@ const HELLO_DEADLINE: Duration = Duration::from_secs(3);
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Requests of one process that are worked on at a time; the next wait in its streams.
 const REQUESTS_MAX: usize = 64;
+/// The bytes and streams that one process may send ahead of the dispatcher (C1.12). A dispatcher may have thousands of processes, so what
+/// none of them is answered for must stay small.
+pub(super) const PROCESS_LIMITS: PeerLimits = PeerLimits {
+    stream_window_bytes: 2 * SMALL_BYTES_MAX as u32,
+    connection_window_bytes: 4 * SMALL_BYTES_MAX as u32,
+    uni_streams_max: 0,
+    // One for each request, and the long-lived one.
+    bidi_streams_max: REQUESTS_MAX as u32 + 1,
+};
 /// Close code: the peer broke the protocol.
 const CLOSE_PROTOCOL: VarInt = VarInt::from_u32(4);
 

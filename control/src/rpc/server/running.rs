@@ -8,7 +8,7 @@ use millstream_link::{Acceptor, BindError, Credentials, Endpoint, EndpointConfig
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::connection::{self, Shared};
+use super::connection::{self, PROCESS_LIMITS, Shared};
 use super::event_loop::{EventLoop, INPUTS_MAX};
 use crate::dispatcher::{Dispatcher, DispatcherConfig};
 use crate::id::BootId;
@@ -23,7 +23,7 @@ const FAREWELL: Duration = Duration::from_millis(250);
 /// How a dispatcher serves.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The endpoint; by default 127.0.0.1 and any free port.
+    /// The endpoint; by default 127.0.0.1 and any free port. The server replaces [`EndpointConfig::of_accepted`] by limits of its own.
     pub endpoint: EndpointConfig,
     /// The machine's limits and timeouts.
     pub dispatcher: DispatcherConfig,
@@ -64,7 +64,11 @@ impl Server {
         mut store: Box<dyn Store>,
     ) -> Result<Server, StartError> {
         let accepted = [Role::Read, Role::Submit, Role::Worker];
-        let endpoint = Endpoint::bind_server(credentials, &[ALPN], &accepted, config.endpoint)?;
+        let endpoint = EndpointConfig {
+            of_accepted: PROCESS_LIMITS,
+            ..config.endpoint
+        };
+        let endpoint = Endpoint::bind_server(credentials, &[ALPN], &accepted, endpoint)?;
         let acceptor = endpoint.acceptor().ok_or(StartError::NotAServer)?;
         let records = store.load()?;
         let boot = BootId(rand::random());
