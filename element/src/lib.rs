@@ -31,7 +31,7 @@ pub use slot::{
     AllocError, HeapAlloc, MAX_SLOT_BYTES, Memory, Pool, PoolStats, Reclaim, SLOT_ALIGN, Slot, SlotAlloc,
     SlotHead, SlotMut, SlotTail,
 };
-pub use spec::{ElementSpec, MAX_COMPONENTS, MAX_RANK, SpecError, TensorSpec};
+pub use spec::{DIM_MAX, ElementSpec, MAX_COMPONENTS, MAX_RANK, SpecError, TensorSpec};
 pub use spec_codec::{MAX_SPEC_BYTES, SpecCodecError};
 pub use strings::{Strings, StringsError, data_bytes, write_strings};
 pub use structure::{

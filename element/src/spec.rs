@@ -8,6 +8,8 @@ use crate::structure::{RAGGED_SPLITS, RAGGED_VALUES, SPARSE_PARTS, Structure, St
 
 /// Dimensions of one tensor.
 pub const MAX_RANK: usize = 16;
+/// The largest dimension: frameworks keep dimensions in an `i64`.
+pub const DIM_MAX: u64 = i64::MAX as u64;
 /// Components of one element.
 pub const MAX_COMPONENTS: usize = 64;
 
@@ -118,7 +120,11 @@ impl TensorSpec {
         if rank > MAX_RANK {
             return Err(SpecError::RankTooHigh { rank });
         }
-        Ok(())
+        let known = self.dims.iter().flatten().flatten();
+        match known.max() {
+            Some(&dim) if dim > DIM_MAX => Err(SpecError::DimensionTooLarge { dim }),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -247,6 +253,12 @@ pub enum SpecError {
     RankTooHigh {
         /// Dimensions asked for.
         rank: usize,
+    },
+    /// A dimension exceeds an `i64`, in which frameworks keep dimensions.
+    #[error("a tensor has a dimension of {dim}, the limit is {DIM_MAX}")]
+    DimensionTooLarge {
+        /// The dimension.
+        dim: u64,
     },
     /// An element has too many components.
     #[error("an element has {count} components, the limit is {MAX_COMPONENTS}")]
@@ -474,6 +486,14 @@ mod tests {
         assert!(!spec.accepts(Dtype::F32, &[7]));
         assert!(TensorSpec::unknown_rank(Dtype::U8).accepts(Dtype::U8, &[1; MAX_RANK]));
         assert!(!TensorSpec::unknown_rank(Dtype::U8).accepts(Dtype::U8, &[1; MAX_RANK + 1]));
+    }
+
+    #[test]
+    fn dimensions_beyond_an_i64_are_refused() {
+        let of = |dim| ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[dim, 0])).map(drop);
+        assert_eq!(of(DIM_MAX), Ok(()));
+        let dim = DIM_MAX + 1;
+        assert_eq!(of(dim), Err(SpecError::DimensionTooLarge { dim }));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::archive::{
 };
 use super::layout::{HEADER_ALIGN, Layout};
 use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN, Slot};
-use crate::spec::{MAX_RANK, TensorSpec, items_in};
+use crate::spec::{DIM_MAX, MAX_RANK, TensorSpec, items_in};
 
 /// Who else can write the memory an element lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +155,9 @@ pub enum ComponentFault {
     /// More dimensions than allowed, or than the header has.
     #[error("its rank is wrong")]
     Rank,
+    /// A dimension exceeds an `i64`, in which frameworks keep dimensions.
+    #[error("a dimension exceeds 2^63 - 1")]
+    Dimension,
     /// The shape does not keep the spec's promise.
     #[error("its shape does not match the spec")]
     Shape,
@@ -330,6 +333,9 @@ fn read_row(
         return Err(ComponentFault::Rank);
     }
     let dims = dims.get(dims_at..dims_at + rank).ok_or(ComponentFault::Rank)?;
+    if dims.iter().any(|dim| *dim > DIM_MAX) {
+        return Err(ComponentFault::Dimension);
+    }
     if !spec.accepts_dims(dims) {
         return Err(ComponentFault::Shape);
     }
@@ -505,12 +511,18 @@ mod tests {
             Err((1, ComponentFault::Size))
         );
         assert_eq!(
-            fault(&[good[0], (64, 32, 2)], &[64, u64::MAX, 2]),
+            fault(&[good[0], (64, 32, 2)], &[64, DIM_MAX, 2]),
             Err((1, ComponentFault::Size))
         );
         assert_eq!(
-            fault(&[good[0], (64, 32, 1)], &[64, u64::MAX]),
+            fault(&[good[0], (64, 32, 1)], &[64, DIM_MAX]),
             Err((1, ComponentFault::Size))
+        );
+        // Without bytes whatever the other dimension is.
+        assert_eq!(fault(&[good[0], (64, 8, 2)], &[64, DIM_MAX, 0]), Ok(()));
+        assert_eq!(
+            fault(&[good[0], (64, 8, 2)], &[64, DIM_MAX + 1, 0]),
+            Err((1, ComponentFault::Dimension))
         );
         assert_eq!(
             fault(&[(0, 64, 2), good[1]], &[8, 8, 3]),
