@@ -3,7 +3,7 @@
 //!
 //! Beside `millstream dispatcher`: `cargo run --example functions`, with the dispatcher's address if it is not this machine's.
 
-use std::env::{args, var, var_os};
+use std::env::{args, var_os};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -12,11 +12,7 @@ use millstream::pipeline::exec::{PreparedMap, Tensor, Value};
 use millstream::{Worker, WorkerConfig, functions};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let key = match var("MILLSTREAM_KEY") {
-        Ok(setting) => KeySource::from_setting(&setting),
-        Err(_) => KeySource::own_file(var_os("XDG_DATA_HOME").as_deref(), var_os("HOME").as_deref())?,
-    };
-    let key = key.load()?;
+    let key = KeySource::from_environment(|name| var_os(name))?.load()?;
     let functions = functions::builtin(Some(&key)).with_map("scale", |params, input| {
         let factor: i64 = params.decode()?;
         let call = move |value: Value| {

@@ -214,3 +214,21 @@ fn a_key_in_a_file_is_its_owners_alone() {
     let refused = run(&["key", "--generate", "--out", &cluster]);
     assert_eq!(refused.status.code(), Some(1), "it would be lost: {refused:?}");
 }
+
+#[test]
+fn keys_in_arguments_are_refused_without_being_shown() {
+    let key = fresh_key();
+    for argument in [
+        ["status", "--key", &key],
+        ["worker", "--key", &key],
+        ["key", "--key", &key],
+    ] {
+        let refused = finish(millstream(&fresh_key(), &argument));
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert!(refused.stderr.contains("file of mode 0600"), "{refused:?}");
+        assert!(
+            !refused.stderr.contains(&key) && refused.stdout.is_empty(),
+            "{refused:?}"
+        );
+    }
+}

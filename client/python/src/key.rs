@@ -11,15 +11,8 @@ use pyo3::prelude::*;
 use crate::failure::raise;
 use crate::{code, fork, notices};
 
-/// The environment's word for a key or the path of one.
-const VARIABLE: &str = "MILLSTREAM_KEY";
-
 fn source() -> PyResult<KeySource> {
-    if let Some(setting) = std::env::var(VARIABLE).ok().filter(|setting| !setting.is_empty()) {
-        return Ok(KeySource::from_setting(&setting));
-    }
-    let (xdg, home) = (std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"));
-    KeySource::own_file(xdg.as_deref(), home.as_deref())
+    KeySource::from_environment(|name| std::env::var_os(name))
         .map_err(|error| raise("PermissionDeniedError", error))
 }
 

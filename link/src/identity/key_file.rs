@@ -2,7 +2,7 @@
 //!
 //! Reads no environment: whoever composes the program passes the settings in.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -62,12 +62,38 @@ impl LoadedKey {
 }
 
 impl KeySource {
-    /// The source that a setting means: the value of `--key` or `MILLSTREAM_KEY`, a key's text or a file's path.
+    /// Returns the source that an argument of a command names: a file.
+    ///
+    /// # Errors
+    /// [`KeyError::InArguments`]: the argument is a key's text.
+    pub fn from_argument(argument: &str) -> Result<KeySource, KeyError> {
+        if KeyMaterial::looks_like_key(argument) {
+            return Err(KeyError::InArguments);
+        }
+        Ok(KeySource::File(PathBuf::from(argument)))
+    }
+
+    /// Returns the source that the value of `MILLSTREAM_KEY` names: a key's text or a file.
     pub fn from_setting(setting: &str) -> KeySource {
         if KeyMaterial::looks_like_key(setting) {
             KeySource::Text(KeyText(setting.to_owned()))
         } else {
             KeySource::File(PathBuf::from(setting))
+        }
+    }
+
+    /// Returns the source that the environment names: `MILLSTREAM_KEY` if it is set and not empty, else this user's own file.
+    /// `variable` looks a variable up, as [`std::env::var_os`] does.
+    ///
+    /// # Errors
+    /// [`KeyError::NoHome`]: no variable says where the user's own file is.
+    pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<KeySource, KeyError> {
+        match variable("MILLSTREAM_KEY").filter(|setting| !setting.is_empty()) {
+            Some(setting) => Ok(match setting.into_string() {
+                Ok(setting) => KeySource::from_setting(&setting),
+                Err(path) => KeySource::File(PathBuf::from(path)),
+            }),
+            None => KeySource::own_file(variable("XDG_DATA_HOME").as_deref(), variable("HOME").as_deref()),
         }
     }
 
@@ -205,6 +231,13 @@ impl Drop for Draft {
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
+    /// A key's text is an argument of the command.
+    #[error(
+        "the value of --key is a key itself, which every user of this machine can read in the list of processes: write \
+         the key to a file of mode 0600 and name that file with --key, or set MILLSTREAM_KEY; make a new key if this \
+         machine has users you do not trust"
+    )]
+    InArguments,
     /// The text given is no key.
     #[error("the key given is unusable: {0}")]
     BadText(#[source] KeyTextError),
@@ -327,6 +360,35 @@ mod tests {
         assert!(error.contains("0640") && error.contains("chmod 600"), "{error}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
         assert!(KeySource::File(path).load().unwrap().explicitly_given);
+    }
+
+    #[test]
+    fn arguments_name_files_and_never_keys() {
+        let text = ClusterKey::from_bytes([3; 32]).to_text();
+        let refused = KeySource::from_argument(&text).unwrap_err().to_string();
+        assert!(
+            refused.contains("MILLSTREAM_KEY") && !refused.contains(&text),
+            "{refused}"
+        );
+        let file = KeySource::File(PathBuf::from("/etc/key"));
+        assert_eq!(KeySource::from_argument("/etc/key").unwrap(), file);
+    }
+
+    #[test]
+    fn the_environment_names_a_key_or_the_own_file() {
+        let text = ClusterKey::from_bytes([3; 32]).to_text();
+        let of = |key: &str| {
+            let key = key.to_owned();
+            let lookup = move |name: &str| match name {
+                "MILLSTREAM_KEY" => Some(OsString::from(&key)),
+                "HOME" => Some(OsString::from("/nowhere/me")),
+                _ => None,
+            };
+            KeySource::from_environment(lookup).unwrap()
+        };
+        assert!(matches!(of(&text), KeySource::Text(_)));
+        assert_eq!(of("/etc/key"), KeySource::File(PathBuf::from("/etc/key")));
+        assert!(matches!(of(""), KeySource::OwnFile(path) if path.starts_with("/nowhere/me")));
     }
 
     #[test]

@@ -118,8 +118,8 @@ pub(crate) struct Serve {
     /// Where the dispatcher listens; beyond loopback only with an explicit key (MILLSTREAM_KEY or --key).
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5060")]
     pub(crate) bind: SocketAddr,
-    /// The cluster key, or a file that has it.
-    #[arg(long, env = "MILLSTREAM_KEY", hide_env_values = true)]
+    /// The file with the cluster key. Without it, the variable MILLSTREAM_KEY names the file or is the key itself.
+    #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<String>,
     #[command(flatten)]
     pub(crate) load: Load,
@@ -130,8 +130,8 @@ pub(crate) struct Pull {
     /// The dispatcher that `serve` printed.
     #[arg(value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
-    /// The cluster key, or a file that has it.
-    #[arg(long, env = "MILLSTREAM_KEY", hide_env_values = true)]
+    /// The file with the cluster key. Without it, the variable MILLSTREAM_KEY names the file or is the key itself.
+    #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<String>,
     #[command(flatten)]
     pub(crate) load: Load,

@@ -20,7 +20,7 @@ const NO_PART: &str = "not a part of the service";
 
 /// Plays a dispatcher or a worker until the parent kills it.
 pub(crate) fn run_child(child: &Child) -> Result<(), String> {
-    let key = load_key(Some(&child.key))?;
+    let key = load_from(&KeySource::from_setting(&child.key))?;
     match child.role {
         ChildRole::Dispatcher => {
             let functions = Arc::new(millstream::functions::builtin(None));
@@ -75,7 +75,7 @@ pub(crate) fn measure(
     transport: Transport,
 ) -> Result<Record, String> {
     let key = ClusterKey::generate().map_err(|error| error.to_string())?;
-    let loaded = load_key(Some(&key.to_text()))?;
+    let loaded = load_from(&KeySource::from_setting(&key.to_text()))?;
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let gauge_path = directory.path().join("gauge");
     let gauge = Arc::new(Gauge::open(&gauge_path).map_err(|error| error.to_string())?);
@@ -190,14 +190,16 @@ pub(crate) fn pull(pull: &Pull) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-fn load_key(key: Option<&str>) -> Result<LoadedKey, String> {
-    let source = match key {
-        Some(key) => KeySource::from_setting(key),
-        None => {
-            let (xdg, home) = (std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"));
-            KeySource::own_file(xdg.as_deref(), home.as_deref()).map_err(|error| error.to_string())?
-        }
+/// Loads the key that an argument names, or else the environment.
+fn load_key(argument: Option<&str>) -> Result<LoadedKey, String> {
+    let source = match argument {
+        Some(argument) => KeySource::from_argument(argument),
+        None => KeySource::from_environment(|name| std::env::var_os(name)),
     };
+    load_from(&source.map_err(|error| error.to_string())?)
+}
+
+fn load_from(source: &KeySource) -> Result<LoadedKey, String> {
     source.load().map_err(|error| error.to_string())
 }
 

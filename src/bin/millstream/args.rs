@@ -58,9 +58,9 @@ pub(crate) enum Command {
 /// Who may come in.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct KeyFlag {
-    /// The cluster key or a role key, or a file that has it. Without it the key in the user's own directory is used,
-    /// and made when there is none; servers then serve this machine only.
-    #[arg(long, env = "MILLSTREAM_KEY", hide_env_values = true, value_name = "KEY|FILE")]
+    /// The file with the cluster key or a role key. Without it, the variable MILLSTREAM_KEY names the file or is the key itself; without both, the
+    /// command uses the key in the user's own directory, creates it if there is none, and serves this machine only.
+    #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<String>,
 }
 

@@ -65,15 +65,13 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     written.map_err(|error| format!("--out {}: {error}", path.display()))
 }
 
-/// Where the key comes from: the flag or environment, else the user's own file.
+/// Returns where the key comes from: the flag, else the environment, else the user's own file.
 pub(crate) fn source(flag: &KeyFlag) -> Result<KeySource, String> {
-    match &flag.key {
-        Some(setting) => Ok(KeySource::from_setting(setting)),
-        None => {
-            let (xdg, home) = (std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"));
-            KeySource::own_file(xdg.as_deref(), home.as_deref()).map_err(|error| error.to_string())
-        }
-    }
+    let source = match &flag.key {
+        Some(argument) => KeySource::from_argument(argument),
+        None => KeySource::from_environment(|name| std::env::var_os(name)),
+    };
+    source.map_err(|error| error.to_string())
 }
 
 /// The key itself. Says so when this made one.
