@@ -55,9 +55,10 @@ class MillstreamError(Exception):
 
 
 def _original(remote_traceback: str) -> BaseException | None:
-    """The exception that a traceback ends with, if its type is one of Python's, or of a module that is imported here.
+    """Returns the exception that a traceback ends with, if its type is one of Python's, or of a module that is imported here.
 
-    It is made anew from its name and message, which may have several lines; nothing of it is unpickled.
+    The exception is made from its name and message, which may have several lines. Nothing is unpickled, and a module that defines
+    its attributes on demand is not asked for them, since the name comes from another process.
     """
     lines = remote_traceback.split("\n")
     for at in range(len(lines) - 1, -1, -1):
@@ -66,7 +67,8 @@ def _original(remote_traceback: str) -> BaseException | None:
             return None
         name, _, first = lines[at].partition(": ")
         module, _, kind = name.rpartition(".")
-        found = getattr(sys.modules.get(module or "builtins"), kind, None)
+        owner = sys.modules.get(module or "builtins")
+        found = None if owner is None else vars(owner).get(kind)
         if isinstance(found, type) and issubclass(found, Exception):
             # TensorFlow's want a node and an operation before their message.
             is_of_tensorflow = any(base.__name__ == "OpError" for base in found.__mro__)
