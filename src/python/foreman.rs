@@ -281,8 +281,10 @@ impl Drop for Foreman {
 
 fn command(interpreter: &Interpreter) -> Command {
     let mut command = Command::new(&interpreter.program);
+    interpreter.environment.apply(&mut command);
     command
-        .args(["-m", "millstream.foreman"])
+        // The current directory may belong to another user: no module comes from there.
+        .args(["-P", "-m", "millstream.foreman"])
         .arg(std::process::id().to_string());
     if let Some(path) = &interpreter.search_path {
         command.env("PYTHONPATH", path);

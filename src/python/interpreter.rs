@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::environment::ExecutorEnvironment;
+
 /// The variable that names the interpreter.
 const VARIABLE: &str = "MILLSTREAM_PYTHON";
 /// What is looked for on the `PATH` where none is named.
@@ -20,15 +22,18 @@ pub struct Interpreter {
     /// What it is, such as `("cpython", "3.11")`, where that is known: then code of another one is refused when its dataset is
     /// registered.
     pub version: Option<(String, String)>,
+    /// The variables of this process's environment that users' code sees.
+    pub environment: ExecutorEnvironment,
 }
 
 impl Interpreter {
-    /// An interpreter of which nothing else is known.
+    /// Returns an interpreter of which nothing else is known. Its code sees the variables that `MILLSTREAM_PYTHON_ENV` says.
     pub fn new(program: impl Into<PathBuf>) -> Interpreter {
         Interpreter {
             program: program.into(),
             search_path: None,
             version: None,
+            environment: ExecutorEnvironment::from_environment(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! - `crews`: the crews of this process, which stay for a while between tasks
 //! - `described`: what executors are told beside the code (pure)
 //! - `ending`: why an executor's call has no result, in words
+//! - `environment`: the variables that executors see
 //! - `executor`: one process that calls the function, and the wait for what it makes
 //! - `foreman`: the process that imports what code needs, and starts and reaps executors
 //! - `function`, `flat_map`, `iterable`: what is registered with the pipeline
@@ -22,6 +23,7 @@ mod crews;
 mod described;
 #[cfg(target_os = "linux")]
 mod ending;
+mod environment;
 #[cfg(target_os = "linux")]
 mod executor;
 #[cfg(target_os = "linux")]
@@ -41,6 +43,7 @@ mod socket;
 #[cfg(target_os = "linux")]
 mod wire;
 
+pub use environment::ExecutorEnvironment;
 #[cfg(target_os = "linux")]
 pub use function::registered;
 pub use interpreter::Interpreter;

@@ -36,7 +36,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a dispatcher, and a worker with an interpreter, by the command; gives the address. What they say goes to a file each."""
     with ExitStack() as ending:
 
-        def began(*arguments: str, command: str = str(COMMAND), path: str = os.environ["PATH"]) -> str:
+        def began(
+            *arguments: str, command: str = str(COMMAND), path: str = os.environ["PATH"], directory: Path | None = None
+        ) -> str:
             log = ending.enter_context((tmp_path / f"{arguments[0]}.log").open("wb"))
             environment = {**os.environ, "PYTHONPATH": PACKAGE, "PATH": path}
             process = subprocess.Popen(
@@ -46,6 +48,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
                 stderr=log,
                 text=True,
                 env=environment,
+                cwd=directory,
             )
             ending.callback(process.wait)
             ending.enter_context(process.stdin)  # type: ignore[arg-type]
@@ -54,7 +57,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             assert " on " in line, (tmp_path / f"{arguments[0]}.log").read_text()
             return line.split(" on ")[1].split()[0].rstrip(",;")
 
-        def both(python: str | Path | None, **how: str) -> str:
+        def both(python: str | Path | None, **how: Any) -> str:
             address = began("dispatcher", "--bind", "127.0.0.1:0")
             chosen = () if python is None else ("--python", str(python))
             began("worker", "--dispatcher", address, "--threads", "2", *chosen, **how)
@@ -92,6 +95,31 @@ def test_code_runs_on_a_worker_of_the_command(start: Start) -> None:
     assert [int(x) for batch in loader for x in batch["x"][:, 0]] == list(range(50))
     # The same worker, asked for what it has not.
     assert "no_such_module" in failure(address, "no_such_module:f")
+
+
+def test_code_sees_no_secret_of_its_worker(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = subprocess.run([str(COMMAND), "key"], check=True, capture_output=True, text=True).stdout.strip()
+    monkeypatch.setenv("MILLSTREAM_KEY", key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    monkeypatch.setenv("DATABASE_URL", "planted")
+    monkeypatch.setenv("MILLSTREAM_PYTHON_ENV", "DATA_ROOT, MILLSTREAM_KEY")
+    monkeypatch.setenv("DATA_ROOT", "/data")
+    address = start(sys.executable)
+    seen = Dataset.range(1).map_python(lambda _: "\n".join(f"{name}={value}" for name, value in os.environ.items()))
+    [variables] = [str(text) for text in seen.apply(distribute("parallel_epochs", address))]
+    assert "planted" not in variables and key not in variables
+    assert "DATA_ROOT=/data" in variables and "PATH=" in variables
+
+
+def test_modules_of_the_current_directory_are_not_imported(start: Start, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for module in ("json", "numpy", "millstream"):
+        (shared / f"{module}.py").write_text(f"open({str(tmp_path / 'taken')!r}, 'w').close()\n")
+    address = start(sys.executable, directory=shared)
+    squares = Dataset.range(3).map_python(lambda x: x * x, element_spec=INT)
+    assert sorted(squares.apply(distribute("distributed_epoch", address))) == [0, 1, 4]
+    assert not (tmp_path / "taken").exists()
 
 
 def test_code_of_another_version_of_python_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,10 @@ pub(crate) struct WorkerArgs {
     /// else python3 on the PATH.
     #[arg(long, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
+    /// A variable of this environment that users' code sees, beside those of the interpreter, locale, libraries and frameworks; may be repeated.
+    /// `*` shows all of them but MILLSTREAM_KEY. MILLSTREAM_PYTHON_ENV names some, too, separated by commas.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) python_env: Vec<String>,
     /// Bytes of elements that wait, are on their way, or are kept for the trainers of a cross-trainer cache.
     #[arg(long, default_value_t = 1 << 30, value_name = "BYTES")]
     pub(crate) memory_bytes: usize,

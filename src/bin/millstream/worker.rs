@@ -51,21 +51,27 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
 fn functions(args: &WorkerArgs, key: &LoadedKey) -> Functions {
     let builtin = functions::builtin(Some(key));
     #[cfg(target_os = "linux")]
-    if let Some(interpreter) = interpreter(args) {
+    {
+        let mut interpreter = interpreter(args);
+        for name in &args.python_env {
+            interpreter.environment.allow(name);
+        }
         return python::registered(builtin, interpreter);
     }
+    #[cfg(not(target_os = "linux"))]
     builtin
 }
 
-/// The interpreter, unless it is the first one on the `PATH`.
+/// Returns the interpreter that the arguments or the environment name, else the one installed with this command, else that of the `PATH`.
 #[cfg(target_os = "linux")]
-fn interpreter(args: &WorkerArgs) -> Option<python::Interpreter> {
+fn interpreter(args: &WorkerArgs) -> python::Interpreter {
     let asked_for = args.python.as_ref().map(python::Interpreter::new);
     // Links to this command are followed: they may stand in a directory that has nothing to do with its environment.
     let installed_with = || python::Interpreter::beside(&std::env::current_exe().ok()?);
     asked_for
         .or_else(python::Interpreter::named)
         .or_else(installed_with)
+        .unwrap_or_else(python::Interpreter::from_environment)
 }
 
 fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {

@@ -95,7 +95,9 @@ class _Foreman:
             inherited = (end, self._file)
             arguments = map(str, (os.getpid(), *inherited, *self._sizes, index, seed))
             started = subprocess.Popen(
-                [sys.executable, "-m", "millstream.executor", *arguments], stdin=subprocess.DEVNULL, pass_fds=inherited
+                [sys.executable, "-P", "-m", "millstream.executor", *arguments],
+                stdin=subprocess.DEVNULL,
+                pass_fds=inherited,
             )
             pid = started.pid
         os.close(end)

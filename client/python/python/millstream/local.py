@@ -60,10 +60,15 @@ class _Child:
     def __init__(self, *arguments: str) -> None:
         self.name = arguments[0]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "millstream.server", *arguments],
+            [sys.executable, "-P", "-m", "millstream.server", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            # Its code is that of this program, which may see everything that this program sees.
+            env={
+                "MILLSTREAM_PYTHON_ENV": "*",
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            },
         )
 
     def address(self, deadline: float) -> str:
