@@ -115,6 +115,8 @@ struct Farewells {
     held: mpsc::Sender<Infallible>,
     /// Ends behind the last of them.
     said: mpsc::Receiver<Infallible>,
+    /// Becomes true when the service is closed: reports that nobody has taken are given up soon.
+    closing: watch::Sender<bool>,
 }
 
 impl Service {
@@ -160,7 +162,11 @@ impl Service {
             connector,
             lane,
             give_up,
-            farewells: Farewells { held, said },
+            farewells: Farewells {
+                held,
+                said,
+                closing: watch::Sender::new(false),
+            },
             dispatcher_timeout,
         })
     }
@@ -240,12 +246,13 @@ impl Service {
     /// cross-trainer cache and no trainer is named.
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
         let (client, held) = (self.client.clone(), self.farewells.held.clone());
+        let closing = self.farewells.closing.subscribe();
         let (consumer, trainer_id) = (config.consumer, config.trainer_id.clone());
         let (feed, is_shared) = self.ask(async move {
             check_trainer(client.asked_for(job).await.as_ref(), trainer_id.as_deref())?;
             let is_shared = client.is_shared(job).await;
             let handle = client.open_iteration(job, repetition, consumer).await?;
-            Ok((discover(handle, held), is_shared))
+            Ok((discover(handle, closing, held), is_shared))
         })?;
         let config = ReaderConfig {
             is_shared: is_shared || config.is_shared,
@@ -282,8 +289,13 @@ impl Service {
     /// Ends it once the dispatcher knows that its readers are gone. Drop them before: one that lives on, or a dispatcher
     /// that does not answer, is waited for no longer than a second.
     pub fn close(self) {
-        let Farewells { held, mut said } = self.farewells;
+        let Farewells {
+            held,
+            mut said,
+            closing,
+        } = self.farewells;
         drop(held);
+        closing.send_replace(true);
         let farewell = self
             .lane
             .spawn(async move { tokio::time::timeout(FAREWELL, said.recv()).await.is_ok() });

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
+use millstream::client::{MaxOutstanding, OnLost, Reader, ReaderConfig};
 use millstream::control::Policy;
+use millstream::link::LoadedKey;
 use millstream::pipeline::graph::Dataset;
 use millstream::{ReadRequest, Service, ServiceConfig};
 
@@ -85,11 +86,92 @@ fn readers_read_on_while_there_is_no_dispatcher() {
     });
 }
 
+/// C5.8: the last reports of a reader wait for a dispatcher that is away.
+#[test]
+fn used_elements_of_leaving_readers_are_not_lost() {
+    watched("a reader that leaves a cut-off dispatcher", || {
+        let away = Away::new();
+        let (leaving, staying) = (away.service(), away.service());
+        let mut reader = read(&leaving);
+        let mut other = read(&staying);
+        let mut used = train(&mut reader, 20);
+        away.proxy.set_cut(true);
+        used.extend(train(&mut reader, 30));
+        drop(reader);
+        std::thread::sleep(Duration::from_secs(2));
+        away.proxy.set_cut(false);
+        let rest = drain(&mut other);
+        let lost: BTreeSet<i64> = lost_numbers(&other).collect();
+        let named: Vec<&i64> = used.iter().filter(|number| lost.contains(*number)).collect();
+        assert!(named.is_empty(), "used elements are named as lost: {named:?}");
+        let had: BTreeSet<i64> = used.iter().chain(&rest).copied().collect();
+        let missing = (0..ELEMENTS).filter(|number| !had.contains(number) && !lost.contains(number));
+        assert_eq!(missing.count(), 0, "elements are missing and nobody was told");
+    });
+}
+
+/// A service that is closed does not wait for a dispatcher that is away, whatever its readers have to report.
+#[test]
+fn closing_waits_for_no_dispatcher() {
+    watched("closing behind a cut network", || {
+        let away = Away::new();
+        let service = away.service();
+        let mut reader = read(&service);
+        train(&mut reader, 20);
+        away.proxy.set_cut(true);
+        train(&mut reader, 30);
+        drop(reader);
+        let began = Instant::now();
+        service.close();
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "it waits for the reports"
+        );
+    });
+}
+
+/// A dispatcher behind a network that can be cut, and workers.
+struct Away {
+    key: LoadedKey,
+    proxy: Proxy,
+    _processes: Vec<Process>,
+}
+
+impl Away {
+    fn new() -> Away {
+        let (key, text) = fresh_key();
+        let dispatcher = Process::start(&text, &["dispatcher", "--bind=127.0.0.1:0"]);
+        let mut proxy = Proxy::bind();
+        proxy.forward_to(dispatcher.address.parse().unwrap());
+        let address = proxy.address().to_string();
+        let worker = || Process::start(&text, &["worker", "--dispatcher", &address]);
+        let workers: Vec<Process> = std::iter::repeat_with(worker).take(WORKERS).collect();
+        Away {
+            key,
+            proxy,
+            _processes: std::iter::once(dispatcher).chain(workers).collect(),
+        }
+    }
+
+    fn service(&self) -> Service {
+        let address = self.proxy.address().to_string();
+        Service::connect(&self.key, &address, ServiceConfig::default()).unwrap()
+    }
+}
+
+/// The elements that a reader names as lost: each is a split.
+fn lost_numbers(reader: &Reader) -> impl Iterator<Item = i64> {
+    let ranges = reader.stats().lost_splits.into_iter();
+    ranges.flat_map(|lost| lost.first as i64..(lost.first + lost.count) as i64)
+}
+
 fn read(service: &Service) -> Reader {
     let dataset = service.register(Dataset::range(0, ELEMENTS, 1), None).unwrap();
-    let job = service.job(&ReadRequest::new(dataset, Policy::Dynamic)).unwrap();
+    let request = ReadRequest::new(dataset, Policy::Dynamic).named("shared");
+    let job = service.job(&request).unwrap();
     let config = ReaderConfig {
         max_outstanding: MaxOutstanding::Elements(8),
+        on_lost: OnLost::Ignore,
         ..ReaderConfig::default()
     };
     service.read(job, 0, &config).unwrap()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use millstream_control::rpc::{IterationHandle, IterationReporter};
 use millstream_control::{ClientPush, Code, Error, LeaseRange, RemovalReason, Seen};
 use millstream_dataplane::TaskId;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::follow::{Feed, LostSplits, Report, TaskEvent};
 use crate::intake::TaskSource;
@@ -34,21 +34,24 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// How often a reader looks whether the dispatcher was heard of again, once its lease may have ended.
 const LEASE_LOOK: Duration = Duration::from_millis(50);
 
-/// How long the last reports of a reader that is gone may take before its client is released. A released client loses the splits
-/// that it has not reported as done (C5.8), so with a dispatcher that is away for longer, more is named as lost than is missing. A
-/// process keeps its connection open for so long.
-const LAST_REPORTS_MAX: Duration = Duration::from_millis(500);
+/// The longest time that the last reports of a reader that is gone may take, before its client is released (C5.8). A released client loses
+/// the splits that it has not reported as done, so a dispatcher that is away is waited for.
+pub(crate) const LAST_REPORTS_MAX: Duration = Duration::from_secs(120);
 
-/// The feed of an iteration. Must be called within a tokio runtime, which then carries it; it ends with the reader.
-/// `held` is dropped when the dispatcher knows that the reader is gone, or cannot be told.
-pub fn discover(handle: IterationHandle, held: impl Send + 'static) -> Feed {
+/// The time that they may take once the service is closed or shut down: a process that ends waits for nobody.
+const CLOSING_REPORTS_MAX: Duration = Duration::from_millis(500);
+
+/// Connects the feed of an iteration. Must be called within a tokio runtime, which then carries it; the feed ends with the reader.
+/// `closing` becomes true, or loses its sender, when the reader's process stops to use the service. `held` is dropped when the
+/// dispatcher knows that the reader is gone, or cannot be told.
+pub fn discover(handle: IterationHandle, closing: watch::Receiver<bool>, held: impl Send + 'static) -> Feed {
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
     let (reports, reports_queue) = mpsc::channel(REPORTS_MAX);
     let pace = Arc::new(PaceMeter::default());
     let dispatcher = handle.dispatcher();
     let meter = pace.clone();
     tokio::spawn(async move {
-        pass(handle, events_sender, reports_queue, &meter).await;
+        pass(handle, (events_sender, reports_queue), &meter, closing).await;
         drop(held);
     });
     Feed {
@@ -62,25 +65,35 @@ pub fn discover(handle: IterationHandle, held: impl Send + 'static) -> Feed {
 /// Ends when the reader is dropped: passes on its last reports, then releases the client, which is unknown from then on.
 async fn pass(
     mut handle: IterationHandle,
-    events: mpsc::Sender<TaskEvent>,
-    reports: mpsc::Receiver<Report>,
+    (events, reports): (mpsc::Sender<TaskEvent>, mpsc::Receiver<Report>),
     pace: &PaceMeter,
+    closing: watch::Receiver<bool>,
 ) {
     let (reporter, paced) = (handle.reporter(), handle.reporter());
     let mut reporting = tokio::spawn(async move { pass_reports(&reporter, reports).await });
+    let is_shut_down = tokio::select! {
+        is_shut_down = pass_events(&mut handle, &events) => is_shut_down,
+        () = pass_pace(&paced, pace) => false,
+    };
     tokio::select! {
-        () = pass_events(&mut handle, &events) => {}
-        () = pass_pace(&paced, pace) => {}
-    }
-    if tokio::time::timeout(LAST_REPORTS_MAX, &mut reporting)
-        .await
-        .is_err()
-    {
-        reporting.abort();
+        _ = &mut reporting => {}
+        () = until_reports_are_late(closing, is_shut_down) => reporting.abort(),
     }
     if let Err(error) = handle.release().await {
         tracing::debug!(%error, "the client was not released; the dispatcher will notice its silence");
     }
+}
+
+/// Waits as long as the last reports may take.
+async fn until_reports_are_late(mut closing: watch::Receiver<bool>, is_shut_down: bool) {
+    let closed = async {
+        if !is_shut_down {
+            // Without its sender, too, nobody uses the service any more.
+            closing.wait_for(|is_closing| *is_closing).await.ok();
+        }
+        tokio::time::sleep(CLOSING_REPORTS_MAX).await;
+    };
+    tokio::time::timeout(LAST_REPORTS_MAX, closed).await.ok();
 }
 
 /// Says how fast the reader's user goes, for as long as it is asked.
@@ -95,8 +108,8 @@ async fn pass_pace(to: &IterationReporter, meter: &PaceMeter) {
     }
 }
 
-/// Passes on what the dispatcher tells, until the reader is gone or the service was shut down.
-async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEvent>) {
+/// Passes on what the dispatcher tells, until the reader is gone or the service was shut down. Returns whether the latter is known.
+async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEvent>) -> bool {
     let (mut is_caught_up, mut is_doubted) = (false, false);
     let (mut contact, reporter) = (handle.contact(), handle.reporter());
     loop {
@@ -104,18 +117,18 @@ async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEve
             push = handle.next_push() => push,
             is_up = contact.changed() => {
                 if events.send(TaskEvent::Contact { is_up }).await.is_err() {
-                    return;
+                    return false;
                 }
                 continue;
             }
             () = until_lease_is(&reporter, !is_doubted) => {
                 is_doubted = !is_doubted;
                 if events.send(TaskEvent::LeaseDoubted(is_doubted)).await.is_err() {
-                    return;
+                    return false;
                 }
                 continue;
             }
-            () = events.closed() => return,
+            () = events.closed() => return false,
         };
         let (event, is_last) = match push {
             Ok(push) => (translate(push), false),
@@ -129,19 +142,20 @@ async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEve
         if let Some(event) = event
             && events.send(event).await.is_err()
         {
-            return;
+            return is_over;
         }
         if is_over {
-            return;
+            return true;
         }
         if is_last {
-            return events.closed().await;
+            events.closed().await;
+            return false;
         }
         // The first thing told is a snapshot, which stands for several.
         if !is_caught_up && handle.is_all_told() {
             is_caught_up = true;
             if events.send(TaskEvent::CaughtUp).await.is_err() {
-                return;
+                return false;
             }
         }
     }

@@ -518,6 +518,8 @@ impl Intake {
         let mut state = self.state.lock();
         state.failure.get_or_insert(ReadError::Cancelled);
         state.stop_using(&self.handed);
+        // Before it is cancelled a worker hears what its elements were used for, or it reports them as lost (C6.7).
+        state.acknowledge();
         let State { tasks, links, .. } = &mut *state;
         for entry in tasks.values() {
             if let Some(outbox) = links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {

@@ -19,16 +19,12 @@ use super::session::{Purpose, Session};
 use super::world::{Event, Pid, World};
 use crate::credit::{Bounds, MaxOutstanding};
 use crate::cursor::Cursor;
-use crate::discovery::{control_id, is_final, lease_ranges, translate};
+use crate::discovery::{LAST_REPORTS_MAX, control_id, is_final, lease_ranges, translate};
 use crate::driver::drive;
 use crate::error::ReadError;
 use crate::follow::{Obeyed, Report, TaskEvent, obey};
 use crate::intake::{Intake, SeenSplits};
 use crate::notice::Notices;
-
-/// How long the last reports of a reader may take. A process waits for 500 ms only: then more is named as lost than is missing, which
-/// the promises of this world do not allow for.
-const LAST_REPORTS_MAX: Duration = Duration::from_secs(120);
 
 /// Longer than any run: whether a worker can be reached is not what is looked at.
 const GIVE_UP: Duration = Duration::from_secs(3600);
