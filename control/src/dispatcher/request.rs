@@ -253,6 +253,9 @@ impl Dispatcher {
             Request::SplitsMissed(task, client, leases, is_released) => {
                 done(self.splits_missed(session, task, client, (&leases, is_released)))
             }
+            Request::SplitsShared(task, client, leases) => {
+                done(self.splits_shared(session, task, client, &leases))
+            }
             Request::FinishTask {
                 task,
                 delivered,
