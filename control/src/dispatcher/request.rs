@@ -179,6 +179,7 @@ impl Dispatcher {
                 runs,
                 end,
                 current,
+                more,
             } => {
                 let plan = self.tables.plans.get(iteration).ok_or_else(|| {
                     Error::aborted(format!(
@@ -189,6 +190,7 @@ impl Dispatcher {
                     runs: runs.clone(),
                     end: *end,
                     current: *current,
+                    more: *more,
                     plan: Arc::clone(plan),
                 })
             }
