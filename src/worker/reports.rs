@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millstream_control::agent::Agent;
 use millstream_control::{ClientId, Code, Error, TaskId};
-use millstream_dataplane::worker::{MissedSplits, Server};
+use millstream_dataplane::worker::{MissedSplits, Server, SharedSplits};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::task::Outcome;
@@ -24,7 +24,7 @@ pub(super) struct Reports {
     server: Server,
     under_way: JoinSet<TaskId>,
     aborts: BTreeMap<TaskId, AbortHandle>,
-    /// What is said of clients that are gone.
+    /// What is said of the splits of clients.
     missed: JoinSet<()>,
 }
 
@@ -63,10 +63,13 @@ impl Reports {
         }
     }
 
-    /// Says what clients took with them that are gone, as far as nothing was said of it.
+    /// Says what clients took with them that are gone, and which splits clients share, as far as nothing was said of it.
     pub(super) fn tell_missed(&mut self) {
         for missed in self.server.take_missed() {
             self.say_missed(missed, false);
+        }
+        for shared in self.server.take_shared() {
+            self.say_shared(shared);
         }
     }
 
@@ -87,6 +90,17 @@ impl Reports {
             let say = || agent.splits_missed(task, client, &missed.leases, is_released);
             if until_heard(task, say).await {
                 server.note_heard(&missed);
+            }
+        });
+    }
+
+    fn say_shared(&mut self, shared: SharedSplits) {
+        let (agent, server) = (self.agent.clone(), self.server.clone());
+        self.missed.spawn_local(async move {
+            let (task, client) = (TaskId(shared.task.0), ClientId(shared.client));
+            let say = || agent.splits_shared(task, client, &shared.leases);
+            if until_heard(task, say).await {
+                server.note_shared(&shared);
             }
         });
     }

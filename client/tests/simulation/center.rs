@@ -295,7 +295,9 @@ impl World {
         if let Request::ReturnSplits { task, leases } = &envelope.request {
             self.oracle.returned(*task, leases);
         }
-        if let Request::SplitsWaiting(_, task, leases) = &envelope.request {
+        if let Request::SplitsWaiting(_, task, leases) | Request::SplitsShared(task, _, leases) =
+            &envelope.request
+        {
             self.oracle.waited(*task, leases);
         }
         let asked = Asked { session, lease_of };

@@ -84,6 +84,8 @@ pub(super) struct Tally {
     pub(super) workers_ended: u64,
     pub(super) readers: u64,
     pub(super) readers_gone: u64,
+    /// Splits that several readers had in hand, counted once for each.
+    pub(super) shared: u64,
 }
 
 impl Tally {
@@ -96,6 +98,7 @@ impl Tally {
         self.workers_ended += other.workers_ended;
         self.readers += other.readers;
         self.readers_gone += other.readers_gone;
+        self.shared += other.shared;
     }
 }
 

@@ -81,6 +81,7 @@ fn whatever_goes_wrong_every_promise_is_kept() {
         // What did not happen proves nothing.
         assert!(faults.iter().all(|count| *count >= count / 10), "{faults:?}");
         assert!(tally.leased_again >= count && tally.lost >= count, "{tally:?}");
+        assert!(tally.shared >= count / 100, "{tally:?}");
         assert!(
             tally.workers_ended >= count && tally.readers_gone >= count / 2,
             "{tally:?}"

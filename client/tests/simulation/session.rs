@@ -88,6 +88,7 @@ pub(super) enum Purpose {
         task: TaskId,
         client: u64,
     },
+    Shared,
     LeaveWorker,
     Drain,
     Dataset,

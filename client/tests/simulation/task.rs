@@ -115,7 +115,11 @@ impl World {
             return;
         };
         let Ok(Reply::Splits {
-            runs, end, current, ..
+            runs,
+            end,
+            current,
+            more,
+            ..
         }) = result
         else {
             // The task was given away: the agent is about to hear of it.
@@ -136,13 +140,14 @@ impl World {
             runs: runs.collect(),
             end,
             current,
+            more,
         };
         if task.report.is_some() {
             task.unstarted
                 .extend(batch.runs.iter().map(|leased| leased.run.leases()));
             self.give_back(pid, id);
         } else {
-            task.flow.books.answered(source, batch);
+            task.flow.books.answered(source, batch, self.now);
         }
     }
 

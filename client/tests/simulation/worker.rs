@@ -9,7 +9,7 @@ use millstream_control::{
     WorkerRegistration,
 };
 use millstream_dataplane::transport::Compression;
-use millstream_dataplane::worker::{BufferLimits, MissedSplits, Server, ServerConfig};
+use millstream_dataplane::worker::{BufferLimits, MissedSplits, Server, ServerConfig, SharedSplits};
 use millstream_element::{HeapAlloc, SlotAlloc};
 use millstream_link::{Role, TicketKey};
 
@@ -49,6 +49,8 @@ pub(super) struct Worker {
     pub(super) is_draining: bool,
     /// What the dispatcher is being told of readers that are gone.
     missed: BTreeMap<(TaskId, u64), Vec<u64>>,
+    /// Splits that it says to be shared, each message after the one before.
+    shared: VecDeque<SharedSplits>,
 }
 
 #[derive(Debug)]
@@ -88,6 +90,7 @@ impl Worker {
             is_gone: false,
             is_draining: false,
             missed: BTreeMap::new(),
+            shared: VecDeque::new(),
         }
     }
 
@@ -223,6 +226,19 @@ impl World {
         self.call(pid, Purpose::Missed { task, client }, request);
     }
 
+    /// Tells the dispatcher of the next shared splits.
+    fn say_shared(&mut self, pid: Pid) {
+        let worker = self.workers.get(&pid);
+        let Some(shared) = worker.and_then(|worker| worker.shared.front()).cloned() else {
+            return;
+        };
+        self.note(format_args!("worker {pid} has {shared:?}"));
+        self.oracle.tally.shared += shared.leases.len() as u64;
+        let leases = LeaseRange::collect(shared.leases);
+        let request = Request::SplitsShared(TaskId(shared.task.0), ClientId(shared.client), leases);
+        self.call(pid, Purpose::Shared, request);
+    }
+
     fn stop_task(&mut self, pid: Pid, id: TaskId, reason: Option<StopReason>) {
         self.note(format_args!("worker {pid} stops {id}: {reason:?}"));
         let Some(worker) = self.workers.get_mut(&pid) else {
@@ -274,6 +290,7 @@ impl World {
         worker.session = None;
         (worker.begun, worker.is_busy) = (false, false);
         worker.missed.clear();
+        worker.shared.clear();
         worker.orders.clear();
         worker.begins_at = Some(self.now + worker.pause);
         worker.pause = (worker.pause * 2).min(PAUSE_MAX);
@@ -332,6 +349,12 @@ impl World {
                     worker.server.note_heard(&MissedSplits { task, client, leases });
                 }
             }
+            (Purpose::Shared, result) => {
+                if let Some(shared) = worker.shared.pop_front().filter(|_| result.is_ok()) {
+                    worker.server.note_shared(&shared);
+                }
+                self.say_shared(pid);
+            }
             (Purpose::Drain, Ok(_)) => {
                 worker.is_draining = true;
                 let flows = worker.tasks.values_mut().map(|task| &mut task.flow);
@@ -355,6 +378,14 @@ impl World {
         missed
             .into_iter()
             .for_each(|missed| self.say_missed(pid, missed, false));
+        let Some(worker) = self.workers.get_mut(&pid) else {
+            return;
+        };
+        let is_silent = worker.shared.is_empty();
+        worker.shared.extend(worker.server.take_shared());
+        if is_silent {
+            self.say_shared(pid);
+        }
         let Some(worker) = self.workers.get_mut(&pid) else {
             return;
         };

@@ -12,6 +12,9 @@ use super::demand::{FeedDemand, SplitRate};
 use crate::dispatcher::Run;
 use crate::split::{LeaseRange, Split};
 
+/// The pause before a task asks for another short lease. Others ask in it, so that the leases of all tasks take turns.
+const NEXT_LEASE: Duration = Duration::from_millis(50);
+
 /// What a task was given and has not begun, source by source.
 ///
 /// Ask [`next`](FeedBooks::next); where it says so, ask the dispatcher, and say [`asked`](FeedBooks::asked) then and
@@ -49,6 +52,8 @@ pub struct FeedBatch {
     pub end: bool,
     /// The pass that is being dealt out.
     pub current: u64,
+    /// The lease is as long as one may be (C5.9): another may follow.
+    pub more: bool,
 }
 
 /// A run of which some splits may be taken already.
@@ -71,6 +76,8 @@ struct SourceBooks {
     wanted: u64,
     /// The latest answer had fewer splits than were wanted: the dispatcher keeps the others for other tasks.
     is_limited: bool,
+    /// The splits of the latest lease, and when another may follow it, if it was as long as one may be.
+    next_lease: Option<(u64, Duration)>,
     rate: SplitRate,
     /// Its reader was told that the pass is over, and has asked for no other since.
     at_end: bool,
@@ -89,7 +96,7 @@ impl FeedBooks {
         if let Some(split) = books.pop() {
             books.at_end = false;
             books.rate.note_taken(now);
-            let is_to_ask = books.is_low() && books.asking.is_none() && !books.is_over(repetition);
+            let is_to_ask = books.is_low(now) && books.asking.is_none() && !books.is_over(repetition);
             let ask_ahead = is_to_ask.then(|| books.rate.demand(books.count));
             self.exhausted = false;
             return FeedStep::Split { split, ask_ahead };
@@ -114,7 +121,7 @@ impl FeedBooks {
     }
 
     /// The dispatcher has answered.
-    pub fn answered(&mut self, source: u32, batch: FeedBatch) {
+    pub fn answered(&mut self, source: u32, batch: FeedBatch, now: Duration) {
         let books = self.sources.entry(source).or_default();
         let asked = books.asking.take();
         if batch.end {
@@ -125,6 +132,7 @@ impl FeedBooks {
         books.count += leased;
         books.level = books.count;
         books.is_limited = leased < books.wanted;
+        books.next_lease = batch.more.then(|| (leased, now + NEXT_LEASE));
         books.ready.extend(batch.runs);
     }
 
@@ -163,13 +171,20 @@ impl SourceBooks {
     }
 
     /// Whether it is time to ask for more.
-    fn is_low(&self) -> bool {
+    fn is_low(&self, now: Duration) -> bool {
         match self.rate.target() {
+            // The time ahead is filled by several leases, each as soon as there is room for it: so those of all tasks take turns.
+            Some(target) if self.has_room_for_lease(target, now) => true,
             // There is little left to divide: each further request is for a part of it.
             Some(_) if self.is_limited => self.count <= self.level / 4 * 3,
             Some(target) => self.count <= target / 5 * 4,
             None => self.count <= self.level / 2,
         }
+    }
+
+    fn has_room_for_lease(&self, target: u64, now: Duration) -> bool {
+        self.next_lease
+            .is_some_and(|(splits, at)| now >= at && self.count + splits <= target)
     }
 
     fn is_read(&self) -> bool {
@@ -223,6 +238,7 @@ mod tests {
             runs,
             end: count == 0,
             current: repetition,
+            more: false,
         }
     }
 
@@ -245,7 +261,7 @@ mod tests {
         };
         books.asked(0, 0, first.want);
         assert_eq!(books.next(0, 0, Duration::ZERO), FeedStep::Wait);
-        books.answered(0, batch(0, 1, 4));
+        books.answered(0, batch(0, 1, 4), Duration::ZERO);
         let mut asked_at = Vec::new();
         for place in 0..4 {
             let (split, asked) = take(&mut books, Duration::from_secs(10 * place));
@@ -260,7 +276,7 @@ mod tests {
         let mut books = FeedBooks::default();
         let mut lease = 0;
         let mut give = |books: &mut FeedBooks, want| {
-            books.answered(0, batch(0, lease, want));
+            books.answered(0, batch(0, lease, want), Duration::ZERO);
             lease += want;
         };
         books.asked(0, 0, 1024);
@@ -279,12 +295,37 @@ mod tests {
         }
     }
 
+    /// C5.9
+    #[test]
+    fn short_leases_fill_the_time_ahead() {
+        let mut books = FeedBooks::default();
+        let mut lease = 0;
+        let mut give = |books: &mut FeedBooks, now| {
+            let batch = FeedBatch {
+                more: true,
+                ..batch(0, lease, 8)
+            };
+            lease += 8;
+            books.answered(0, batch, now);
+        };
+        books.asked(0, 0, 1024);
+        give(&mut books, Duration::ZERO);
+        for moment in 0..600 {
+            let now = Duration::from_millis(100 * moment);
+            if take(&mut books, now).1.is_some() {
+                give(&mut books, now);
+            }
+            let held = books.sources[&0].count;
+            assert!(moment < 100 || (130..=151).contains(&held), "{held} at {now:?}");
+        }
+    }
+
     /// C5.5: only a task that was told of the end of all it reads has read its splits to the end.
     #[test]
     fn it_is_exhausted_once_it_was_told_of_every_end_and_not_when_its_last_split_is_taken() {
         let mut books = FeedBooks::default();
         books.asked(0, 0, 1);
-        books.answered(0, batch(0, 0, 1));
+        books.answered(0, batch(0, 0, 1), Duration::ZERO);
         assert!(matches!(
             books.next(0, 0, Duration::ZERO),
             FeedStep::Split {
@@ -293,12 +334,12 @@ mod tests {
             }
         ));
         books.asked(0, 0, 1);
-        books.answered(0, batch(0, 1, 0));
+        books.answered(0, batch(0, 1, 0), Duration::ZERO);
         assert!(!books.is_exhausted());
         assert_eq!(books.next(0, 0, Duration::ZERO), FeedStep::End);
         assert!(books.is_exhausted());
         books.asked(1, 0, 1);
-        books.answered(1, batch(0, 1, 2));
+        books.answered(1, batch(0, 1, 2), Duration::ZERO);
         books.next(0, 0, Duration::ZERO);
         assert!(!books.is_exhausted(), "source 1 has two left");
         let leases = books.take_unstarted();

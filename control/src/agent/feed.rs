@@ -265,7 +265,7 @@ impl SplitFeed {
         };
         self.fetching.remove(&source);
         match answer {
-            Ok(batch) => self.books.answered(source, batch),
+            Ok(batch) => self.books.answered(source, batch, self.begun.elapsed()),
             Err(error) => {
                 // What is here is read first; the producer meets the error when it waits.
                 let (sender, receiver) = oneshot::channel();
@@ -296,7 +296,7 @@ impl SplitFeed {
             return Err(self.holds_too_much());
         };
         let batch = received.map_err(|_| FeedError::Cancelled)??;
-        self.books.answered(source, batch);
+        self.books.answered(source, batch, self.begun.elapsed());
         Ok(())
     }
 
@@ -395,7 +395,12 @@ async fn call_until_able(
 
 fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
     match result {
-        Ok(WireReply::Splits { runs, end, current }) => {
+        Ok(WireReply::Splits {
+            runs,
+            end,
+            current,
+            more,
+        }) => {
             if runs.iter().all(is_sound) {
                 let runs = runs.into_iter().map(|leased| FeedRun {
                     run: leased.run,
@@ -405,6 +410,7 @@ fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
                     runs: runs.collect(),
                     end,
                     current,
+                    more,
                 })
             } else {
                 Err(FeedError::Dispatcher(Error::internal(

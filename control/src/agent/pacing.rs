@@ -30,6 +30,10 @@ struct Reading {
     ends_at: Option<Duration>,
     waited: Duration,
     read: u64,
+    /// Requests for splits.
+    requests: u64,
+    /// The splits of each lease, by their first index.
+    leases: Vec<(u64, u64)>,
 }
 
 struct World {
@@ -42,6 +46,10 @@ struct World {
 
 impl World {
     fn new(splits: u64, split_times_ms: &[u64]) -> World {
+        World::of_job(splits, split_times_ms, false)
+    }
+
+    fn of_job(splits: u64, split_times_ms: &[u64], in_order: bool) -> World {
         let mut world = World {
             machine: Dispatcher::new(DispatcherConfig::default(), BootId(1), Duration::ZERO),
             now: Duration::ZERO,
@@ -58,7 +66,10 @@ impl World {
         world.ask(trainer, Role::Submit, register);
         let create = Request::CreateJob {
             name: None,
-            parameters: JobParameters::new(DatasetId::automatic(1000), Policy::Dynamic),
+            parameters: JobParameters {
+                in_order,
+                ..JobParameters::new(DatasetId::automatic(1000), Policy::Dynamic)
+            },
         };
         let (Some(Reply::Job(job)), _) = world.ask(trainer, Role::Submit, create) else {
             panic!("no job")
@@ -103,6 +114,8 @@ impl World {
                     ends_at: None,
                     waited: Duration::ZERO,
                     read: 0,
+                    requests: 0,
+                    leases: Vec::new(),
                 });
             }
         }
@@ -164,21 +177,33 @@ impl World {
         };
         let (
             Some(Reply::Splits {
-                runs, end, current, ..
+                runs,
+                end,
+                current,
+                more,
+                ..
             }),
             _,
         ) = self.ask(session, Role::Worker, request)
         else {
             panic!("no splits")
         };
+        let reading = &mut self.readings[place];
+        reading.requests += 1;
+        reading
+            .leases
+            .extend(runs.iter().map(|run| (run.first_index, run.count)));
         let runs = runs.into_iter().map(|run| FeedRun {
             run,
             payloads: VecDeque::new(),
         });
-        let runs = runs.collect();
-        self.readings[place]
-            .books
-            .answered(0, FeedBatch { runs, end, current });
+        let batch = FeedBatch {
+            runs: runs.collect(),
+            end,
+            current,
+            more,
+        };
+        self.readings[place].books.answered(0, batch, self.now);
     }
 
     fn read(&mut self, place: usize) {
@@ -276,5 +301,54 @@ fn a_dispatcher_that_is_away_keeps_no_task_waiting() {
             world.run(Duration::from_secs(600));
             assert!(world.readings.iter().all(|reading| reading.ends_at.is_some()));
         }
+    }
+}
+
+/// C5.9: several leases fill the time ahead of a task, and no lease is long.
+#[test]
+fn a_dispatcher_that_is_away_keeps_no_reader_in_order_waiting() {
+    for away_at_s in [5, 10, 30, 60] {
+        for split_times in [&[30, 30][..], &[100, 300], &[700, 700, 700]] {
+            let speed: f64 = split_times.iter().map(|millis| 1000.0 / *millis as f64).sum();
+            let splits = (120.0 * speed) as u64;
+            let mut world = World::of_job(splits, split_times, true);
+            let away_at = Duration::from_secs(away_at_s);
+            world.run(away_at);
+            let before: Duration = world.readings.iter().map(|reading| reading.waited).sum();
+            world.is_away = true;
+            world.run(away_at + Duration::from_secs(10));
+            world.is_away = false;
+            let waited: Duration = world.readings.iter().map(|reading| reading.waited).sum();
+            assert_eq!(waited, before, "{split_times:?} at {away_at_s} s");
+            world.run(Duration::from_secs(600));
+            let leases = world.readings.iter().flat_map(|reading| &reading.leases);
+            assert!(leases.clone().all(|(_, count)| *count <= 8));
+            assert_eq!(leases.map(|(_, count)| count).sum::<u64>(), splits);
+        }
+    }
+}
+
+/// C5.9: a reader in order that waits for one worker has the others idle.
+#[test]
+fn leases_in_order_take_turns() {
+    let mut world = World::of_job(4000, &[30, 30], true);
+    world.run(Duration::from_secs(600));
+    let owners = world.readings.iter().enumerate();
+    let leases = owners.flat_map(|(owner, reading)| reading.leases.iter().map(move |lease| (*lease, owner)));
+    let mut leases: Vec<((u64, u64), usize)> = leases.collect();
+    leases.sort_unstable();
+    let turns = leases.chunk_by(|one, next| one.1 == next.1);
+    let longest = turns.map(|turn| turn.iter().map(|((_, count), _)| count).sum::<u64>());
+    assert!(longest.max().unwrap() <= 24);
+}
+
+/// C5.1: the last splits of an epoch are no reason to ask all the time.
+#[test]
+fn requests_in_order_are_few() {
+    for split_times in [&[30, 30][..], &[700, 700, 700]] {
+        let mut world = World::of_job(2000, split_times, true);
+        world.run(Duration::from_secs(3600));
+        let requests: u64 = world.readings.iter().map(|reading| reading.requests).sum();
+        assert!(requests <= 2000 / 4, "{requests}");
     }
 }

@@ -222,6 +222,18 @@ impl Agent {
             .await
     }
 
+    /// Says of which splits that ended a client has elements in hand, as other clients have (C5.8).
+    ///
+    /// # Errors
+    /// The dispatcher does not answer, or has given the task away.
+    pub async fn splits_shared(&self, task: TaskId, client: ClientId, leases: &[u64]) -> Result<(), Error> {
+        for ranges in LeaseRange::collect(leases.iter().copied()).chunks(MISSED_MAX) {
+            self.report(WireRequest::SplitsShared(task, client, ranges.to_vec()))
+                .await?;
+        }
+        Ok(())
+    }
+
     /// Says that a task cannot go on, in words for its user.
     ///
     /// # Errors

@@ -92,6 +92,8 @@ pub enum Reply {
         end: bool,
         /// The pass over the source that is being dealt out.
         current: u64,
+        /// Whether this lease is as long as one may be, so that another may follow (C5.9).
+        more: bool,
         /// Where their payloads are.
         plan: Arc<SplitPlan>,
     },

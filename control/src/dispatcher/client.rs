@@ -91,6 +91,7 @@ impl Dispatcher {
             return;
         }
         let in_hand = client.in_hand.take_all();
+        self.clear_hands(iteration, &in_hand);
         self.lose_splits(iteration, &in_hand, "");
         if phase != Some(Phase::Running) {
             return self.leave_private_tasks(&client);
@@ -146,9 +147,7 @@ impl Dispatcher {
             return Ok(());
         }
         let mut done = self.take_held(task, leases);
-        if let Some(row) = self.tables.clients.get_mut(&client) {
-            done.extend(leases.iter().flat_map(|range| row.in_hand.take(*range)));
-        }
+        done.extend(self.take_in_hand(client, leases));
         match self.tables.ledgers.get_mut(&iteration) {
             Some(ledger) => done.iter().for_each(|run| ledger.done(run)),
             None => {

@@ -69,6 +69,7 @@ impl Dispatcher {
             | Request::ReturnSplits { .. }
             | Request::SplitsProduced { .. }
             | Request::SplitsMissed(..)
+            | Request::SplitsShared(..)
             | Request::FinishTask { .. }
             | Request::SuspectWorker { .. }
             | Request::FailTask { .. } => false,

@@ -237,6 +237,9 @@ pub enum Request {
     /// Say of which splits a client that is gone had elements that its user was not done with (C6.7).
     /// Names the task that held them, the client, their leases, and whether the client is served no more, so that these are all.
     SplitsMissed(TaskId, ClientId, Vec<LeaseRange>, bool),
+    /// Say of which splits that ended a client has elements in hand, as other clients have (C5.8).
+    /// Names the task that held them, the client, and their leases.
+    SplitsShared(TaskId, ClientId, Vec<LeaseRange>),
     /// A task has produced its last element.
     FinishTask {
         /// Which.
@@ -303,6 +306,7 @@ impl Request {
             | Request::ReturnSplits { .. }
             | Request::SplitsProduced { .. }
             | Request::SplitsMissed(..)
+            | Request::SplitsShared(..)
             | Request::FinishTask { .. }
             | Request::FailTask { .. } => false,
         }
@@ -335,6 +339,7 @@ impl Request {
             | Request::ReturnSplits { .. }
             | Request::SplitsProduced { .. }
             | Request::SplitsMissed(..)
+            | Request::SplitsShared(..)
             | Request::FinishTask { .. }
             | Request::FailTask { .. } => role == Role::Worker,
         }
@@ -367,6 +372,7 @@ impl Request {
             Request::ReturnSplits { .. } => "return splits",
             Request::SplitsProduced { .. } => "report produced splits",
             Request::SplitsMissed(..) => "report what a client took with it",
+            Request::SplitsShared(..) => "report what clients share",
             Request::FinishTask { .. } => "finish a task",
             Request::FailTask { .. } => "fail a task",
         }

@@ -222,9 +222,13 @@ impl Dispatcher {
         let of_clients = clients
             .iter()
             .filter_map(|client| self.tables.clients.get(client));
+        // Several clients may have a split in hand.
+        let mut in_hand = Holding::default();
+        let of_clients = of_clients.flat_map(|client| client.in_hand.runs());
+        of_clients.for_each(|run| in_hand.put(run));
         for run in of_tasks
             .chain(of_removals.map(|removal| &removal.holding))
-            .chain(of_clients.map(|client| &client.in_hand))
+            .chain([&in_hand])
             .flat_map(Holding::runs)
         {
             *held.entry(run.source).or_default() += run.count;

@@ -4,7 +4,7 @@
 use super::action::WorkerPush;
 use super::machine::Dispatcher;
 use super::record::{ClientRecord, TaskPhase, TaskRecord};
-use super::splits::Run;
+use super::splits::{Holding, Run};
 use super::sweep::overdue;
 use crate::error::Error;
 use crate::id::{ClientId, IterationId, SessionId, TaskId, WorkerId};
@@ -28,6 +28,93 @@ impl Dispatcher {
         Ok(())
     }
 
+    /// C5.8: a worker says that a client has elements of these splits in hand, as others have. It tells the clients of their ends
+    /// afterwards.
+    pub(super) fn splits_shared(
+        &mut self,
+        session: SessionId,
+        task: TaskId,
+        client: ClientId,
+        leases: &[LeaseRange],
+    ) -> Result<(), Error> {
+        self.living_worker(session)?;
+        if !self.tables.tasks.contains(&task) {
+            // It ended with its iteration.
+            return Ok(());
+        }
+        let iteration = self.own_task(session, task)?.iteration;
+        let row = self.tables.clients.get(&client);
+        if row.is_none_or(|row| row.iteration != iteration) {
+            // It is gone, and its worker says what it took with it (C6.7).
+            return Ok(());
+        }
+        let mut runs = self.take_held(task, leases);
+        runs.extend(self.in_hand_of_others(iteration, client, leases).take_all());
+        if let Some(row) = self.tables.clients.get_mut(&client) {
+            runs.into_iter().for_each(|run| row.in_hand.put(run));
+        }
+        Ok(())
+    }
+
+    /// Returns what other clients of an iteration than this one have in hand of these leases.
+    fn in_hand_of_others(&self, iteration: IterationId, client: ClientId, leases: &[LeaseRange]) -> Holding {
+        let mut found = Holding::default();
+        let others = self.tables.clients_of(iteration).into_iter();
+        let others = others.filter(|other| *other != client);
+        for row in others.filter_map(|other| self.tables.clients.get(&other)) {
+            for run in leases.iter().flat_map(|range| row.in_hand.within(*range)) {
+                found.put(run);
+            }
+        }
+        found
+    }
+
+    /// C5.8: takes these leases out of what a client has in hand. Returns those that no other client has in hand.
+    pub(super) fn take_in_hand(&mut self, client: ClientId, leases: &[LeaseRange]) -> Vec<Run> {
+        let mut taken = Holding::default();
+        let Some(row) = self.tables.clients.get_mut(&client) else {
+            return Vec::new();
+        };
+        let iteration = row.iteration;
+        for run in leases.iter().flat_map(|range| row.in_hand.take(*range)) {
+            taken.insert(run);
+        }
+        let of_taken: Vec<LeaseRange> = taken.runs().iter().map(Run::leases).collect();
+        for run in self.in_hand_of_others(iteration, client, &of_taken).runs() {
+            taken.take(run.leases());
+        }
+        taken.take_all()
+    }
+
+    /// Takes these leases out of what all clients of an iteration have in hand.
+    pub(super) fn clear_hands(&mut self, iteration: IterationId, runs: &[Run]) {
+        for client in self.tables.clients_of(iteration) {
+            let row = self.tables.clients.get(&client);
+            let has_any = |run: &&Run| row.is_some_and(|row| !row.in_hand.within(run.leases()).is_empty());
+            let own: Vec<&Run> = runs.iter().filter(has_any).collect();
+            if own.is_empty() {
+                continue;
+            }
+            if let Some(row) = self.tables.clients.get_mut(&client) {
+                own.into_iter().for_each(|run| {
+                    row.in_hand.take(run.leases());
+                });
+            }
+        }
+    }
+
+    /// C5.8: loses the splits that a client has in hand with others and of which it will not hear the end, of these leases.
+    pub(super) fn lose_shared(&mut self, iteration: IterationId, client: ClientId, leases: &[LeaseRange]) {
+        let own = self.tables.clients.get(&client).into_iter();
+        let own: Vec<LeaseRange> = own
+            .flat_map(|row| leases.iter().flat_map(|range| row.in_hand.within(*range)))
+            .map(|run| run.leases())
+            .collect();
+        let lost = self.in_hand_of_others(iteration, client, &own).take_all();
+        self.clear_hands(iteration, &lost);
+        self.lose_splits(iteration, &lost, "");
+    }
+
     /// C6.7: a worker says which splits a client that is gone had elements of.
     pub(super) fn splits_missed(
         &mut self,
@@ -43,7 +130,10 @@ impl Dispatcher {
         }
         let row = self.own_task(session, task)?;
         let (iteration, worker) = (row.iteration, row.worker);
-        let lost = self.take_held(task, leases);
+        let mut lost = self.take_held(task, leases);
+        let shared = self.in_hand_of_others(iteration, client, leases).take_all();
+        self.clear_hands(iteration, &shared);
+        lost.extend(shared);
         let address = self.address_of(worker);
         self.lose_splits(iteration, &lost, &address);
         if is_released && let Some(row) = self.tables.tasks.get_mut(&task) {

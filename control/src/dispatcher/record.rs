@@ -367,6 +367,9 @@ pub enum Answer {
         /// The pass that was being dealt out.
         #[cbor(n(3), default)]
         current: u64,
+        /// Whether the lease was as long as one may be, so that another may follow.
+        #[cbor(n(4), default)]
+        more: bool,
     },
     /// A refusal.
     #[n(5)]

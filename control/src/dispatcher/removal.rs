@@ -86,6 +86,7 @@ impl Dispatcher {
             return Ok(());
         }
         self.splits_done(session, client, task, &seen.complete)?;
+        self.lose_shared(iteration, client, &seen.partial);
         if let Some(removal) = self.tables.removals.get_mut(&task) {
             for range in &seen.partial {
                 removal.holding.mark_seen(*range);

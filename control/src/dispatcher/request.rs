@@ -179,6 +179,7 @@ impl Dispatcher {
                 runs,
                 end,
                 current,
+                more,
             } => {
                 let plan = self.tables.plans.get(iteration).ok_or_else(|| {
                     Error::aborted(format!(
@@ -189,6 +190,7 @@ impl Dispatcher {
                     runs: runs.clone(),
                     end: *end,
                     current: *current,
+                    more: *more,
                     plan: Arc::clone(plan),
                 })
             }
@@ -252,6 +254,9 @@ impl Dispatcher {
             Request::SplitsProduced { task, leases } => done(self.splits_produced(session, task, &leases)),
             Request::SplitsMissed(task, client, leases, is_released) => {
                 done(self.splits_missed(session, task, client, (&leases, is_released)))
+            }
+            Request::SplitsShared(task, client, leases) => {
+                done(self.splits_shared(session, task, client, &leases))
             }
             Request::FinishTask {
                 task,

@@ -160,6 +160,7 @@ impl Dispatcher {
                 runs: Vec::new(),
                 end: false,
                 current,
+                more: false,
             }));
         }
         let batch = u64::from(holding.next_batch(self.config.lease_batch_max));
@@ -170,7 +171,8 @@ impl Dispatcher {
             }
             None => (available / (2 * sharers)).max(1).min(batch),
         };
-        let limit = fair.min(u64::from(want)).min(room).min(most);
+        let part = fair.min(u64::from(want)).min(room);
+        let limit = part.min(most);
         let runs = ledger.lease(source, repetition, limit, dealing);
         for run in &runs {
             holding.insert(*run);
@@ -181,6 +183,7 @@ impl Dispatcher {
             end: runs.is_empty(),
             runs,
             current,
+            more: part >= most,
         }))
     }
 

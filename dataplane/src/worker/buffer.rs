@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::bell::Bell;
 use super::cache::Cache;
 use super::clock;
-use super::debts::Debts;
+use super::debts::{Debts, EndTold};
 use super::division::{Division, Found, PackLimits, Role, TaskMode};
 use super::groups::end_of_data;
 use super::task::Denied;
@@ -105,6 +105,8 @@ pub struct TaskBuffer {
     is_local: AtomicBool,
     /// All clients that it had have left, and none has come.
     is_deserted: AtomicBool,
+    /// The dispatcher is to hear of splits that several clients have in hand.
+    is_to_share: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -155,6 +157,7 @@ impl TaskBuffer {
             is_producer_waiting: AtomicBool::new(false),
             is_local: AtomicBool::new(false),
             is_deserted: AtomicBool::new(false),
+            is_to_share: AtomicBool::new(false),
         }
     }
 
@@ -230,6 +233,9 @@ impl TaskBuffer {
             }
         };
         let due = shared.take_due(client, reach, most);
+        if shared.debts.has_unsaid() {
+            self.is_to_share.store(true, Ordering::Relaxed);
+        }
         if !due.is_empty() {
             self.wake_producer();
             if shared.ending.is_some() && shared.marks.is_empty() {
@@ -247,14 +253,21 @@ impl TaskBuffer {
         }
     }
 
-    /// What clients that are gone had in hand, as far as nobody has begun to tell the dispatcher.
-    pub(crate) fn take_missed(&self) -> Vec<(u64, Vec<u64>)> {
-        self.shared.lock().debts.take_untold()
+    /// Looks up or notes what clients have in hand, as far as it changes nothing that they wait for.
+    pub(super) fn with_debts<T>(&self, look_up: impl FnOnce(&mut Debts) -> T) -> T {
+        look_up(&mut self.shared.lock().debts)
     }
 
-    /// Returns what the dispatcher does not know of the hand of a client that it has ended.
-    pub(crate) fn release(&self, client: u64) -> Vec<u64> {
-        self.shared.lock().debts.release(client)
+    /// Whether clients were found to share splits since this was asked last.
+    pub(crate) fn is_to_share(&self) -> bool {
+        self.is_to_share.load(Ordering::Relaxed) && self.is_to_share.swap(false, Ordering::Relaxed)
+    }
+
+    /// Books that the dispatcher knows of a client that has these shared splits in hand.
+    pub(crate) fn note_shared(&self, client: u64, leases: &[u64]) {
+        let mut shared = self.shared.lock();
+        shared.debts.heard_shared(client, leases);
+        ring(&shared);
     }
 
     /// Books that the dispatcher has heard of splits that are gone with a client: others may hear of the end.
@@ -262,11 +275,6 @@ impl TaskBuffer {
         let mut shared = self.shared.lock();
         shared.debts.heard(client, leases);
         ring(&shared);
-    }
-
-    /// Whether the dispatcher does not know all that clients took with them.
-    pub(crate) fn has_missed(&self) -> bool {
-        self.shared.lock().debts.has_missed()
     }
 
     /// Books that a client has the first `received` elements of its subscription.
@@ -287,6 +295,7 @@ impl TaskBuffer {
         shared.division.forget(client);
         let has_missed = !has_all && shared.debts.miss(client);
         shared.debts.end(client);
+        shared.debts.leave(client);
         if self.mode == TaskMode::FirstCome && shared.bells.is_empty() && !shared.goes_on_alone {
             self.is_deserted.store(true, Ordering::Release);
         }
@@ -541,21 +550,18 @@ impl TaskBuffer {
 impl Shared {
     /// Takes out at most `most` ends that a client may be told, of splits that ended before `reach`.
     fn take_due(&mut self, client: u64, reach: u64, most: usize) -> Vec<Mark> {
-        // With two clients, one of them is done with its part some time. Of more, two that pause would keep the others waiting.
+        // With two clients, one is done with its part some time. Of more, two that pause would keep the others waiting.
         let has_ended = self.ending.is_some() && self.division.is_drained();
         let is_pressed = self.bells.len() > 2 && (has_ended || self.marks.len() > MARKS_MAX / 2);
-        let debts = &self.debts;
-        let may_tell = |lease| {
-            let is_free = !debts.have_others(client, lease) || is_pressed && debts.has(client, lease);
-            is_free && !debts.is_missed(lease)
-        };
+        let debts = &mut self.debts;
         let mut due = Vec::new();
         self.marks.retain(|mark| {
-            let is_due = due.len() < most && mark.position <= reach && may_tell(mark.lease);
-            if is_due {
-                due.push(*mark);
+            if due.len() >= most || mark.position > reach {
+                return true;
             }
-            !is_due
+            let told = debts.tell_end(client, mark.lease, is_pressed);
+            due.extend(matches!(told, EndTold::ToLast | EndTold::ToOthersToo).then_some(*mark));
+            matches!(told, EndTold::NotNow | EndTold::ToOthersToo)
         });
         due
     }

@@ -16,6 +16,32 @@ pub(super) struct Debts {
     /// Those of clients that have received everything, in case that one is gone before it says what it had in hand.
     ended: BTreeMap<u64, BTreeSet<u64>>,
     missed: BTreeMap<u64, Missed>,
+    /// Splits that ended while several clients had elements of them in hand, and that are to hold nobody else up.
+    shared: BTreeMap<u64, SharedSplit>,
+}
+
+/// The answer to a client that asks whether it is told the end of a split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndTold {
+    /// The client is not told now.
+    NotNow,
+    /// The client is told, and so are others.
+    ToOthersToo,
+    /// The client is told as the last one.
+    ToLast,
+    /// All that were to be told are gone.
+    ToNobody,
+}
+
+/// A split that is told to each of the clients that have it in hand, once the dispatcher knows of them all.
+#[derive(Debug)]
+struct SharedSplit {
+    /// Clients that are to be told its end.
+    untold: BTreeSet<u64>,
+    /// Clients of which the dispatcher does not know that they have it in hand.
+    unheard: BTreeSet<u64>,
+    /// Somebody is about to tell the dispatcher.
+    is_said: bool,
 }
 
 /// The splits that one client has in hand.
@@ -71,21 +97,97 @@ impl Debts {
         hand.upto.len() < before
     }
 
-    /// Whether a client has elements of this split in hand.
-    pub(super) fn has(&self, client: u64, lease: u64) -> bool {
-        self.clients
-            .get(&client)
-            .is_some_and(|hand| hand.upto.contains_key(&lease))
+    /// Says whether a client is told the end of a split now, and books that it is.
+    ///
+    /// A split that several clients have in hand waits until one has. `is_pressed` says that it is to wait no longer: then the dispatcher
+    /// hears who has it, and after that each of them is told (D5.6).
+    pub(super) fn tell_end(&mut self, client: u64, lease: u64, is_pressed: bool) -> EndTold {
+        if self.is_missed(lease) {
+            return EndTold::NotNow;
+        }
+        let Some(shared) = self.shared.get_mut(&lease) else {
+            if !self.have_others(client, lease) {
+                return EndTold::ToLast;
+            }
+            if is_pressed {
+                self.share(lease);
+            }
+            return EndTold::NotNow;
+        };
+        if !shared.unheard.is_empty() {
+            return EndTold::NotNow;
+        }
+        let is_told = shared.untold.remove(&client);
+        match (is_told, shared.untold.is_empty()) {
+            (false, false) => EndTold::NotNow,
+            (true, false) => EndTold::ToOthersToo,
+            (is_told, true) => {
+                self.shared.remove(&lease);
+                if is_told {
+                    EndTold::ToLast
+                } else {
+                    EndTold::ToNobody
+                }
+            }
+        }
+    }
+
+    /// Notes which clients have a split in hand, if several have.
+    fn share(&mut self, lease: u64) {
+        let holders = self.clients.iter();
+        let holders = holders.filter(|(_, hand)| hand.upto.contains_key(&lease));
+        let holders: BTreeSet<u64> = holders.map(|(client, _)| *client).collect();
+        if holders.len() > 1 {
+            let shared = SharedSplit {
+                untold: holders.clone(),
+                unheard: holders,
+                is_said: false,
+            };
+            self.shared.insert(lease, shared);
+        }
+    }
+
+    /// Whether [`Debts::take_shared`] has something.
+    pub(super) fn has_unsaid(&self) -> bool {
+        self.shared.values().any(|shared| !shared.is_said)
+    }
+
+    /// Returns the shared splits that nobody has begun to tell the dispatcher, by client.
+    pub(super) fn take_shared(&mut self) -> Vec<(u64, Vec<u64>)> {
+        let mut unsaid: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for (lease, shared) in self.shared.iter_mut().filter(|(_, shared)| !shared.is_said) {
+            shared.is_said = true;
+            for client in &shared.unheard {
+                unsaid.entry(*client).or_default().push(*lease);
+            }
+        }
+        unsaid.into_iter().collect()
+    }
+
+    /// Notes that the dispatcher knows of a client that has these shared splits in hand.
+    pub(super) fn heard_shared(&mut self, client: u64, leases: &[u64]) {
+        for lease in leases {
+            if let Some(shared) = self.shared.get_mut(lease) {
+                shared.unheard.remove(&client);
+            }
+        }
+    }
+
+    /// Notes that a client is told nothing more.
+    pub(super) fn leave(&mut self, client: u64) {
+        for shared in self.shared.values_mut() {
+            shared.untold.remove(&client);
+        }
     }
 
     /// Whether another client has elements of this split in hand.
-    pub(super) fn have_others(&self, client: u64, lease: u64) -> bool {
+    fn have_others(&self, client: u64, lease: u64) -> bool {
         let mut others = self.clients.iter().filter(|(other, _)| **other != client);
         others.any(|(_, hand)| hand.upto.contains_key(&lease))
     }
 
     /// Whether a client that is gone had elements of this split, and the dispatcher does not know it yet.
-    pub(super) fn is_missed(&self, lease: u64) -> bool {
+    fn is_missed(&self, lease: u64) -> bool {
         self.missed.values().any(|missed| missed.leases.contains(&lease))
     }
 
@@ -173,11 +275,56 @@ mod tests {
         }
         debts.take(2, &[8]);
         assert!(!debts.hand_over(1, 1));
-        assert!(debts.has(1, 7) && debts.have_others(2, 7) && !debts.have_others(1, 7));
+        assert!(debts.have_others(2, 7) && !debts.have_others(1, 7));
         assert!(debts.hand_over(1, 2));
-        assert!(!debts.has(1, 7) && debts.has(1, 8));
+        assert!(!debts.have_others(2, 7) && debts.have_others(2, 8));
         assert!(debts.hand_over(1, 3));
         assert!(debts.have_others(1, 8) && !debts.have_others(2, 8));
+    }
+
+    /// D5.6: told to one of the two alone, it would be done while the other can still lose it.
+    #[test]
+    fn shared_splits_are_told_to_every_holder() {
+        let mut debts = Debts::default();
+        for client in [1, 2] {
+            debts.take(client, &[7]);
+        }
+        for client in [1, 2, 3] {
+            assert_eq!(debts.tell_end(client, 7, false), EndTold::NotNow);
+        }
+        assert!(!debts.has_unsaid());
+        assert_eq!(debts.tell_end(3, 7, true), EndTold::NotNow);
+        assert!(debts.has_unsaid());
+        assert_eq!(debts.take_shared(), [(1, vec![7]), (2, vec![7])]);
+        assert_eq!(debts.take_shared(), []);
+        debts.heard_shared(1, &[7]);
+        assert_eq!(debts.tell_end(1, 7, true), EndTold::NotNow, "2 is not known");
+        debts.heard_shared(2, &[7]);
+        assert_eq!(debts.tell_end(3, 7, true), EndTold::NotNow);
+        assert_eq!(debts.tell_end(1, 7, true), EndTold::ToOthersToo);
+        assert_eq!(debts.tell_end(1, 7, true), EndTold::NotNow);
+        assert_eq!(debts.tell_end(2, 7, true), EndTold::ToLast);
+    }
+
+    /// C6.7
+    #[test]
+    fn holders_that_go_are_missed_and_not_awaited() {
+        let mut debts = Debts::default();
+        for client in [1, 2] {
+            debts.take(client, &[7]);
+        }
+        debts.tell_end(3, 7, true);
+        debts.take_shared();
+        for client in [1, 2] {
+            debts.heard_shared(client, &[7]);
+        }
+        debts.leave(1);
+        assert!(debts.miss(1));
+        assert_eq!(debts.tell_end(2, 7, true), EndTold::NotNow, "it is missed");
+        assert_eq!(debts.take_untold(), [(1, vec![7])]);
+        debts.heard(1, &[7]);
+        debts.leave(2);
+        assert_eq!(debts.tell_end(3, 7, true), EndTold::ToNobody);
     }
 
     #[test]

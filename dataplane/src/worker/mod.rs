@@ -44,5 +44,7 @@ pub use buffer::{BufferLimits, Mark, Take};
 pub use cache::{CacheLimits, CacheStats};
 pub use division::TaskMode;
 pub use producer::{ProduceError, Producer, Stopped};
-pub use server::{AddTaskError, MissedSplits, Server, ServerConfig, ServerCounters, SessionEnd};
+pub use server::{
+    AddTaskError, MissedSplits, Server, ServerConfig, ServerCounters, SessionEnd, SharedSplits,
+};
 pub use window::TRAINER_ID_BYTES_MAX;

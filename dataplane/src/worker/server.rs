@@ -21,6 +21,7 @@ use super::buffer::{BufferLimits, TaskBuffer};
 use super::cache::{Cache, CacheLimits, CacheStats};
 use super::clock;
 use super::compress::CompressPool;
+use super::debts::Debts;
 use super::division::{Role, TaskMode};
 use super::producer::{Producer, typical_element_bytes};
 use super::session;
@@ -144,6 +145,17 @@ pub struct MissedSplits {
     pub leases: Vec<u64>,
 }
 
+/// Splits that ended while a client and others had elements of them in hand (D5.6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedSplits {
+    /// The task that they were leased to.
+    pub task: TaskId,
+    /// The client.
+    pub client: u64,
+    /// Their leases, ascending.
+    pub leases: Vec<u64>,
+}
+
 /// What a server did so far.
 #[derive(Debug, Default)]
 pub struct ServerCounters {
@@ -171,7 +183,7 @@ pub(super) struct Inner {
     key: TicketKey,
     tasks: RwLock<BTreeMap<TaskId, Arc<Task>>>,
     pub(super) counters: ServerCounters,
-    /// Told when a client took splits with it.
+    /// Told when a client took splits with it, and when several have one in hand that holds others up.
     pub(super) missed: Notify,
     cache: Arc<Cache>,
     #[cfg(target_os = "linux")]
@@ -308,7 +320,7 @@ impl Server {
         }
     }
 
-    /// Waits until a client may have taken splits with it. Cancel-safe.
+    /// Waits until [`Server::take_missed`] or [`Server::take_shared`] may have something. Cancel-safe.
     pub async fn has_missed(&self) {
         self.inner.missed.notified().await;
     }
@@ -317,7 +329,7 @@ impl Server {
     pub fn take_missed(&self) -> Vec<MissedSplits> {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
         let missed = tasks.iter().flat_map(|task| {
-            let missed = task.buffer.take_missed().into_iter();
+            let missed = task.buffer.with_debts(Debts::take_untold).into_iter();
             missed.map(|(client, leases)| MissedSplits {
                 task: task.id,
                 client,
@@ -325,6 +337,29 @@ impl Server {
             })
         });
         missed.collect()
+    }
+
+    /// Returns the splits that several clients have in hand and that hold others up, each once for each of these clients: the caller
+    /// tells the dispatcher, and then [`Server::note_shared`].
+    pub fn take_shared(&self) -> Vec<SharedSplits> {
+        let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
+        let shared = tasks.iter().flat_map(|task| {
+            let shared = task.buffer.with_debts(Debts::take_shared).into_iter();
+            shared.map(|(client, leases)| SharedSplits {
+                task: task.id,
+                client,
+                leases,
+            })
+        });
+        shared.collect()
+    }
+
+    /// Books that the dispatcher knows of a client that has these splits in hand. Their ends are told once it knows of all of these
+    /// clients.
+    pub fn note_shared(&self, shared: &SharedSplits) {
+        if let Some(task) = self.inner.tasks.read().get(&shared.task) {
+            task.buffer.note_shared(shared.client, &shared.leases);
+        }
     }
 
     /// Books that the dispatcher knows of these splits. The task's end waits for that.

@@ -463,22 +463,34 @@ impl Session {
                 } => match self.take(task, client, elements, element_bytes) {
                     Take::Elements(pack) => {
                         let out = state.half.spend(pack);
-                        book_marks(task, client, state);
+                        self.book_marks(task, client, state);
                         self.dispatch(out);
                         return false;
                     }
                     Take::Ended(ending) => {
-                        book_marks(task, client, state);
+                        self.book_marks(task, client, state);
                         state.half.handle_ending(ending);
                     }
                     shortage @ (Take::Empty | Take::NotYet(_) | Take::NoCredit { .. }) => {
-                        if !book_marks(task, client, state) {
+                        if !self.book_marks(task, client, state) {
                             return self.starve(task, client, state, elements, &shortage);
                         }
                     }
                 },
             }
         }
+    }
+
+    /// Moves ends of splits that this client is to be told of to its half. False when there are none.
+    fn book_marks(&self, task: &Task, client: u64, state: &mut Subscription) -> bool {
+        let marks = task.buffer.take_marks(client, state.half.split_room());
+        for mark in &marks {
+            state.half.handle_split_done(mark.lease, mark.attempt);
+        }
+        if task.buffer.is_to_share() {
+            self.server.missed.notify_one();
+        }
+        !marks.is_empty()
     }
 
     /// Books that the task has nothing for a client with so many credits. True if it is elements that it lacks.
@@ -554,15 +566,6 @@ impl Session {
             self.outbox.extend(told.map(Downstream::Message));
         }
     }
-}
-
-/// Moves ends of splits that this client is to be told of to its half. False when there are none.
-fn book_marks(task: &Task, client: u64, state: &mut Subscription) -> bool {
-    let marks = task.buffer.take_marks(client, state.half.split_room());
-    for mark in &marks {
-        state.half.handle_split_done(mark.lease, mark.attempt);
-    }
-    !marks.is_empty()
 }
 
 impl Drop for Session {

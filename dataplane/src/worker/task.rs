@@ -185,7 +185,7 @@ impl Task {
         self.buffer.is_drained()
             && subscriptions.is_empty()
             && !self.has_given_up.load(Ordering::Relaxed)
-            && !self.buffer.has_missed()
+            && !self.buffer.with_debts(|debts| debts.has_missed())
     }
 
     /// Forgets a client that wants no more (D3.3), unless a later link than that of `session` has taken it over (D3.4). True if it
@@ -212,7 +212,7 @@ impl Task {
             state.lock().session = None;
         }
         self.buffer.forget(client, false);
-        self.buffer.release(client)
+        self.buffer.with_debts(|debts| debts.release(client))
     }
 
     /// Forgets the clients that lost their link longer than `resume_within` ago, and frees what was kept for them. True if one took

@@ -78,6 +78,26 @@ impl Holding {
         taken
     }
 
+    /// Takes a run over in place of what it holds of the same leases.
+    pub(crate) fn put(&mut self, run: Run) {
+        self.take(run.leases());
+        let mut runs = vec![run];
+        // A piece may have gaps, but no other piece begins in one.
+        for first in self.touched(run.leases()) {
+            runs.extend(self.pieces.remove(&first).iter().flat_map(Piece::runs));
+        }
+        self.splits -= runs.iter().skip(1).map(|run| run.count).sum::<u64>();
+        runs.into_iter().for_each(|run| self.insert(run));
+    }
+
+    /// Returns what it holds of the range, as runs.
+    pub(crate) fn within(&self, range: LeaseRange) -> Vec<Run> {
+        self.runs()
+            .into_iter()
+            .filter_map(|run| run.cut(range).0)
+            .collect()
+    }
+
     /// Removes everything.
     pub(crate) fn take_all(&mut self) -> Vec<Run> {
         let all = self.runs();
@@ -164,7 +184,7 @@ mod tests {
         /// Oracle: a plain set of leases.
         #[test]
         fn it_holds_exactly_what_was_put_in_and_not_taken(
-            ops in prop::collection::vec((0_u8..3, 0_u64..3000, 1_u64..1500), 1..40)
+            ops in prop::collection::vec((0_u8..4, 0_u64..3000, 1_u64..1500), 1..40)
         ) {
             let mut holding = Holding::default();
             let mut model = BTreeSet::new();
@@ -184,6 +204,13 @@ mod tests {
                         let before = model.len();
                         model.retain(|(lease, _)| !in_range(lease));
                         prop_assert_eq!(taken, (before - model.len()) as u64);
+                    }
+                    2 if first < next => {
+                        let count = count.min(next - first);
+                        holding.put(run(first, count));
+                        model.retain(|(lease, _)| !(first..first + count).contains(lease));
+                        model.extend((first..first + count).map(|lease| (lease, false)));
+                        prop_assert_eq!(holding.within(LeaseRange { first, count }).iter().map(|run| run.count).sum::<u64>(), count);
                     }
                     _ => {
                         holding.mark_seen(range);

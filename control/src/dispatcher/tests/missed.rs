@@ -177,6 +177,50 @@ fn splits_in_a_clients_hand_outlive_the_iteration() {
     }
 }
 
+/// C5.8: told to one alone, such a split would be done while the other can still lose it.
+#[test]
+fn shared_splits_are_done_once_both_clients_are() {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Doomed {
+        Uses,
+        GoesLast,
+        GoesFirst,
+        IsMissed,
+    }
+    for fate in [
+        Doomed::Uses,
+        Doomed::GoesLast,
+        Doomed::GoesFirst,
+        Doomed::IsMissed,
+    ] {
+        let mut shared = Shared::new();
+        shared.done(OTHER, shared.other, 0, 90);
+        let mut share = |client| {
+            let leases = vec![LeaseRange { first: 90, count: 10 }];
+            let request = Request::SplitsShared(shared.task, client, leases);
+            shared.rig.ask(shared.worker, Role::Worker, request).unwrap();
+        };
+        share(shared.doomed);
+        share(shared.other);
+        share(shared.doomed);
+        if fate == Doomed::GoesFirst {
+            shared.rig.machine.end_client(shared.doomed);
+        }
+        if fate == Doomed::IsMissed {
+            shared.missed(90, 10);
+        }
+        shared.done(OTHER, shared.other, 90, 10);
+        if fate == Doomed::Uses {
+            shared.done(READER, shared.doomed, 90, 10);
+        }
+        shared.rig.machine.end_client(shared.doomed);
+        shared.rig.machine.end_client(shared.other);
+        let (_, done, lost) = shared.outcome();
+        let expected = if fate == Doomed::Uses { (100, 0) } else { (90, 10) };
+        assert_eq!((done, lost), expected);
+    }
+}
+
 /// C6.8
 #[test]
 fn a_silent_client_is_ended_once_others_wait() {

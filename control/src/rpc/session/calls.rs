@@ -381,6 +381,7 @@ fn is_numbered(request: &WireRequest) -> bool {
         | WireRequest::ReturnSplits { .. }
         | WireRequest::SplitsProduced { .. }
         | WireRequest::SplitsMissed(..)
+        | WireRequest::SplitsShared(..)
         | WireRequest::FinishTask { .. }
         | WireRequest::FailTask { .. } => false,
     }

@@ -44,6 +44,8 @@ pub(crate) enum WireReply {
         end: bool,
         #[cbor(n(2), default)]
         current: u64,
+        #[cbor(n(3), default)]
+        more: bool,
     },
     #[n(6)]
     Task(#[n(0)] WireTask),
@@ -143,11 +145,13 @@ impl From<Reply> for WireReply {
                 runs,
                 end,
                 current,
+                more,
                 plan,
             } => WireReply::Splits {
                 runs: runs.into_iter().map(|run| leased(run, &plan)).collect(),
                 end,
                 current,
+                more,
             },
             Reply::Task(task) => WireReply::Task((*task).into()),
             Reply::Worker(id) => WireReply::Worker(id),

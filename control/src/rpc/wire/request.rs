@@ -198,6 +198,8 @@ pub(crate) enum WireRequest {
         #[n(2)] Vec<LeaseRange>,
         #[n(3)] bool,
     ),
+    #[n(26)]
+    SplitsShared(#[n(0)] TaskId, #[n(1)] ClientId, #[n(2)] Vec<LeaseRange>),
 }
 
 /// What a worker says of itself. `Debug` hides the key.
@@ -338,6 +340,7 @@ impl WireRequest {
             | WireRequest::ReturnSplits { .. }
             | WireRequest::SplitsProduced { .. }
             | WireRequest::SplitsMissed(..)
+            | WireRequest::SplitsShared(..)
             | WireRequest::FinishTask { .. }
             | WireRequest::FailTask { .. }) => worker.into_worker_request()?,
         })
@@ -379,6 +382,9 @@ impl WireRequest {
             }
             WireRequest::SplitsMissed(task, client, leases, is_released) => {
                 Request::SplitsMissed(task, client, ranges(leases)?, is_released)
+            }
+            WireRequest::SplitsShared(task, client, leases) => {
+                Request::SplitsShared(task, client, ranges(leases)?)
             }
             WireRequest::FinishTask {
                 task,

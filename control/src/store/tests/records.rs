@@ -290,6 +290,7 @@ fn session(id: u64, seed: u64) -> SessionRecord {
             runs: runs(seed),
             end: seed % 2 == 1,
             current: seed / 2,
+            more: seed % 3 == 1,
         },
         Answer::Refused(Error::aborted(text(seed))),
     ];
