@@ -79,6 +79,8 @@ pub(super) enum Purpose {
         repetition: u64,
     },
     Return(TaskId),
+    /// Of a task that is stopped, and may begin again meanwhile.
+    ReturnStopped,
     Finish {
         task: TaskId,
         delivered: bool,

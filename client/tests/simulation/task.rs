@@ -147,7 +147,7 @@ impl World {
                 .extend(batch.runs.iter().map(|leased| leased.run.leases()));
             self.give_back(pid, id);
         } else {
-            task.flow.books.answered(source, batch, self.now);
+            task.flow.books.answered(source, batch);
         }
     }
 

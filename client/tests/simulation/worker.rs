@@ -251,7 +251,7 @@ impl World {
                 // C10.4
                 self.call(
                     pid,
-                    Purpose::Return(id),
+                    Purpose::ReturnStopped,
                     Request::ReturnSplits { task: id, leases },
                 );
             }
@@ -361,7 +361,7 @@ impl World {
                 flows.for_each(|flow| flow.is_draining = true);
             }
             (Purpose::Drain, Err(_)) => self.stop_worker(pid),
-            (Purpose::FailTask, _) => {}
+            (Purpose::FailTask | Purpose::ReturnStopped, _) => {}
             (Purpose::LeaveWorker, _) => self.kill_worker(pid),
             (purpose, _) => panic!("a worker asks no {purpose:?}"),
         }

@@ -12,9 +12,6 @@ use super::demand::{FeedDemand, SplitRate};
 use crate::dispatcher::Run;
 use crate::split::{LeaseRange, Split};
 
-/// The pause before a task asks for another short lease. Others ask in it, so that the leases of all tasks take turns.
-const NEXT_LEASE: Duration = Duration::from_millis(50);
-
 /// What a task was given and has not begun, source by source.
 ///
 /// Ask [`next`](FeedBooks::next); where it says so, ask the dispatcher, and say [`asked`](FeedBooks::asked) then and
@@ -76,8 +73,10 @@ struct SourceBooks {
     wanted: u64,
     /// The latest answer had fewer splits than were wanted: the dispatcher keeps the others for other tasks.
     is_limited: bool,
-    /// The splits of the latest lease, and when another may follow it, if it was as long as one may be.
-    next_lease: Option<(u64, Duration)>,
+    /// The splits of the longest lease that there may be, once that is known.
+    full_lease: Option<u64>,
+    /// The latest answer was such a lease.
+    is_full: bool,
     rate: SplitRate,
     /// Its reader was told that the pass is over, and has asked for no other since.
     at_end: bool,
@@ -96,7 +95,7 @@ impl FeedBooks {
         if let Some(split) = books.pop() {
             books.at_end = false;
             books.rate.note_taken(now);
-            let is_to_ask = books.is_low(now) && books.asking.is_none() && !books.is_over(repetition);
+            let is_to_ask = books.is_low() && books.asking.is_none() && !books.is_over(repetition);
             let ask_ahead = is_to_ask.then(|| books.rate.demand(books.count));
             self.exhausted = false;
             return FeedStep::Split { split, ask_ahead };
@@ -121,7 +120,7 @@ impl FeedBooks {
     }
 
     /// The dispatcher has answered.
-    pub fn answered(&mut self, source: u32, batch: FeedBatch, now: Duration) {
+    pub fn answered(&mut self, source: u32, batch: FeedBatch) {
         let books = self.sources.entry(source).or_default();
         let asked = books.asking.take();
         if batch.end {
@@ -132,7 +131,10 @@ impl FeedBooks {
         books.count += leased;
         books.level = books.count;
         books.is_limited = leased < books.wanted;
-        books.next_lease = batch.more.then(|| (leased, now + NEXT_LEASE));
+        books.is_full = batch.more;
+        if batch.more {
+            books.full_lease = Some(leased);
+        }
         books.ready.extend(batch.runs);
     }
 
@@ -171,10 +173,10 @@ impl SourceBooks {
     }
 
     /// Whether it is time to ask for more.
-    fn is_low(&self, now: Duration) -> bool {
+    fn is_low(&self) -> bool {
         match self.rate.target() {
-            // The time ahead is filled by several leases, each as soon as there is room for it: so those of all tasks take turns.
-            Some(target) if self.has_room_for_lease(target, now) => true,
+            // Several leases fill the time ahead, each as soon as there is room for it: so those of all tasks take turns.
+            Some(target) if self.has_room_for_lease(target) => true,
             // There is little left to divide: each further request is for a part of it.
             Some(_) if self.is_limited => self.count <= self.level / 4 * 3,
             Some(target) => self.count <= target / 5 * 4,
@@ -182,9 +184,10 @@ impl SourceBooks {
         }
     }
 
-    fn has_room_for_lease(&self, target: u64, now: Duration) -> bool {
-        self.next_lease
-            .is_some_and(|(splits, at)| now >= at && self.count + splits <= target)
+    fn has_room_for_lease(&self, target: u64) -> bool {
+        let most = if self.is_full { target } else { self.level };
+        let has_room = self.full_lease.is_some_and(|splits| self.count + splits <= most);
+        has_room || self.is_full && self.count <= target / 5 * 4
     }
 
     fn is_read(&self) -> bool {
@@ -261,7 +264,7 @@ mod tests {
         };
         books.asked(0, 0, first.want);
         assert_eq!(books.next(0, 0, Duration::ZERO), FeedStep::Wait);
-        books.answered(0, batch(0, 1, 4), Duration::ZERO);
+        books.answered(0, batch(0, 1, 4));
         let mut asked_at = Vec::new();
         for place in 0..4 {
             let (split, asked) = take(&mut books, Duration::from_secs(10 * place));
@@ -276,7 +279,7 @@ mod tests {
         let mut books = FeedBooks::default();
         let mut lease = 0;
         let mut give = |books: &mut FeedBooks, want| {
-            books.answered(0, batch(0, lease, want), Duration::ZERO);
+            books.answered(0, batch(0, lease, want));
             lease += want;
         };
         books.asked(0, 0, 1024);
@@ -300,20 +303,20 @@ mod tests {
     fn short_leases_fill_the_time_ahead() {
         let mut books = FeedBooks::default();
         let mut lease = 0;
-        let mut give = |books: &mut FeedBooks, now| {
+        let mut give = |books: &mut FeedBooks| {
             let batch = FeedBatch {
                 more: true,
                 ..batch(0, lease, 8)
             };
             lease += 8;
-            books.answered(0, batch, now);
+            books.answered(0, batch);
         };
         books.asked(0, 0, 1024);
-        give(&mut books, Duration::ZERO);
+        give(&mut books);
         for moment in 0..600 {
             let now = Duration::from_millis(100 * moment);
             if take(&mut books, now).1.is_some() {
-                give(&mut books, now);
+                give(&mut books);
             }
             let held = books.sources[&0].count;
             assert!(moment < 100 || (130..=151).contains(&held), "{held} at {now:?}");
@@ -325,7 +328,7 @@ mod tests {
     fn it_is_exhausted_once_it_was_told_of_every_end_and_not_when_its_last_split_is_taken() {
         let mut books = FeedBooks::default();
         books.asked(0, 0, 1);
-        books.answered(0, batch(0, 0, 1), Duration::ZERO);
+        books.answered(0, batch(0, 0, 1));
         assert!(matches!(
             books.next(0, 0, Duration::ZERO),
             FeedStep::Split {
@@ -334,12 +337,12 @@ mod tests {
             }
         ));
         books.asked(0, 0, 1);
-        books.answered(0, batch(0, 1, 0), Duration::ZERO);
+        books.answered(0, batch(0, 1, 0));
         assert!(!books.is_exhausted());
         assert_eq!(books.next(0, 0, Duration::ZERO), FeedStep::End);
         assert!(books.is_exhausted());
         books.asked(1, 0, 1);
-        books.answered(1, batch(0, 1, 2), Duration::ZERO);
+        books.answered(1, batch(0, 1, 2));
         books.next(0, 0, Duration::ZERO);
         assert!(!books.is_exhausted(), "source 1 has two left");
         let leases = books.take_unstarted();

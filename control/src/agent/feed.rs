@@ -265,7 +265,7 @@ impl SplitFeed {
         };
         self.fetching.remove(&source);
         match answer {
-            Ok(batch) => self.books.answered(source, batch, self.begun.elapsed()),
+            Ok(batch) => self.books.answered(source, batch),
             Err(error) => {
                 // What is here is read first; the producer meets the error when it waits.
                 let (sender, receiver) = oneshot::channel();
@@ -296,7 +296,7 @@ impl SplitFeed {
             return Err(self.holds_too_much());
         };
         let batch = received.map_err(|_| FeedError::Cancelled)??;
-        self.books.answered(source, batch, self.begun.elapsed());
+        self.books.answered(source, batch);
         Ok(())
     }
 

@@ -52,6 +52,13 @@ impl Dispatcher {
         paces.map(of).fold(0, u64::saturating_add)
     }
 
+    /// Whether every running task of an iteration has said how fast it is.
+    fn all_are_paced(&self, iteration: IterationId) -> bool {
+        let tasks = self.tables.tasks_of(iteration);
+        let mut rows = tasks.iter().filter_map(|task| self.tables.tasks.get(task));
+        rows.all(|row| row.phase != TaskPhase::Running || self.split_paces.contains_key(&row.id))
+    }
+
     pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId, start_round: Option<u64>) {
         // C10.1
         if !self.is_wanted(iteration, worker) || self.tables.is_draining(worker) {
@@ -138,6 +145,8 @@ impl Dispatcher {
         let tasks = self.tables.index.tasks_of.get(&iteration);
         let sharers = tasks.map_or(1, |tasks| tasks.len() as u64).max(1);
         let all_paces = pace.map(|pace| self.note_split_pace(iteration, task, pace));
+        // Seconds that are dealt out to others would keep a task idle that has not begun.
+        let is_paced = self.all_are_paced(iteration);
         let (Some(ledger), Some(holding)) = (
             self.tables.ledgers.get_mut(&iteration),
             self.tables.holdings.get_mut(&task),
@@ -183,7 +192,7 @@ impl Dispatcher {
             end: runs.is_empty(),
             runs,
             current,
-            more: part >= most,
+            more: is_paced && part >= most,
         }))
     }
 
