@@ -80,6 +80,7 @@ impl Dispatcher {
             catches_up: false,
             releasing: BTreeSet::new(),
             delivered: false,
+            told_to_stop: false,
         };
         self.tables.insert_task(task.clone());
         if self.is_dynamic(iteration) {

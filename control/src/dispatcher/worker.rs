@@ -272,7 +272,10 @@ impl Dispatcher {
         let mine = self.tables.tasks_on(id).into_iter();
         let tasks = mine
             .filter(|task| {
-                let phase = self.tables.tasks.get(task).map(|task| &task.phase);
+                let row = self.tables.tasks.get(task);
+                // Started again, a task that was stopped would end without what it had begun (C10.4).
+                let row = row.filter(|row| !row.told_to_stop);
+                let phase = row.map(|row| &row.phase);
                 matches!(phase, Some(TaskPhase::Running | TaskPhase::Finished))
             })
             .collect();

@@ -162,6 +162,10 @@ fn a_task_that_nobody_reads_is_stopped_and_gives_back_what_it_has_not_begun() {
         }
         assert_eq!(stops(&rig, leaving), [(task, StopReason::Draining)]);
         give_back(&mut rig, leaving, task, LeaseRange { first: 0, count: 1 });
+        // Started again after a reconnection it would settle what it had begun before.
+        rig.worker(1, "one:1");
+        let assigned = WorkerPush::Assigned { tasks: Vec::new() };
+        assert_eq!(rig.worker_pushes.last(), Some(&(leaving, assigned)));
         rig.ask(leaving, Role::Worker, Request::LeaveWorker).unwrap();
         let status = iteration(&rig);
         assert_eq!(status.splits_lost, 0);
