@@ -331,11 +331,11 @@ _ROWS_TOLD = 64
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepBatch:
-    """Where it is computed: a step's number and its batch.
+    """The function that turns the number of a step into that number and its batch.
 
-    With a ``seed`` what samples draw follows from seed, epoch and index, and, where a sampler lists the steps of the ``listed`` epoch, from
-    the ``reader``, the step and the place in it: a sampler may list a sample twice. ``is_here``: in the trainer, whose own generators
-    are left as they were.
+    With a ``seed``, the draws of a sample follow from the seed, the epoch and the index of the sample. A sampler may list a sample twice:
+    of the steps that one lists in the ``listed`` epoch, the draws follow from the ``reader``, the step and the place in it.
+    ``is_here`` says that the trainer computes the batch. Its own generators are then left as they were.
     """
 
     fetch: Fetch
@@ -347,7 +347,7 @@ class StepBatch:
 
     @property
     def dataset(self) -> Any:
-        """What samples are of."""
+        """Returns the dataset of the samples."""
         return self.fetch.dataset
 
     @property
@@ -357,7 +357,7 @@ class StepBatch:
 
     @property
     def worker_init_fn(self) -> Callable[[int], Any] | None:
-        """What each process of a worker calls first."""
+        """Returns the function that each process of a worker calls before its first sample."""
         return self.fetch.worker_init_fn
 
     def __call__(self, number: Any) -> tuple[Any, Any]:
@@ -366,7 +366,7 @@ class StepBatch:
         try:
             return np.int64(number), self._drawn(epoch, step, rows)
         except Exception as error:
-            # Whoever reads of it elsewhere has no debugger there.
+            # The trainer has no debugger on the worker: the error itself must name the samples.
             listed = ", ".join(map(str, rows[:_ROWS_TOLD])) + (", ..." if len(rows) > _ROWS_TOLD else "")
             error.add_note(f"at step {step} of epoch {epoch}, of samples {listed}")
             raise
