@@ -42,6 +42,9 @@ impl Dispatcher {
         if is_removed {
             self.remove_task(id, RemovalReason::WorkerLeft);
         }
+        if is_unread && let Some(task) = self.tables.tasks.get_mut(&id) {
+            task.stopped = true;
+        }
         if is_removed || is_unread {
             let reason = StopReason::Draining;
             self.push_worker(worker, WorkerPush::Stop { task: id, reason });

@@ -230,6 +230,9 @@ pub struct TaskRecord {
     /// The worker has said that all is delivered.
     #[cbor(n(12), default)]
     pub delivered: bool,
+    /// Its worker, which drains, was told to stop it, since no client read it (C10.4). What it had begun is gone.
+    #[cbor(n(13), default)]
+    pub stopped: bool,
 }
 
 /// One incarnation of a worker.
