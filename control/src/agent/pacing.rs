@@ -36,6 +36,24 @@ struct Reading {
     leases: Vec<(u64, u64)>,
 }
 
+impl Reading {
+    fn new(session: SessionId, task: TaskId, split_time: Duration) -> Reading {
+        Reading {
+            session,
+            task,
+            split_time,
+            books: FeedBooks::default(),
+            asked: None,
+            busy_until: Duration::ZERO,
+            ends_at: None,
+            waited: Duration::ZERO,
+            read: 0,
+            requests: 0,
+            leases: Vec::new(),
+        }
+    }
+}
+
 struct World {
     machine: Dispatcher,
     now: Duration,
@@ -104,19 +122,7 @@ impl World {
             } = action
             {
                 let split_time = Duration::from_millis(split_times_ms[session.0 as usize - 1]);
-                world.readings.push(Reading {
-                    session,
-                    task,
-                    split_time,
-                    books: FeedBooks::default(),
-                    asked: None,
-                    busy_until: Duration::ZERO,
-                    ends_at: None,
-                    waited: Duration::ZERO,
-                    read: 0,
-                    requests: 0,
-                    leases: Vec::new(),
-                });
+                world.readings.push(Reading::new(session, task, split_time));
             }
         }
         world

@@ -42,8 +42,8 @@ impl Dispatcher {
         if is_removed {
             self.remove_task(id, RemovalReason::WorkerLeft);
         }
-        if is_unread && let Some(row) = self.tables.tasks.get_mut(&id) {
-            row.told_to_stop = true;
+        if is_unread && let Some(task) = self.tables.tasks.get_mut(&id) {
+            task.stopped = true;
         }
         if is_removed || is_unread {
             let reason = StopReason::Draining;

@@ -230,9 +230,9 @@ pub struct TaskRecord {
     /// The worker has said that all is delivered.
     #[cbor(n(12), default)]
     pub delivered: bool,
-    /// The worker was told to stop it, because nobody reads it and the worker is being drained (C10.4).
+    /// Its worker, which drains, was told to stop it, since no client read it (C10.4). What it had begun is gone.
     #[cbor(n(13), default)]
-    pub told_to_stop: bool,
+    pub stopped: bool,
 }
 
 /// One incarnation of a worker.

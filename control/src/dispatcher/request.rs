@@ -255,9 +255,7 @@ impl Dispatcher {
             Request::SplitsMissed(task, client, leases, is_released) => {
                 done(self.splits_missed(session, task, client, (&leases, is_released)))
             }
-            Request::SplitsShared(task, client, leases) => {
-                done(self.splits_shared(session, task, client, &leases))
-            }
+            Request::SplitsShared(task, client, of) => done(self.splits_shared(session, task, client, &of)),
             Request::FinishTask {
                 task,
                 delivered,

@@ -80,7 +80,7 @@ impl Dispatcher {
             catches_up: false,
             releasing: BTreeSet::new(),
             delivered: false,
-            told_to_stop: false,
+            stopped: false,
         };
         self.tables.insert_task(task.clone());
         if self.is_dynamic(iteration) {
@@ -332,7 +332,7 @@ impl Dispatcher {
     /// Whether readers may still be told something of a task by its worker.
     pub(super) fn is_served(&self, task: &TaskRecord) -> bool {
         match task.phase {
-            TaskPhase::Running | TaskPhase::Finished => true,
+            TaskPhase::Running | TaskPhase::Finished => !task.stopped,
             TaskPhase::Settled => false,
             TaskPhase::Failed(_) => {
                 let worker = self.tables.workers.get(&task.worker);

@@ -1,7 +1,7 @@
 //! Workers: incarnations come, say that they live, and go.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::action::{Action, ClientPush, RemovalReason, Reply, WorkerPush};
+use super::action::{Action, ClientPush, RemovalReason, Reply, StopReason, WorkerPush};
 use super::config::{LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
 use super::event::{Departure, WorkerRegistration};
 use super::liveness::SilenceLimits;
@@ -9,7 +9,7 @@ use super::machine::Dispatcher;
 use super::record::{HiddenKey, TaskPhase, WorkerRecord};
 use super::request::Outcome;
 use crate::error::Error;
-use crate::id::{ClientId, SessionId, WorkerId};
+use crate::id::{ClientId, SessionId, TaskId, WorkerId};
 
 impl Dispatcher {
     pub(super) fn register_worker(
@@ -270,15 +270,16 @@ impl Dispatcher {
     /// C7.3: tells a worker all of its tasks.
     fn assign(&mut self, id: WorkerId) {
         let mine = self.tables.tasks_on(id).into_iter();
-        let tasks = mine
-            .filter(|task| {
-                let row = self.tables.tasks.get(task);
-                // Started again, a task that was stopped would end without what it had begun (C10.4).
-                let row = row.filter(|row| !row.told_to_stop);
-                let phase = row.map(|row| &row.phase);
-                matches!(phase, Some(TaskPhase::Running | TaskPhase::Finished))
-            })
-            .collect();
+        let mine = mine.filter_map(|task| self.tables.tasks.get(&task));
+        let mine = mine.filter(|task| matches!(task.phase, TaskPhase::Running | TaskPhase::Finished));
+        // C10.4: begun again, such a task would settle what it had begun before.
+        let (stopped, kept): (Vec<_>, Vec<_>) = mine.partition(|task| task.stopped);
+        let stopped: Vec<TaskId> = stopped.iter().map(|task| task.id).collect();
+        let tasks = kept.iter().map(|task| task.id).collect();
+        for task in stopped {
+            let reason = StopReason::Draining;
+            self.push_worker(id, WorkerPush::Stop { task, reason });
+        }
         self.push_worker(id, WorkerPush::Assigned { tasks });
         self.ask_for_missed(id);
     }

@@ -6,7 +6,7 @@ use super::rig::{READER, Rig};
 use crate::dispatcher::{ClientPush, IterationStatus, Phase, Request, StopReason, WorkerPush};
 use crate::id::{ClientId, SessionId, TaskId};
 use crate::job::Policy;
-use crate::split::LeaseRange;
+use crate::split::{LeaseRange, Seen};
 
 /// C10.1: also across a restart of the dispatcher, and though it comes back.
 #[test]
@@ -162,15 +162,43 @@ fn a_task_that_nobody_reads_is_stopped_and_gives_back_what_it_has_not_begun() {
         }
         assert_eq!(stops(&rig, leaving), [(task, StopReason::Draining)]);
         give_back(&mut rig, leaving, task, LeaseRange { first: 0, count: 1 });
-        // Started again after a reconnection it would settle what it had begun before.
-        rig.worker(1, "one:1");
-        let assigned = WorkerPush::Assigned { tasks: Vec::new() };
-        assert_eq!(rig.worker_pushes.last(), Some(&(leaving, assigned)));
         rig.ask(leaving, Role::Worker, Request::LeaveWorker).unwrap();
         let status = iteration(&rig);
         assert_eq!(status.splits_lost, 0);
         assert_eq!((status.splits_leased, status.sources[0].remaining), (0, 100));
     }
+}
+
+/// C10.4: begun again, it would settle with its own splits those that it had begun before.
+#[test]
+fn a_stopped_task_never_begins_again() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let leaving = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let task = rig.tasks(leaving)[0];
+    rig.lease(leaving, task).unwrap();
+    drain(&mut rig, leaving);
+    rig.ask(READER, Role::Read, Request::Release { client }).unwrap();
+    assert_eq!(stops(&rig, leaving), [(task, StopReason::Draining)]);
+    rig.restart();
+    rig.worker_pushes.clear();
+    rig.register_worker(1, "one:1").unwrap();
+    let assigned = WorkerPush::Assigned { tasks: vec![] };
+    assert!(rig.worker_pushes.contains(&(leaving, assigned)));
+    assert_eq!(stops(&rig, leaving), [(task, StopReason::Draining)]);
+    rig.client_pushes.clear();
+    let client = rig.client(job);
+    rig.ask(READER, Role::Read, Request::Attach { client }).unwrap();
+    let [(_, ClientPush::Snapshot(snapshot))] = rig.client_pushes.as_slice() else {
+        panic!("{:?}", rig.client_pushes)
+    };
+    assert_eq!(snapshot.tasks.len(), 0);
+    rig.ask(leaving, Role::Worker, Request::LeaveWorker).unwrap();
+    let seen = Seen::default();
+    let acknowledge = Request::Acknowledge { client, task, seen };
+    rig.ask(READER, Role::Read, acknowledge).unwrap();
+    assert_eq!(iteration(&rig).splits_lost, 1, "it was begun, as far as is known");
 }
 
 fn two_workers(rig: &mut Rig) -> (ClientId, [SessionId; 2], [TaskId; 2]) {

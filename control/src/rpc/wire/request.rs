@@ -383,9 +383,7 @@ impl WireRequest {
             WireRequest::SplitsMissed(task, client, leases, is_released) => {
                 Request::SplitsMissed(task, client, ranges(leases)?, is_released)
             }
-            WireRequest::SplitsShared(task, client, leases) => {
-                Request::SplitsShared(task, client, ranges(leases)?)
-            }
+            WireRequest::SplitsShared(task, client, of) => Request::SplitsShared(task, client, ranges(of)?),
             WireRequest::FinishTask {
                 task,
                 delivered,

@@ -223,7 +223,7 @@ fn task(id: u64, seed: u64) -> TaskRecord {
         catches_up: seed % 7 == 2,
         releasing: clients(seed / 3),
         delivered: seed % 7 == 1,
-        told_to_stop: false,
+        stopped: seed % 7 == 3,
     }
 }
 
