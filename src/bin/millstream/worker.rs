@@ -56,7 +56,7 @@ fn functions(args: &WorkerArgs, key: &LoadedKey) -> Functions {
         for name in &args.python_env {
             interpreter.environment.allow(name);
         }
-        return python::registered(builtin, interpreter);
+        python::registered(builtin, interpreter)
     }
     #[cfg(not(target_os = "linux"))]
     builtin
