@@ -139,7 +139,9 @@ impl Stopwatch {
         let bottleneck = match waited_for {
             _ if !is_held_up => Bottleneck::Trainer,
             // A reading that has ended without an element waits for nothing.
-            Some(Bottleneck::Network) if self.elements == 0 && waits.is_zero() => Bottleneck::Unmeasured,
+            Some(Bottleneck::Network | Bottleneck::Workers) if self.elements == 0 && waits.is_zero() => {
+                Bottleneck::Unmeasured
+            }
             Some(waited_for) => waited_for,
             None if self.elements == 0 => Bottleneck::Unmeasured,
             // Too short to be looked at: within a host there is no network.
@@ -165,5 +167,37 @@ fn share(part: Duration, whole: Duration) -> f64 {
         0.0
     } else {
         (part.as_secs_f64() / whole.as_secs_f64()).min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bottleneck_without_elements(waits: Duration, waited_for: Bottleneck) -> Bottleneck {
+        let mut stopwatch = Stopwatch::new(Arc::default());
+        let began = Instant::now();
+        stopwatch.waiting_since(began);
+        let now = began + Duration::from_secs(1);
+        let stats = stopwatch.stats(now, waits, (Some(waited_for), true), Vec::new(), BTreeMap::new());
+        stats.bottleneck
+    }
+
+    #[test]
+    fn an_ended_reading_without_elements_blames_nobody() {
+        for seen in [Bottleneck::Network, Bottleneck::Workers] {
+            assert_eq!(
+                bottleneck_without_elements(Duration::ZERO, seen),
+                Bottleneck::Unmeasured
+            );
+        }
+    }
+
+    #[test]
+    fn a_wait_for_the_first_element_names_its_cause() {
+        let waits = Duration::from_secs(1);
+        for seen in [Bottleneck::Network, Bottleneck::Workers, Bottleneck::NoWorkers] {
+            assert_eq!(bottleneck_without_elements(waits, seen), seen);
+        }
     }
 }

@@ -102,5 +102,5 @@ def test_an_unknown_scheme_is_not_found() -> None:
 def test_statistics_without_elements_blame_nobody(cluster: Callable[..., str], tmp_path: Path) -> None:
     elements = iter(Dataset.range(0).apply(distribute("parallel_epochs", cluster(1))))
     assert list(elements) == []
-    # Whoever looked while the worker was on its way says that it was waited for.
+    # A reading that began before its worker may still name the wait for it.
     assert elements.stats()["bottleneck"] in ("none", "none: waiting for workers")
