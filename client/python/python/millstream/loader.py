@@ -44,41 +44,51 @@ _STEPS_TOLD = 16
 class DataLoader:
     """Batches of a dataset, for a training loop.
 
-    ``dataset`` is one by index (as torch's and Hugging Face's), one that can be iterated over or a function that makes such
-    a thing, or an ``ms.Dataset``, whose elements are batches already. The parameters up to ``in_order`` are those of torch's
-    ``DataLoader``. With ``num_workers`` and no ``service`` a worker of so many processes of Python (threads, for an
-    ``ms.Dataset``) is started on this machine, and ends with the loader; with a ``service`` (its address, or ``ms.local``) its
-    workers are used, each with ``num_workers`` processes at most; with neither it is computed here, by the dataset itself, one
-    batch after the other. What can only be iterated over every process iterates over, and ``torch.utils.data.get_worker_info()``
-    says which one it is; each worker of a ``service`` yields all of it.
+    The parameters up to ``in_order`` are those of torch's ``DataLoader``, with the same meanings. The others are keywords.
 
-    ``in_order``: batches of a dataset by index come in the order of their steps, as torch's do, also from several workers: those that are
-    ahead are waited for by none, and themselves wait when ``prefetch_factor`` batches for each worker (16 if it is not said) are kept here
-    besides what is outstanding anyway. ``in_order=False``: as they are done. What is a stream has an order only where it is computed here;
-    of a service its batches come as workers have them.
+    Where batches are computed:
 
-    ``timeout``: seconds that a batch is waited for, then ``DeadlineExceededError``, and the epoch has ended; 0: as long as it takes. Ctrl-C is
-    heard within a tenth of a second, whatever is waited for; what code of Python computes here, in this process, is not interrupted by
-    either, and ends when it ends.
+    - with a ``service``, on its workers, each with at most ``num_workers`` Python processes;
+    - with ``num_workers`` alone, on a worker of this machine with that many Python processes, which ends with the loader. An
+      ``ms.Dataset`` uses threads in place of processes;
+    - with neither, in this process, one batch after the other.
+
+    An iterable dataset is iterated over by every process. ``torch.utils.data.get_worker_info()`` says which process this is. Each worker
+    of a ``service`` yields the whole dataset.
+
+    Order: with ``in_order=True``, batches of a dataset by index come in the order of their steps, from several workers too. The loader
+    keeps at most ``prefetch_factor`` batches of each worker, 16 by default, that come before their turn. With ``in_order=False`` batches
+    come when they are ready. Batches of an iterable dataset on a service come when they are ready in both cases.
+
+    Waits: Ctrl-C ends every wait within a tenth of a second. After ``timeout`` seconds without a batch the loader raises
+    ``DeadlineExceededError`` and ends the epoch; 0 sets no limit. Neither interrupts Python code that computes in this process.
 
     Args:
-        service: Where it is computed.
-        output: ``"numpy"``, ``"torch"`` or ``"jax"``; torch where the program has imported it.
-        seed: It decides the order of samples, and what ``random``, ``numpy.random`` and ``torch`` draw in the dataset: both follow from seed,
-            epoch and sample, wherever and by however many processes it is computed; of what is iterated over from the number of the process
-            too. Epochs differ. Computed here, it leaves the program's own generators as they were. Without a seed it is 0, or that of
-            ``generator``; but without either, what is computed here (``num_workers=0``) draws from the program's own generators, as in torch.
-        dp_rank: Which of the data-parallel trainers this is; found, as ``ms.rank`` does, if neither it nor a sampler is given.
-        dp_size: How many there are.
-        replication: So many consecutive trainers read the same, as in tensor parallelism.
-        last_batch: What becomes of samples that do not fill a step of all trainers: ``"PARTIAL"`` parts of them for each,
-            ``"FILL"`` with samples of the beginning, or ``"DROP"``, as ``drop_last`` says. All trainers have equally many steps.
-        element_spec: What a batch is, where computing the first one here is too much. Without it the first batch says how batches are
-            nested and typed; their sizes may differ.
-        pin_memory: Has no effect, and says so in a warning: ``device`` copies from pinned memory.
-        device: On which batches are, as tensors of torch: copied ahead beside what it computes, as ``ms.feed`` does it.
-        on_lost: What becomes of the end of an epoch of which batches were lost with a worker: ``"raise"`` a ``DataLossError`` after
-            everything else, ``"warn"`` with a ``DataLossWarning``, or ``"ignore"`` it.
+        dataset: A dataset by index, as torch's and Hugging Face's; an iterable; a function that returns one; or an ``ms.Dataset``, whose
+            elements are batches already.
+        service: The address of a service, or an ``ms.local`` service. Its workers compute the batches.
+        output: ``"numpy"``, ``"torch"`` or ``"jax"``. The default is torch if the program has imported it, and numpy if not.
+        seed: The seed of the order of samples, and of what ``random``, ``numpy.random`` and ``torch`` draw in the dataset. Both depend on
+            seed, epoch and sample alone, whatever computes them; draws of an iterable dataset depend on the number of the process too. The
+            default is the seed of ``generator``, or 0. Without both, a dataset in this process draws from the program's own
+            generators, as in torch.
+        dp_rank: The number of this data-parallel trainer. The default is found as ``ms.rank`` finds it, unless a sampler is given.
+        dp_size: The number of data-parallel trainers.
+        replication: How many consecutive trainers read the same batches, as in tensor parallelism.
+        last_batch: What becomes of samples that do not fill a step of all trainers. ``"PARTIAL"`` gives each trainer a part of them,
+            ``"FILL"`` adds samples from the beginning, ``"DROP"`` leaves them out, as ``drop_last`` does. All trainers have
+            equally many steps.
+        element_spec: The ``TensorSpec`` of a batch, for datasets whose first batch is too expensive to compute in this process. Without it
+            the first batch says how batches are nested and typed; their sizes may differ.
+        pin_memory: Has no effect and warns: ``device`` copies from pinned memory.
+        device: The torch device of the batches. Copies to it go on beside its computation, as in ``ms.feed``.
+        on_lost: What happens at the end of an epoch that lost batches with a worker. ``"raise"`` raises ``DataLossError`` after all other
+            batches, ``"warn"`` issues a ``DataLossWarning``, ``"ignore"`` does nothing.
+
+    Example:
+        >>> loader = ms.DataLoader(dataset, batch_size=32, shuffle=True, service="millstream://head:5050")
+        >>> for images, labels in loader:
+        ...     train(images, labels)
     """
 
     def __init__(
@@ -199,7 +209,7 @@ class DataLoader:
 
     @property
     def element_spec(self) -> Any:
-        """What a batch is."""
+        """The ``TensorSpec`` of a batch, nested as batches are."""
         return self._loading.element_spec
 
     @property

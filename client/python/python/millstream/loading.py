@@ -44,7 +44,7 @@ class Loading(Protocol):
 
     @property
     def element_spec(self) -> Any:
-        """What a batch is."""
+        """The spec of a batch."""
 
     @property
     def samples(self) -> int | None:
@@ -192,7 +192,7 @@ class IndexedLoading:
         return self.plan.count
 
     def described(self) -> tuple[Any, ...]:
-        """What a batch is, found by computing the first one if nobody said it."""
+        """The spec of a batch. Computes the first batch unless a spec was given."""
         if self.spec is not None:
             return self.spec
         if self._found is None:
@@ -205,7 +205,7 @@ class IndexedLoading:
 
     @property
     def element_spec(self) -> Any:
-        """What a batch is: as was said, else as the first one is."""
+        """The spec of a batch: the given one, or that of the first batch."""
         return dressed(self.described())
 
     def steps(self, epoch: int) -> int:
@@ -405,7 +405,7 @@ class StreamLoading:
 
     @property
     def element_spec(self) -> Any:
-        """What a batch is."""
+        """The spec of a batch."""
         return self._dataset.element_spec
 
     @property
@@ -517,7 +517,7 @@ class IterableLoading(StreamLoading):
 
     @property
     def element_spec(self) -> Any:
-        """What a batch is."""
+        """The spec of a batch."""
         return dressed(self._described())
 
     def steps(self, epoch: int) -> int:
