@@ -50,8 +50,12 @@ impl Tries {
 
     /// A wait for `address` that goes on.
     pub(super) fn waiting(&self, now: Instant, address: &str, last: &str) -> String {
-        let since = seconds(self.lasted(now));
-        format!("waiting for the dispatcher at {address}: {last}, since {since}")
+        let lasted = self.lasted(now);
+        if lasted < Duration::from_secs(1) {
+            return format!("waiting for the dispatcher at {address}: {last}");
+        }
+        let lasted = seconds(lasted);
+        format!("waiting for the dispatcher at {address} for {lasted}: {last}")
     }
 }
 
@@ -82,10 +86,9 @@ mod tests {
                         answer within 3000 ms";
         assert_eq!(said, expected);
         let said = tries.waiting(now, "here:1", "no answer");
-        assert_eq!(
-            said,
-            "waiting for the dispatcher at here:1: no answer, since 60 s"
-        );
+        assert_eq!(said, "waiting for the dispatcher at here:1 for 60 s: no answer");
+        let said = tries.waiting(now - Duration::from_secs(60), "here:1", "it is busy");
+        assert_eq!(said, "waiting for the dispatcher at here:1: it is busy");
         tries.succeed();
         tries.begin(now);
         assert_eq!(tries.lasted(now), Duration::ZERO);
