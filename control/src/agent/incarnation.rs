@@ -1,11 +1,12 @@
 //! One registration after the other: each from its first welcome to the end of its lease (C7.1, C7.4).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::running::{AgentEvent, AgentShared};
@@ -25,6 +26,8 @@ pub(super) type Registered = watch::Sender<Option<Result<WorkerId, Error>>>;
 /// doing so at full speed.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Tasks whose definitions are asked for at the same time. One after the other, the tasks of a new worker would take as many round trips.
+const DESCRIPTIONS_MAX: usize = 16;
 /// Between attempts to be told something while the lease lasts.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -95,9 +98,9 @@ pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEve
     }
 }
 
-/// C7.4: never shorter than the dispatcher needs to notice a silence, and twice that so that it certainly has.
+/// C7.4: longer than the dispatcher waits for a silent worker, which is three times its liveness limit.
 fn lease(shared: &AgentShared, session: &Session) -> Duration {
-    shared.config.lease.max(session.liveness() * 2)
+    shared.config.lease.max(session.liveness() * 4)
 }
 
 struct Incarnation<'a> {
@@ -108,6 +111,18 @@ struct Incarnation<'a> {
     heard: mpsc::Receiver<SessionEvent>,
     /// The lease runs from the first registration.
     begun: Option<Instant>,
+    /// The answers for tasks that start. An answer for a task that is not in `starting` comes too late.
+    descriptions: JoinSet<(TaskId, Result<Option<TaskDef>, End>)>,
+    starting: BTreeMap<TaskId, AbortHandle>,
+    permits: Arc<Semaphore>,
+}
+
+/// Asks the dispatcher on behalf of an incarnation.
+#[derive(Clone)]
+struct Questions {
+    session: Arc<Session>,
+    events: mpsc::Sender<AgentEvent>,
+    lease: Option<Duration>,
 }
 
 impl<'a> Incarnation<'a> {
@@ -132,6 +147,9 @@ impl<'a> Incarnation<'a> {
             session,
             heard,
             begun: None,
+            descriptions: JoinSet::new(),
+            starting: BTreeMap::new(),
+            permits: Arc::new(Semaphore::new(DESCRIPTIONS_MAX)),
         }
     }
 
@@ -140,6 +158,12 @@ impl<'a> Incarnation<'a> {
             let lapse = self.lapse();
             let event = tokio::select! {
                 event = self.heard.recv() => event,
+                Some(described) = self.descriptions.join_next(), if !self.descriptions.is_empty() => {
+                    match self.begin_task(described).await {
+                        Ok(()) => continue,
+                        Err(end) => return end,
+                    }
+                }
                 () = sleep_until(lapse) => {
                     // Signs of life may have been answered while we slept.
                     if self.lapse().is_some_and(|lapse| Instant::now() >= lapse) {
@@ -173,9 +197,15 @@ impl<'a> Incarnation<'a> {
     }
 
     fn lapse(&self) -> Option<Instant> {
-        self.begun?;
-        let heard = self.session.heard()?;
-        Some(heard + lease(self.shared, &self.session))
+        self.questions().lapse()
+    }
+
+    fn questions(&self) -> Questions {
+        Questions {
+            session: Arc::clone(&self.session),
+            events: self.events.clone(),
+            lease: self.begun.map(|_| lease(self.shared, &self.session)),
+        }
     }
 
     async fn register(&mut self) -> Result<(), End> {
@@ -183,7 +213,11 @@ impl<'a> Incarnation<'a> {
             return Ok(());
         }
         let registration = WireRegistration::from(&self.shared.config.registration);
-        match self.ask(WireRequest::RegisterWorker(registration)).await? {
+        let registered = self
+            .questions()
+            .ask(WireRequest::RegisterWorker(registration))
+            .await?;
+        match registered {
             Ok(WireReply::Worker(id)) => {
                 self.begun.get_or_insert_with(Instant::now);
                 self.registered.send_replace(Some(Ok(id)));
@@ -200,17 +234,22 @@ impl<'a> Incarnation<'a> {
         match push {
             WorkerPush::Assigned { tasks } => {
                 let wanted: BTreeSet<TaskId> = tasks.iter().copied().collect();
-                for task in self.shared.task_ids() {
+                let starting = self.starting.keys().copied();
+                let known = self.shared.task_ids().into_iter().chain(starting);
+                for task in known.collect::<Vec<_>>() {
                     if !wanted.contains(&task) {
                         self.stop(task, StopReason::Unknown).await?;
                     }
                 }
                 for task in tasks {
-                    self.start(task).await?;
+                    self.start(task);
                 }
                 Ok(())
             }
-            WorkerPush::Start { task } => self.start(task).await,
+            WorkerPush::Start { task } => {
+                self.start(task);
+                Ok(())
+            }
             WorkerPush::Stop { task, reason } => self.stop(task, reason).await,
             WorkerPush::Release { client, tasks } => {
                 self.tell(AgentEvent::ReleaseClient { client, tasks }).await
@@ -219,32 +258,47 @@ impl<'a> Incarnation<'a> {
         }
     }
 
-    async fn start(&mut self, task: TaskId) -> Result<(), End> {
-        if self.shared.has_task(task) {
+    /// Begins to ask for a task's definition. Pushes are obeyed meanwhile.
+    fn start(&mut self, task: TaskId) {
+        if self.shared.has_task(task) || self.starting.contains_key(&task) {
+            return;
+        }
+        let (questions, permits) = (self.questions(), Arc::clone(&self.permits));
+        let asking = self.descriptions.spawn(async move {
+            // The semaphore is never closed.
+            let _permit = permits.acquire().await;
+            (task, questions.describe(task).await)
+        });
+        self.starting.insert(task, asking);
+    }
+
+    async fn begin_task(
+        &mut self,
+        described: Result<(TaskId, Result<Option<TaskDef>, End>), tokio::task::JoinError>,
+    ) -> Result<(), End> {
+        let (task, answer) = match described {
+            Ok(described) => described,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The task was stopped.
+            Err(_) => return Ok(()),
+        };
+        if self.starting.remove(&task).is_none() {
             return Ok(());
         }
-        let def: TaskDef = match self.ask(WireRequest::DescribeTask { task }).await? {
-            Ok(WireReply::Task(def)) => def.into(),
-            Ok(_) => return Err(End::Refused(unexpected())),
-            Err(error) if matches!(error.code, Code::Aborted | Code::NotFound) => {
-                tracing::debug!(%task, %error, "a task ended before it began");
-                return Ok(());
+        match answer? {
+            Some(def) => {
+                self.shared.add_task(task, def.policy);
+                self.tell(AgentEvent::StartTask(def)).await
             }
-            Err(error) => {
-                tracing::warn!(%task, %error, "a task cannot begin");
-                let message = format!("the worker was not told what to do: {error}");
-                let failed = self.ask(WireRequest::FailTask { task, message }).await?;
-                if let Err(error) = failed {
-                    tracing::debug!(%task, %error, "the task ended before its failure");
-                }
-                return Ok(());
-            }
-        };
-        self.shared.add_task(task, def.policy);
-        self.tell(AgentEvent::StartTask(def)).await
+            None => Ok(()),
+        }
     }
 
     async fn stop(&mut self, task: TaskId, reason: StopReason) -> Result<(), End> {
+        if let Some(asking) = self.starting.remove(&task) {
+            asking.abort();
+            return Ok(());
+        }
         let control = self.shared.take_task(task);
         match control {
             Some(control) => {
@@ -257,6 +311,33 @@ impl<'a> Incarnation<'a> {
 
     async fn tell(&self, event: AgentEvent) -> Result<(), End> {
         self.events.send(event).await.map_err(|_| End::Unwanted)
+    }
+}
+
+impl Questions {
+    fn lapse(&self) -> Option<Instant> {
+        Some(self.session.heard()? + self.lease?)
+    }
+
+    /// Asks what a task computes. Returns nothing if the task has ended, or fails now.
+    async fn describe(&self, task: TaskId) -> Result<Option<TaskDef>, End> {
+        match self.ask(WireRequest::DescribeTask { task }).await? {
+            Ok(WireReply::Task(def)) => Ok(Some(def.into())),
+            Ok(_) => Err(End::Refused(unexpected())),
+            Err(error) if matches!(error.code, Code::Aborted | Code::NotFound) => {
+                tracing::debug!(%task, %error, "a task ended before it began");
+                Ok(None)
+            }
+            Err(error) => {
+                tracing::warn!(%task, %error, "a task cannot begin");
+                let message = format!("the worker was not told what to do: {error}");
+                let failed = self.ask(WireRequest::FailTask { task, message }).await?;
+                if let Err(error) = failed {
+                    tracing::debug!(%task, %error, "the task ended before its failure");
+                }
+                Ok(None)
+            }
+        }
     }
 
     /// Asks the dispatcher until it answers or the lease has lapsed, which signs of life put off meanwhile.
