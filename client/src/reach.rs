@@ -26,8 +26,11 @@ const TELL_EVERY: Duration = Duration::from_secs(30);
 /// dispatcher takes to say what became of it.
 const ASK_AGAIN_MIN: Duration = Duration::from_millis(20);
 
-/// Longest wait between two such questions.
-const ASK_AGAIN_MAX: Duration = Duration::from_secs(2);
+/// Longest wait between two such questions. Readers of hundreds of workers must not spend an overloaded host's time on them.
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(15);
+
+/// A worker that does not know its task lives, and has it soon or is given up by the dispatcher. It is waited for this many times longer.
+const UNKNOWN_GIVE_UPS: u32 = 4;
 
 /// Times at which the dispatcher was out of reach: then nobody said whether workers live, and the fault may be this host's.
 #[derive(Debug, Default)]
@@ -221,8 +224,8 @@ impl Intake {
         }
     }
 
-    /// Asks again for tasks that their workers did not know. One that stays unknown for `give_up` is waited for no longer than for
-    /// others (D3.1, D3.5).
+    /// Asks again for tasks that their workers did not know. One that stays unknown for four times `give_up` is waited for no longer
+    /// than for others (D3.1, D3.5).
     pub(crate) fn ask_again(&self, give_up: Duration) {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -247,7 +250,7 @@ impl Intake {
                     since_s: lasted.as_secs(),
                 });
             }
-            if lasted > give_up {
+            if lasted > give_up * UNKNOWN_GIVE_UPS {
                 let reason = unknown.reason.clone();
                 entry.given_up = Some(ReadError::Refused { worker, task, reason });
                 *has_given_up = true;

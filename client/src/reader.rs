@@ -47,8 +47,9 @@ pub struct ReaderConfig {
     /// Whether a split is one element at most, so that a reader that has an element has all of its split. Then no split of a worker that
     /// has gone is reported lost though its element is here; default false.
     pub whole_splits: bool,
-    /// How long a worker that the dispatcher holds to be alive may be out of reach, or not know its task, before reading fails where
-    /// nothing else is left to read; default 30 s. Time in which the dispatcher is out of reach does not count.
+    /// How long a worker that the dispatcher holds to be alive may be out of reach before reading fails where nothing else is left to
+    /// read; default 30 s. A worker that answers and does not know its task has four times as long. Time in which the dispatcher is out
+    /// of reach does not count.
     pub worker_give_up: Duration,
     /// How long a reader waits for a first worker; default 1 h, since clusters that grow on demand have none at first.
     pub no_workers_give_up: Duration,
