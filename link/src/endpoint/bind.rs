@@ -69,7 +69,7 @@ impl Endpoint {
         let server = |peer| {
             let mut server = ServerConfig::with_crypto(crypto.clone());
             server
-                .transport_config(config.transport(peer, &config.of_accepted))
+                .transport_config(config.transport(peer, &config.of_accepted, config.idle_timeout))
                 .migration(false)
                 .max_incoming(config.handshakes_max)
                 // What may wait for a handshake that is not yet accepted: a client's first flight, without 0-RTT.

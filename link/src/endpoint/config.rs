@@ -79,7 +79,8 @@ pub struct EndpointConfig {
     pub of_accepted: PeerLimits,
     /// Bytes kept for retransmission on one connection before writers wait. Default 64 MiB.
     pub send_window_bytes: u64,
-    /// A peer that is silent for this long is gone. Default 5 s, the limit within which a dead peer must be noticed.
+    /// A peer that is silent for this long is gone. Default 5 s, the limit within which a dead peer must be noticed. A connection on which
+    /// heartbeats tell who lives is more patient: see [`Endpoint::connect_patiently`](super::Endpoint::connect_patiently).
     pub idle_timeout: Duration,
     /// A silent connection says that it lives this often. Default 1 s: four may be lost. `None`: never.
     pub keep_alive: Option<Duration>,
@@ -262,7 +263,12 @@ impl EndpointConfig {
     ///
     /// Every path starts at 1200 bytes and climbs by probes: a start at or above 16 384 is beyond what quinn can encode, and
     /// a start above what the path carries would lose the handshake.
-    pub(super) fn transport(&self, peer: IpAddr, limits: &PeerLimits) -> Arc<TransportConfig> {
+    pub(super) fn transport(
+        &self,
+        peer: IpAddr,
+        limits: &PeerLimits,
+        idle_timeout: Duration,
+    ) -> Arc<TransportConfig> {
         let mut discovery = MtuDiscoveryConfig::default();
         // To the byte: what was asked for is what the path must end at.
         discovery
@@ -281,7 +287,7 @@ impl EndpointConfig {
             .send_fairness(false)
             .max_concurrent_uni_streams(VarInt::from_u32(limits.uni_streams_max))
             .max_concurrent_bidi_streams(VarInt::from_u32(limits.bidi_streams_max))
-            .max_idle_timeout(IdleTimeout::try_from(self.idle_timeout).ok())
+            .max_idle_timeout(IdleTimeout::try_from(idle_timeout).ok())
             .keep_alive_interval(self.keep_alive)
             .initial_rtt(self.initial_rtt)
             .datagram_receive_buffer_size(None)

@@ -38,6 +38,24 @@ impl Endpoint {
         alpn: &str,
         deadline: Duration,
     ) -> Result<Connection, ConnectError> {
+        let idle_timeout = self.config().idle_timeout;
+        self.connect_patiently(address, (expected, alpn), deadline, idle_timeout)
+            .await
+    }
+
+    /// Connects as [`Endpoint::connect`] does; the connection is lost after `idle_timeout` of silence, or earlier if the server says so.
+    ///
+    /// Cancel-safe: dropping the future closes the attempt.
+    ///
+    /// # Errors
+    /// [`ConnectError`] names the address and what to do.
+    pub async fn connect_patiently(
+        &self,
+        address: SocketAddr,
+        (expected, alpn): (Role, &str),
+        deadline: Duration,
+        idle_timeout: Duration,
+    ) -> Result<Connection, ConnectError> {
         let attempt = Attempt {
             address,
             expected,
@@ -46,7 +64,7 @@ impl Endpoint {
         };
         let mut client = ClientConfig::new(self.identity().client(expected, alpn)?);
         let config = self.config();
-        client.transport_config(config.transport(address.ip(), &config.of_connected));
+        client.transport_config(config.transport(address.ip(), &config.of_connected, idle_timeout));
         let connecting = self
             .quic()
             .connect_with(client, address, expected.dns_name())

@@ -22,7 +22,7 @@ use crate::rpc::wire::{
 };
 
 /// A process must say who it is within this.
-const HELLO_DEADLINE: Duration = Duration::from_secs(3);
+const HELLO_DEADLINE: Duration = Duration::from_secs(15);
 /// A request must be complete within this after it began.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Requests of one process that are worked on at a time; the next wait in its streams.
@@ -227,7 +227,10 @@ async fn answer(
     let read = tokio::time::timeout(REQUEST_DEADLINE, read_request(&mut recv, role, &shared)).await;
     let envelope = match read {
         Ok(envelope) => envelope,
-        Err(_) => Err(Error::deadline("the request did not arrive completely in time")),
+        Err(_) => Err(Error::unavailable(format!(
+            "the request did not arrive completely within {} s",
+            REQUEST_DEADLINE.as_secs()
+        ))),
     };
     let result = match envelope {
         Ok(envelope) => tokio::select! {

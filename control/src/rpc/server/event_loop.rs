@@ -9,11 +9,10 @@ use quinn::{Connection, VarInt};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backlog::Backlog;
+use super::clock::Clock;
 use super::listings::Listings;
 use super::probes::Probes;
-use crate::dispatcher::{
-    Action, Change, Departure, Dispatcher, Event, Incoming, Moment, Reply, ReplyToken, Request,
-};
+use crate::dispatcher::{Action, Change, Departure, Dispatcher, Event, Incoming, Reply, ReplyToken, Request};
 use crate::error::Error;
 use crate::id::{ClientId, RequestNumber, SessionId};
 use crate::pace::Measures;
@@ -79,7 +78,7 @@ pub(super) struct EventLoop {
     listings: Listings,
     probes: Probes,
     endpoint: Endpoint,
-    started: Instant,
+    clock: Clock,
     peers: BTreeMap<SessionId, Peer>,
     waiting: BTreeMap<ReplyToken, oneshot::Sender<Result<Reply, Error>>>,
     next_token: u64,
@@ -103,7 +102,7 @@ impl EventLoop {
             listings,
             probes: Probes::default(),
             endpoint,
-            started: Instant::now(),
+            clock: Clock::start(),
             peers: BTreeMap::new(),
             waiting: BTreeMap::new(),
             next_token: 0,
@@ -137,11 +136,15 @@ impl EventLoop {
             let wake = match &self.backlog {
                 // What time brings about would have to be stored.
                 Some(backlog) => Some(backlog.retry_at()),
-                None => self.dispatcher.next_timeout().map(|wake| self.started + wake),
+                None => self
+                    .dispatcher
+                    .next_timeout()
+                    .map(|wake| self.clock.instant(wake)),
             };
             tokio::select! {
                 input = events.recv() => match input {
                     Some(input) => {
+                        self.clock.look();
                         self.take(input);
                         for _ in 1..GROUP_MAX {
                             let Ok(input) = events.try_recv() else { break };
@@ -151,21 +154,21 @@ impl EventLoop {
                     None => return Ok(()),
                 },
                 (iteration, result) = self.listings.next() => {
-                    let now = self.now();
+                    let now = self.clock.look();
                     self.dispatcher.handle(Event::SplitsPlanned { iteration, result }, now);
                 }
                 (worker, is_closed) = self.probes.next() => {
-                    let now = self.now();
+                    let now = self.clock.look();
                     self.dispatcher.handle(Event::WorkerProbed { worker, is_closed }, now);
                 }
                 () = sleep_until(wake) => {
+                    let now = self.clock.look();
                     // C7.6: a heartbeat that waits here is no silence.
                     for _ in 0..INPUTS_MAX {
                         let Ok(input) = events.try_recv() else { break };
                         self.take(input);
                     }
                     if self.backlog.is_none() {
-                        let now = self.now();
                         self.dispatcher.handle(Event::Woken, now);
                     }
                 }
@@ -319,13 +322,13 @@ impl EventLoop {
                 Event::Disconnected { session, departure }
             }
         };
-        let now = self.now();
+        let now = self.clock.now();
         self.dispatcher.handle(event, now);
     }
 
     fn measure(&mut self, session: SessionId, measures: Measures) {
         if !measures.is_empty() {
-            let now = self.now();
+            let now = self.clock.now();
             self.dispatcher.handle(Event::Measured { session, measures }, now);
         }
     }
@@ -455,10 +458,6 @@ impl EventLoop {
                 .close(CLOSE_RECONNECT, b"pushes were not taken in time");
             self.peers.remove(&session);
         }
-    }
-
-    fn now(&self) -> Moment {
-        self.started.elapsed()
     }
 }
 

@@ -3,6 +3,7 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `event_loop` | the one task that owns the machine: events in a line, group commit, actions |
+//! | `clock` | the time in which the loop could run |
 //! | `listings` | sources being listed, off the loop |
 //! | `backlog` | what the store has no room for |
 //! | `probes` | whether anything listens at workers' ports |
@@ -10,6 +11,7 @@
 //! | `running` | starting and stopping |
 
 mod backlog;
+mod clock;
 mod connection;
 mod event_loop;
 mod listings;

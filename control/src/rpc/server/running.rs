@@ -13,7 +13,7 @@ use super::event_loop::{EventLoop, INPUTS_MAX};
 use crate::dispatcher::{Dispatcher, DispatcherConfig};
 use crate::id::BootId;
 use crate::planner::Planner;
-use crate::rpc::ALPN;
+use crate::rpc::{ALPN, IDLE_TIMEOUTS};
 use crate::store::{Store, StoreError};
 
 /// How long a stopping server waits for its peers to learn of it. QUIC keeps a closed connection for three probe timeouts in
@@ -23,7 +23,8 @@ const FAREWELL: Duration = Duration::from_millis(250);
 /// How a dispatcher serves.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The endpoint; by default 127.0.0.1 and any free port. The server replaces [`EndpointConfig::of_accepted`] by limits of its own.
+    /// The endpoint; by default 127.0.0.1 and any free port. The server replaces [`EndpointConfig::of_accepted`] by limits of its own, and
+    /// its connections outlast six idle timeouts.
     pub endpoint: EndpointConfig,
     /// The machine's limits and timeouts.
     pub dispatcher: DispatcherConfig,
@@ -66,6 +67,9 @@ impl Server {
         let accepted = [Role::Read, Role::Submit, Role::Worker];
         let endpoint = EndpointConfig {
             of_accepted: PROCESS_LIMITS,
+            idle_timeout: config.endpoint.idle_timeout.saturating_mul(IDLE_TIMEOUTS),
+            // A client of an overloaded host needs as long.
+            handshake_deadline: config.endpoint.handshake_deadline.saturating_mul(IDLE_TIMEOUTS),
             ..config.endpoint
         };
         let endpoint = Endpoint::bind_server(credentials, &[ALPN], &accepted, endpoint)?;

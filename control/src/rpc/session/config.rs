@@ -14,7 +14,8 @@ type Notice = Arc<dyn Fn(&str) + Send + Sync>;
 pub struct SessionConfig {
     /// How long to wait for the dispatcher at first. Default 60 s: in a cluster everything starts at once.
     pub connect_deadline: Duration,
-    /// One attempt to connect. Default 3 s.
+    /// How long one attempt to connect is waited for before another begins beside it. Default 3 s. The first goes on for five times as long:
+    /// where everything is slow, handshakes that are given up and begun again would never end.
     pub attempt_deadline: Duration,
     /// Between attempts: from this, doubling, to `backoff_max`. Default 50 ms.
     pub backoff_min: Duration,

@@ -8,17 +8,30 @@ use std::time::Duration;
 use millstream_link::{ConnectError, RefusalReason, Role};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::calls::SessionShared;
 use crate::error::Error;
 use crate::id::{BootId, ClientId};
-use crate::rpc::ALPN;
 use crate::rpc::frame::{self, FrameError, PUSH_BYTES_MAX};
 use crate::rpc::wire::{Beat, CLOSE_GOODBYE, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome, WirePush};
+use crate::rpc::{ALPN, IDLE_TIMEOUTS};
 
 /// Clients that one sign of life mentions: at 9 bytes each they leave room in its 64 KiB.
 const BEAT_CLIENTS_MAX: usize = 4096;
+
+/// A connection on which the dispatcher says nothing for this many liveness limits is lost.
+const SILENCES: u32 = 3;
+
+/// Attempts to connect that go on at the same time.
+const ATTEMPTS_MAX: u32 = 2;
+
+/// One attempt goes on for this many deadlines of an attempt.
+const ATTEMPT_DEADLINES: u32 = 5;
+
+/// Heartbeats that wait for an answer. An overloaded dispatcher is not sent more than it answers.
+const UNANSWERED_MAX: usize = 2;
 
 /// Where the session stands.
 #[derive(Clone, Debug)]
@@ -56,10 +69,12 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
     let mut noticed: Option<Instant> = None;
     let mut lost: Option<Instant> = None;
     let mut known: Option<BootId> = None;
+    let mut attempts = JoinSet::new();
     loop {
         shared.tries.lock().begin(Instant::now());
-        let ended = match attempt(&shared).await {
+        let ended = match attempt(&shared, &mut attempts).await {
             Ok((connection, welcome, streams)) => {
+                attempts.shutdown().await;
                 if known
                     .replace(welcome.boot)
                     .is_some_and(|known| known != welcome.boot)
@@ -191,29 +206,57 @@ fn notice(shared: &SessionShared, noticed: &mut Option<Instant>, reason: &str) {
     }
 }
 
-async fn attempt(shared: &SessionShared) -> Result<(Connection, Welcome, (SendStream, RecvStream)), Ended> {
+/// Begins an attempt beside those that go on, and waits for the first to succeed, or for the attempt's deadline.
+async fn attempt(
+    shared: &Arc<SessionShared>,
+    attempts: &mut JoinSet<Result<Connection, Ended>>,
+) -> Result<(Connection, Welcome, (SendStream, RecvStream)), Ended> {
     let deadline = shared.config.attempt_deadline;
+    if attempts.len() < ATTEMPTS_MAX as usize {
+        attempts.spawn(connect(Arc::clone(shared)));
+    }
+    let connection = match tokio::time::timeout(deadline, attempts.join_next()).await {
+        Ok(Some(Ok(connected))) => connected?,
+        Ok(Some(Err(error))) => return Err(Ended::Retry(format!("an attempt to connect died: {error}"))),
+        Ok(None) | Err(_) => return Err(Ended::Retry(no_answer(shared))),
+    };
+    match tokio::time::timeout(deadline * ATTEMPT_DEADLINES, greet(shared, &connection)).await {
+        Ok(Ok((welcome, streams))) => Ok((connection, welcome, streams)),
+        Ok(Err(error)) => {
+            note_close(shared, &connection);
+            let lost = || Ended::Retry(error.to_string());
+            Err(shut_down(shared).map_or_else(lost, Ended::GiveUp))
+        }
+        Err(_) => Err(Ended::Retry("it did not welcome us in time".to_owned())),
+    }
+}
+
+/// Says that no attempt has succeeded within the deadline of one.
+fn no_answer(shared: &SessionShared) -> String {
+    let (address, deadline) = (&shared.address, shared.config.attempt_deadline.as_millis());
+    format!(
+        "no answer from {address} within {deadline} ms: check that a dispatcher runs there and that UDP can reach it"
+    )
+}
+
+/// Makes one connection to the dispatcher, which does not know yet whose it is.
+async fn connect(shared: Arc<SessionShared>) -> Result<Connection, Ended> {
+    let deadline = shared.config.attempt_deadline * ATTEMPT_DEADLINES;
+    let idle_timeout = shared
+        .endpoint
+        .config()
+        .idle_timeout
+        .saturating_mul(IDLE_TIMEOUTS);
     let resolved = shared.address.resolve(deadline).await;
     let addresses = resolved.map_err(|error| Ended::Retry(error.to_string()))?;
     let mut last = Ended::Retry("the name has no address".to_owned());
     for address in addresses {
-        match shared
-            .endpoint
-            .connect(address, Role::Dispatcher, ALPN, deadline)
-            .await
-        {
-            Ok(connection) => {
-                let greeted = tokio::time::timeout(deadline, greet(shared, &connection)).await;
-                return match greeted {
-                    Ok(Ok((welcome, streams))) => Ok((connection, welcome, streams)),
-                    Ok(Err(error)) => {
-                        note_close(shared, &connection);
-                        let lost = || Ended::Retry(error.to_string());
-                        Err(shut_down(shared).map_or_else(lost, Ended::GiveUp))
-                    }
-                    Err(_) => Err(Ended::Retry("it did not welcome us in time".to_owned())),
-                };
-            }
+        let connecting =
+            shared
+                .endpoint
+                .connect_patiently(address, (Role::Dispatcher, ALPN), deadline, idle_timeout);
+        match connecting.await {
+            Ok(connection) => return Ok(connection),
             Err(error) => last = judge(error),
         }
     }
@@ -270,11 +313,12 @@ async fn stay(
     welcome: &Welcome,
     (send, recv): (SendStream, RecvStream),
 ) -> String {
-    let liveness = liveness(welcome);
+    // An overloaded dispatcher that must shake hands with everybody again is overloaded for longer.
+    let patience = liveness(welcome) * SILENCES;
     let sent = parking_lot::Mutex::new(VecDeque::new());
     let ended = tokio::select! {
         ended = speak(shared, send, welcome, &sent) => ended,
-        ended = listen(shared, recv, events, liveness, &sent) => ended,
+        ended = listen(shared, recv, events, patience, &sent) => ended,
     };
     note_close(shared, connection);
     let reason = match (ended, connection.close_reason()) {
@@ -300,17 +344,15 @@ async fn speak(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = None;
     for sequence in 0.. {
-        ticks.tick().await;
-        let clients = next_clients(&shared.clients.lock(), last);
-        last = clients.last().copied();
-        {
-            let mut sent = sent.lock();
-            sent.push_back((sequence, Instant::now()));
-            // Older ones than the other end would live through need no answer any more.
-            while sent.len() > 64 {
-                sent.pop_front();
+        loop {
+            ticks.tick().await;
+            if sent.lock().len() < UNANSWERED_MAX {
+                break;
             }
         }
+        let clients = next_clients(&shared.clients.lock(), last);
+        last = clients.last().copied();
+        sent.lock().push_back((sequence, Instant::now()));
         let measures = shared.paces.lock().take();
         let beat = Beat::new(sequence, clients, measures);
         frame::write(&mut send, &beat).await?;
@@ -330,16 +372,16 @@ async fn listen(
     shared: &SessionShared,
     mut recv: RecvStream,
     events: &mpsc::Sender<SessionEvent>,
-    liveness: Duration,
+    patience: Duration,
     sent: &Sent,
 ) -> Result<(), FrameError> {
     loop {
         // Signs of life are answered, so that silence means that the dispatcher or the way to it is gone.
-        let read = tokio::time::timeout(liveness, frame::read(&mut recv, PUSH_BYTES_MAX)).await;
+        let read = tokio::time::timeout(patience, frame::read(&mut recv, PUSH_BYTES_MAX)).await;
         let silent = || {
             FrameError::Lost(format!(
                 "the dispatcher was silent for {} ms",
-                liveness.as_millis()
+                patience.as_millis()
             ))
         };
         match read.map_err(|_| silent())?? {
