@@ -22,12 +22,12 @@ const ELEMENTS: i64 = 1000;
 /// What the trainer does with an element.
 const STEP: Duration = Duration::from_millis(10);
 
-/// C7.6: everybody falls silent for the dispatcher, and it for them, while readers and workers see each other.
+/// C7.4: everybody falls silent for the dispatcher, and it for them, while readers and workers see each other.
 #[test]
 fn a_cut_off_dispatcher_loses_nothing() {
     watched("a dispatcher behind a cut network", || {
         let (key, text) = fresh_key();
-        let dispatcher = Process::start(&text, &["dispatcher", "--bind=127.0.0.1:0", "--liveness-s=1"]);
+        let dispatcher = Process::start(&text, &["dispatcher", "--bind=127.0.0.1:0", "--liveness-s=3"]);
         let mut proxy = Proxy::bind();
         proxy.forward_to(dispatcher.address.parse().unwrap());
         let address = proxy.address().to_string();
@@ -39,7 +39,7 @@ fn a_cut_off_dispatcher_loses_nothing() {
         let mut seen = train(&mut reader, 100);
         proxy.set_cut(true);
         let cut_at = Instant::now();
-        // Seven times the dispatcher's limit of silence.
+        // More than twice the limit of silence, and less than a worker's lease.
         while cut_at.elapsed() < Duration::from_secs(7) && seen.len() < 800 {
             seen.extend(train(&mut reader, 1));
         }

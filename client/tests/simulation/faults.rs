@@ -131,7 +131,6 @@ impl Plan {
             worker_addresses: WorkerAddresses::new(places.iter().copied()).expect("a list"),
             heartbeat_interval: Duration::from_millis(250),
             liveness: seconds(1),
-            cut_off_limit: seconds(3),
             worker_timeout: seconds(6),
             client_timeout: seconds(4),
             acknowledge_timeout: Duration::from_millis(1500),

@@ -16,12 +16,9 @@ pub struct DispatcherConfig {
     pub deployment_mode: DeploymentMode,
     /// The interval of the heartbeats of workers and clients. Default 500 ms: a process that is gone is missed within a second.
     pub heartbeat_interval: Duration,
-    /// The silence after which a worker is dead of which nothing else is known. Default 5 s: nine heartbeats may be lost. A worker
-    /// whose port is closed is dead after two heartbeats (C7.4).
+    /// How long a process may be silent before others stop waiting for it. Default 10 s: nineteen heartbeats may be lost. A
+    /// worker has its lease, [`worker_lease`](Self::worker_lease), or two heartbeats if its port is closed (C7.4).
     pub liveness: Duration,
-    /// The silence after which a worker is dead though nearly everybody is silent, so that the dispatcher itself may be cut off
-    /// (C7.6). Default 30 s, as long as a worker's own lease: until then it keeps its tasks.
-    pub cut_off_limit: Duration,
     /// A dead worker is still shown in the status for this long, and then forgotten (C7.7). Default 600 s.
     pub worker_timeout: Duration,
     /// A client silent for this long is released, and so are the answers kept for a process. Default 300 s: a trainer may stall
@@ -50,8 +47,8 @@ pub struct DispatcherConfig {
     pub plan_deadline: Duration,
     /// Time passes for the dispatcher in steps of this. Default 250 ms: how late it may notice a silence.
     pub sweep_interval: Duration,
-    /// How long a dispatcher that was told to end the service waits for workers and clients to go. Default 5 s, as long as a
-    /// silence: who lives has heard of it by then, and who hangs is not waited for.
+    /// How long a dispatcher that was told to end the service waits for workers and clients to go. Default 5 s: ten heartbeats, by which
+    /// living processes have heard of it.
     pub shutdown_quiet_period: Duration,
     /// Splits leased to one task at a time. Default 1024: one request per 10 ms then carries 100 000 splits/s.
     pub lease_batch_max: u32,
@@ -87,14 +84,21 @@ pub struct DispatcherConfig {
     pub work_dir: Option<PathBuf>,
 }
 
+impl DispatcherConfig {
+    /// Returns how long a worker may be silent of which nothing else is known: three times `liveness`. An overloaded worker comes back,
+    /// and what it had in hand would be lost with it (C7.4).
+    pub fn worker_lease(&self) -> Duration {
+        self.liveness.saturating_mul(WORKER_LEASE)
+    }
+}
+
 impl Default for DispatcherConfig {
     fn default() -> DispatcherConfig {
         DispatcherConfig {
             worker_addresses: WorkerAddresses::default(),
             deployment_mode: DeploymentMode::Unspecified,
             heartbeat_interval: Duration::from_millis(500),
-            liveness: Duration::from_secs(5),
-            cut_off_limit: Duration::from_secs(30),
+            liveness: Duration::from_secs(10),
             worker_timeout: Duration::from_secs(600),
             client_timeout: Duration::from_secs(300),
             acknowledge_timeout: Duration::from_secs(30),
@@ -123,6 +127,8 @@ impl Default for DispatcherConfig {
     }
 }
 
+/// A worker's lease as a multiple of `liveness`.
+const WORKER_LEASE: u32 = 3;
 /// A process' numbered requests, from the first that is not answered on (C1.5): as many answers are kept for it.
 pub(crate) const REQUESTS_OPEN_MAX: u64 = 256;
 /// Most bytes of a name: of a job, a worker's address, a tag.

@@ -226,10 +226,7 @@ impl Dispatcher {
         clocks.last_collection = now;
         for worker in self.tables.workers.values() {
             if worker.dead.is_none() {
-                let liveness = self.config.liveness;
-                clocks
-                    .liveness
-                    .note_stored(worker.id, worker.session, now, liveness);
+                clocks.liveness.note_stored(worker.id, now);
             } else {
                 clocks.worker_died.insert(worker.id, now);
             }

@@ -39,7 +39,7 @@ impl Dispatcher {
         let now = self.now;
         self.clocks.swept_at = now;
         let limits = SilenceLimits::of(&self.config);
-        for worker in self.clocks.liveness.judge(now, limits) {
+        for worker in self.clocks.liveness.dead(now, limits) {
             self.end_worker(worker, RemovalReason::WorkerSilent);
         }
         for worker in self.clocks.liveness.to_probe(now, limits) {

@@ -62,7 +62,7 @@ impl Dispatcher {
             .worker_of_address
             .insert(registration.address, id);
         self.tables.index.worker_of_session.insert(session, id);
-        self.clocks.liveness.note_registered(id, session, self.now);
+        self.clocks.liveness.note_registered(id, self.now);
         self.assign(id);
         // C3.2
         for iteration in self.tables.index.running.clone() {
@@ -80,7 +80,6 @@ impl Dispatcher {
     }
 
     pub(super) fn handle_heartbeat(&mut self, session: SessionId, worker: bool, clients: &[ClientId]) {
-        self.clocks.liveness.note_process(session, self.now);
         if self.tables.sessions.contains(&session) {
             self.clocks.session_seen.insert(session, self.now);
         }
@@ -223,8 +222,7 @@ impl Dispatcher {
                 row.address
             )));
         }
-        let session = row.session;
-        self.clocks.liveness.note_registered(id, session, self.now);
+        self.clocks.liveness.note_registered(id, self.now);
         self.assign(id);
         Ok(Outcome::Reply(Reply::Worker(id)))
     }

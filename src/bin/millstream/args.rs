@@ -89,8 +89,8 @@ pub(crate) struct DispatcherArgs {
         value_name = "MODE"
     )]
     pub(crate) deployment_mode: DeploymentMode,
-    /// Seconds of silence after which a worker counts as dead of which nothing else is known. One whose process has ended is
-    /// missed within about a second.
+    /// Seconds of silence after which other readers no longer wait for a reader. A silent worker counts as dead after three
+    /// times as long; one whose process has ended is missed within about a second.
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     pub(crate) liveness_s: f64,
     /// Seconds for which a dispatcher that is told to end the service waits for workers and readers to go.

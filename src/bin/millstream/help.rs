@@ -33,8 +33,8 @@ SIGTERM has it leave in good order: it takes no more work, gives back what it ha
 its readers, and ends. Under sharding `dynamic` nothing is lost and nothing read twice; under the other policies its tasks \
 end, and a share starts over with the next worker of its number. A reader that pauses is waited for until \
 --drain-deadline-s. A second signal ends it at once, as Ctrl-C does: with a farewell, after which others read what it had \
-begun, or the reader is told what was lost. Killed, it is missed within about a second, as soon as its system or a reader says so; if nobody can say so, after the dispatcher's \
---liveness-s.
+begun, or the reader is told what was lost. A killed worker is missed within about a second, because its system says that its port is closed. If nobody can say so, \
+the dispatcher waits for three times its --liveness-s.
 
 Examples:
   millstream worker

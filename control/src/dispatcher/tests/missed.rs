@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use millstream_link::Role;
 
-use super::rig::{READER, Rig, open};
-use crate::dispatcher::{ClientPush, DispatcherConfig, Event, Phase, Reply, Request, WorkerPush};
+use super::rig::{LIVENESS, READER, Rig, open};
+use crate::dispatcher::{ClientPush, Event, Phase, Reply, Request, WorkerPush};
 use crate::id::{ClientId, SessionId, TaskId};
 use crate::job::Policy;
 use crate::split::LeaseRange;
@@ -239,10 +239,9 @@ fn a_silent_client_is_ended_once_others_wait() {
 fn a_client_that_comes_back_in_time_stays() {
     let mut shared = Shared::new();
     shared.finish(false);
-    let liveness = DispatcherConfig::default().liveness;
     for _ in 0..3 {
         let since = shared.rig.now;
-        while shared.rig.now + Duration::from_secs(1) < since + liveness {
+        while shared.rig.now + Duration::from_secs(1) < since + LIVENESS {
             shared.pass(1);
         }
         let doomed = shared.doomed;

@@ -19,6 +19,9 @@ use crate::whereabouts::Whereabouts;
 
 pub(super) const READER: SessionId = SessionId(10);
 
+/// A worker is dead after six seconds of silence.
+pub(super) const LIVENESS: Duration = Duration::from_millis(1900);
+
 pub(super) struct Rig {
     pub(super) machine: Dispatcher,
     /// What a store would hold.
@@ -46,6 +49,10 @@ impl Rig {
     }
 
     pub(super) fn with(config: DispatcherConfig) -> Rig {
+        let config = DispatcherConfig {
+            liveness: LIVENESS,
+            ..config
+        };
         Rig {
             machine: Dispatcher::new(config, BootId(1), Duration::ZERO),
             store: BTreeMap::new(),

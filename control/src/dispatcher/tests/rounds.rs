@@ -533,7 +533,7 @@ fn a_consumer_that_goes_or_falls_silent_is_named_and_one_that_comes_back_is_not(
         let clients = consumers(&mut rig, job, 3);
         rig.pass(20, &[worker], &clients);
         // A stall that ends in time.
-        rig.pass(12, &[worker], &clients[..2]);
+        rig.pass(11, &[worker], &clients[..2]);
         rig.pass(20, &[worker], &clients);
         assert_eq!(rig.told(&lost(&[2])), 0);
         if !silently {
