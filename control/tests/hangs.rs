@@ -219,22 +219,23 @@ async fn a_process_that_takes_no_pushes_is_disconnected_and_told_all_when_it_com
         .await;
     let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
     let _iteration = open(&client, "10", Policy::Off).await;
+    let config = EndpointConfig {
+        of_connected: PeerLimits {
+            stream_window_bytes: 1 << 17,
+            ..PeerLimits::default()
+        },
+        ..EndpointConfig::default()
+    };
+    // One process: its session is nobody else's.
+    let endpoint = Endpoint::client(cluster.credentials(Role::Read), config).unwrap();
     let connect = async || {
-        let config = EndpointConfig {
-            of_connected: PeerLimits {
-                stream_window_bytes: 1 << 17,
-                ..PeerLimits::default()
-            },
-            ..EndpointConfig::default()
-        };
-        let endpoint = Endpoint::client(cluster.credentials(Role::Read), config).unwrap();
         let deadline = Duration::from_secs(10);
         let connecting = endpoint.connect(server.local_addr(), Role::Dispatcher, ALPN, deadline);
         let connection = connecting.await.unwrap();
         let (mut send, recv) = connection.open_bi().await.unwrap();
         // Hello: version 2, session 5.
         send.write_all(b"\x03\0\0\0\x82\x02\x05").await.unwrap();
-        (endpoint, connection, (send, recv))
+        (connection, (send, recv))
     };
     // The answer's length, unless the connection is closed.
     macro_rules! ask {
@@ -247,7 +248,7 @@ async fn a_process_that_takes_no_pushes_is_disconnected_and_told_all_when_it_com
             }
         };
     }
-    let (_endpoint, deaf, _unread) = connect().await;
+    let (deaf, _unread) = connect().await;
     // Open iteration 0 of job 5000, as request 1; then attach client 3001 again and again.
     ask!(deaf, b"\x01\x83\x01\x01\x82\x03\x82\x19\x13\x88\x00")
         .await
@@ -257,7 +258,7 @@ async fn a_process_that_takes_no_pushes_is_disconnected_and_told_all_when_it_com
     within("being disconnected", flood).await;
     let reason = within("the reason", deaf.closed()).await.to_string();
     assert!(reason.contains("pushes were not taken"), "{reason}");
-    let (_endpoint, back, (_send, mut recv)) = connect().await;
+    let (back, (_send, mut recv)) = connect().await;
     ask!(back, attach).await.unwrap();
     let mut told = vec![0; 60_000];
     within("the snapshot", recv.read_exact(&mut told)).await.unwrap();

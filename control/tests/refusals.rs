@@ -8,7 +8,23 @@ use millstream_control::rpc::{ALPN, Client, SessionConfig};
 use millstream_control::{Code, MemoryStore};
 use millstream_link::{HostPort, Role};
 
+use crate::support::raw::{Raw, framed, list};
 use crate::support::{Cluster, session, within};
+
+/// C1.13: numbers of sessions stand in logs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_takes_over_the_session_of_another() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let owner = Raw::greeted(&cluster, Role::Read, server.local_addr(), 7).await;
+    for role in [Role::Read, Role::Worker] {
+        let mut thief = Raw::silent(&cluster, role, server.local_addr()).await;
+        thief.send.write_all(&framed(&list![2, 7])).await.unwrap();
+        let reason = thief.closed().await;
+        assert!(reason.contains("belongs to another process"), "{reason}");
+    }
+    assert!(owner.connection.close_reason().is_none(), "the owner stays");
+}
 
 /// C1.4
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

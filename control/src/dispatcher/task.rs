@@ -10,7 +10,7 @@ use super::coordination::END_OF_DATA;
 use super::machine::Dispatcher;
 use super::record::{Answer, Phase, TaskPhase, TaskRecord};
 use super::request::Outcome;
-use super::splits::Holding;
+use super::splits::{Holding, Ledger};
 use crate::error::Error;
 use crate::id::{IterationId, SessionId, TaskId, WorkerId};
 use crate::job::Policy;
@@ -156,11 +156,7 @@ impl Dispatcher {
                 "task {task} reads everything itself: only tasks under `dynamic` are given splits"
             )));
         };
-        if !ledger.has_source(source) {
-            return Err(Error::invalid(format!(
-                "the dataset of task {task} has no source {source}"
-            )));
-        }
+        check_source(ledger, task, source, repetition)?;
         // C5.2
         let room = self.config.held_splits_max.saturating_sub(holding.split_count());
         if room == 0 {
@@ -426,4 +422,21 @@ impl Dispatcher {
         self.forget_caught_up(id);
         self.review_iteration(iteration);
     }
+}
+
+/// Checks what a task asks splits of.
+fn check_source(ledger: &Ledger, task: TaskId, source: u32, repetition: u64) -> Result<(), Error> {
+    if !ledger.has_source(source) {
+        return Err(Error::invalid(format!(
+            "the dataset of task {task} has no source {source}"
+        )));
+    }
+    // C5.4: splits that were skipped would be neither read nor lost.
+    let next = ledger.current(source).saturating_add(1);
+    if repetition > next {
+        return Err(Error::invalid(format!(
+            "task {task} asks for repetition {repetition} of source {source}, and the next one is {next}"
+        )));
+    }
+    Ok(())
 }

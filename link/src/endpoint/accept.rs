@@ -50,6 +50,13 @@ pub struct ConnectionPermit {
     state: Arc<State>,
 }
 
+impl ConnectionPermit {
+    /// The SHA-256 of the peer's certificate. Processes that share a site's certificate share it.
+    pub fn peer(&self) -> [u8; 32] {
+        self.peer
+    }
+}
+
 /// What an acceptor has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptCounts {

@@ -5,6 +5,7 @@ use millstream_link::Role;
 use super::people::acknowledge;
 use super::rig::{READER, Rig};
 use crate::dispatcher::{ClientPush, Phase, Request};
+use crate::error::Code;
 use crate::id::{SessionId, TaskId};
 use crate::job::Policy;
 use crate::planner::{SourcePlan, SplitPlan};
@@ -129,7 +130,9 @@ fn an_empty_answer_names_the_pass_that_is_dealt_out() {
         }
     };
     assert_eq!(lease(0, 0), (false, false, 0));
-    assert_eq!(lease(0, 70), (false, false, 70));
+    for next in 1..=70 {
+        assert_eq!(lease(0, next), (false, false, next));
+    }
     assert_eq!(lease(1, 1), (true, true, 70), "who lags need not ask for 2 to 69");
 }
 
@@ -260,6 +263,30 @@ fn what_a_task_holds_when_it_stops_early_is_never_dealt_out_again() {
         dealt += splits;
     }
     assert_eq!(dealt, 9);
+}
+
+/// C5.4
+#[test]
+fn no_worker_skips_a_repetition() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Dynamic);
+    let worker = rig.worker(1, "one:1");
+    rig.client(job);
+    let task = rig.tasks(worker)[0];
+    let of = |repetition| Request::LeaseSplits {
+        task,
+        source: 0,
+        repetition,
+        want: 1,
+        pace: None,
+    };
+    rig.ask(worker, Role::Worker, of(0)).unwrap();
+    for beyond in [2, u64::MAX] {
+        let error = rig.ask(worker, Role::Worker, of(beyond)).unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument, "{error}");
+    }
+    rig.ask(worker, Role::Worker, of(1)).unwrap();
+    rig.ask(worker, Role::Worker, of(2)).unwrap();
 }
 
 /// C6.5: of two sources the shorter one ends the pipeline; nobody reads the rest of the other.

@@ -2,14 +2,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_link::{Accepted, PeerLimits, Role};
+use parking_lot::Mutex;
 use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::event_loop::{Input, Peer};
+use super::owners::Owners;
 use crate::dispatcher::{Departure, DispatcherConfig, NAME_BYTES_MAX, Request};
 use crate::error::Error;
 use crate::id::{BootId, SessionId};
@@ -48,6 +50,7 @@ pub(super) struct Shared {
     pub(super) boot: BootId,
     /// Messages that wait to be pushed to one process.
     pub(super) pushes_max: usize,
+    pub(super) owners: Mutex<Owners>,
 }
 
 /// Serves one connection until it ends.
@@ -55,7 +58,7 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
     let Accepted {
         connection,
         role,
-        permit: _permit,
+        permit,
     } = accepted;
     let peer = connection.remote_address();
     let greeted = tokio::time::timeout(HELLO_DEADLINE, hear_hello(&connection)).await;
@@ -71,6 +74,16 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
             return;
         }
     };
+    // Not a refusal of the role or the key: the process has both.
+    let is_own = shared
+        .owners
+        .lock()
+        .admit(session, permit.peer(), role, Instant::now());
+    if !is_own {
+        tracing::warn!(%peer, %role, "refused a process that uses the session of another");
+        connection.close(CLOSE_PROTOCOL, b"this session belongs to another process");
+        return;
+    }
     let ended = tokio::select! {
         ended = attend(&connection, session, role, send, recv, &shared) => ended,
         // Also while the loop does not take anything.
@@ -80,6 +93,7 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
         tracing::debug!(%peer, %session, %error, "a process is disconnected");
         connection.close(CLOSE_PROTOCOL, error.to_string().as_bytes());
     }
+    shared.owners.lock().leave(session, Instant::now());
     let connection_id = connection.stable_id();
     let gone = Input::Disconnected {
         session,

@@ -8,6 +8,7 @@
 //! | `backlog` | what the store has no room for |
 //! | `probes` | whether anything listens at workers' ports |
 //! | `connection` | one process: its hello, its signs of life, its requests, what is pushed to it |
+//! | `owners` | which process a session belongs to |
 //! | `running` | starting and stopping |
 
 mod backlog;
@@ -15,6 +16,7 @@ mod clock;
 mod connection;
 mod event_loop;
 mod listings;
+mod owners;
 mod probes;
 mod running;
 #[cfg(test)]

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_link::{Acceptor, BindError, Credentials, Endpoint, EndpointConfig, Role};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::connection::{self, PROCESS_LIMITS, Shared};
 use super::event_loop::{EventLoop, INPUTS_MAX};
+use super::owners::Owners;
 use crate::dispatcher::{Dispatcher, DispatcherConfig};
 use crate::id::BootId;
 use crate::planner::Planner;
@@ -80,6 +82,11 @@ impl Server {
         let boot = dispatcher.boot();
         let (stop, stopped) = watch::channel(false);
         let (inputs, events) = mpsc::channel(INPUTS_MAX);
+        let (kept, sessions_max) = (
+            dispatcher.config().client_timeout,
+            dispatcher.config().sessions_max,
+        );
+        let owners = Owners::new(kept, sessions_max);
         let shared = Arc::new(Shared {
             inputs,
             planner: Arc::clone(&planner),
@@ -88,6 +95,7 @@ impl Server {
             config: dispatcher.config().clone(),
             boot,
             pushes_max: config.pushes_max.max(1),
+            owners: Mutex::new(owners),
         });
         let event_loop = EventLoop::new(dispatcher, store, planner, endpoint.clone());
         let running = tokio::spawn(event_loop.run(events, stopped.clone()));

@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::connection::{self, Shared};
 use super::event_loop::{EventLoop, INPUTS_MAX, Input};
+use super::owners::Owners;
 use crate::dispatcher::{Change, Dispatcher, DispatcherConfig, Moment, Record, Request};
 use crate::id::{BootId, RequestNumber, SessionId};
 use crate::planner::{Cardinality, DatasetFacts, PlanError, Planner, SplitPlan};
@@ -59,6 +60,7 @@ async fn a_sign_of_life_waits_until_the_one_before_it_was_answered() {
         config: DispatcherConfig::default(),
         boot: BootId(1),
         pushes_max: 16,
+        owners: Mutex::new(Owners::new(Duration::from_secs(300), 16)),
     });
     let mut acceptor = server.acceptor().unwrap();
     let serving = tokio::spawn(async move {

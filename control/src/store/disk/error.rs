@@ -30,6 +30,19 @@ pub enum WorkDirError {
         /// How it can be told.
         reason: String,
     },
+    /// Another user could have written it. The caller's.
+    #[error(
+        "{file} belongs to user {owner}, and this dispatcher runs as user {user}: its keys and records cannot be trusted. Change its \
+         owner if it is yours, or choose another directory"
+    )]
+    OfAnotherUser {
+        /// The file.
+        file: PathBuf,
+        /// The file's owner.
+        owner: u32,
+        /// The user that the dispatcher runs as.
+        user: u32,
+    },
     /// A later version wrote it. The caller's.
     #[error(
         "{file} was written by a later version of millstream (format {found}, this version reads {known}): run that \

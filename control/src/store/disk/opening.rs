@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::Read;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -46,6 +46,7 @@ pub(super) fn open(folder: &Path) -> Result<(Database, File), WorkDirError> {
     if !file.try_exists().map_err(WorkDirError::inaccessible(&file))? {
         make_store(folder)?;
     }
+    check_owner(&file)?;
     check_beginning(&file)?;
     let database = guarded(&file, || {
         let database = builder()
@@ -77,6 +78,20 @@ pub(super) fn guarded<T>(
             file,
             reason.unwrap_or("it cannot be made sense of"),
         ))
+    })
+}
+
+/// Refuses a store that another user put there: in a directory that others may write to, anybody can replace files.
+fn check_owner(file: &Path) -> Result<(), WorkDirError> {
+    let metadata = fs::symlink_metadata(file).map_err(WorkDirError::inaccessible(file))?;
+    let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner == user {
+        return Ok(());
+    }
+    Err(WorkDirError::OfAnotherUser {
+        file: file.to_owned(),
+        owner,
+        user,
     })
 }
 

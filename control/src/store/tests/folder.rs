@@ -63,6 +63,24 @@ fn only_its_user_reads_what_is_stored() {
     }
 }
 
+/// In a directory that all may write to, others can put a store of theirs in the place of this one.
+#[test]
+fn a_store_of_another_user_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(DiskStore::open(folder.path()).unwrap());
+    let file = folder.path().join(FILE);
+    if let Err(error) = std::os::unix::fs::chown(&file, Some(12345), None) {
+        // Only root gives files away.
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+        return;
+    }
+    let error = DiskStore::open(folder.path()).unwrap_err();
+    assert!(
+        matches!(error, WorkDirError::OfAnotherUser { owner: 12345, .. }),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_store_that_is_mostly_nothing_is_written_anew_also_after_one_that_was_interrupted() {
     let (disk, before) = emptied();

@@ -4,6 +4,7 @@
 //! - `reader`: the trait, and what a reader yields or fails with;
 //! - `read`: the operation, which goes from file to file with a reader for each;
 //! - `open`: which reader a format has;
+//! - `room`: bytes that a thread may read ahead;
 //! - `describe`: what files hold, where a dataset does not say.
 
 #[cfg(any(feature = "arrow", feature = "mds", feature = "numpy"))]
@@ -36,6 +37,8 @@ mod parse;
 mod path;
 mod read;
 mod reader;
+#[cfg(feature = "sqlite")]
+mod room;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "arrow")]

@@ -1,5 +1,5 @@
 //! `sqlite`: the rows of a query. SQLite's statements borrow their connection and block, so a thread of the reader's own runs
-//! the query, ahead by a bounded number of rows; it ends with the reader, and with the task.
+//! the query, ahead by a bounded number of rows and bytes; it ends with the reader, and with the task.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -16,9 +16,12 @@ use crate::graph::{self, SqlColumn};
 
 use super::parse::{inline, integer, nothing, scalar, shown};
 use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
+use super::room::Room;
 
 /// Rows that the query is ahead.
 const AHEAD_ROWS: usize = 64;
+/// Bytes of these rows. A row of which one column is a gigabyte is ahead alone.
+const AHEAD_BYTES: usize = 4 << 20;
 
 pub(super) struct Sqlite {
     pub(super) params: graph::Sqlite,
@@ -30,6 +33,7 @@ struct SqliteFile {
     passed: u64,
     /// Absent when the reader is being dropped.
     rows: Option<Receiver<Answer>>,
+    room: Arc<Room>,
     thread: Option<JoinHandle<()>>,
     interrupt: Arc<InterruptHandle>,
     _hook: CancelHook,
@@ -37,7 +41,7 @@ struct SqliteFile {
 
 /// What the thread says.
 enum Answer {
-    Row(Value),
+    Row(Value, usize),
     /// A row that cannot be read.
     Refused(String),
     /// The query failed, or cannot be run.
@@ -63,10 +67,12 @@ impl OpenFile for Sqlite {
         let hook = self.cancel.on_cancel(move || stop.interrupt());
         let (sender, rows) = bounded(AHEAD_ROWS);
         let params = self.params.clone();
+        let room = Arc::new(Room::new(AHEAD_BYTES));
+        let taken = Arc::clone(&room);
         let thread = std::thread::Builder::new()
             .name("millstream-sqlite".to_owned())
             .spawn(move || {
-                let answer = match run(&connection, &params, start.passed, &sender) {
+                let answer = match run(&connection, &params, start.passed, (&sender, &taken)) {
                     Ok(()) => Answer::End,
                     Err(fault) => Answer::Failed(fault),
                 };
@@ -83,6 +89,7 @@ impl OpenFile for Sqlite {
             origins: Origins::new(&path, "row"),
             passed: start.passed,
             rows: Some(rows),
+            room,
             thread: Some(thread),
             interrupt,
             _hook: hook,
@@ -95,7 +102,10 @@ impl FileReader for SqliteFile {
         let origin = self.origins.at(0, self.passed.saturating_add(1));
         self.passed = self.passed.saturating_add(1);
         match self.rows.as_ref().and_then(|rows| rows.recv().ok()) {
-            Some(Answer::Row(value)) => Ok(Some(Record { value, origin })),
+            Some(Answer::Row(value, bytes)) => {
+                self.room.give_back(bytes);
+                Ok(Some(Record { value, origin }))
+            }
             Some(Answer::Refused(reason)) => Err(ReadError::record(origin, reason)),
             Some(Answer::Failed(fault)) => Err(ReadError::file(origin, fault)),
             Some(Answer::End) => Ok(None),
@@ -118,6 +128,7 @@ impl Drop for SqliteFile {
     fn drop(&mut self) {
         // A thread that has a row to hand over, or looks for one, finds that nobody waits.
         drop(self.rows.take());
+        self.room.close();
         self.interrupt.interrupt();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -130,7 +141,7 @@ fn run(
     connection: &Connection,
     params: &graph::Sqlite,
     before: u64,
-    rows: &Sender<Answer>,
+    (rows, room): (&Sender<Answer>, &Room),
 ) -> Result<(), Fault> {
     let of_caller = |reason: String| Fault {
         kind: ErrorKind::Caller,
@@ -157,7 +168,13 @@ fn run(
             continue;
         }
         let answer = match value(row, &params.columns) {
-            Ok(value) => Answer::Row(value),
+            Ok(value) => {
+                let bytes = value.iter().map(Tensor::held_bytes).sum();
+                if !room.take(bytes) {
+                    return Ok(());
+                }
+                Answer::Row(value, bytes)
+            }
             Err(reason) => Answer::Refused(reason),
         };
         if rows.send(answer).is_err() {

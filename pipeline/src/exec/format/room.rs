@@ -1,0 +1,81 @@
+//! Room for what a thread reads ahead, in bytes. A queue that counts rows would hold as many large ones as small ones.
+
+use parking_lot::{Condvar, Mutex};
+
+/// A number of bytes that one thread takes, and another gives back.
+#[derive(Debug)]
+pub(super) struct Room {
+    bytes_max: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    taken: usize,
+    is_closed: bool,
+}
+
+impl Room {
+    pub(super) fn new(bytes_max: usize) -> Room {
+        Room {
+            bytes_max,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits for room, and takes it. What is larger than the whole room takes it alone. Returns false once the room is closed.
+    pub(super) fn take(&self, bytes: usize) -> bool {
+        let mut state = self.state.lock();
+        while !state.is_closed && state.taken > 0 && state.taken.saturating_add(bytes) > self.bytes_max {
+            self.changed.wait(&mut state);
+        }
+        state.taken = state.taken.saturating_add(bytes);
+        !state.is_closed
+    }
+
+    pub(super) fn give_back(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        state.taken = state.taken.saturating_sub(bytes);
+        self.changed.notify_one();
+    }
+
+    /// Ends the wait of the thread that takes.
+    pub(super) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn large_rows_wait_for_room_in_bytes() {
+        let room = Arc::new(Room::new(100));
+        assert!(room.take(40) && room.take(60));
+        let taker = Arc::clone(&room);
+        let thread = std::thread::spawn(move || taker.take(1000));
+        for _ in 0..4 {
+            room.give_back(20);
+            assert!(!thread.is_finished(), "1020 of 100 bytes");
+        }
+        room.give_back(20);
+        assert!(thread.join().unwrap(), "alone, it may be larger");
+        assert_eq!(room.state.lock().taken, 1000);
+    }
+
+    #[test]
+    fn a_closed_room_keeps_nobody_waiting() {
+        let room = Arc::new(Room::new(10));
+        assert!(room.take(10));
+        let taker = Arc::clone(&room);
+        let thread = std::thread::spawn(move || taker.take(1));
+        room.close();
+        assert!(!thread.join().unwrap());
+    }
+}
