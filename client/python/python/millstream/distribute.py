@@ -328,7 +328,7 @@ def check_iterable(source: Any) -> None:
             f"{source!r} is an iterator, which can be read only once: give what makes it, as a function without arguments"
         )
     if not isinstance(source, str | Iterable) and not callable(source):
-        raise InvalidArgumentError(f"{source!r} is no dataset: it can be neither indexed, iterated over, nor called")
+        raise InvalidArgumentError(f"{source!r} is not a dataset: it cannot be indexed, iterated over or called")
 
 
 def distribute(
@@ -348,33 +348,43 @@ def distribute(
     on_lost: str = "raise",
     **options: Any,
 ) -> Dataset:
-    """A dataset that is computed by code of Python on the workers of a service.
+    """Returns a dataset that Python code computes on the workers of a service.
 
-    ``x`` is anything that has ``len`` and indices, as datasets of torch and Hugging Face have: each index is read by one
-    worker, once an epoch. Or a ``DataLoader`` of torch, whose dataset, batch size, sampler (of those that read every sample once), collation,
-    ``drop_last``, ``worker_init_fn``, ``timeout`` (as ``limits.deadline_s``) and ``num_workers`` are taken over; or what can only be iterated
-    over, a function without arguments that makes such a thing, or the name ``"module:function"`` of one that the workers have: of these every
-    worker yields all. It is pickled; what takes more than a few megabytes only workers of ``ms.local`` read, from this process.
+    The code runs in Python processes that each worker supervises, as many as it has calls at a time. Each process knows its number from
+    ``torch.utils.data.get_worker_info()``. With ``ms.local(inline=True)`` it runs in threads of this process.
 
-    The code runs in processes of the user's interpreter that each worker supervises, as many as calls at once:
-    ``num_parallel_calls``, else ``num_workers``, else what turns out to be needed, and no more than a worker has threads. Each
-    knows who it is from ``torch.utils.data.get_worker_info()``. ``limits`` says how long they may take and how large they may grow.
+    Args:
+        x: What is computed. It is pickled; data of more than a few megabytes can only be read by workers of ``ms.local``, from this process.
 
-    With a ``seed``, what ``random``, ``numpy.random`` and ``torch`` draw follows from seed, epoch and element: the index of a sample, or for
-    what is iterated over the number of the process, whose draws go on from element to element. Without one, every run draws differently.
-    Workers within the program (``ms.local(inline=True)``) draw from its own generators.
+            - A dataset with ``len`` and indices, as torch's and Hugging Face's: one worker reads each index, once an epoch.
+            - A torch ``DataLoader``. Its dataset, batch size, sampler, collation, ``drop_last``, ``worker_init_fn``, ``timeout`` (as
+              ``limits.deadline_s``) and ``num_workers`` are taken over. The sampler must draw every sample once.
+            - An iterable, a function without arguments that returns one, or the name ``"module:function"`` of a function that workers can
+              import: every worker yields all of its elements.
+        service: The address of a service, or an ``ms.local`` service.
+        batch_size: The samples of a batch. The default is the samples themselves.
+        shuffle: Whether the order of samples differs from epoch to epoch.
+        drop_last: Whether a last batch that is not full is left out.
+        collate_fn: The function that makes a batch of a list of samples. The default stacks arrays, nested as samples are.
+        seed: The seed of the order, and of what ``random``, ``numpy.random`` and ``torch`` draw: these depend on seed, epoch and index alone. In
+            an iterable they depend on the number of the process, and go on from element to element. The default is another seed in each
+            run. Inline workers draw from this program's own generators.
+        element_spec: The ``TensorSpec`` of an element. Without it the first element is computed in this process.
+        num_parallel_calls: The number of Python processes of a worker, at most its number of threads. The default is ``num_workers`` of a
+            ``DataLoader``, or the number that turns out to be needed.
+        limits: The time and the memory that Python processes may take.
+        processing_mode: How workers share the dataset. The default is ``"distributed_epoch"`` for datasets by index, and
+            ``"parallel_epochs"`` for iterables.
+        output: ``"numpy"``, ``"torch"`` or ``"jax"``. The default is torch for torch's own datasets and loaders, and numpy for others.
+        on_lost: What happens at the end of an epoch that lost elements with a worker. ``"raise"`` raises ``DataLossError`` after all other
+            elements, ``"warn"`` issues a ``DataLossWarning``, ``"ignore"`` does nothing.
+        **options: Further parameters of ``ms.service.distribute``.
 
-    ``on_lost`` says what becomes of the end of an epoch of which elements were lost with a worker: ``"raise"`` a ``DataLossError``
-    that names them, after everything else; ``"warn"`` with a ``DataLossWarning``; or ``"ignore"`` it.
-
-    What elements are is found by computing the first one here, unless ``element_spec`` says it. ``options`` are those of
-    ``service.distribute``. ``output`` says what elements become, as ``Dataset.with_output`` does: numpy arrays, but tensors of torch where
-    ``x`` is one of torch's own datasets or loaders, as ``ms.DataLoader`` hands them over.
-
-    The number of elements is known of what is read by index and not shuffled within batches.
+    Returns:
+        The dataset. ``len`` of it is known for datasets by index whose batches are not shuffled.
 
     Raises:
-        InvalidArgumentError: It cannot be sent to workers, or is no dataset.
+        InvalidArgumentError: ``x`` is not a dataset, or cannot be sent to workers.
     """
     dataset = from_python(
         x,

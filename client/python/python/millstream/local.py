@@ -105,14 +105,25 @@ def _ended(servers: Sequence[Any]) -> None:
 
 
 def local(workers: int = 1, *, threads: int | None = None, inline: bool = False) -> LocalService:
-    """Starts a dispatcher and so many workers on this machine, and waits until all serve.
+    """Starts a dispatcher and workers on this machine, and waits until all of them serve.
 
-    They are child processes, which share memory with this one and end with it, whatever becomes of it. ``inline``: they are
-    threads of this process, and so is the code of Python that they run, without deadlines. ``threads``: of each worker, to compute with; by default one a processor.
+    They are child processes, which share memory with this process and end with it.
+
+    Args:
+        workers: The number of workers.
+        threads: The threads of each worker. The default is one for each processor.
+        inline: Whether dispatcher, workers and their Python code run in threads of this process, without deadlines.
+
+    Returns:
+        The service. It is a context manager, and stops at its end.
 
     Raises:
-        UnavailableError: One of them ended at once.
-        DeadlineExceededError: One of them does not serve.
+        UnavailableError: One of the processes ended at once.
+        DeadlineExceededError: One of the processes does not serve in time.
+
+    Example:
+        >>> with ms.local(workers=2) as service:
+        ...     loader = ms.DataLoader(dataset, batch_size=32, service=service)
     """
     if workers < 1:
         raise InvalidArgumentError(f"workers={workers}: a service has at least one")
