@@ -159,7 +159,7 @@ def test_a_function_that_workers_have_is_named(processes: ms.LocalService) -> No
 
 
 def test_what_is_no_dataset_is_refused(processes: ms.LocalService) -> None:
-    with pytest.raises(ms.errors.InvalidArgumentError, match="no dataset"):
+    with pytest.raises(ms.errors.InvalidArgumentError, match="is not a dataset"):
         ms.distribute(object(), processes)
     with pytest.raises(ms.errors.InvalidArgumentError, match="yields nothing"):
         ms.distribute(lambda: iter(()), processes)

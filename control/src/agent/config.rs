@@ -15,11 +15,12 @@ pub struct AgentConfig {
     pub registration: WorkerRegistration,
     /// Timeouts of the connection with the dispatcher.
     pub session: SessionConfig,
-    /// A worker that had no answer from the dispatcher for this long stops its tasks; never less than twice the dispatcher's
-    /// limit of silence. Default 30 s: a dispatcher that is away for less costs nothing. A long lease is safe, because readers drop
-    /// what comes of a task that was given away before its splits are leased again (C6.4).
+    /// A worker that had no answer from the dispatcher for this long stops its tasks; never less than four times the
+    /// dispatcher's limit of silence. Default 30 s: a dispatcher that is away for less costs nothing. A long lease is safe,
+    /// because readers drop the elements of a task that was given away before its splits are leased again (C6.4).
     pub lease: Duration,
-    /// How long a producer waits for splits while the dispatcher cannot be reached. Default 60 s.
+    /// How long a producer waits for the answer to a request for splits. Default 300 s. A dispatcher that cannot be
+    /// reached ends the worker's lease sooner, so only an overloaded one, whose answers come late, is waited for.
     pub split_deadline: Duration,
     /// How long a producer waits while its task holds as many splits as it may and no reader confirms any. Default 600 s: a
     /// trainer may pause, but a pipeline whose buffers hold them all would wait for ever.
@@ -42,7 +43,7 @@ impl AgentConfig {
             },
             session: SessionConfig::default(),
             lease: Duration::from_secs(30),
-            split_deadline: Duration::from_secs(60),
+            split_deadline: Duration::from_secs(300),
             hold_deadline: Duration::from_secs(600),
             events_max: 1024,
         }

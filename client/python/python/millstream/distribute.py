@@ -318,7 +318,7 @@ def _iterated(loader: _Loader, element_spec: Any, shelf: Shelf | None, seed: int
 
 
 def check_iterable(source: Any) -> None:
-    """Refuses what is no dataset.
+    """Refuses an object that is not a dataset.
 
     Raises:
         InvalidArgumentError: It can neither be iterated over nor called, or be iterated over once.
