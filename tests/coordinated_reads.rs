@@ -212,12 +212,33 @@ fn a_killed_worker_back_at_its_address_serves_on() {
 
 #[test]
 #[ignore = "takes minutes: ci/full runs it"]
-fn a_thousand_restarts_at_one_address_hang_nobody() {
-    watched_for(120 * WATCHDOG, "a thousand restarts", || {
+fn a_thousand_restarts_hang_nobody_memory() {
+    watched_for(30 * WATCHDOG, "restarts through memory", || {
         restart_in_process(Mechanism::Memory, Policy::Dynamic, RESTARTS_LONG);
-        #[cfg(target_os = "linux")]
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "takes minutes: ci/full runs it"]
+fn a_thousand_restarts_hang_nobody_shm() {
+    watched_for(30 * WATCHDOG, "restarts through shared memory", || {
         restart_in_process(Mechanism::Shm, Policy::Dynamic, RESTARTS_LONG);
+    });
+}
+
+#[test]
+#[ignore = "takes minutes: ci/full runs it"]
+fn a_thousand_restarts_hang_nobody_quic() {
+    watched_for(30 * WATCHDOG, "restarts through QUIC", || {
         restart_in_process(Mechanism::Quic, Policy::Off, RESTARTS_LONG);
+    });
+}
+
+#[test]
+#[ignore = "takes minutes: ci/full runs it"]
+fn a_thousand_restarts_hang_nobody_killed() {
+    watched_for(30 * WATCHDOG, "restarts of a killed process", || {
         restart_process(Policy::Dynamic, RESTARTS_LONG);
     });
 }

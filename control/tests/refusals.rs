@@ -75,7 +75,7 @@ async fn without_a_dispatcher_a_client_says_so_and_gives_up_at_its_deadline() {
     let notices = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&notices);
     let config = SessionConfig {
-        connect_deadline: Duration::from_millis(700),
+        connect_deadline: Duration::from_millis(1700),
         attempt_deadline: Duration::from_millis(100),
         on_waiting: Some(Arc::new(move |notice: &str| {
             heard.lock().unwrap().push(notice.to_owned())

@@ -101,7 +101,7 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
                 }
             }
             Err(Ended::Retry(reason)) => {
-                // Only here: a lost connection is no news if the next attempt succeeds.
+                // Only here: a lost connection is not worth a message if the next attempt succeeds.
                 notice(&shared, &mut noticed, &reason);
                 let lost = *lost.get_or_insert_with(Instant::now);
                 if lost.elapsed() < shared.config.give_up {
@@ -197,9 +197,11 @@ fn notice(shared: &SessionShared, noticed: &mut Option<Instant>, reason: &str) {
         return;
     }
     let now = Instant::now();
-    *noticed = Some(now);
     let address = shared.address.to_string();
-    let text = shared.tries.lock().waiting(now, &address, reason);
+    let Some(text) = shared.tries.lock().waiting(now, &address, reason) else {
+        return;
+    };
+    *noticed = Some(now);
     match &shared.config.on_waiting {
         Some(on_waiting) => on_waiting(&text),
         None => tracing::warn!("{text}"),

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// A wait that is shorter is not told.
+const UNTOLD: Duration = Duration::from_secs(1);
+
 /// Attempts since the connection was lost, or since the session began.
 #[derive(Debug, Default)]
 pub(super) struct Tries {
@@ -48,14 +51,13 @@ impl Tries {
         )
     }
 
-    /// A wait for `address` that goes on.
-    pub(super) fn waiting(&self, now: Instant, address: &str, last: &str) -> String {
+    /// A wait for `address` that goes on. `None` for its first second: a program that is about to end prints no warning.
+    pub(super) fn waiting(&self, now: Instant, address: &str, last: &str) -> Option<String> {
         let lasted = self.lasted(now);
-        if lasted < Duration::from_secs(1) {
-            return format!("waiting for the dispatcher at {address}: {last}");
-        }
-        let lasted = seconds(lasted);
-        format!("waiting for the dispatcher at {address} for {lasted}: {last}")
+        let lasted = (lasted >= UNTOLD).then(|| seconds(lasted))?;
+        Some(format!(
+            "waiting for the dispatcher at {address} for {lasted}: {last}"
+        ))
     }
 }
 
@@ -86,9 +88,12 @@ mod tests {
                         answer within 3000 ms";
         assert_eq!(said, expected);
         let said = tries.waiting(now, "here:1", "no answer");
-        assert_eq!(said, "waiting for the dispatcher at here:1 for 60 s: no answer");
+        assert_eq!(
+            said.as_deref(),
+            Some("waiting for the dispatcher at here:1 for 60 s: no answer")
+        );
         let said = tries.waiting(now - Duration::from_secs(60), "here:1", "it is busy");
-        assert_eq!(said, "waiting for the dispatcher at here:1: it is busy");
+        assert_eq!(said, None);
         tries.succeed();
         tries.begin(now);
         assert_eq!(tries.lasted(now), Duration::ZERO);
