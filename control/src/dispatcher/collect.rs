@@ -69,10 +69,15 @@ impl Dispatcher {
         if !is_abandoned || self.tables.index.clients_of.contains_key(&id) {
             return false;
         }
+        self.collect_running(id);
+        true
+    }
+
+    /// Ends a running iteration that nobody reads, and forgets it.
+    pub(super) fn collect_running(&mut self, id: IterationId) {
         self.end_iteration(id, Phase::Collected);
         self.clocks.unread.remove(&id);
         self.tables.remove_iteration(id);
-        true
     }
 
     fn abandoned(&self, job: JobId) -> Abandoned {
@@ -102,10 +107,15 @@ impl Dispatcher {
             if passes.range((id, 0)..=(id, u64::MAX)).next().is_some() {
                 continue;
             }
-            self.clocks.jobs_used.remove(&id);
-            if let Some(job) = self.tables.remove_job(id) {
-                self.clocks.datasets_used.insert(job.parameters.dataset, self.now);
-            }
+            self.remove_idle_job(id);
+        }
+    }
+
+    /// Removes a job without iterations.
+    pub(super) fn remove_idle_job(&mut self, id: JobId) {
+        self.clocks.jobs_used.remove(&id);
+        if let Some(job) = self.tables.remove_job(id) {
+            self.clocks.datasets_used.insert(job.parameters.dataset, self.now);
         }
     }
 

@@ -60,12 +60,22 @@ pub struct DispatcherConfig {
     pub definition_bytes_max: usize,
     /// Datasets. Default 10 000: with few megabytes each they still fit in memory.
     pub datasets_max: usize,
-    /// Jobs. Default 100 000.
+    /// Jobs. Default 100 000. Processes of role `read` may create half of them.
     pub jobs_max: usize,
-    /// Iterations, the finished ones included that are not yet collected. Default 100 000.
+    /// Jobs that one process created, without those that nobody reads: these make room for its next. Default 4096.
+    pub jobs_per_process_max: usize,
+    /// Iterations, the finished ones included that are not yet collected. Default 100 000. Processes of role `read` may begin
+    /// half of them.
     pub iterations_max: usize,
+    /// Iterations that are not finished. Default 2048, half the tasks that a worker takes: each iteration has a task on each
+    /// worker, and may need a second. Processes of role `read` may begin half of them.
+    pub iterations_open_max: usize,
+    /// Iterations that one process began and that are not finished. Default 256.
+    pub iterations_open_per_process_max: usize,
     /// Clients. Default 100 000.
     pub clients_max: usize,
+    /// Clients of one process. Default 1024.
+    pub clients_per_process_max: usize,
     /// Consumers of one coordinated read. Default 4096: every task keeps a place for each of them, a round takes as long as the
     /// slowest, and no training has more accelerators that read for themselves.
     pub consumers_max: u32,
@@ -74,7 +84,7 @@ pub struct DispatcherConfig {
     pub consumer_timeout: Duration,
     /// Workers, dead ones included that are not yet forgotten. Default 10 000.
     pub workers_max: usize,
-    /// Processes with requests whose replies are kept. Default 16 384.
+    /// Processes with requests whose replies are kept. Default 16 384. Half of them may have the role `read`.
     pub sessions_max: usize,
     /// Ranges of lost splits that an iteration names; beyond it they are counted only. Default 10 000.
     pub lost_ranges_max: usize,
@@ -115,8 +125,12 @@ impl Default for DispatcherConfig {
             definition_bytes_max: 16 << 20,
             datasets_max: 10_000,
             jobs_max: 100_000,
+            jobs_per_process_max: 4096,
             iterations_max: 100_000,
+            iterations_open_max: 2048,
+            iterations_open_per_process_max: 256,
             clients_max: 100_000,
+            clients_per_process_max: 1024,
             consumers_max: 4096,
             consumer_timeout: Duration::from_secs(60),
             workers_max: 10_000,

@@ -8,7 +8,7 @@ use super::caching::check_cache;
 use super::config::NAME_BYTES_MAX;
 use super::machine::Dispatcher;
 use super::order::check_order;
-use super::record::{Answer, DatasetRecord, JobRecord};
+use super::record::{Answer, DatasetRecord, JobRecord, QuotaOwner};
 use super::request::Outcome;
 use crate::error::Error;
 use crate::id::{DatasetId, JobId, SessionId};
@@ -71,6 +71,7 @@ impl Dispatcher {
 
     pub(super) fn create_job(
         &mut self,
+        owner: QuotaOwner,
         name: Option<String>,
         parameters: JobParameters,
     ) -> Result<Outcome, Error> {
@@ -100,17 +101,16 @@ impl Dispatcher {
         check_cache(name.as_deref(), &parameters, dataset)?;
         check_order(&parameters)?;
         self.check_consumers(&parameters, dataset)?;
-        if self.tables.jobs.len() >= self.config.jobs_max {
-            let limit = self.config.jobs_max;
-            return Err(Error::exhausted(format!(
-                "this dispatcher has {limit} jobs and takes no more"
-            )));
-        }
+        self.check_jobs(owner)?;
         let id = self.tables.meta().next_job;
         let name = name.unwrap_or_else(|| format!("anonymous_job_{id}_{:016x}", self.boot().0));
         self.tables.meta_mut().next_job = JobId(id.0 + 1);
-        self.tables.index.job_of_name.insert(name.clone(), id);
-        self.tables.jobs.insert(id, JobRecord { id, name, parameters });
+        self.tables.insert_job(JobRecord {
+            id,
+            name,
+            parameters,
+            owner: Some(owner),
+        });
         self.clocks.jobs_used.insert(id, self.now);
         Ok(Outcome::Answer(Answer::Job(id)))
     }

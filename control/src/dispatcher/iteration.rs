@@ -8,11 +8,11 @@ use super::action::{Action, ClientPush, StopReason, WorkerPush};
 use super::caching::check_pass;
 use super::coordination::check_consumer;
 use super::machine::{Dispatcher, Opener};
-use super::record::{Answer, ClientRecord, IterationRecord, Phase, TaskPhase, TaskRecord};
+use super::record::{Answer, ClientRecord, IterationRecord, Phase, QuotaOwner, TaskPhase, TaskRecord};
 use super::request::Outcome;
 use super::splits::{Holding, Ledger, Run};
 use crate::error::Error;
-use crate::id::{ClientId, IterationId, JobId, RequestNumber, SessionId, TaskId};
+use crate::id::{ClientId, IterationId, JobId, RequestNumber, TaskId};
 use crate::job::Policy;
 use crate::planner::{PlanError, SplitPlan};
 use crate::whereabouts::Whereabouts;
@@ -25,7 +25,7 @@ const WORKERS_LOST_MAX: usize = 64;
 impl Dispatcher {
     pub(super) fn open_iteration(
         &mut self,
-        (session, number): (SessionId, Option<RequestNumber>),
+        (owner, number): (QuotaOwner, Option<RequestNumber>),
         (job, repetition): (JobId, u64),
         consumer: Option<u32>,
         whereabouts: Whereabouts,
@@ -36,7 +36,7 @@ impl Dispatcher {
         self.clocks.jobs_used.insert(job, self.now);
         let number = number.ok_or_else(|| Error::internal("a numbered request without its number"))?;
         let opener = Opener {
-            session,
+            session: owner.session,
             number,
             consumer,
             whereabouts,
@@ -49,7 +49,7 @@ impl Dispatcher {
             .copied();
         let iteration = match existing {
             Some(iteration) => iteration,
-            None => self.create_iteration(job, repetition)?,
+            None => self.create_iteration(owner, job, repetition)?,
         };
         let phase = self.tables.iterations.get(&iteration).map(|row| row.phase);
         if phase == Some(Phase::Planning) {
@@ -277,17 +277,16 @@ impl Dispatcher {
         }
     }
 
-    fn create_iteration(&mut self, job: JobId, repetition: u64) -> Result<IterationId, Error> {
-        if self.tables.iterations.len() >= self.config.iterations_max {
-            let limit = self.config.iterations_max;
-            return Err(Error::exhausted(format!(
-                "this dispatcher has {limit} iterations and takes no more"
-            )));
-        }
+    fn create_iteration(
+        &mut self,
+        owner: QuotaOwner,
+        job: JobId,
+        repetition: u64,
+    ) -> Result<IterationId, Error> {
+        self.check_iterations(owner)?;
         let shares = self.shares_under(self.job(job)?.parameters.policy);
         let id = self.tables.meta().next_iteration;
         self.tables.meta_mut().next_iteration = IterationId(id.0 + 1);
-        self.tables.index.iteration_of_key.insert((job, repetition), id);
         let record = IterationRecord {
             id,
             job,
@@ -304,8 +303,9 @@ impl Dispatcher {
             shares,
             consumers: BTreeSet::new(),
             left: Vec::new(),
+            owner: Some(owner),
         };
-        self.tables.iterations.insert(id, record);
+        self.tables.insert_iteration(record);
         self.ask_for_plan(id);
         Ok(id)
     }
@@ -337,12 +337,7 @@ impl Dispatcher {
 
     fn create_client(&mut self, iteration: IterationId, opener: &Opener) -> Result<Answer, Error> {
         self.check_not_left(iteration, &opener.whereabouts)?;
-        if self.tables.clients.len() >= self.config.clients_max {
-            let limit = self.config.clients_max;
-            return Err(Error::exhausted(format!(
-                "this dispatcher has {limit} clients and takes no more"
-            )));
-        }
+        self.check_clients(opener.session)?;
         self.take_consumer(iteration, opener.consumer)?;
         let id = self.tables.meta().next_client;
         self.tables.meta_mut().next_client = ClientId(id.0 + 1);

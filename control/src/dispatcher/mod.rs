@@ -21,6 +21,7 @@
 //! | `sweep` | what happens because time passes |
 //! | `collect` | what goes because nobody uses it |
 //! | `paces`, `autoscale` | how fast tasks and clients go, and how many workers that asks for |
+//! | `quota` | how much one process may have, and those of role `read` together |
 //! | `status` | a snapshot for people |
 //! | `config` | limits and timeouts |
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -45,6 +46,7 @@ mod machine;
 mod missed;
 mod order;
 mod paces;
+mod quota;
 mod record;
 mod removal;
 mod report;
@@ -74,7 +76,8 @@ pub use event::{Departure, Event, Incoming, ReplyToken, Request, WorkerRegistrat
 pub use machine::{Batch, Dispatcher, Moment};
 pub use record::{
     Answer, Change, ClientRecord, DatasetRecord, HiddenKey, IterationRecord, JobRecord, Key, MetaRecord,
-    Phase, Record, RecordError, RemovalRecord, SessionRecord, TaskPhase, TaskRecord, WorkerRecord,
+    Phase, QuotaOwner, Record, RecordError, RemovalRecord, SessionRecord, TaskPhase, TaskRecord,
+    WorkerRecord,
 };
 #[cfg(test)]
 pub(crate) use splits::Dealing;

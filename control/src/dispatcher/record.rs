@@ -75,6 +75,9 @@ pub struct JobRecord {
     /// What it reads and how.
     #[n(2)]
     pub parameters: JobParameters,
+    /// The process that created it, in whose quota it counts.
+    #[n(3)]
+    pub owner: Option<QuotaOwner>,
 }
 
 /// How far an iteration has come.
@@ -143,6 +146,20 @@ pub struct IterationRecord {
     /// Processes whose readers have gone, and with them what only they could read: the last ones.
     #[cbor(n(14), default)]
     pub left: Vec<u64>,
+    /// The process that began it, in whose quota it counts.
+    #[n(15)]
+    pub owner: Option<QuotaOwner>,
+}
+
+/// A process in whose quota a record counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct QuotaOwner {
+    /// Its session.
+    #[n(0)]
+    pub session: SessionId,
+    /// Whether its role is `read`, whose processes together may have half of everything.
+    #[n(1)]
+    pub is_read: bool,
 }
 
 /// A reader's lease on an iteration.
@@ -329,7 +346,7 @@ pub struct RemovalRecord {
 /// What is remembered of a process' requests.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SessionRecord {
-    /// Whose.
+    /// The session of the process.
     #[n(0)]
     pub id: SessionId,
     /// Requests below this are never carried out again.
@@ -338,6 +355,9 @@ pub struct SessionRecord {
     /// Answers that may be asked for again.
     #[n(2)]
     pub answers: BTreeMap<RequestNumber, Answer>,
+    /// Whether the process' role is `read`.
+    #[cbor(n(3), default)]
+    pub is_read: bool,
 }
 
 /// The answer to a numbered request, as remembered.

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millstream_link::Role;
+
 use super::action::{Action, Reply};
 use super::config::REQUESTS_OPEN_MAX;
 use super::event::{Incoming, ReplyToken, Request};
 use super::machine::Dispatcher;
-use super::record::{Answer, SessionRecord};
+use super::record::{Answer, QuotaOwner, SessionRecord};
 use super::task::Ended;
 use crate::error::Error;
 use crate::id::{RequestNumber, SessionId};
@@ -46,7 +48,7 @@ impl Dispatcher {
             return self.reply(token, Err(error));
         }
         if !request.is_numbered() {
-            let result = match self.perform(session, None, request) {
+            let result = match self.perform((session, role), None, request) {
                 Ok(Outcome::Answer(answer)) => self.present(&answer),
                 Ok(Outcome::Reply(reply)) => Ok(reply),
                 Ok(Outcome::Later) => return,
@@ -54,8 +56,9 @@ impl Dispatcher {
             };
             return self.reply(token, result);
         }
-        match self.admit(token, session, number, settled_below) {
-            Ok(Some(number)) => self.perform_once(token, session, number, request),
+        let asker = (session, role == Role::Read);
+        match self.admit(token, asker, number, settled_below) {
+            Ok(Some(number)) => self.perform_once(token, (session, role), number, request),
             Ok(None) => {}
             Err(error) => self.reply(token, Err(error)),
         }
@@ -65,23 +68,20 @@ impl Dispatcher {
     fn admit(
         &mut self,
         token: ReplyToken,
-        session: SessionId,
+        (session, is_read): (SessionId, bool),
         number: Option<RequestNumber>,
         settled_below: RequestNumber,
     ) -> Result<Option<RequestNumber>, Error> {
         let number = number.ok_or_else(|| Error::invalid("this request needs a request number"))?;
         if !self.tables.sessions.contains(&session) {
-            if self.tables.sessions.len() >= self.config.sessions_max {
-                return Err(Error::exhausted(
-                    "too many processes use this dispatcher: try again later",
-                ));
-            }
+            self.check_sessions(is_read)?;
             let record = SessionRecord {
                 id: session,
+                is_read,
                 floor: RequestNumber::FIRST,
                 answers: BTreeMap::new(),
             };
-            self.tables.sessions.insert(session, record);
+            self.tables.insert_session(record);
         }
         self.clocks.session_seen.insert(session, self.now);
         self.settle_requests(session, settled_below);
@@ -128,12 +128,12 @@ impl Dispatcher {
     fn perform_once(
         &mut self,
         token: ReplyToken,
-        session: SessionId,
+        (session, role): (SessionId, Role),
         number: RequestNumber,
         request: Request,
     ) {
         self.under_way.insert((session, number), vec![token]);
-        match self.perform(session, Some(number), request) {
+        match self.perform((session, role), Some(number), request) {
             Ok(Outcome::Answer(answer)) => self.answer(session, number, answer),
             Ok(Outcome::Reply(reply)) => {
                 // No numbered request is answered like this; were one, it would go unremembered.
@@ -200,10 +200,14 @@ impl Dispatcher {
 
     fn perform(
         &mut self,
-        session: SessionId,
+        (session, role): (SessionId, Role),
         number: Option<RequestNumber>,
         request: Request,
     ) -> Result<Outcome, Error> {
+        let owner = QuotaOwner {
+            session,
+            is_read: role == Role::Read,
+        };
         let done = |result: Result<(), Error>| result.map(|()| Outcome::Answer(Answer::Done));
         match request {
             Request::RegisterDataset {
@@ -213,13 +217,13 @@ impl Dispatcher {
             } => self.register_dataset(session, id, definition, facts),
             Request::DescribeDataset { id } => self.describe_dataset(&id),
             Request::ReadDefinition { id } => self.read_definition(&id),
-            Request::CreateJob { name, parameters } => self.create_job(name, parameters),
+            Request::CreateJob { name, parameters } => self.create_job(owner, name, parameters),
             Request::OpenIteration {
                 job,
                 repetition,
                 consumer,
                 whereabouts,
-            } => self.open_iteration((session, number), (job, repetition), consumer, whereabouts),
+            } => self.open_iteration((owner, number), (job, repetition), consumer, whereabouts),
             Request::Attach { client } => done(self.attach(session, client)),
             Request::Release { client } => done(self.release(session, client)),
             Request::Acknowledge { client, task, seen } => {

@@ -101,7 +101,7 @@ impl Dispatcher {
             let waits = self.under_way.keys().any(|(waiting, _)| *waiting == session);
             if !waits {
                 self.clocks.session_seen.remove(&session);
-                self.tables.sessions.remove(&session);
+                self.tables.remove_session(session);
             }
         }
     }

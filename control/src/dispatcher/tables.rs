@@ -46,6 +46,39 @@ pub(super) struct Index {
     pub(super) worker_of_session: BTreeMap<SessionId, WorkerId>,
     /// Iterations that are planned and not over.
     pub(super) running: BTreeSet<IterationId>,
+    /// The jobs of each process that created some.
+    pub(super) jobs_of: BTreeMap<SessionId, BTreeSet<JobId>>,
+    /// The clients of each process that has some.
+    pub(super) clients_by: BTreeMap<SessionId, BTreeSet<ClientId>>,
+    /// What processes of role `read` have together.
+    pub(super) of_read: OfRead,
+}
+
+/// How many records of each kind processes of role `read` have together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OfRead {
+    pub(super) jobs: usize,
+    pub(super) iterations: usize,
+    pub(super) sessions: usize,
+}
+
+impl Index {
+    fn note_job(&mut self, job: &JobRecord) {
+        self.job_of_name.insert(job.name.clone(), job.id);
+        if let Some(owner) = job.owner {
+            self.jobs_of.entry(owner.session).or_default().insert(job.id);
+            self.of_read.jobs += usize::from(owner.is_read);
+        }
+    }
+
+    fn note_iteration(&mut self, row: &IterationRecord) {
+        self.of_read.iterations += usize::from(row.owner.is_some_and(|owner| owner.is_read));
+    }
+
+    fn note_client(&mut self, row: &ClientRecord) {
+        self.clients_of.entry(row.iteration).or_default().insert(row.id);
+        self.clients_by.entry(row.session).or_default().insert(row.id);
+    }
 }
 
 impl Tables {
@@ -161,17 +194,14 @@ impl Tables {
     }
 
     pub(super) fn insert_client(&mut self, client: ClientRecord) {
-        self.index
-            .clients_of
-            .entry(client.iteration)
-            .or_default()
-            .insert(client.id);
+        self.index.note_client(&client);
         self.clients.insert(client.id, client);
     }
 
     pub(super) fn remove_client(&mut self, id: ClientId) -> Option<ClientRecord> {
         let client = self.clients.remove(&id)?;
         forget(&mut self.index.clients_of, &client.iteration, &id);
+        forget(&mut self.index.clients_by, &client.session, &id);
         Some(client)
     }
 
@@ -190,15 +220,44 @@ impl Tables {
         Some(removal)
     }
 
+    pub(super) fn insert_session(&mut self, session: SessionRecord) {
+        self.index.of_read.sessions += usize::from(session.is_read);
+        self.sessions.insert(session.id, session);
+    }
+
+    pub(super) fn remove_session(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.remove(&id) {
+            self.index.of_read.sessions -= usize::from(session.is_read);
+        }
+    }
+
+    pub(super) fn insert_iteration(&mut self, row: IterationRecord) {
+        self.index.note_iteration(&row);
+        self.index
+            .iteration_of_key
+            .insert((row.job, row.repetition), row.id);
+        self.iterations.insert(row.id, row);
+    }
+
     pub(super) fn remove_iteration(&mut self, id: IterationId) {
         if let Some(row) = self.iterations.remove(&id) {
+            self.index.of_read.iterations -= usize::from(row.owner.is_some_and(|owner| owner.is_read));
             self.index.iteration_of_key.remove(&(row.job, row.repetition));
         }
+    }
+
+    pub(super) fn insert_job(&mut self, job: JobRecord) {
+        self.index.note_job(&job);
+        self.jobs.insert(job.id, job);
     }
 
     pub(super) fn remove_job(&mut self, id: JobId) -> Option<JobRecord> {
         let job = self.jobs.remove(&id)?;
         self.index.job_of_name.remove(&job.name);
+        if let Some(owner) = job.owner {
+            forget(&mut self.index.jobs_of, &owner.session, &id);
+            self.index.of_read.jobs -= usize::from(owner.is_read);
+        }
         Some(job)
     }
 
@@ -291,9 +350,10 @@ impl Tables {
     pub(super) fn computed_index(&self) -> Index {
         let mut index = Index::default();
         for job in self.jobs.values() {
-            index.job_of_name.insert(job.name.clone(), job.id);
+            index.note_job(job);
         }
         for row in self.iterations.values() {
+            index.note_iteration(row);
             if row.phase != Phase::Collected {
                 index.iteration_of_key.insert((row.job, row.repetition), row.id);
             }
@@ -302,7 +362,10 @@ impl Tables {
             }
         }
         for row in self.clients.values() {
-            index.clients_of.entry(row.iteration).or_default().insert(row.id);
+            index.note_client(row);
+        }
+        for row in self.sessions.values() {
+            index.of_read.sessions += usize::from(row.is_read);
         }
         for row in self.tasks.values() {
             index.tasks_of.entry(row.iteration).or_default().insert(row.id);

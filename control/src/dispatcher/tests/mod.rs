@@ -11,6 +11,7 @@ mod naming;
 mod order;
 mod paces;
 mod people;
+mod quota;
 mod requests;
 mod restart;
 mod rig;

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use crate::dispatcher::{
     Answer, Change, ClientRecord, DatasetRecord, HiddenKey, Holding, IterationRecord, JobRecord, Key, Ledger,
-    MetaRecord, Phase, Record, RemovalReason, RemovalRecord, Run, SessionRecord, TaskFailure, TaskPhase,
-    TaskRecord, WorkerRecord,
+    MetaRecord, Phase, QuotaOwner, Record, RemovalReason, RemovalRecord, Run, SessionRecord, TaskFailure,
+    TaskPhase, TaskRecord, WorkerRecord,
 };
 use crate::error::Error;
 use crate::id::{
@@ -138,6 +138,10 @@ fn job(id: u64, seed: u64) -> JobRecord {
                 policies[seed as usize % policies.len()],
             )
         },
+        owner: (seed % 4 > 1).then_some(QuotaOwner {
+            session: SessionId(seed),
+            is_read: seed % 4 == 2,
+        }),
     }
 }
 
@@ -300,6 +304,7 @@ fn session(id: u64, seed: u64) -> SessionRecord {
         id: SessionId(id),
         floor: first,
         answers: (first.0..).map(RequestNumber).zip(answers).collect(),
+        is_read: seed % 2 == 1,
     }
 }
 

@@ -1,0 +1,143 @@
+//! How much one process may have, and those of role `read` together (C15).
+//!
+//! A `read` key is given to many; who holds one must not keep out the holders of the others. Whatever is refused here concerns the
+//! process that asks for too much, never those that have something already.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::machine::Dispatcher;
+use super::record::{IterationRecord, Phase, QuotaOwner};
+use crate::error::Error;
+use crate::id::{IterationId, JobId, SessionId};
+
+impl Dispatcher {
+    /// Whether a process may create another job. Its own jobs that nobody reads make room for it.
+    pub(super) fn check_jobs(&mut self, owner: QuotaOwner) -> Result<(), Error> {
+        let limit = self.config.jobs_per_process_max;
+        if self.jobs_of(owner.session) >= limit && !self.forget_idle_job(owner.session) {
+            return Err(Error::exhausted(format!(
+                "this process reads {limit} jobs that it created, as many as one may: finish some"
+            )));
+        }
+        let all = (self.tables.jobs.len(), self.config.jobs_max);
+        check_share("jobs", all, self.tables.index.of_read.jobs, owner.is_read)
+    }
+
+    /// Whether a process may begin another iteration. Those that nobody reads make room for it.
+    pub(super) fn check_iterations(&mut self, owner: QuotaOwner) -> Result<(), Error> {
+        let limit = self.config.iterations_open_per_process_max;
+        let own = |other: QuotaOwner| other.session == owner.session;
+        if self.open_count(own) >= limit && !self.forget_unread_iteration(own) {
+            return Err(Error::exhausted(format!(
+                "this process began {limit} iterations that are not finished, as many as one may: read some to their end, or \
+                 close their readers"
+            )));
+        }
+        let (limit, is_reader) = (self.config.iterations_open_max, |other: QuotaOwner| other.is_read);
+        if owner.is_read && self.open_count(is_reader) >= share(limit) {
+            self.forget_unread_iteration(is_reader);
+        }
+        let of_read = self.open_count(is_reader);
+        let all = (self.open_iterations().count(), limit);
+        check_share("unfinished iterations", all, of_read, owner.is_read)?;
+        let of_read = self.tables.index.of_read.iterations;
+        let all = (self.tables.iterations.len(), self.config.iterations_max);
+        check_share("iterations", all, of_read, owner.is_read)
+    }
+
+    /// Whether a process may have another client.
+    pub(super) fn check_clients(&self, session: SessionId) -> Result<(), Error> {
+        let limit = self.config.clients_per_process_max;
+        let own = self.tables.index.clients_by.get(&session);
+        if own.is_some_and(|own| own.len() >= limit) {
+            return Err(Error::exhausted(format!(
+                "this process has {limit} clients, as many as one may: close some of its readers"
+            )));
+        }
+        let all = (self.tables.clients.len(), self.config.clients_max);
+        check_share("clients", all, 0, false)
+    }
+
+    /// Whether the requests of another process are remembered.
+    pub(super) fn check_sessions(&self, is_read: bool) -> Result<(), Error> {
+        let all = (self.tables.sessions.len(), self.config.sessions_max);
+        check_share("processes", all, self.tables.index.of_read.sessions, is_read)
+    }
+
+    /// Iterations that are planned or running. Those that are planned have openers.
+    fn open_iterations(&self) -> impl Iterator<Item = &IterationRecord> {
+        let running = self.tables.index.running.iter();
+        running
+            .chain(self.openers.keys())
+            .filter_map(|id| self.tables.iterations.get(id))
+    }
+
+    fn open_count(&self, is_counted: impl Fn(QuotaOwner) -> bool) -> usize {
+        let open = self.open_iterations();
+        open.filter(|row| row.owner.is_some_and(&is_counted)).count()
+    }
+
+    /// Forgets an iteration without clients of the process that has most of them, the one that it began first. Returns whether there
+    /// was one.
+    fn forget_unread_iteration(&mut self, is_meant: impl Fn(QuotaOwner) -> bool) -> bool {
+        let mut unread: BTreeMap<SessionId, Vec<IterationId>> = BTreeMap::new();
+        let clients = &self.tables.index.clients_of;
+        for row in self.open_iterations().filter(|row| row.phase == Phase::Running) {
+            if let Some(owner) = row.owner.filter(|owner| is_meant(*owner))
+                && !clients.contains_key(&row.id)
+            {
+                unread.entry(owner.session).or_default().push(row.id);
+            }
+        }
+        let most = unread.into_values().max_by_key(Vec::len);
+        let Some(first) = most.and_then(|ids| ids.into_iter().min()) else {
+            return false;
+        };
+        self.collect_running(first);
+        true
+    }
+
+    fn jobs_of(&self, session: SessionId) -> usize {
+        let jobs = self.tables.index.jobs_of.get(&session);
+        jobs.map_or(0, BTreeSet::len)
+    }
+
+    /// Forgets the process' oldest job without iterations. Returns whether there was one.
+    fn forget_idle_job(&mut self, session: SessionId) -> bool {
+        let passes = &self.tables.index.iteration_of_key;
+        let is_idle = |job: &&JobId| passes.range((**job, 0)..=(**job, u64::MAX)).next().is_none();
+        let jobs = self.tables.index.jobs_of.get(&session).into_iter().flatten();
+        let Some(idle) = jobs.copied().find(|job| is_idle(&job)) else {
+            return false;
+        };
+        self.remove_idle_job(idle);
+        true
+    }
+}
+
+/// What processes of role `read` may have together of so many.
+fn share(limit: usize) -> usize {
+    limit.div_ceil(2)
+}
+
+/// Whether there is room for one more, for a process of role `read` within the half that all of these may have.
+fn check_share(
+    name: &str,
+    (count, limit): (usize, usize),
+    of_read: usize,
+    is_read: bool,
+) -> Result<(), Error> {
+    if count >= limit {
+        return Err(Error::exhausted(format!(
+            "this dispatcher has {limit} {name} and takes no more: try again later"
+        )));
+    }
+    let share = share(limit);
+    if is_read && of_read >= share {
+        return Err(Error::exhausted(format!(
+            "processes of role `read` have {share} {name} at this dispatcher, as many as they may have together: try again later"
+        )));
+    }
+    Ok(())
+}
