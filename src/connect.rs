@@ -3,6 +3,7 @@
 //! Connects; what is best is decided by `transport_choice`. Refuses to know tasks and credits.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +17,23 @@ use millstream_dataplane::transport::{Admission, ClientLink, LinkLost};
 use millstream_dataplane::worker::Server;
 use millstream_link::{ConnectError, Endpoint, HostPort, RefusalReason, Role};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::local::LocalWorkers;
 use crate::transport_choice::{Choice, ReaderPlace, WhyNotBetter, choose};
 
-/// How long one attempt to reach a worker may take.
+/// How long the first attempt to reach a worker may take. Each that fails lets the next take twice as long, up to four times: an
+/// overloaded worker is slow, and an attempt that is cut short makes it slower.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Attempts whose deadlines grow.
+const DOUBLINGS_MAX: u32 = 2;
+
+/// Attempts of one process that begin at a time. Hundreds of handshakes at once would take longer together than each may.
+const ATTEMPTS_MAX: usize = 16;
+
+/// An attempt that takes longer leaves its turn to another: a worker that does not answer holds nobody up.
+const TURN_MAX: Duration = Duration::from_secs(3);
 
 /// Local sockets that are remembered because a link by them broke; a reader of more workers tries the first again.
 const FAILED_MAX: usize = 1024;
@@ -34,6 +46,9 @@ pub struct AutoConnector {
     shares_memory: bool,
     /// Local sockets by which no link lasted, and why.
     failed: Arc<Mutex<BTreeMap<String, String>>>,
+    /// Workers to which the last attempts over the network failed, and how many.
+    failures: Arc<Mutex<BTreeMap<String, u32>>>,
+    turns: Arc<Semaphore>,
 }
 
 impl AutoConnector {
@@ -44,6 +59,8 @@ impl AutoConnector {
             local,
             shares_memory: true,
             failed: Arc::default(),
+            failures: Arc::default(),
+            turns: Arc::new(Semaphore::new(ATTEMPTS_MAX)),
         }
     }
 
@@ -54,6 +71,17 @@ impl AutoConnector {
             shares_memory: false,
             ..self
         }
+    }
+
+    /// An attempt that begins when few others of this process are under way.
+    async fn in_turn<T>(&self, attempt: impl Future<Output = T>) -> T {
+        let turn = self.turns.acquire().await;
+        let mut attempt = pin!(attempt);
+        if let Ok(done) = tokio::time::timeout(TURN_MAX, attempt.as_mut()).await {
+            return done;
+        }
+        drop(turn);
+        attempt.await
     }
 
     /// The workers of this process.
@@ -84,30 +112,62 @@ impl AutoConnector {
         Err("memory is shared on Linux only".to_owned())
     }
 
+    /// A link to a worker of another process.
+    async fn connect_other(
+        &self,
+        choice: Choice<'_, Server>,
+        worker: &WorkerPlace,
+        admission: Arc<dyn Admission>,
+    ) -> Result<Connected, NotConnected> {
+        let (link, why) = match choice {
+            Choice::Memory(server) => return Ok(connect_memory(&server, admission).into()),
+            Choice::Network(why) => (self.connect_quic(&worker.address, admission).await?, why),
+            Choice::SharedMemory(socket) => match self.connect_shared(socket, admission.clone()).await {
+                Ok(link) => (link, WhyNotBetter::OtherProcess),
+                Err(reason) => {
+                    let why = WhyNotBetter::Failed(reason);
+                    (self.connect_quic(&worker.address, admission).await?, why)
+                }
+            },
+        };
+        let not_better = Some(why.to_string().into());
+        Ok(Connected { link, not_better })
+    }
+
     async fn connect_quic(
         &self,
         worker: &str,
         admission: Arc<dyn Admission>,
     ) -> Result<Box<ClientLink>, NotConnected> {
         let address = HostPort::from_str(worker).map_err(|error| error.to_string())?;
+        let failures = self.failures.lock().get(worker).copied().unwrap_or(0);
+        let deadline = CONNECT_DEADLINE * (1 << failures.min(DOUBLINGS_MAX));
+        let idle_timeout = self.endpoint.config().idle_timeout.max(deadline);
         let resolved = address
             .resolve(CONNECT_DEADLINE)
             .await
             .map_err(|error| error.to_string())?;
         let mut last = NotConnected::from(format!("{worker} has no address"));
         for address in resolved {
+            let place = (Role::Worker, alpn());
             match self
                 .endpoint
-                .connect(address, Role::Worker, alpn(), CONNECT_DEADLINE)
+                .connect_patiently(address, place, deadline, idle_timeout)
                 .await
             {
                 Ok(connection) => {
+                    self.failures.lock().remove(worker);
                     let path = PathReporter::new(self.endpoint.clone(), connection);
                     return quic::connect(path, admission).await.map_err(NotConnected::from);
                 }
                 Err(error) => last = not_connected(&error),
             }
         }
+        let mut counts = self.failures.lock();
+        if counts.len() >= FAILED_MAX {
+            counts.pop_first();
+        }
+        counts.insert(worker.to_owned(), failures + 1);
         Err(last)
     }
 }
@@ -119,19 +179,8 @@ impl Connector for AutoConnector {
             shares_memory: self.shares_memory,
         };
         Box::pin(async move {
-            let (link, why) = match choose(reader, worker, self.local.find(&worker.address)) {
-                Choice::Memory(server) => return Ok(connect_memory(&server, admission).into()),
-                Choice::Network(why) => (self.connect_quic(&worker.address, admission).await?, why),
-                Choice::SharedMemory(socket) => match self.connect_shared(socket, admission.clone()).await {
-                    Ok(link) => (link, WhyNotBetter::OtherProcess),
-                    Err(reason) => {
-                        let why = WhyNotBetter::Failed(reason);
-                        (self.connect_quic(&worker.address, admission).await?, why)
-                    }
-                },
-            };
-            let not_better = Some(why.to_string().into());
-            Ok(Connected { link, not_better })
+            let choice = choose(reader, worker, self.local.find(&worker.address));
+            self.in_turn(self.connect_other(choice, worker, admission)).await
         })
     }
 

@@ -1,6 +1,7 @@
 //! A running worker: starts, follows the dispatcher, stops.
 //!
-//! Owns the lane of its sockets, the pool of its computations and a thread for each task, and joins them all.
+//! Owns a lane for readers and one for the dispatcher, the pool of its computations and a thread for each task, and joins them all.
+//! A worker whose readers keep it busy is not silent: the dispatcher's lane has a thread and a socket of its own.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -89,7 +90,14 @@ pub struct Worker {
     /// Disconnected once it has ended.
     alive: mpsc::Sender<Infallible>,
     ended: Option<millstream_link::LaneTask<Result<(), WorkerError>>>,
-    lane: Option<Lane>,
+    lanes: Option<Lanes>,
+}
+
+/// The threads of a worker's sockets.
+#[derive(Debug)]
+struct Lanes {
+    control: Lane,
+    data: Lane,
 }
 
 /// What follows the dispatcher.
@@ -147,10 +155,16 @@ impl Worker {
         let memory = millstream_element::Pool::new(config.pool_bytes);
         let server = serving(&config, &ticket_key, &memory)?;
         let alloc: Arc<dyn SlotAlloc> = Arc::new(memory);
-        let lane = Lane::start("worker")?;
-        let endpoint = bind(&lane, credentials, (config.bind, config.endpoint), server.clone())?;
-        let local_socket = serve_shared::listen(&lane, config.shm_dir, config.shm_bytes, server.clone())?;
-        let local_addr = endpoint.local_addr();
+        let lanes = Lanes {
+            control: Lane::start("worker")?,
+            data: Lane::start("readers")?,
+        };
+        let settings = (config.bind, config.endpoint.clone());
+        let served = bind(&lanes.data, credentials.clone(), settings, server.clone())?;
+        let local_addr = served.local_addr();
+        let endpoint = to_dispatcher(&lanes.control, credentials, local_addr, config.endpoint)?;
+        let local_socket =
+            serve_shared::listen(&lanes.data, config.shm_dir, config.shm_bytes, server.clone())?;
         let address = advertised(config.advertise, local_addr);
         // Taken back on every way out: a worker that did not start serves nobody.
         let local = config.local.add(&address, server.clone());
@@ -162,11 +176,11 @@ impl Worker {
         let pool = pool(config.threads)?;
         let (functions, storage, follow_server) = (config.functions, config.storage, server.clone());
         let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());
-        let (agent, events, wishes) = lane.spawn(registering).wait()??;
+        let (agent, events, wishes) = lanes.control.spawn(registering).wait()??;
         let (alive, is_alive) = mpsc::channel(1);
         let threads = Threads::new();
         let task_threads = threads.clone();
-        let ended = lane.spawn_local_with(move || async move {
+        let ended = lanes.control.spawn_local_with(move || async move {
             let (ends, ended) = mpsc::channel(ENDS_MAX);
             let (agent, server) = (Rc::new(agent), follow_server);
             Follower {
@@ -197,7 +211,7 @@ impl Worker {
             stopper,
             alive,
             ended: Some(ended),
-            lane: Some(lane),
+            lanes: Some(lanes),
         })
     }
 
@@ -263,8 +277,10 @@ impl Worker {
             .map_or(Ok(Ok(())), millstream_link::LaneTask::wait);
         self.local = None;
         self.threads.join(STOP_GRACE);
-        if let Some(lane) = self.lane.take() {
-            lane.shutdown(STOP_GRACE)?;
+        if let Some(Lanes { control, data }) = self.lanes.take() {
+            let control = control.shutdown(STOP_GRACE);
+            data.shutdown(STOP_GRACE)?;
+            control?;
         }
         outcome?
     }
@@ -274,8 +290,8 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.local = None;
         // Its end stops the tasks.
-        if let Some(lane) = self.lane.take() {
-            drop(lane);
+        if let Some(lanes) = self.lanes.take() {
+            drop(lanes);
             self.threads.join(STOP_GRACE);
         }
     }
@@ -362,6 +378,23 @@ fn bind(
             .map_err(|error| WorkerError::Bind(error.to_string()))?;
         tokio::task::spawn_local(serve(endpoint.clone(), server));
         Ok(endpoint)
+    });
+    binding.wait()?
+}
+
+/// An endpoint for the dispatcher, on the interface that readers use.
+fn to_dispatcher(
+    lane: &Lane,
+    credentials: Credentials,
+    served: SocketAddr,
+    config: EndpointConfig,
+) -> Result<Endpoint, WorkerError> {
+    let config = EndpointConfig {
+        bind: Some(SocketAddr::new(served.ip(), 0)),
+        ..config
+    };
+    let binding = lane.spawn(async move {
+        Endpoint::client(credentials, config).map_err(|error| WorkerError::Bind(error.to_string()))
     });
     binding.wait()?
 }

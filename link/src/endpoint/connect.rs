@@ -19,8 +19,10 @@ const CRYPTO_ERROR_BASE: u64 = 0x100;
 /// QUIC's code of a server that wants no connection now (RFC 9000, section 20.1).
 const CONNECTION_REFUSED: u64 = 0x2;
 
-/// The server's confirmation is looked for this often; it takes one round trip.
-const CONFIRMATION_POLL: Duration = Duration::from_millis(1);
+/// The server's confirmation takes one round trip, and is looked for after this.
+const CONFIRMATION_POLL_MIN: Duration = Duration::from_millis(1);
+/// An overloaded server takes seconds. Looks for its confirmation become as seldom as this, so that those who wait do not add to the load.
+const CONFIRMATION_POLL_MAX: Duration = Duration::from_millis(50);
 
 impl Endpoint {
     /// Connects to a server that must prove `expected` and speak `alpn`.
@@ -85,13 +87,15 @@ impl Endpoint {
 ///
 /// quinn has no event for it, only the count of such frames; so this looks, until the connection ends one way or another.
 async fn confirmed(connection: &Connection) -> Result<(), ConnectionError> {
+    let mut pause = CONFIRMATION_POLL_MIN;
     loop {
         if connection.stats().frame_rx.handshake_done > 0 {
             return Ok(());
         }
-        if let Ok(reason) = tokio::time::timeout(CONFIRMATION_POLL, connection.closed()).await {
+        if let Ok(reason) = tokio::time::timeout(pause, connection.closed()).await {
             return Err(reason);
         }
+        pause = (pause * 2).min(CONFIRMATION_POLL_MAX);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::transport::LinkLost;
 
 /// How long either end may take over its hello: two processes on one host need less than a millisecond, a host that swaps
 /// a second.
-pub const GREETING_DEADLINE: Duration = Duration::from_secs(5);
+pub const GREETING_DEADLINE: Duration = Duration::from_secs(15);
 
 /// How often a client asks again for a connection while the worker has as many waiting as it takes.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
