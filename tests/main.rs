@@ -48,6 +48,7 @@ mod leaving;
 mod metadata;
 mod nested_services;
 mod persistence;
+mod quotas;
 mod remote_files;
 mod service_reader;
 mod several_sources;

@@ -47,6 +47,7 @@ pub struct Accepted {
 #[derive(Debug)]
 pub struct ConnectionPermit {
     peer: PeerId,
+    is_read: bool,
     state: Arc<State>,
 }
 
@@ -112,6 +113,8 @@ impl Warnings {
 #[derive(Debug, Default)]
 struct OpenConnections {
     total: usize,
+    /// Those of peers of role `read`.
+    of_read: usize,
     of_peer: HashMap<PeerId, usize>,
 }
 
@@ -252,7 +255,7 @@ async fn handshake(endpoint: Endpoint, incoming: Incoming, state: Arc<State>) ->
     };
     let mut id = PeerId::default();
     id.copy_from_slice(digest::digest(&digest::SHA256, &certificate).as_ref());
-    let permit = match ConnectionPermit::take(&state, id, &endpoint) {
+    let permit = match ConnectionPermit::take(&state, (id, role), &endpoint) {
         Ok(permit) => permit,
         Err(reason) => {
             tracing::warn!(%peer, %role, %reason, "closed a connection beyond a quota");
@@ -308,7 +311,11 @@ fn give_back<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
 
 impl ConnectionPermit {
     /// A place, or the quota that is used up, in words for the peer.
-    fn take(state: &Arc<State>, peer: PeerId, endpoint: &Endpoint) -> Result<ConnectionPermit, String> {
+    fn take(
+        state: &Arc<State>,
+        (peer, role): (PeerId, Role),
+        endpoint: &Endpoint,
+    ) -> Result<ConnectionPermit, String> {
         let mut open = state.open.lock();
         let of_peer = open.of_peer.get(&peer).copied().unwrap_or(0);
         let config = endpoint.config();
@@ -323,10 +330,19 @@ impl ConnectionPermit {
                 open.total
             ));
         }
+        let (is_read, share) = (role == Role::Read, config.connections_max.div_ceil(4) * 3);
+        if is_read && open.of_read >= share {
+            return Err(format!(
+                "it has {share} connections with processes of role `read`, as many as these may have together (three quarters \
+                 of connections_max)"
+            ));
+        }
         open.total += 1;
+        open.of_read += usize::from(is_read);
         open.of_peer.insert(peer, of_peer + 1);
         Ok(ConnectionPermit {
             peer,
+            is_read,
             state: Arc::clone(state),
         })
     }
@@ -336,6 +352,7 @@ impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut open = self.state.open.lock();
         open.total -= 1;
+        open.of_read -= usize::from(self.is_read);
         give_back(&mut open.of_peer, &self.peer);
     }
 }

@@ -95,7 +95,8 @@ pub struct EndpointConfig {
     /// Of these, handshakes with clients at one proved address. Default 64, a quarter: one host that begins handshakes
     /// and never ends them leaves places for the others, and a host that starts many processes at once is not held up.
     pub handshakes_per_address_max: usize,
-    /// Connections a server keeps at a time. Default 4096, of the order of a cluster's processes.
+    /// Connections a server keeps at a time. Default 4096, of the order of a cluster's processes. Peers of role `read` have at
+    /// most three quarters of them: their keys are given to many, and must not keep out the holders of others.
     pub connections_max: usize,
     /// Connections a server keeps for one peer process. Default 256: one for each iteration that it reads at a time, with room.
     pub connections_per_peer_max: usize,

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::event_loop::{Input, Peer};
 use super::owners::Owners;
+use super::rate::RequestRate;
 use crate::dispatcher::{Departure, DispatcherConfig, NAME_BYTES_MAX, Request};
 use crate::error::Error;
 use crate::id::{BootId, SessionId};
@@ -75,13 +76,13 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
         }
     };
     // Not a refusal of the role or the key: the process has both.
-    let is_own = shared
+    let admitted = shared
         .owners
         .lock()
         .admit(session, permit.peer(), role, Instant::now());
-    if !is_own {
-        tracing::warn!(%peer, %role, "refused a process that uses the session of another");
-        connection.close(CLOSE_PROTOCOL, b"this session belongs to another process");
+    if let Err(refused) = admitted {
+        tracing::warn!(%peer, %role, ?refused, "refused the session of a process");
+        connection.close(CLOSE_PROTOCOL, refused.reason().as_bytes());
         return;
     }
     let ended = tokio::select! {
@@ -215,6 +216,7 @@ async fn answer_all(
 ) -> Result<(), FrameError> {
     let peer = connection.remote_address();
     let mut requests = JoinSet::new();
+    let mut rate = RequestRate::of(role, Instant::now());
     loop {
         while requests.len() >= REQUESTS_MAX {
             requests.join_next().await;
@@ -222,6 +224,11 @@ async fn answer_all(
         tokio::select! {
             streams = connection.accept_bi() => {
                 let (send, recv) = streams.map_err(|error| FrameError::Lost(error.to_string()))?;
+                let wait = rate.take(Instant::now());
+                if !wait.is_zero() {
+                    // C15.5: the next ones wait in their streams.
+                    tokio::time::sleep(wait).await;
+                }
                 requests.spawn(answer(send, recv, session, role, peer, Arc::clone(shared)));
             }
             Some(_) = requests.join_next() => {}

@@ -9,6 +9,7 @@
 //! | `probes` | whether anything listens at workers' ports |
 //! | `connection` | one process: its hello, its signs of life, its requests, what is pushed to it |
 //! | `owners` | which process a session belongs to |
+//! | `rate` | how many requests a process may make in a second |
 //! | `running` | starting and stopping |
 
 mod backlog;
@@ -18,6 +19,7 @@ mod event_loop;
 mod listings;
 mod owners;
 mod probes;
+mod rate;
 mod running;
 #[cfg(test)]
 mod tests;

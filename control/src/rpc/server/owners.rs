@@ -14,6 +14,30 @@ use crate::id::SessionId;
 /// The hash of a process' certificate.
 pub(super) type ProcessId = [u8; 32];
 
+/// Sessions of one certificate, those that left lately included: three new ones a second for five minutes.
+const SESSIONS_PER_PROCESS_MAX: usize = 1024;
+
+/// Why a connection under a session is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotAdmitted {
+    /// The session belongs to another process.
+    Foreign,
+    /// The process has as many sessions as one may.
+    TooMany,
+}
+
+impl NotAdmitted {
+    /// The reason, in words for the peer.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            NotAdmitted::Foreign => "this session belongs to another process",
+            NotAdmitted::TooMany => {
+                "this process has begun too many sessions lately: use one, or wait five minutes"
+            }
+        }
+    }
+}
+
 /// The owners of the sessions that are connected, and of those that were lately.
 #[derive(Debug)]
 pub(super) struct Owners {
@@ -42,10 +66,22 @@ impl Owners {
         }
     }
 
-    /// Notes that a process connects under a session. Returns whether the session is its own, or nobody's.
-    pub(super) fn admit(&mut self, session: SessionId, process: ProcessId, role: Role, now: Instant) -> bool {
+    /// Notes that a process connects under a session.
+    ///
+    /// # Errors
+    /// [`NotAdmitted`]: the session is another's, or the process has too many.
+    pub(super) fn admit(
+        &mut self,
+        session: SessionId,
+        process: ProcessId,
+        role: Role,
+        now: Instant,
+    ) -> Result<(), NotAdmitted> {
         if self.of_session.len() >= self.sessions_max {
             self.forget(now);
+        }
+        if !self.of_session.contains_key(&session) && self.known(process, now) >= SESSIONS_PER_PROCESS_MAX {
+            return Err(NotAdmitted::TooMany);
         }
         let owner = self.of_session.entry(session).or_insert(Owner {
             process,
@@ -56,9 +92,21 @@ impl Owners {
         if owner.connections == 0 && now.saturating_duration_since(owner.left) > self.kept {
             (owner.process, owner.role) = (process, role);
         }
-        let is_own = owner.process == process && owner.role == role;
-        owner.connections += u32::from(is_own);
-        is_own
+        if owner.process != process || owner.role != role {
+            return Err(NotAdmitted::Foreign);
+        }
+        owner.connections += 1;
+        Ok(())
+    }
+
+    /// The sessions of a process that are connected, or were lately.
+    fn known(&self, process: ProcessId, now: Instant) -> usize {
+        let kept = self.kept;
+        let is_its = |owner: &&Owner| {
+            owner.process == process
+                && (owner.connections > 0 || now.saturating_duration_since(owner.left) <= kept)
+        };
+        self.of_session.values().filter(is_its).count()
     }
 
     /// Notes that a connection which was admitted has ended.
@@ -97,15 +145,30 @@ mod tests {
         let now = Instant::now();
         let mut owners = Owners::new(KEPT, 10);
         let session = SessionId(7);
-        assert!(owners.admit(session, OWN, Role::Read, now));
-        assert!(!owners.admit(session, OTHER, Role::Read, now));
-        assert!(!owners.admit(session, OWN, Role::Worker, now), "another role");
-        assert!(owners.admit(session, OWN, Role::Read, now), "a second connection");
+        assert_eq!(owners.admit(session, OWN, Role::Read, now), Ok(()));
+        assert_eq!(
+            owners.admit(session, OTHER, Role::Read, now),
+            Err(NotAdmitted::Foreign)
+        );
+        assert_eq!(
+            owners.admit(session, OWN, Role::Worker, now),
+            Err(NotAdmitted::Foreign),
+            "another role"
+        );
+        assert_eq!(
+            owners.admit(session, OWN, Role::Read, now),
+            Ok(()),
+            "a second connection"
+        );
         owners.leave(session, now);
         owners.leave(session, now);
-        assert!(!owners.admit(session, OTHER, Role::Read, now + KEPT));
-        assert!(
+        assert_eq!(
+            owners.admit(session, OTHER, Role::Read, now + KEPT),
+            Err(NotAdmitted::Foreign)
+        );
+        assert_eq!(
             owners.admit(session, OTHER, Role::Read, now + 2 * KEPT),
+            Ok(()),
             "it is nobody's"
         );
     }
@@ -115,12 +178,41 @@ mod tests {
     fn connected_sessions_are_never_forgotten() {
         let now = Instant::now();
         let mut owners = Owners::new(KEPT, 4);
-        assert!(owners.admit(SessionId(0), OWN, Role::Read, now));
+        assert_eq!(owners.admit(SessionId(0), OWN, Role::Read, now), Ok(()));
         for number in 1..100 {
-            assert!(owners.admit(SessionId(number), OTHER, Role::Read, now));
+            assert_eq!(owners.admit(SessionId(number), OTHER, Role::Read, now), Ok(()));
             owners.leave(SessionId(number), now);
             assert!(owners.of_session.len() <= 4);
         }
-        assert!(!owners.admit(SessionId(0), OTHER, Role::Read, now));
+        assert_eq!(
+            owners.admit(SessionId(0), OTHER, Role::Read, now),
+            Err(NotAdmitted::Foreign)
+        );
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "any instant will do to count from")]
+    fn one_process_cannot_invent_sessions_for_ever() {
+        let now = Instant::now();
+        let mut owners = Owners::new(KEPT, 10_000);
+        for number in 0..SESSIONS_PER_PROCESS_MAX as u64 {
+            assert_eq!(owners.admit(SessionId(number), OWN, Role::Read, now), Ok(()));
+            owners.leave(SessionId(number), now);
+        }
+        let new = SessionId(100_000);
+        assert_eq!(
+            owners.admit(new, OWN, Role::Read, now + KEPT),
+            Err(NotAdmitted::TooMany)
+        );
+        assert_eq!(
+            owners.admit(SessionId(7), OWN, Role::Read, now),
+            Ok(()),
+            "it knows that one"
+        );
+        assert_eq!(owners.admit(new, OTHER, Role::Read, now), Ok(()));
+        assert_eq!(
+            owners.admit(SessionId(200_000), OWN, Role::Read, now + 2 * KEPT),
+            Ok(())
+        );
     }
 }

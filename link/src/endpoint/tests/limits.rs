@@ -179,6 +179,30 @@ async fn a_peer_beyond_its_quota_is_closed_and_may_return_when_there_is_room() {
 }
 
 #[tokio::test]
+async fn readers_leave_connections_to_other_roles() {
+    let config = EndpointConfig {
+        connections_max: 4,
+        ..EndpointConfig::default()
+    };
+    let accepted = [Role::Read, Role::Submit];
+    let mut server = Server::start(cluster().credentials(Role::Worker), &accepted, config);
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        let reader = client(cluster().credentials(Role::Read));
+        let connection = connect(&reader, &server).await.unwrap();
+        kept.push((reader, connection, server.accept().await));
+    }
+    let refused = client(cluster().credentials(Role::Read));
+    if let Ok(connection) = connect(&refused, &server).await {
+        within(connection.closed()).await;
+    }
+    server.counted(|counts| counts.over_quota == 1).await;
+    let submitter = client(cluster().credentials(Role::Submit));
+    connect(&submitter, &server).await.unwrap();
+    server.accept().await;
+}
+
+#[tokio::test]
 async fn a_closed_endpoint_ends_its_accept_loop_and_its_attempts() {
     let server = Server::worker();
     let endpoint = server.endpoint.clone();

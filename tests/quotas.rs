@@ -1,0 +1,78 @@
+//! A process that takes all it can get keeps nobody else out.
+
+use std::time::Instant;
+
+use millstream::client::ReaderConfig;
+use millstream::control::{DispatcherConfig, Policy};
+use millstream::link::{ClusterKey, KeySource, LoadedKey, Role};
+use millstream::pipeline::graph::Dataset;
+use millstream::{ReadRequest, Service, ServiceConfig};
+
+use crate::support::cluster::{Cluster, drain};
+use crate::support::links::Mechanism;
+use crate::support::watched;
+
+/// Jobs that the greedy process creates and opens.
+const JOBS: usize = 5000;
+
+/// C15.1, C15.2
+#[test]
+fn thousands_of_jobs_of_one_reader_keep_nobody_out() {
+    watched("a greedy reader", || {
+        let cluster = Cluster::plain_with(Mechanism::Quic, DispatcherConfig::default(), 2);
+        let key: ClusterKey = cluster.key_text.parse().expect("a key");
+        let greedy = service(&cluster, &key, Role::Read);
+        let dataset = cluster
+            .service()
+            .register(Dataset::range(0, 1000, 1), None)
+            .expect("registered");
+        let request = ReadRequest::new(dataset, Policy::Dynamic);
+        let before = threads();
+        let mut open = Vec::new();
+        let mut refused = 0;
+        for _ in 0..JOBS {
+            let reader = greedy
+                .job(&request)
+                .and_then(|job| greedy.read(job, 0, &ReaderConfig::default()));
+            match reader {
+                Ok(reader) => open.push(reader),
+                Err(error) => {
+                    assert!(error.to_string().contains("as many as one may"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert_eq!((open.len(), refused), (256, JOBS - 256));
+        println!("{} threads more than before", threads() - before);
+        for role in [Role::Read, Role::Submit] {
+            let began = Instant::now();
+            let other = service(&cluster, &key, role);
+            let job = other.job(&request).expect("a job");
+            let mut reader = other.read(job, 0, &ReaderConfig::default()).expect("a reader");
+            let first = reader.next_element().expect("elements");
+            println!(
+                "the first element of another trainer of role {role} after {:?}",
+                began.elapsed()
+            );
+            assert!(first.is_some());
+            assert_eq!(drain(&mut reader).len(), 999);
+        }
+    });
+}
+
+fn service(cluster: &Cluster, key: &ClusterKey, role: Role) -> Service {
+    let text = key.role_key(role).to_text();
+    let key: LoadedKey = KeySource::from_setting(&text).load().expect("a key");
+    let config = ServiceConfig {
+        no_shared_memory: true,
+        ..ServiceConfig::default()
+    };
+    Service::connect(&key, &cluster.address, config).expect("a trainer's side")
+}
+
+/// The threads of this process, which has the workers too.
+fn threads() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
