@@ -48,6 +48,9 @@ pub struct WorkerConfig {
     pub shutdown_quiet_period: Duration,
     /// Bytes of elements that wait, are on their way or are kept for trainers, over all tasks; default 1 GiB.
     pub pool_bytes: usize,
+    /// Bytes that the buffers of all tasks' pipelines may hold; default twice `pool_bytes`. Each task has an even share, and 256 MiB at
+    /// most.
+    pub buffers_bytes: Option<usize>,
     /// Bytes of elements that a task with the cross-trainer cache keeps of those, half of `pool_bytes` at most; default a
     /// quarter. All such tasks share that half: with three of them each has a sixth. More keeps slow trainers longer
     /// from missing elements. Takes the place of [`ServerConfig::cache`].
@@ -87,6 +90,7 @@ impl WorkerConfig {
             drain_deadline: Duration::from_secs(25),
             shutdown_quiet_period: Duration::from_secs(1),
             pool_bytes: 1 << 30,
+            buffers_bytes: None,
             cross_trainer_cache_bytes: None,
             shm_bytes: None,
             shm_bytes_per_task: None,
@@ -94,6 +98,11 @@ impl WorkerConfig {
             shm_dir: None,
             local: LocalWorkers::default(),
         }
+    }
+
+    /// What the buffers of all tasks' pipelines may hold.
+    pub(super) fn buffers_bytes(&self) -> usize {
+        self.buffers_bytes.unwrap_or(self.pool_bytes.saturating_mul(2))
     }
 
     /// What tasks may keep for the trainers of a cross-trainer cache.

@@ -20,7 +20,7 @@ use millstream_element::SlotAlloc;
 use millstream_link::{
     Credentials, Endpoint, EndpointConfig, HostPort, Lane, LaneError, LoadedKey, Role, TicketKey,
 };
-use millstream_pipeline::exec::{Cancel, Functions, Pool};
+use millstream_pipeline::exec::{Cancel, Functions, Pool, SharedBudget};
 use millstream_pipeline::storage::Storage;
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -109,6 +109,7 @@ struct Follower {
     functions: Arc<Functions>,
     storage: Storage,
     pool: Arc<Pool>,
+    budget: SharedBudget,
     tasks: Tasks,
     threads: Threads,
     reports: Reports,
@@ -125,6 +126,15 @@ struct Leaving {
     quiet_period: Duration,
     /// The service was shut down.
     is_over: bool,
+}
+
+impl Lanes {
+    fn start() -> Result<Self, LaneError> {
+        Ok(Self {
+            control: Lane::start("worker")?,
+            data: Lane::start("readers")?,
+        })
+    }
 }
 
 impl Worker {
@@ -145,7 +155,7 @@ impl Worker {
         config: WorkerConfig,
         stopper: WorkerStopper,
     ) -> Result<Self, WorkerError> {
-        let leaving = Leaving::of(&config);
+        let (leaving, budget) = (Leaving::of(&config), SharedBudget::new(config.buffers_bytes()));
         let credentials = key
             .credentials(Role::Worker)
             .map_err(|error| WorkerError::Bind(error.to_string()))?;
@@ -155,13 +165,9 @@ impl Worker {
         let memory = millstream_element::Pool::new(config.pool_bytes);
         let server = serving(&config, &ticket_key, &memory)?;
         let alloc: Arc<dyn SlotAlloc> = Arc::new(memory);
-        let lanes = Lanes {
-            control: Lane::start("worker")?,
-            data: Lane::start("readers")?,
-        };
+        let lanes = Lanes::start()?;
         let settings = (config.bind, config.endpoint.clone());
-        let served = bind(&lanes.data, credentials.clone(), settings, server.clone())?;
-        let local_addr = served.local_addr();
+        let local_addr = bind(&lanes.data, credentials.clone(), settings, server.clone())?.local_addr();
         let endpoint = to_dispatcher(&lanes.control, credentials, local_addr, config.endpoint)?;
         let local_socket =
             serve_shared::listen(&lanes.data, config.shm_dir, config.shm_bytes, server.clone())?;
@@ -177,8 +183,7 @@ impl Worker {
         let (functions, storage, follow_server) = (config.functions, config.storage, server.clone());
         let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());
         let (agent, events, wishes) = lanes.control.spawn(registering).wait()??;
-        let (alive, is_alive) = mpsc::channel(1);
-        let threads = Threads::new();
+        let ((alive, is_alive), threads) = (mpsc::channel(1), Threads::new());
         let task_threads = threads.clone();
         let ended = lanes.control.spawn_local_with(move || async move {
             let (ends, ended) = mpsc::channel(ENDS_MAX);
@@ -193,6 +198,7 @@ impl Worker {
                 functions,
                 storage,
                 pool: Arc::new(pool),
+                budget,
                 threads: task_threads,
                 ends,
                 at_work: 0,
@@ -575,6 +581,7 @@ impl Follower {
             functions: self.functions.clone(),
             storage: self.storage.clone(),
             pool: self.pool.clone(),
+            budget: self.budget.clone(),
             feed,
             produced,
             cancel: cancel.clone(),

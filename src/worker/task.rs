@@ -15,7 +15,8 @@ use millstream_dataplane::transport::Compression;
 use millstream_dataplane::worker::{ProduceError, Producer, Server, TaskMode};
 use millstream_element::SlotAlloc;
 use millstream_pipeline::exec::{
-    Budget, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stop,
+    BUDGET_BYTES_DEFAULT, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool,
+    SharedBudget, Stop,
 };
 use millstream_pipeline::graph::{Graph, Travel};
 use millstream_pipeline::storage::Storage;
@@ -38,6 +39,8 @@ pub(super) struct TaskRun {
     pub(super) functions: Arc<Functions>,
     pub(super) storage: Storage,
     pub(super) pool: Arc<Pool>,
+    /// What the buffers of all tasks may hold.
+    pub(super) budget: SharedBudget,
     pub(super) feed: Option<TaskFeed>,
     /// Where no reader is waited for: takes note of the splits that have been produced (D8.5).
     pub(super) produced: Option<ProducedSplits>,
@@ -150,6 +153,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         functions,
         storage,
         pool,
+        budget,
         feed,
         produced,
         cancel,
@@ -162,7 +166,7 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         plan: sharding::plan(&definition),
         splits: feed.map(|feed| Box::new(feed) as _),
         storage,
-        budget: Budget::default(),
+        budget: budget.share(BUDGET_BYTES_DEFAULT),
         cancel,
         measured: true,
         ..ExecContext::new(definition.task.0, functions, pool)

@@ -26,6 +26,26 @@ const IN_HAND_SHARE: usize = 1024;
 pub struct Budget {
     count: Arc<Count>,
     limit_bytes: usize,
+    /// Where pipelines share a limit: this one's share.
+    share: Option<Arc<Share>>,
+}
+
+/// The memory that the buffers of several pipelines may hold together. Clones are the same limit.
+///
+/// What each computes ahead is limited to an even share, which shrinks as pipelines begin and grows as they end; what is [`Kept`] is
+/// limited by the sum. Each may still make the element that somebody waits for.
+#[derive(Debug, Clone)]
+pub struct SharedBudget(Arc<Common>);
+
+/// One pipeline's part in a [`SharedBudget`], given back when dropped.
+#[derive(Debug)]
+struct Share(Arc<Common>);
+
+#[derive(Debug)]
+struct Common {
+    limit_bytes: usize,
+    shares: AtomicUsize,
+    kept_bytes: AtomicUsize,
 }
 
 /// Bytes counted until dropped.
@@ -40,6 +60,7 @@ pub struct Charge {
 pub(crate) struct Kept {
     charge: Charge,
     limit_bytes: usize,
+    share: Option<Arc<Share>>,
 }
 
 /// Bytes of the element that the consumer works on. Counted until dropped.
@@ -77,12 +98,25 @@ impl Budget {
         Budget {
             count: Arc::default(),
             limit_bytes,
+            share: None,
         }
     }
 
-    /// The limit.
+    /// A new budget of fewer bytes, with the same part in what pipelines share.
+    pub(crate) fn reduced(&self, limit_bytes: usize) -> Budget {
+        Budget {
+            count: Arc::default(),
+            limit_bytes,
+            share: self.share.clone(),
+        }
+    }
+
+    /// The limit at present: where pipelines share one, at most an even share of it.
     pub fn limit_bytes(&self) -> usize {
-        self.limit_bytes
+        match &self.share {
+            Some(share) => self.limit_bytes.min(share.bytes()),
+            None => self.limit_bytes,
+        }
     }
 
     /// Bytes held now.
@@ -93,7 +127,7 @@ impl Budget {
     /// Whether nothing more should be buffered. A buffer that is empty takes one element all the same, or
     /// nothing would ever move.
     pub fn is_spent(&self) -> bool {
-        self.held_bytes() >= self.limit_bytes
+        self.held_bytes() >= self.limit_bytes()
     }
 
     /// Counts `bytes`.
@@ -144,6 +178,7 @@ impl Budget {
         Kept {
             charge: self.charge(0),
             limit_bytes: self.limit_bytes,
+            share: self.share.clone(),
         }
     }
 
@@ -158,11 +193,55 @@ impl Budget {
     /// The first element may go beyond the limit; the first besides the one in the consumer's hand may take what is left to others,
     /// or large elements would be made only when they are waited for.
     fn fits(&self, bytes: usize, has_some: bool, held: usize) -> bool {
-        let with_it = held.saturating_add(bytes);
-        let left = if has_some { self.limit_bytes / 2 } else { bytes };
-        let is_second =
-            || held == self.count.in_hand_bytes.load(Ordering::SeqCst) && with_it <= self.limit_bytes;
-        with_it.saturating_add(left) <= self.limit_bytes || held == 0 || is_second()
+        let (limit_bytes, with_it) = (self.limit_bytes(), held.saturating_add(bytes));
+        let left = if has_some { limit_bytes / 2 } else { bytes };
+        let is_second = || held == self.count.in_hand_bytes.load(Ordering::SeqCst) && with_it <= limit_bytes;
+        with_it.saturating_add(left) <= limit_bytes || held == 0 || is_second()
+    }
+}
+
+impl SharedBudget {
+    /// A limit that pipelines share.
+    pub fn new(limit_bytes: usize) -> SharedBudget {
+        SharedBudget(Arc::new(Common {
+            limit_bytes,
+            shares: AtomicUsize::new(0),
+            kept_bytes: AtomicUsize::new(0),
+        }))
+    }
+
+    /// The budget of one more pipeline, of at most `limit_bytes` itself.
+    pub fn share(&self, limit_bytes: usize) -> Budget {
+        self.0.shares.fetch_add(1, Ordering::Relaxed);
+        Budget {
+            share: Some(Arc::new(Share(Arc::clone(&self.0)))),
+            ..Budget::new(limit_bytes)
+        }
+    }
+}
+
+impl Share {
+    /// An even share of what there is now.
+    fn bytes(&self) -> usize {
+        // Relaxed: a share that is out of date for a moment is as good.
+        self.0.limit_bytes / self.0.shares.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Counts bytes that are kept if all that is kept fits then, or they are the first of their buffer.
+    fn try_keep(&self, bytes: usize, is_first: bool) -> bool {
+        let fitting = |kept: usize| {
+            let all = kept.saturating_add(bytes);
+            (is_first || all <= self.0.limit_bytes).then_some(all)
+        };
+        let kept = &self.0.kept_bytes;
+        kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fitting)
+            .is_ok()
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.shares.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -204,6 +283,12 @@ impl Kept {
         {
             return false;
         }
+        if let Some(share) = &self.share
+            && !share.try_keep(bytes, is_empty)
+        {
+            kept.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
         self.charge.set(self.charge.bytes.saturating_add(bytes));
         true
     }
@@ -212,6 +297,9 @@ impl Kept {
     pub(crate) fn remove(&mut self, bytes: usize) {
         let bytes = bytes.min(self.charge.bytes);
         self.charge.count.kept_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(share) = &self.share {
+            share.0.kept_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
         self.charge.set(self.charge.bytes - bytes);
     }
 
@@ -295,6 +383,39 @@ mod tests {
         drop((one, other, ahead));
         assert_eq!(budget.held_bytes(), 0);
         assert!(budget.kept().try_add(100));
+    }
+
+    #[test]
+    fn pipelines_share_what_they_compute_ahead() {
+        let worker = SharedBudget::new(400);
+        let one = worker.share(300);
+        assert_eq!(one.limit_bytes(), 300, "its own limit is less than all");
+        let held = one.try_take(150, false).unwrap();
+        let others: Vec<Budget> = (0..3).map(|_| worker.share(300)).collect();
+        assert_eq!(one.limit_bytes(), 100);
+        assert!(one.is_spent() && one.try_take(1, false).is_none());
+        let first = others[0].try_take(500, false).expect("somebody waits for it");
+        assert!(others[1].try_take(50, false).is_some() && others[1].try_take(60, true).is_some());
+        assert_eq!(one.reduced(60).limit_bytes(), 60);
+        drop((others, first, held));
+        assert_eq!(one.limit_bytes(), 300);
+    }
+
+    #[test]
+    fn pipelines_share_what_their_buffers_keep() {
+        let worker = SharedBudget::new(100);
+        let (one, other) = (worker.share(80), worker.share(80));
+        let (mut ours, mut theirs) = (one.kept(), other.kept());
+        assert!(
+            ours.try_add(40) && ours.try_add(40) && !ours.try_add(1),
+            "its own limit"
+        );
+        assert!(theirs.try_add(30), "one element");
+        assert!(!theirs.try_add(1), "110 of 100 are kept");
+        ours.remove(20);
+        assert!(theirs.try_add(10) && !theirs.try_add(1));
+        drop((ours, theirs));
+        assert_eq!(worker.0.kept_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -57,7 +57,7 @@ mod tune;
 mod value;
 mod write;
 
-pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge};
+pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge, SharedBudget};
 pub use caches::Caches;
 pub use cancel::{Cancel, CancelHook};
 pub use context::ExecContext;

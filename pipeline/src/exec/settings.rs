@@ -32,7 +32,7 @@ impl Settings {
         };
         let asked = autotune.ram_bytes.and_then(|bytes| usize::try_from(bytes).ok());
         let budget = match asked {
-            Some(bytes) if bytes < budget.limit_bytes() => Budget::new(bytes),
+            Some(bytes) if bytes < budget.limit_bytes() => budget.reduced(bytes),
             Some(_) | None => budget,
         };
         let threads = autotune.threads.map_or(usize::MAX, |threads| threads as usize);
