@@ -1,10 +1,11 @@
 //! A dispatcher: the control plane's server with the pipeline's planner, on a lane of its own.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_control::rpc::{Server, ServerConfig, ServerStopper, StartError};
+use millstream_control::rpc::{AuditLog, Server, ServerConfig, ServerStopper, StartError};
 use millstream_control::{DiskStore, DispatcherConfig, MemoryStore, Store, WorkDirError};
 use millstream_link::{CredentialsError, EndpointConfig, Lane, LaneError, LoadedKey, Role};
 use millstream_pipeline::exec::Functions;
@@ -31,6 +32,14 @@ pub enum DispatcherError {
     /// Its work directory cannot be used.
     #[error(transparent)]
     WorkDir(#[from] WorkDirError),
+    /// Its audit log cannot be opened.
+    #[error("the audit log {} cannot be opened: {source}; choose a file in a folder that this user may write", path.display())]
+    Audit {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// Its store failed, and it stopped because of it.
     #[error("{0}")]
     Store(String),
@@ -64,6 +73,7 @@ impl Dispatcher {
             Some(folder) => Box::new(DiskStore::open(folder)?),
             None => Box::new(MemoryStore::new()),
         };
+        let audit = config.audit_log.as_deref().map(open_audit).transpose()?;
         if config.client_timeout <= config.heartbeat_interval {
             tracing::warn!(
                 client_timeout_ms = config.client_timeout.as_millis(),
@@ -80,6 +90,7 @@ impl Dispatcher {
         let config = ServerConfig {
             endpoint,
             dispatcher: config,
+            audit,
             ..ServerConfig::default()
         };
         let planner = Arc::new(GraphPlanner::new(functions));
@@ -133,6 +144,13 @@ impl Dispatcher {
         lane.shutdown(STOP_GRACE)?;
         Ok(())
     }
+}
+
+fn open_audit(path: &Path) -> Result<AuditLog, DispatcherError> {
+    AuditLog::open(path).map_err(|source| DispatcherError::Audit {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Has the calling thread run before others of a crowded host, where the process may ask for it. The dispatcher needs little time, but

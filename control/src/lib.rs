@@ -30,10 +30,11 @@ pub use dispatcher::{
     Action, Answer, Batch, Change, ClientPush, ClientRecord, ClientStatus, Counts, DatasetRecord,
     DatasetStatus, Departure, Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, HiddenKey, Holding,
     Incoming, IterationRecord, IterationStatus, JobRecord, JobStatus, Key, LOCAL_SOCKET_BYTES_MAX, Ledger,
-    MetaRecord, Moment, NAME_BYTES_MAX, Phase, QuotaOwner, Record, RecordError, RemovalReason, RemovalRecord,
-    Reply, ReplyToken, Request, Run, SessionRecord, Snapshot, SourceStatus, Status, StopReason, TAGS_MAX,
-    TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase, TaskRecord, TaskRemoved, TaskStatus,
-    WorkerAddressError, WorkerAddresses, WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
+    MetaRecord, Moment, NAME_BYTES_MAX, Phase, QuotaOwner, Record, RecordError, Refusals, RemovalReason,
+    RemovalRecord, Reply, ReplyToken, Request, Run, SessionRecord, Snapshot, SourceStatus, Status,
+    StopReason, TAGS_MAX, TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase, TaskRecord, TaskRemoved,
+    TaskStatus, WorkerAddressError, WorkerAddresses, WorkerPush, WorkerRecord, WorkerRegistration,
+    WorkerStatus,
 };
 pub use error::{Code, Error};
 pub use id::{

@@ -24,7 +24,7 @@ pub mod tls;
 
 pub use address::{AddressError, HostPort, ResolveError};
 pub use endpoint::{
-    AcceptCounts, Accepted, Acceptor, BindError, CLOSE_OVER_QUOTA, ConfigError, ConnectError,
+    AcceptCounter, AcceptCounts, Accepted, Acceptor, BindError, CLOSE_OVER_QUOTA, ConfigError, ConnectError,
     ConnectionPermit, Endpoint, EndpointConfig, PathReport, PeerLimits, RefusalReason,
 };
 pub use identity::{

@@ -92,6 +92,8 @@ pub struct DispatcherConfig {
     /// are in memory and end with it. For whoever opens the store: the state machine knows no files. Default `None`: whoever
     /// wants them kept says where.
     pub work_dir: Option<PathBuf>,
+    /// The file in which it is noted who asked for what, for whoever opens it. Default `None`: nowhere.
+    pub audit_log: Option<PathBuf>,
 }
 
 impl DispatcherConfig {
@@ -137,6 +139,7 @@ impl Default for DispatcherConfig {
             sessions_max: 16_384,
             lost_ranges_max: 10_000,
             work_dir: None,
+            audit_log: None,
         }
     }
 }

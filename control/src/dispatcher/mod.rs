@@ -83,6 +83,6 @@ pub use record::{
 pub(crate) use splits::Dealing;
 pub use splits::{Holding, Ledger, Run};
 pub use status::{
-    ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, SourceStatus, Status, TaskStatus,
-    WorkerStatus,
+    ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, Refusals, SourceStatus, Status,
+    TaskStatus, WorkerStatus,
 };

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::id::{IterationId, JobId, SessionId};
 
 impl Dispatcher {
-    /// Whether a process may create another job. Its own jobs that nobody reads make room for it.
+    /// C15.2: whether a process may create another job. Its own jobs that nobody reads make room for it.
     pub(super) fn check_jobs(&mut self, owner: QuotaOwner) -> Result<(), Error> {
         let limit = self.config.jobs_per_process_max;
         if self.jobs_of(owner.session) >= limit && !self.forget_idle_job(owner.session) {
@@ -24,7 +24,7 @@ impl Dispatcher {
         check_share("jobs", all, self.tables.index.of_read.jobs, owner.is_read)
     }
 
-    /// Whether a process may begin another iteration. Those that nobody reads make room for it.
+    /// C15.1: whether a process may begin another iteration. Those that nobody reads make room for it.
     pub(super) fn check_iterations(&mut self, owner: QuotaOwner) -> Result<(), Error> {
         let limit = self.config.iterations_open_per_process_max;
         let own = |other: QuotaOwner| other.session == owner.session;
@@ -121,7 +121,7 @@ fn share(limit: usize) -> usize {
     limit.div_ceil(2)
 }
 
-/// Whether there is room for one more, for a process of role `read` within the half that all of these may have.
+/// C15.3: whether there is room for one more, for a process of role `read` within the half that all of these may have.
 fn check_share(
     name: &str,
     (count, limit): (usize, usize),

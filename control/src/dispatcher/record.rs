@@ -151,7 +151,7 @@ pub struct IterationRecord {
     pub owner: Option<QuotaOwner>,
 }
 
-/// A process in whose quota a record counts.
+/// A process in whose quota a record counts (C15.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct QuotaOwner {
     /// Its session.

@@ -5,8 +5,8 @@ use super::machine::Dispatcher;
 use super::record::{IterationRecord, Phase, TaskPhase};
 use super::splits::{Holding, Ledger};
 use super::status::{
-    ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, SourceStatus, Status, TaskStatus,
-    WorkerStatus,
+    ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, Refusals, SourceStatus, Status,
+    TaskStatus, WorkerStatus,
 };
 use crate::id::{ClientId, IterationId, TaskId};
 
@@ -51,6 +51,8 @@ impl Dispatcher {
                 .map(|row| self.iteration_status(row))
                 .collect(),
             workers_wanted: self.workers_wanted(),
+            // The shell around the machine counts them.
+            refusals: Refusals::default(),
             counts: Counts {
                 workers: self.tables.index.worker_of_address.len() as u64,
                 datasets: self.tables.datasets.len() as u64,

@@ -47,8 +47,12 @@ impl Dispatcher {
         if let Err(error) = self.refuse_new(&request) {
             return self.reply(token, Err(error));
         }
+        let asker = QuotaOwner {
+            session,
+            is_read: role == Role::Read,
+        };
         if !request.is_numbered() {
-            let result = match self.perform((session, role), None, request) {
+            let result = match self.perform(asker, None, request) {
                 Ok(Outcome::Answer(answer)) => self.present(&answer),
                 Ok(Outcome::Reply(reply)) => Ok(reply),
                 Ok(Outcome::Later) => return,
@@ -56,9 +60,8 @@ impl Dispatcher {
             };
             return self.reply(token, result);
         }
-        let asker = (session, role == Role::Read);
         match self.admit(token, asker, number, settled_below) {
-            Ok(Some(number)) => self.perform_once(token, (session, role), number, request),
+            Ok(Some(number)) => self.perform_once(token, asker, number, request),
             Ok(None) => {}
             Err(error) => self.reply(token, Err(error)),
         }
@@ -68,7 +71,7 @@ impl Dispatcher {
     fn admit(
         &mut self,
         token: ReplyToken,
-        (session, is_read): (SessionId, bool),
+        QuotaOwner { session, is_read }: QuotaOwner,
         number: Option<RequestNumber>,
         settled_below: RequestNumber,
     ) -> Result<Option<RequestNumber>, Error> {
@@ -128,12 +131,13 @@ impl Dispatcher {
     fn perform_once(
         &mut self,
         token: ReplyToken,
-        (session, role): (SessionId, Role),
+        owner: QuotaOwner,
         number: RequestNumber,
         request: Request,
     ) {
+        let session = owner.session;
         self.under_way.insert((session, number), vec![token]);
-        match self.perform((session, role), Some(number), request) {
+        match self.perform(owner, Some(number), request) {
             Ok(Outcome::Answer(answer)) => self.answer(session, number, answer),
             Ok(Outcome::Reply(reply)) => {
                 // No numbered request is answered like this; were one, it would go unremembered.
@@ -200,14 +204,11 @@ impl Dispatcher {
 
     fn perform(
         &mut self,
-        (session, role): (SessionId, Role),
+        owner: QuotaOwner,
         number: Option<RequestNumber>,
         request: Request,
     ) -> Result<Outcome, Error> {
-        let owner = QuotaOwner {
-            session,
-            is_read: role == Role::Read,
-        };
+        let session = owner.session;
         let done = |result: Result<(), Error>| result.map(|()| Outcome::Answer(Answer::Done));
         match request {
             Request::RegisterDataset {
@@ -256,8 +257,8 @@ impl Dispatcher {
             } => self.lease_splits(session, task, (source, repetition), want, pace),
             Request::ReturnSplits { task, leases } => done(self.return_splits(session, task, &leases)),
             Request::SplitsProduced { task, leases } => done(self.splits_produced(session, task, &leases)),
-            Request::SplitsMissed(task, client, leases, is_released) => {
-                done(self.splits_missed(session, task, client, (&leases, is_released)))
+            Request::SplitsMissed(task, client, leases, end) => {
+                done(self.splits_missed(session, task, client, (&leases, end)))
             }
             Request::SplitsShared(task, client, of) => done(self.splits_shared(session, task, client, &of)),
             Request::FinishTask {
@@ -265,10 +266,7 @@ impl Dispatcher {
                 delivered,
                 exhausted,
                 cut_short,
-            } => {
-                let how = Ended { exhausted, cut_short };
-                done(self.finish_task(session, task, delivered, how))
-            }
+            } => done(self.finish_task(session, task, delivered, Ended { exhausted, cut_short })),
             Request::FailTask { task, message } => done(self.fail_task(session, task, message)),
         }
     }

@@ -33,6 +33,38 @@ pub struct Status {
     /// How many workers, datasets, jobs, iterations and clients there are.
     #[n(5)]
     pub counts: Counts,
+    /// What was refused since the dispatcher started.
+    #[cbor(n(7), default)]
+    pub refusals: Refusals,
+}
+
+/// How many connections and requests a dispatcher has refused since it started, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Refusals {
+    /// Handshakes that were turned away because too many were under way, in all or with their address.
+    #[n(0)]
+    pub handshakes_busy: u64,
+    /// Handshakes that failed: a wrong key, role or version, or a peer that went away.
+    #[n(1)]
+    pub handshakes_failed: u64,
+    /// Handshakes that did not end in time.
+    #[n(2)]
+    pub handshakes_timed_out: u64,
+    /// Connections beyond the limits for all, for one process or for the role `read`.
+    #[n(3)]
+    pub connections_over_quota: u64,
+    /// Connections under the session of another process, or with too many sessions.
+    #[n(4)]
+    pub sessions: u64,
+    /// Requests that the process's role does not permit.
+    #[n(5)]
+    pub requests_denied: u64,
+    /// Requests beyond a quota or a limit of the service.
+    #[n(6)]
+    pub requests_over_quota: u64,
+    /// Requests that waited because their process made too many in a second.
+    #[n(7)]
+    pub requests_delayed: u64,
 }
 
 /// How many of everything.

@@ -32,6 +32,12 @@ pub struct Acceptor {
     state: Arc<State>,
 }
 
+/// Reads what an [`Acceptor`] has done, from elsewhere and after its end.
+#[derive(Clone, Debug)]
+pub struct AcceptCounter {
+    state: Arc<State>,
+}
+
 /// A connection whose peer has proved a role that this server admits.
 #[derive(Debug)]
 pub struct Accepted {
@@ -124,6 +130,22 @@ struct AddressPlace {
     state: Arc<State>,
 }
 
+impl AcceptCounter {
+    /// What has happened so far.
+    pub fn counts(&self) -> AcceptCounts {
+        // Relaxed: independent counters, for people.
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        AcceptCounts {
+            accepted: read(&self.state.accepted),
+            retried: read(&self.state.retried),
+            refused_busy: read(&self.state.refused_busy),
+            failed: read(&self.state.failed),
+            timed_out: read(&self.state.timed_out),
+            over_quota: read(&self.state.over_quota),
+        }
+    }
+}
+
 impl Acceptor {
     pub(super) fn new(endpoint: Endpoint) -> Acceptor {
         Acceptor {
@@ -152,15 +174,13 @@ impl Acceptor {
 
     /// What has happened so far.
     pub fn counts(&self) -> AcceptCounts {
-        // Relaxed: independent counters, for people.
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        AcceptCounts {
-            accepted: read(&self.state.accepted),
-            retried: read(&self.state.retried),
-            refused_busy: read(&self.state.refused_busy),
-            failed: read(&self.state.failed),
-            timed_out: read(&self.state.timed_out),
-            over_quota: read(&self.state.over_quota),
+        self.counter().counts()
+    }
+
+    /// A reader of the counts that outlives this acceptor.
+    pub fn counter(&self) -> AcceptCounter {
+        AcceptCounter {
+            state: Arc::clone(&self.state),
         }
     }
 

@@ -16,7 +16,7 @@ mod connect;
 mod report;
 mod reset;
 
-pub use accept::{AcceptCounts, Accepted, Acceptor, CLOSE_OVER_QUOTA, ConnectionPermit};
+pub use accept::{AcceptCounter, AcceptCounts, Accepted, Acceptor, CLOSE_OVER_QUOTA, ConnectionPermit};
 pub use bind::{BindError, Endpoint};
 pub use config::{ConfigError, EndpointConfig, PeerLimits};
 pub use connect::{ConnectError, RefusalReason};

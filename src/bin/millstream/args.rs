@@ -76,6 +76,10 @@ pub(crate) struct DispatcherArgs {
     /// nothing. Without it they are in memory, and end with it.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) work_dir: Option<PathBuf>,
+    /// Appends to this file, as lines of JSON, who connected, registered a dataset, created a job, opened an iteration, joined as a worker
+    /// or shut the service down. Lines name the role, address and certificate, and no key.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit_log: Option<PathBuf>,
     /// The workers that there are, for the static sharding policies; no others may register. A port may be left open:
     /// HOST:%port% is one worker on that host, whatever its port.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,...")]

@@ -1,6 +1,5 @@
 //! One process: its hello, its signs of life, its requests, and what is pushed to it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,9 +9,11 @@ use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use super::audit::{Asker, AuditLog, audited};
 use super::event_loop::{Input, Peer};
 use super::owners::Owners;
 use super::rate::RequestRate;
+use super::refusals::RefusalCounts;
 use crate::dispatcher::{Departure, DispatcherConfig, NAME_BYTES_MAX, Request};
 use crate::error::Error;
 use crate::id::{BootId, SessionId};
@@ -52,6 +53,8 @@ pub(super) struct Shared {
     /// Messages that wait to be pushed to one process.
     pub(super) pushes_max: usize,
     pub(super) owners: Mutex<Owners>,
+    pub(super) audit: Option<AuditLog>,
+    pub(super) refusals: RefusalCounts,
 }
 
 /// Serves one connection until it ends.
@@ -81,12 +84,21 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
         .lock()
         .admit(session, permit.peer(), role, Instant::now());
     if let Err(refused) = admitted {
+        shared.refusals.note_session();
         tracing::warn!(%peer, %role, ?refused, "refused the session of a process");
         connection.close(CLOSE_PROTOCOL, refused.reason().as_bytes());
         return;
     }
+    let asker = Asker {
+        role,
+        address: peer,
+        certificate: permit.peer(),
+    };
+    if let Some(audit) = &shared.audit {
+        audit.connected(asker);
+    }
     let ended = tokio::select! {
-        ended = attend(&connection, session, role, send, recv, &shared) => ended,
+        ended = attend(&connection, session, asker, send, recv, &shared) => ended,
         // Also while the loop does not take anything.
         _ = connection.closed() => Ok(()),
     };
@@ -133,7 +145,7 @@ async fn hear_hello(connection: &Connection) -> Result<(SessionId, SendStream, R
 async fn attend(
     connection: &Connection,
     session: SessionId,
-    role: Role,
+    asker: Asker,
     mut send: SendStream,
     recv: RecvStream,
     shared: &Arc<Shared>,
@@ -162,11 +174,11 @@ async fn attend(
         client_timeout_ms: Some(millis(shared.config.client_timeout)),
     };
     frame::write(&mut send, &welcome).await?;
-    let worker = role == Role::Worker;
+    let worker = asker.role == Role::Worker;
     tokio::select! {
         ended = hear(recv, session, worker, &pushes, shared) => ended,
         ended = push(send, queue) => ended,
-        ended = answer_all(connection, session, role, shared) => ended,
+        ended = answer_all(connection, session, asker, shared) => ended,
     }
 }
 
@@ -211,12 +223,11 @@ async fn push(mut send: SendStream, mut queue: mpsc::Receiver<WirePush>) -> Resu
 async fn answer_all(
     connection: &Connection,
     session: SessionId,
-    role: Role,
+    asker: Asker,
     shared: &Arc<Shared>,
 ) -> Result<(), FrameError> {
-    let peer = connection.remote_address();
     let mut requests = JoinSet::new();
-    let mut rate = RequestRate::of(role, Instant::now());
+    let mut rate = RequestRate::of(asker.role, Instant::now());
     loop {
         while requests.len() >= REQUESTS_MAX {
             requests.join_next().await;
@@ -227,9 +238,10 @@ async fn answer_all(
                 let wait = rate.take(Instant::now());
                 if !wait.is_zero() {
                     // C15.5: the next ones wait in their streams.
+                    shared.refusals.note_delayed();
                     tokio::time::sleep(wait).await;
                 }
-                requests.spawn(answer(send, recv, session, role, peer, Arc::clone(shared)));
+                requests.spawn(answer(send, recv, session, asker, Arc::clone(shared)));
             }
             Some(_) = requests.join_next() => {}
         }
@@ -241,11 +253,10 @@ async fn answer(
     mut send: SendStream,
     mut recv: RecvStream,
     session: SessionId,
-    role: Role,
-    peer: SocketAddr,
+    asker: Asker,
     shared: Arc<Shared>,
 ) {
-    let read = tokio::time::timeout(REQUEST_DEADLINE, read_request(&mut recv, role, &shared)).await;
+    let read = tokio::time::timeout(REQUEST_DEADLINE, read_request(&mut recv, asker.role, &shared)).await;
     let envelope = match read {
         Ok(envelope) => envelope,
         Err(_) => Err(Error::unavailable(format!(
@@ -253,14 +264,15 @@ async fn answer(
             REQUEST_DEADLINE.as_secs()
         ))),
     };
-    let result = match envelope {
+    let mut result = match envelope {
         Ok(envelope) => tokio::select! {
-            result = ask(envelope, session, role, peer, &shared) => result,
+            result = ask(envelope, session, asker, &shared) => result,
             // Nobody waits for the answer on this stream any more.
             _ = send.stopped() => return,
         },
         Err(error) => Err(error),
     };
+    shared.refusals.look_at(&mut result);
     let response = WireResponse {
         result: result.map(Into::into),
     };
@@ -313,10 +325,10 @@ fn may_not_register(role: Role) -> Error {
 async fn ask(
     envelope: Envelope,
     session: SessionId,
-    role: Role,
-    peer: SocketAddr,
+    asker: Asker,
     shared: &Arc<Shared>,
 ) -> Result<crate::dispatcher::Reply, Error> {
+    let role = asker.role;
     let facts = if let WireRequest::RegisterDataset { definition, .. } = &envelope.request {
         if role != Role::Submit {
             return Err(may_not_register(role));
@@ -328,10 +340,11 @@ async fn ask(
     let mut request = envelope.request.into_domain(facts)?;
     if let Request::Shutdown { by } = &mut request {
         // C12.1: what it says of itself is worth what its word is, and leaves room for where it is, which we know.
-        let from = format!(" at {peer}");
+        let from = format!(" at {}", asker.address);
         by.truncate(by.floor_char_boundary(NAME_BYTES_MAX - from.len()));
         by.push_str(&from);
     }
+    let audit = shared.audit.as_ref().zip(audited(&request));
     let (reply, answered) = oneshot::channel();
     let input = Input::Asked {
         session,
@@ -344,6 +357,9 @@ async fn ask(
     if shared.inputs.send(input).await.is_ok()
         && let Ok(answer) = answered.await
     {
+        if let Some((audit, audited)) = audit {
+            audit.asked(asker, audited, &answer);
+        }
         return answer;
     }
     // Nobody decides any more, and the connection is about to be closed. An error would be an answer; without one the peer asks again,

@@ -14,7 +14,7 @@ use crate::id::SessionId;
 /// The hash of a process' certificate.
 pub(super) type ProcessId = [u8; 32];
 
-/// Sessions of one certificate, those that left lately included: three new ones a second for five minutes.
+/// C15.6: sessions of one certificate, those that left lately included: three new ones a second for five minutes.
 const SESSIONS_PER_PROCESS_MAX: usize = 1024;
 
 /// Why a connection under a session is refused.
@@ -190,6 +190,7 @@ mod tests {
         );
     }
 
+    /// C15.6
     #[test]
     #[expect(clippy::disallowed_methods, reason = "any instant will do to count from")]
     fn one_process_cannot_invent_sessions_for_ever() {

@@ -47,6 +47,7 @@ impl RequestRate {
 mod tests {
     use super::*;
 
+    /// C15.5
     #[test]
     #[expect(clippy::disallowed_methods, reason = "any instant will do to count from")]
     fn a_burst_passes_and_what_exceeds_the_rate_waits() {

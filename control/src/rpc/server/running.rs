@@ -9,9 +9,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::audit::AuditLog;
 use super::connection::{self, PROCESS_LIMITS, Shared};
 use super::event_loop::{EventLoop, INPUTS_MAX};
 use super::owners::Owners;
+use super::refusals::RefusalCounts;
 use crate::dispatcher::{Dispatcher, DispatcherConfig};
 use crate::id::BootId;
 use crate::planner::Planner;
@@ -33,6 +35,8 @@ pub struct ServerConfig {
     /// Messages that may wait to be pushed to one process; one that takes none is reconnected. Default 4096: a start of as many
     /// tasks at once fits.
     pub pushes_max: usize,
+    /// Where it is noted who asked for what. Default `None`: nowhere.
+    pub audit: Option<AuditLog>,
 }
 
 impl Default for ServerConfig {
@@ -41,6 +45,7 @@ impl Default for ServerConfig {
             endpoint: EndpointConfig::default(),
             dispatcher: DispatcherConfig::default(),
             pushes_max: 4096,
+            audit: None,
         }
     }
 }
@@ -95,6 +100,8 @@ impl Server {
             config: dispatcher.config().clone(),
             boot,
             pushes_max: config.pushes_max.max(1),
+            audit: config.audit,
+            refusals: RefusalCounts::new(acceptor.counter()),
             owners: Mutex::new(owners),
         });
         let event_loop = EventLoop::new(dispatcher, store, planner, endpoint.clone());

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::connection::{self, Shared};
 use super::event_loop::{EventLoop, INPUTS_MAX, Input};
 use super::owners::Owners;
+use super::refusals::RefusalCounts;
 use crate::dispatcher::{Change, Dispatcher, DispatcherConfig, Moment, Record, Request};
 use crate::id::{BootId, RequestNumber, SessionId};
 use crate::planner::{Cardinality, DatasetFacts, PlanError, Planner, SplitPlan};
@@ -52,6 +53,7 @@ async fn a_sign_of_life_waits_until_the_one_before_it_was_answered() {
     let key = ClusterKey::generate().unwrap();
     let server = key.credentials(Role::Dispatcher);
     let server = Endpoint::bind_server(server, &[ALPN], &[Role::Read], EndpointConfig::default()).unwrap();
+    let mut acceptor = server.acceptor().unwrap();
     let (inputs, mut heard) = mpsc::channel(INPUTS_MAX);
     let shared = Arc::new(Shared {
         inputs,
@@ -61,8 +63,9 @@ async fn a_sign_of_life_waits_until_the_one_before_it_was_answered() {
         boot: BootId(1),
         pushes_max: 16,
         owners: Mutex::new(Owners::new(Duration::from_secs(300), 16)),
+        audit: None,
+        refusals: RefusalCounts::new(acceptor.counter()),
     });
-    let mut acceptor = server.acceptor().unwrap();
     let serving = tokio::spawn(async move {
         let accepted = acceptor.accept().await.unwrap();
         connection::serve(accepted, shared).await;

@@ -10,7 +10,7 @@ use super::tables::phase;
 
 /// The whole status. Lists are cut at 1000 entries each; `counts` are complete.
 pub(super) fn object(status: &Status) -> Value {
-    let counts = status.counts;
+    let (counts, refusals) = (status.counts, status.refusals);
     json!({
         "boot": status.boot.to_string(),
         "counts": {
@@ -22,6 +22,16 @@ pub(super) fn object(status: &Status) -> Value {
             "clients": counts.clients,
         },
         "workers_wanted": status.workers_wanted,
+        "refused": {
+            "handshakes_busy": refusals.handshakes_busy,
+            "handshakes_failed": refusals.handshakes_failed,
+            "handshakes_timed_out": refusals.handshakes_timed_out,
+            "connections_over_quota": refusals.connections_over_quota,
+            "sessions": refusals.sessions,
+            "requests_denied": refusals.requests_denied,
+            "requests_over_quota": refusals.requests_over_quota,
+            "requests_delayed": refusals.requests_delayed,
+        },
         "workers": status.workers.iter().map(worker).collect::<Vec<_>>(),
         "datasets": status.datasets.iter().map(dataset).collect::<Vec<_>>(),
         "jobs": status.jobs.iter().map(job).collect::<Vec<_>>(),

@@ -7,7 +7,7 @@ use millstream::control::{IterationStatus, Status};
 /// A gauge: its name, what it says, and how it is read from a status; none where nothing is known.
 type Gauge = (&'static str, &'static str, fn(&Status) -> Option<f64>);
 
-const GAUGES: [Gauge; 13] = [
+const GAUGES: [Gauge; 21] = [
     ("workers", "Living workers.", |status| {
         Some(status.counts.workers as f64)
     }),
@@ -62,6 +62,46 @@ const GAUGES: [Gauge; 13] = [
         "splits_lost",
         "Splits that were lost, of the iterations that are remembered.",
         |status| Some(sum(status, |row| row.splits_lost as f64)),
+    ),
+    (
+        "refused_handshakes_busy",
+        "Handshakes for which there was no room, since the dispatcher started.",
+        |status| Some(status.refusals.handshakes_busy as f64),
+    ),
+    (
+        "refused_handshakes_failed",
+        "Handshakes that failed, since the dispatcher started.",
+        |status| Some(status.refusals.handshakes_failed as f64),
+    ),
+    (
+        "refused_handshakes_timed_out",
+        "Handshakes that took too long, since the dispatcher started.",
+        |status| Some(status.refusals.handshakes_timed_out as f64),
+    ),
+    (
+        "refused_connections_over_quota",
+        "Connections beyond a quota, since the dispatcher started.",
+        |status| Some(status.refusals.connections_over_quota as f64),
+    ),
+    (
+        "refused_sessions",
+        "Connections refused for their session, since the dispatcher started.",
+        |status| Some(status.refusals.sessions as f64),
+    ),
+    (
+        "refused_requests_denied",
+        "Requests that a role does not permit, since the dispatcher started.",
+        |status| Some(status.refusals.requests_denied as f64),
+    ),
+    (
+        "refused_requests_over_quota",
+        "Requests beyond a quota, since the dispatcher started.",
+        |status| Some(status.refusals.requests_over_quota as f64),
+    ),
+    (
+        "refused_requests_delayed",
+        "Requests that waited for the rate of their process, since the dispatcher started.",
+        |status| Some(status.refusals.requests_delayed as f64),
     ),
 ];
 

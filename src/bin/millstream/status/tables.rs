@@ -1,8 +1,8 @@
 //! A service's status as tables for people.
 
 use millstream::control::{
-    ClientStatus, DatasetStatus, IterationStatus, JobStatus, LinkCounts, Phase, Policy, Status, TaskStatus,
-    WorkerStatus,
+    ClientStatus, DatasetStatus, IterationStatus, JobStatus, LinkCounts, Phase, Policy, Refusals, Status,
+    TaskStatus, WorkerStatus,
 };
 
 use crate::console::bytes_text;
@@ -18,6 +18,7 @@ pub(super) fn lines(dispatcher: &str, status: &Status) -> Vec<String> {
     if let Some(wanted) = status.workers_wanted {
         lines.push(format!("{wanted} workers would keep the readers busy"));
     }
+    lines.extend(refused(&status.refusals));
     for table in tables(status) {
         // A header alone says nothing.
         if table.len() > 1 {
@@ -26,6 +27,22 @@ pub(super) fn lines(dispatcher: &str, status: &Status) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What was refused since the dispatcher started, if anything was.
+fn refused(refusals: &Refusals) -> Option<String> {
+    let counts = [
+        ("handshakes for which there was no room", refusals.handshakes_busy),
+        ("handshakes that failed", refusals.handshakes_failed),
+        ("handshakes that took too long", refusals.handshakes_timed_out),
+        ("connections beyond a quota", refusals.connections_over_quota),
+        ("sessions of other processes", refusals.sessions),
+        ("requests that a role does not permit", refusals.requests_denied),
+        ("requests beyond a quota", refusals.requests_over_quota),
+    ];
+    let told = counts.iter().filter(|(_, count)| *count > 0);
+    let told: Vec<_> = told.map(|(name, count)| format!("{count} {name}")).collect();
+    (!told.is_empty()).then(|| format!("refused since the dispatcher started: {}", told.join(", ")))
 }
 
 fn tables(status: &Status) -> [Vec<String>; 7] {
