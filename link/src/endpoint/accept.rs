@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use quinn::{Connection, ConnectionError, Incoming, VarInt};
 use tokio::task::{JoinError, JoinSet};
 
 use super::Endpoint;
+use super::handshakes::{Admission, Handshakes, Origin};
 use crate::identity::Role;
 use crate::tls::{peer_certificate, peer_role};
 
@@ -29,6 +30,7 @@ type PeerId = [u8; 32];
 pub struct Acceptor {
     endpoint: Endpoint,
     handshakes: JoinSet<Option<Accepted>>,
+    places: Handshakes,
     state: Arc<State>,
 }
 
@@ -75,7 +77,7 @@ pub struct AcceptCounts {
     pub refused_busy: u64,
     /// Handshakes that failed: wrong key, role or version, or the peer went away.
     pub failed: u64,
-    /// Handshakes that did not end in time.
+    /// Handshakes that did not end in time, or made room for others.
     pub timed_out: u64,
     /// Closed after the handshake because the server or the peer had too many connections.
     pub over_quota: u64,
@@ -85,8 +87,6 @@ pub struct AcceptCounts {
 struct State {
     open: Mutex<OpenConnections>,
     warnings: Mutex<Warnings>,
-    /// Handshakes under way with clients at a proved address; none is 0.
-    of_address: Mutex<HashMap<IpAddr, usize>>,
     accepted: AtomicU64,
     retried: AtomicU64,
     refused_busy: AtomicU64,
@@ -124,12 +124,6 @@ struct OpenConnections {
     of_peer: HashMap<PeerId, usize>,
 }
 
-/// A handshake's place in the share of its client's address, given back when dropped.
-struct AddressPlace {
-    address: IpAddr,
-    state: Arc<State>,
-}
-
 impl AcceptCounter {
     /// What has happened so far.
     pub fn counts(&self) -> AcceptCounts {
@@ -148,9 +142,12 @@ impl AcceptCounter {
 
 impl Acceptor {
     pub(super) fn new(endpoint: Endpoint) -> Acceptor {
+        let config = endpoint.config();
+        let places = Handshakes::new(config.handshakes_max, config.handshakes_per_address_max);
         Acceptor {
             endpoint,
             handshakes: JoinSet::new(),
+            places,
             state: Arc::default(),
         }
     }
@@ -185,54 +182,40 @@ impl Acceptor {
     }
 
     fn admit(&mut self, incoming: Incoming) {
-        let limit = self.endpoint.config().handshakes_max;
-        let live = self.handshakes.len();
-        if live >= limit {
-            count(&self.state.refused_busy);
-            incoming.refuse();
-            return;
-        }
-        if 2 * live >= limit && !incoming.remote_address_validated() {
-            count(&self.state.retried);
-            if let Err(error) = incoming.retry() {
-                // Cannot be: an address that is not validated may be retried.
-                error.into_incoming().refuse();
-            }
-            return;
-        }
-        let Ok(place) = self.place(&incoming) else {
-            tracing::debug!(peer = %incoming.remote_address(), "too many handshakes with this address");
-            count(&self.state.refused_busy);
-            incoming.refuse();
-            return;
+        let (peer, now) = (incoming.remote_address(), Instant::now());
+        let origin = match incoming.remote_address_validated() {
+            true => Origin::proved(peer.ip()),
+            false => Origin::Unproved,
         };
-        let handshake = handshake(self.endpoint.clone(), incoming, Arc::clone(&self.state));
-        self.handshakes.spawn(async move {
-            let _place = place;
-            handshake.await
-        });
-    }
-
-    /// The handshake's place in its address's share. An address that is not proved has none: anyone can claim it, and
-    /// half of all places are for those who prove theirs.
-    fn place(&self, incoming: &Incoming) -> Result<Option<AddressPlace>, ShareSpent> {
-        if !incoming.remote_address_validated() {
-            return Ok(None);
+        match self.places.admit(origin, now) {
+            Admission::Begin => {
+                let handshake = handshake(self.endpoint.clone(), incoming, Arc::clone(&self.state));
+                let task = self.handshakes.spawn(handshake);
+                self.places.begin(origin, task, now);
+            }
+            Admission::Prove => {
+                count(&self.state.retried);
+                if let Err(error) = incoming.retry() {
+                    // Cannot be: an address that is not proved may be asked to.
+                    error.into_incoming().refuse();
+                }
+            }
+            Admission::Refuse => {
+                tracing::debug!(%peer, "too many handshakes, in all or with this address");
+                count(&self.state.refused_busy);
+                incoming.refuse();
+            }
         }
-        let address = incoming.remote_address().ip().to_canonical();
-        let mut of_address = self.state.of_address.lock();
-        let held = of_address.get(&address).copied().unwrap_or(0);
-        if held >= self.endpoint.config().handshakes_per_address_max {
-            return Err(ShareSpent);
-        }
-        of_address.insert(address, held + 1);
-        let state = Arc::clone(&self.state);
-        Ok(Some(AddressPlace { address, state }))
     }
 
     fn finish(&self, done: Result<Option<Accepted>, JoinError>) -> Option<Accepted> {
         let accepted = match done {
             Ok(accepted) => accepted?,
+            Err(error) if error.is_cancelled() => {
+                tracing::debug!("a handshake that did not go on made room for another");
+                count(&self.state.timed_out);
+                return None;
+            }
             Err(error) => {
                 tracing::error!(%error, "a handshake task died");
                 count(&self.state.failed);
@@ -308,15 +291,6 @@ fn failed(state: &State, peer: SocketAddr, error: &dyn std::fmt::Display) -> Opt
 fn count(counter: &AtomicU64) {
     // Relaxed: nothing is ordered by these.
     counter.fetch_add(1, Ordering::Relaxed);
-}
-
-/// An address has as many handshakes under way as one may.
-struct ShareSpent;
-
-impl Drop for AddressPlace {
-    fn drop(&mut self) {
-        give_back(&mut self.state.of_address.lock(), &self.address);
-    }
 }
 
 /// Counts one less, and forgets whom nothing is left of.

@@ -89,11 +89,11 @@ pub struct EndpointConfig {
     /// First guess of the round-trip time. Default 10 ms: a data centre's, not the Internet's 333 ms, so that a lost first
     /// packet is repeated soon.
     pub initial_rtt: Duration,
-    /// Handshakes a server works on at a time. Default 256. Above half, clients must first prove their address
-    /// (Retry); above it they are refused.
+    /// Handshakes a server works on at a time. Default 256. Beyond an eighth of them, clients must first prove their address
+    /// (Retry). When all are under way, the oldest with the address that has most makes room.
     pub handshakes_max: usize,
-    /// Of these, handshakes with clients at one proved address. Default 64, a quarter: one host that begins handshakes
-    /// and never ends them leaves places for the others, and a host that starts many processes at once is not held up.
+    /// Of these, handshakes with clients at one proved address, or one /64 network of IPv6. Default 64, a quarter: one host that
+    /// begins handshakes and never ends them leaves places for the others, and a host that starts many processes is not held up.
     pub handshakes_per_address_max: usize,
     /// Connections a server keeps at a time. Default 4096, of the order of a cluster's processes. Peers of role `read` have at
     /// most three quarters of them: their keys are given to many, and must not keep out the holders of others.

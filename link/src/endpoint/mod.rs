@@ -5,6 +5,7 @@
 //! | `config` | every limit with its default and reason, and their translation for quinn |
 //! | `bind` | the [`Endpoint`] itself: binding, closing, reports |
 //! | `connect` | the client's side: connect, wait until the server has said yes, or say why not |
+//! | `handshakes` | whose handshakes are under way, and which one makes room |
 //! | `accept` | the server's side: handshakes with a deadline and a bound, quotas |
 //! | `reset` | how a server that comes back ends the connections of its earlier life |
 //! | `report` | what a link looks like from outside |
@@ -13,6 +14,7 @@ mod accept;
 mod bind;
 mod config;
 mod connect;
+mod handshakes;
 mod report;
 mod reset;
 
