@@ -32,6 +32,8 @@ pub(super) enum Gone {
     Deadline(Duration),
     /// It took too much memory, and was ended.
     Memory { bytes: u64, limit_bytes: u64 },
+    /// It started more processes than code may, and was ended with them.
+    Processes(usize),
     /// Its result is larger than an element may be.
     TooLarge { bytes: u64, limit_bytes: u64 },
     /// The system gives no memory to share with it.
@@ -82,6 +84,7 @@ impl Gone {
             | Gone::Killed(_)
             | Gone::Deadline(_)
             | Gone::Memory { .. }
+            | Gone::Processes(_)
             | Gone::TooLarge { .. }
             | Gone::Garbled(_)
             | Gone::Unknown => ErrorKind::UserFunction,
@@ -111,9 +114,13 @@ impl fmt::Display for Gone {
             ),
             Gone::Memory { bytes, limit_bytes } => write!(
                 f,
-                "its process took {} MiB of memory, more than the {} MiB that it may (memory_bytes), and was ended",
+                "its process and those that it had started took {} MiB of memory, more than the {} MiB that it may (memory_bytes), and was ended",
                 bytes >> 20,
                 limit_bytes >> 20
+            ),
+            Gone::Processes(limit) => write!(
+                f,
+                "its process had more than {limit} processes running, itself included, and was ended with them"
             ),
             Gone::TooLarge { bytes, limit_bytes } => write!(
                 f,

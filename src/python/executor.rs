@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use millstream_pipeline::exec::{Cancel, ErrorKind, ExecError, Value};
 
+use super::descendants::{self, PROCESSES_MAX};
 use super::ending::{Ending, Gone};
 use super::foreman::{ChildId, Foreman, Urgency};
 use super::params::{Limits, NAME};
@@ -241,6 +242,12 @@ impl Executor {
                 Ok(None) => {}
                 Err(error) => return Err(self.lost(&error)),
             }
+            // What it started may still hold its end of the socket. Its last words are in there.
+            if descendants::has_ended(self.pid) {
+                let last = socket.receive(&mut self.datagram, Duration::ZERO);
+                let is_answer = matches!(last, Ok(Some(()))) && !self.datagram.is_empty();
+                return is_answer.then_some(()).ok_or_else(|| self.reaped());
+            }
             if cancel.is_cancelled() {
                 return Err(Ending::Cancelled);
             }
@@ -253,17 +260,15 @@ impl Executor {
         }
     }
 
+    /// What its process, with those that it has started, has too much of.
     fn beyond(&self, limits: &Limits) -> Option<Gone> {
         let limit_bytes = limits.memory_bytes;
         // A process that is gone has none.
-        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.pid)).ok()?;
-        let mut pages = statm
-            .split_ascii_whitespace()
-            .skip(1)
-            .map_while(|pages| pages.parse::<u64>().ok());
-        // Without what it shares with others: regions, and libraries.
-        let private = pages.next()?.saturating_sub(pages.next()?);
-        let bytes = private.saturating_mul(rustix::param::page_size() as u64);
+        let usage = descendants::usage(self.pid)?;
+        if usage.processes > PROCESSES_MAX {
+            return Some(Gone::Processes(PROCESSES_MAX));
+        }
+        let bytes = usage.private_bytes;
         (bytes > limit_bytes).then_some(Gone::Memory { bytes, limit_bytes })
     }
 

@@ -3,6 +3,7 @@
 //!
 //! - `crew`: the executors of one function: who is idle, who has died, who is ended
 //! - `crews`: the crews of this process, which stay for a while between tasks
+//! - `descendants`: the memory and the number of the processes that one has started
 //! - `described`: what executors are told beside the code (pure)
 //! - `ending`: why an executor's call has no result, in words
 //! - `environment`: the variables that executors see
@@ -19,6 +20,8 @@
 mod crew;
 #[cfg(target_os = "linux")]
 mod crews;
+#[cfg(target_os = "linux")]
+mod descendants;
 #[cfg(target_os = "linux")]
 mod described;
 #[cfg(target_os = "linux")]

@@ -383,3 +383,58 @@ def test_a_foreman_releases_what_it_imported(tmp_path: Path) -> None:
     own.close()
     assert foreman.wait(60) == 0
     assert released.exists()
+
+
+def test_what_code_starts_in_a_session_of_its_own_ends_with_its_executor(processes: ms.LocalService, tmp_path: Path) -> None:
+    noted = tmp_path / "pids"
+
+    def escapes(number: int) -> int:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                with open(noted, "a") as file:
+                    file.write(f"{os.getpid()}\n")
+                time.sleep(600)
+            os._exit(0)
+        os.wait()
+        while not os.path.exists(noted):
+            time.sleep(0.01)
+        if number == 1:
+            os._exit(1)
+        return number
+
+    failure(lambda _: escapes(1), processes, attempts=1)
+    until(lambda: all(not Path(f"/proc/{pid}").exists() for pid in noted.read_text().split()))
+
+
+def test_code_gains_no_rights_by_starting_a_program(processes: ms.LocalService) -> None:
+    def confined(_: int) -> int:
+        with open("/proc/self/status") as status:
+            return int(dict(line.split(":\t", 1) for line in status)["NoNewPrivs"])
+
+    assert run(confined, processes) == [1]
+
+
+def test_the_memory_of_what_code_starts_counts(processes: ms.LocalService) -> None:
+    def grows(_: int) -> int:
+        if os.fork() == 0:
+            kept = bytearray(200 << 20)
+            time.sleep(600)
+            os._exit(len(kept))
+        time.sleep(600)
+        return 0
+
+    assert "memory_bytes" in str(failure(grows, processes, attempts=1, memory_bytes=150 << 20))
+
+
+def test_a_fork_bomb_is_ended(processes: ms.LocalService) -> None:
+    def explodes(_: int) -> int:
+        for _ in range(300):
+            if os.fork() == 0:
+                time.sleep(600)
+                os._exit(0)
+        time.sleep(600)
+        return 0
+
+    assert "more than 256 processes" in str(failure(explodes, processes, attempts=1))
+    until(lambda: all(len(children(pid)) < 200 for pid in processes.pids))

@@ -45,7 +45,8 @@ class Limits:
 
     Attributes:
         deadline_s: Seconds that one call, or one element of an iterable, may take: 300. Its process is ended then.
-        memory_bytes: Bytes that one process may have in memory, besides what it shares: half of what the machine has. Ended too.
+        memory_bytes: Bytes that one process, with those that it starts, may have in memory besides what it shares: half of what the
+            machine has. Ended too, and so is one with more than 256 processes.
         recycle_after: Calls after which a process is replaced by a fresh one: never.
         attempts: How often an element is begun at most, if its process is killed or crashes: 3 times.
         processes: Processes that read one iterable together, each of which is told its number by

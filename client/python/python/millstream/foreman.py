@@ -42,6 +42,8 @@ class _Foreman:
         self._sizes = (0, 0)
         self._file = -1
         self._forks = True
+        #: What its imports have started.
+        self._own: set[int] = set()
 
     def serve(self) -> None:
         """Does what it is told until nobody is there."""
@@ -58,6 +60,7 @@ class _Foreman:
         finally:
             for child in list(self._children):
                 self._end(child, urgency=1)
+            self._end_orphans()
             # Extensions that count their objects at the end would report all that is kept from the collector as leaked.
             gc.unfreeze()
 
@@ -81,6 +84,7 @@ class _Foreman:
                 importlib.import_module(name)
         remember(header.get("own", ()))
         self._forks = len(os.listdir("/proc/self/task")) == 1 and os.environ.get("MILLSTREAM_START_METHOD") != "spawn"
+        self._own = _children()
         # What children only read stays shared with them.
         gc.collect()
         gc.freeze()
@@ -137,7 +141,32 @@ class _Foreman:
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if started is not None:
             started.returncode = status
+        self._end_orphans()
         return status
+
+    def _end_orphans(self) -> None:
+        """Kills and reaps what executors started and left behind in groups of its own: this process has adopted it."""
+        while True:
+            executors = {pid for pid, _ in self._children.values()}
+            orphans = _children() - executors - self._own
+            if not orphans:
+                return
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in orphans:
+                # Another may have reaped it. Those that it has started are adopted now.
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+
+def _children() -> set[int]:
+    """The processes whose parent this one is."""
+    found: set[int] = set()
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children") as children:
+            found.update(map(int, children.read().split()))
+    return found
 
 
 def _has_ended(pid: int, grace: float) -> bool:
@@ -154,6 +183,7 @@ def main(arguments: list[str]) -> int:
     # Ctrl-C goes to the whole group of processes; this one ends with its worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     executor.end_with(int(arguments[0]))
+    executor.confine()
     control = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
