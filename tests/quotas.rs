@@ -26,6 +26,10 @@ fn thousands_of_jobs_of_one_reader_keep_nobody_out() {
 }
 
 /// A process of role `read` creates and opens so many jobs; then others come.
+#[expect(
+    clippy::print_stdout,
+    reason = "`--nocapture` shows the figures of docs/security.md"
+)]
 fn greedy_reader(jobs: usize) {
     watched_for(4 * WATCHDOG, "a greedy reader", move || {
         let cluster = Cluster::plain_with(Mechanism::Quic, DispatcherConfig::default(), 2);

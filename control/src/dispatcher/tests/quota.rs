@@ -29,17 +29,19 @@ impl Quotas {
             name: None,
             parameters,
         };
-        self.rig.ask(session, role, request).map(|reply| match reply {
-            Reply::Job(id) => id,
-            other => panic!("{other:?}"),
-        })
+        let reply = self.rig.ask(session, role, request)?;
+        let Reply::Job(id) = reply else {
+            panic!("{reply:?}")
+        };
+        Ok(id)
     }
 
     fn open(&mut self, session: SessionId, role: Role, job: JobId) -> Result<ClientId, Error> {
-        self.rig.ask(session, role, open(job)).map(|reply| match reply {
-            Reply::Client(id) => id,
-            other => panic!("{other:?}"),
-        })
+        let reply = self.rig.ask(session, role, open(job))?;
+        let Reply::Client(id) = reply else {
+            panic!("{reply:?}")
+        };
+        Ok(id)
     }
 
     fn read(&mut self, session: SessionId, role: Role) -> Result<ClientId, Error> {

@@ -129,12 +129,28 @@ pub(super) fn audited(request: &Request) -> Option<Audited> {
         Request::LeaveWorker => ("leave_worker", json!({})),
         Request::DrainWorker => ("drain_worker", json!({})),
         Request::Shutdown { by } => ("shutdown", json!({ "by": short(by) })),
-        _ => return None,
+        Request::DescribeDataset { .. }
+        | Request::Attach { .. }
+        | Request::Release { .. }
+        | Request::Acknowledge { .. }
+        | Request::SplitsDone { .. }
+        | Request::SplitsWaiting(..)
+        | Request::TaskDrained { .. }
+        | Request::SuspectWorker { .. }
+        | Request::RoundReady { .. }
+        | Request::VerdictHeard { .. }
+        | Request::Status
+        | Request::DescribeTask { .. }
+        | Request::LeaseSplits { .. }
+        | Request::ReturnSplits { .. }
+        | Request::SplitsProduced { .. }
+        | Request::SplitsMissed(..)
+        | Request::SplitsShared(..)
+        | Request::FinishTask { .. }
+        | Request::FailTask { .. } => return None,
     };
-    match fields {
-        Value::Object(fields) => Some(Audited { event, fields }),
-        _ => None,
-    }
+    let fields = fields.as_object().cloned().unwrap_or_default();
+    Some(Audited { event, fields })
 }
 
 fn write_all(mut file: File, lines: &Receiver<Value>, missed: &AtomicU64) {
