@@ -127,7 +127,7 @@ impl Service {
     pub fn connect(key: &LoadedKey, dispatcher: &str, config: ServiceConfig) -> Result<Self, ServiceError> {
         let address =
             HostPort::from_str(dispatcher).map_err(|error| ServiceError::Address(error.to_string()))?;
-        let role = match &key.key {
+        let role = match &key.keys.own {
             KeyMaterial::Cluster(_) => Role::Submit,
             KeyMaterial::Role(key) => key.role(),
         };

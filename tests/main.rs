@@ -44,6 +44,7 @@ mod dead_readers;
 mod dispatcher_away;
 mod failure;
 mod hostile_peers;
+mod key_rotation;
 mod leaving;
 mod metadata;
 mod nested_services;

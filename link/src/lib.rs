@@ -28,8 +28,8 @@ pub use endpoint::{
     ConnectionPermit, Endpoint, EndpointConfig, PathReport, PeerLimits, RefusalReason,
 };
 pub use identity::{
-    BindRefused, ClusterKey, Credentials, CredentialsError, KeyError, KeyMaterial, KeySource, KeyTextError,
-    LoadedKey, Role, RoleKey, bind_policy,
+    BindRefused, ClusterKey, Credentials, CredentialsError, KeyError, KeyMaterial, KeyRing, KeySource,
+    KeyTextError, LoadedKey, PublicKeys, Role, RoleKey, bind_policy,
 };
 pub use lane::{Lane, LaneError, LaneTask};
 pub use socket::SocketReport;

@@ -7,7 +7,7 @@ use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::{Role, RoleKey};
+use super::{PublicKeys, Role, RoleKey};
 use crate::tls::{anchor_of_role, roles_of_certificate};
 
 /// The right to act as one [`Role`], and the means to recognise every role. Cheap to clone. `Debug` hides secrets.
@@ -53,6 +53,21 @@ impl Credentials {
             trust: Trust::PerRole(anchors),
             explicitly_given: true,
         }
+    }
+
+    /// The same, which also accept the holders of these keys.
+    pub(super) fn accepting(mut self, others: &[PublicKeys]) -> Credentials {
+        if let Trust::PerRole(anchors) = &mut self.trust {
+            for role in Role::ALL {
+                let roots = &mut Arc::make_mut(&mut anchors[role.index()]).roots;
+                roots.extend(
+                    others
+                        .iter()
+                        .map(|keys| anchor_of_role(role, &keys.anchors()[role.index()])),
+                );
+            }
+        }
+        self
     }
 
     /// Credentials of a site that runs its own certificate authority.

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::hex;
-use super::{ClusterKey, Credentials, CredentialsError, KeyMaterial, KeyTextError, Role};
+use super::{ClusterKey, Credentials, CredentialsError, KeyMaterial, KeyRing, KeyTextError, Role};
 
 /// No key text is as long as this; what is longer is some other file.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
@@ -35,11 +35,11 @@ impl std::fmt::Debug for KeyText {
     }
 }
 
-/// A key, and how it was come by.
+/// Keys, and how they were come by.
 #[derive(Clone, Debug)]
 pub struct LoadedKey {
-    /// The key.
-    pub key: KeyMaterial,
+    /// The key to act with, and those that are accepted besides.
+    pub keys: KeyRing,
     /// It was given on purpose, so a server may listen beyond loopback (see [`bind_policy`](super::bind_policy())).
     pub explicitly_given: bool,
     /// The file was created by this call.
@@ -47,12 +47,12 @@ pub struct LoadedKey {
 }
 
 impl LoadedKey {
-    /// Credentials to act as `role`, which remember whether the key was given explicitly.
+    /// Credentials to act as `role`, which accept the holders of all keys and remember whether the key was given explicitly.
     ///
     /// # Errors
-    /// The key is another role's.
+    /// The key to act with is another role's.
     pub fn credentials(&self, role: Role) -> Result<Credentials, CredentialsError> {
-        let credentials = self.key.credentials(role)?;
+        let credentials = self.keys.credentials(role)?;
         Ok(if self.explicitly_given {
             credentials
         } else {
@@ -117,26 +117,26 @@ impl KeySource {
     pub fn load(&self) -> Result<LoadedKey, KeyError> {
         match self {
             KeySource::Text(KeyText(text)) => {
-                let key = KeyMaterial::from_text(text).map_err(KeyError::BadText)?;
+                let keys = KeyRing::from_text(text).map_err(KeyError::BadText)?;
                 Ok(LoadedKey {
-                    key,
+                    keys,
                     explicitly_given: true,
                     created: false,
                 })
             }
             KeySource::File(path) => {
-                let key = read(path)?;
+                let keys = read(path)?;
                 Ok(LoadedKey {
-                    key,
+                    keys,
                     explicitly_given: true,
                     created: false,
                 })
             }
             KeySource::OwnFile(path) => {
                 let created = if path.exists() { false } else { create(path)? };
-                let key = read(path)?;
+                let keys = read(path)?;
                 Ok(LoadedKey {
-                    key,
+                    keys,
                     explicitly_given: false,
                     created,
                 })
@@ -145,7 +145,7 @@ impl KeySource {
     }
 }
 
-fn read(path: &Path) -> Result<KeyMaterial, KeyError> {
+fn read(path: &Path) -> Result<KeyRing, KeyError> {
     let failed = |source| KeyError::Read {
         path: path.to_owned(),
         source,
@@ -164,7 +164,7 @@ fn read(path: &Path) -> Result<KeyMaterial, KeyError> {
     file.take(KEY_FILE_BYTES_MAX)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    KeyMaterial::from_text(&text).map_err(|source| KeyError::BadFile {
+    KeyRing::from_text(&text).map_err(|source| KeyError::BadFile {
         path: path.to_owned(),
         source,
     })
@@ -303,7 +303,7 @@ mod tests {
         let second = source.load().unwrap();
         assert!(first.created && !second.created);
         assert!(!first.explicitly_given);
-        assert_eq!(first.key, second.key);
+        assert_eq!(first.keys, second.keys);
         let file = home.path().join("millstream/cluster.key");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(
@@ -346,7 +346,7 @@ mod tests {
             let racers: Vec<_> = (0..8).map(|_| scope.spawn(race)).collect();
             racers.into_iter().map(|racer| racer.join().unwrap()).collect()
         });
-        assert!(keys.iter().all(|loaded| loaded.key == keys[0].key));
+        assert!(keys.iter().all(|loaded| loaded.keys == keys[0].keys));
         assert_eq!(keys.iter().filter(|loaded| loaded.created).count(), 1);
     }
 
@@ -395,7 +395,7 @@ mod tests {
     fn a_setting_is_a_key_or_a_path() {
         let text = ClusterKey::from_bytes([3; 32]).to_text();
         let loaded = KeySource::from_setting(&text).load().unwrap();
-        assert_eq!(loaded.key, KeyMaterial::Cluster(ClusterKey::from_bytes([3; 32])));
+        assert_eq!(loaded.keys, KeyRing::from(ClusterKey::from_bytes([3; 32])));
         assert!(!format!("{:?}", KeySource::from_setting(&text)).contains("0303"));
         let missing = KeySource::from_setting("/nowhere/key")
             .load()

@@ -14,6 +14,8 @@ mod cluster_key;
 mod credentials;
 mod hex;
 mod key_file;
+mod key_ring;
+mod public_keys;
 mod role;
 mod role_key;
 
@@ -22,5 +24,7 @@ pub use cluster_key::{ClusterKey, KeyTextError};
 pub(crate) use credentials::Signer;
 pub use credentials::{Credentials, CredentialsError};
 pub use key_file::{KeyError, KeySource, KeyText, LoadedKey};
+pub use key_ring::KeyRing;
+pub use public_keys::PublicKeys;
 pub use role::{Role, UnknownRole};
 pub use role_key::{KeyMaterial, RoleKey};

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::cluster_key::public_key;
-use super::{ClusterKey, Credentials, CredentialsError, KeyTextError, Role, hex};
+use super::{ClusterKey, Credentials, CredentialsError, KeyTextError, PublicKeys, Role, hex};
 
 /// What a process needs to act as one role, and to recognise all: given away by `millstream key --role read`.
 #[derive(Clone, PartialEq, Eq)]
@@ -119,18 +119,31 @@ impl KeyMaterial {
     /// Whether `text` claims to be a key rather than, say, a path to one.
     pub fn looks_like_key(text: &str) -> bool {
         let text = text.trim_start();
-        text.starts_with(ClusterKey::PREFIX) || text.starts_with(RoleKey::PREFIX)
+        text.starts_with(ClusterKey::PREFIX)
+            || text.starts_with(RoleKey::PREFIX)
+            || text.starts_with(PublicKeys::PREFIX)
     }
 
     /// The key of either text form.
     ///
     /// # Errors
-    /// The text is neither.
+    /// The text is neither, or it is public.
     pub fn from_text(text: &str) -> Result<KeyMaterial, KeyTextError> {
+        if text.trim_start().starts_with(PublicKeys::PREFIX) {
+            return Err(KeyTextError::PublicKeyAlone);
+        }
         if text.trim_start().starts_with(RoleKey::PREFIX) {
             RoleKey::from_text(text).map(KeyMaterial::Role)
         } else {
             ClusterKey::from_text(text).map(KeyMaterial::Cluster)
+        }
+    }
+
+    /// What others need to recognise the holders of this key's cluster, and no secret.
+    pub fn public(&self) -> PublicKeys {
+        match self {
+            KeyMaterial::Cluster(key) => PublicKeys::from(key),
+            KeyMaterial::Role(key) => PublicKeys::from(key),
         }
     }
 

@@ -404,6 +404,9 @@ pub(crate) struct KeyArgs {
     /// Prints what a process of this role needs, and no more: `read` can read, `submit` can also run code on workers.
     #[arg(long, value_parser = ["read", "submit", "worker", "dispatcher"])]
     pub(crate) role: Option<String>,
+    /// Prints the public half of the key, which a key file may list so that the key's holders are accepted; see below.
+    #[arg(long, conflicts_with_all = ["role", "generate"])]
+    pub(crate) public: bool,
     /// Makes a new cluster key, and prints it unless --out is given.
     #[arg(long, conflicts_with = "role")]
     pub(crate) generate: bool,
@@ -411,7 +414,7 @@ pub(crate) struct KeyArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "path")]
     pub(crate) out: Option<PathBuf>,
     /// Prints where the key of this user is kept.
-    #[arg(long, conflicts_with_all = ["role", "generate"])]
+    #[arg(long, conflicts_with_all = ["role", "generate", "public"])]
     pub(crate) path: bool,
 }
 

@@ -141,7 +141,17 @@ Examples:
       trainers that register datasets, and for trainers that only read:
   millstream key --key cluster.key --role worker --out worker.key
   millstream key --key cluster.key --role submit --out submit.key
-  millstream key --key cluster.key --role read --out read.key";
+  millstream key --key cluster.key --role read --out read.key
+
+Replace a key while the service runs:
+  A key file may have several keys, one a line. A process acts with the first,
+  and accepts the holders of all. Change the files of all processes three times,
+  and after each time restart the dispatcher (with --work-dir), then the workers
+  (SIGTERM drains them), then trainers when they are between two runs:
+  1. The old key, then the public half of the new one:
+       millstream key --key new.key --public >> worker.key
+  2. The new key, then the public half of the old one.
+  3. The new key alone. Holders of the old one are refused from then on.";
 
 /// Of `millstream demo`.
 pub(crate) const DEMO: &str = "\

@@ -41,7 +41,11 @@ fn text(args: &KeyArgs) -> Result<String, String> {
     }
     let loaded = source(&args.key)?.load().map_err(|error| error.to_string())?;
     let role = args.role.as_deref().map(Role::from_str).transpose();
-    match (loaded.key, role.map_err(|error| error.to_string())?) {
+    let own = loaded.keys.own;
+    if args.public {
+        return Ok(own.public().to_text());
+    }
+    match (own, role.map_err(|error| error.to_string())?) {
         (KeyMaterial::Cluster(key), None) => Ok(key.to_text()),
         (KeyMaterial::Cluster(key), Some(role)) => Ok(key.role_key(role).to_text()),
         (KeyMaterial::Role(key), None) => Ok(key.to_text()),

@@ -1,0 +1,79 @@
+//! The public half of a cluster key: what a process needs to recognise its roles, and nothing that lets it act.
+//!
+//! A key file may list the public keys of other cluster keys, which are accepted too while one key replaces another.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::{ClusterKey, KeyTextError, RoleKey, hex};
+
+/// The Ed25519 public keys of a cluster key's roles. No secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKeys {
+    /// In the order of [`Role::ALL`](super::Role::ALL).
+    anchors: [[u8; 32]; 4],
+}
+
+impl PublicKeys {
+    /// Text forms begin with this.
+    pub const PREFIX: &'static str = "millstream-public-1:";
+
+    /// The public keys as one line of text: `millstream-public-1:` and 256 hexadecimal digits.
+    pub fn to_text(&self) -> String {
+        format!("{}{}", Self::PREFIX, hex::encode(&self.anchors.concat()))
+    }
+
+    /// The public keys of a text form; surrounding white space is ignored.
+    ///
+    /// # Errors
+    /// The text is not such a line.
+    pub fn from_text(text: &str) -> Result<PublicKeys, KeyTextError> {
+        let digits = text
+            .trim()
+            .strip_prefix(Self::PREFIX)
+            .ok_or(KeyTextError::UnknownForm)?;
+        let bytes = hex::decode::<128>(digits).ok_or(KeyTextError::BadPublicKeys)?;
+        let mut anchors = [[0; 32]; 4];
+        for (row, bytes) in anchors.iter_mut().zip(bytes.chunks_exact(32)) {
+            row.copy_from_slice(bytes);
+        }
+        Ok(PublicKeys { anchors })
+    }
+
+    pub(super) fn anchors(&self) -> &[[u8; 32]; 4] {
+        &self.anchors
+    }
+}
+
+impl From<&RoleKey> for PublicKeys {
+    fn from(key: &RoleKey) -> PublicKeys {
+        PublicKeys {
+            anchors: *key.anchors(),
+        }
+    }
+}
+
+impl From<&ClusterKey> for PublicKeys {
+    fn from(key: &ClusterKey) -> PublicKeys {
+        PublicKeys::from(&key.role_key(super::Role::Read))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Role;
+
+    #[test]
+    fn public_keys_are_those_of_all_roles_and_round_trip() {
+        let key = ClusterKey::from_bytes([3; 32]);
+        let public = PublicKeys::from(&key);
+        for role in Role::ALL {
+            assert_eq!(PublicKeys::from(&key.role_key(role)), public);
+        }
+        let text = public.to_text();
+        assert_eq!(PublicKeys::from_text(&format!(" {text}\n")), Ok(public));
+        assert!(!text.contains(&hex::encode(key.role_key(Role::Read).subkey())));
+        for wrong in [&text[..text.len() - 1], "millstream-public-1:xy", "hello"] {
+            assert!(PublicKeys::from_text(wrong).is_err());
+        }
+    }
+}
