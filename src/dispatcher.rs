@@ -9,6 +9,7 @@ use millstream_control::rpc::{AuditLog, Server, ServerConfig, ServerStopper, Sta
 use millstream_control::{DiskStore, DispatcherConfig, MemoryStore, Store, WorkDirError};
 use millstream_link::{CredentialsError, EndpointConfig, Lane, LaneError, LoadedKey, Role};
 use millstream_pipeline::exec::Functions;
+use millstream_pipeline::storage::{Storage, StorageConfig};
 use thiserror::Error;
 
 use crate::planner::GraphPlanner;
@@ -32,6 +33,9 @@ pub enum DispatcherError {
     /// Its work directory cannot be used.
     #[error(transparent)]
     WorkDir(#[from] WorkDirError),
+    /// What it is allowed to read cannot be.
+    #[error("{0}")]
+    Access(String),
     /// Its audit log cannot be opened.
     #[error("the audit log {} cannot be opened: {source}; choose a file in a folder that this user may write", path.display())]
     Audit {
@@ -93,7 +97,12 @@ impl Dispatcher {
             audit,
             ..ServerConfig::default()
         };
-        let planner = Arc::new(GraphPlanner::new(functions));
+        let storage = Storage::new(StorageConfig {
+            allowed: config.dispatcher.allowed_paths.clone(),
+            ..StorageConfig::default()
+        });
+        let storage = storage.map_err(|error| DispatcherError::Access(error.to_string()))?;
+        let planner = Arc::new(GraphPlanner::with_storage(functions, storage));
         let starting = lane.spawn(async move { Server::start(credentials, config, planner, store) });
         let server = starting.wait()??;
         Ok(Self {

@@ -23,10 +23,12 @@ pub struct GraphPlanner {
 impl GraphPlanner {
     /// A planner that knows these functions. Those it does not know must be declared in the definition, except predicates.
     pub fn new(functions: Arc<Functions>) -> Self {
-        Self {
-            functions,
-            storage: Storage::default(),
-        }
+        Self::with_storage(functions, Storage::default())
+    }
+
+    /// The same, which lists files of this storage.
+    pub fn with_storage(functions: Arc<Functions>, storage: Storage) -> Self {
+        Self { functions, storage }
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn dispatcher(error: DispatcherError) -> PyErr {
     let class = match &error {
         DispatcherError::Key(_) => "PermissionDeniedError",
         DispatcherError::Start(_) => "UnavailableError",
-        DispatcherError::Audit { .. } => "InvalidArgumentError",
+        DispatcherError::Audit { .. } | DispatcherError::Access(_) => "InvalidArgumentError",
         DispatcherError::WorkDir(_) | DispatcherError::Store(_) => "DataLossError",
         DispatcherError::Lane(lane) => class_of_lane(lane),
     };

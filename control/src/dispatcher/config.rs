@@ -92,6 +92,9 @@ pub struct DispatcherConfig {
     /// are in memory and end with it. For whoever opens the store: the state machine knows no files. Default `None`: whoever
     /// wants them kept says where.
     pub work_dir: Option<PathBuf>,
+    /// The only files that datasets may name, as folders and beginnings of URLs, for the planner that lists them. Default empty: all but
+    /// servers by which clouds give machines their credentials.
+    pub allowed_paths: Vec<String>,
     /// The file in which it is noted who asked for what, for whoever opens it. Default `None`: nowhere.
     pub audit_log: Option<PathBuf>,
 }
@@ -139,6 +142,7 @@ impl Default for DispatcherConfig {
             sessions_max: 16_384,
             lost_ranges_max: 10_000,
             work_dir: None,
+            allowed_paths: Vec::new(),
             audit_log: None,
         }
     }

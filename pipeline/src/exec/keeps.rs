@@ -90,6 +90,7 @@ pub(super) fn open(
             bytes_max,
         }) => Box::new(ops::Cache::new(*bytes_max, place(part, shared), input, shared)),
         Kept::Cache(Cache { path: Some(path), .. }) => {
+            permitted("cache", path, shared)?;
             let keeping = Keeping::new("cache", Path::new(path), spec.clone(), Packing::None);
             Box::new(ops::FileCache::new(keeping, input))
         }
@@ -97,12 +98,20 @@ pub(super) fn open(
             let reader = part.reader.as_ref();
             let reader = reader.ok_or_else(|| super::program::unprepared("snapshot"))?;
             let shard = part.shard.as_ref().map(|shard| shard.chain(shared)).transpose()?;
+            permitted("snapshot", &snapshot.path, shared)?;
             let path = Path::new(&snapshot.path).join(&part.fingerprint);
             let keeping = Keeping::new("snapshot", &path, spec.clone(), snapshot.packing);
             let reader = ops::Body::program(reader, shared);
             Box::new(ops::Snapshot::new(keeping, shard, reader, input, shared))
         }
     })
+}
+
+/// Whether elements may be kept in this folder.
+#[cfg(feature = "saved")]
+fn permitted(op: &'static str, path: &str, shared: &Shared) -> Result<(), ExecError> {
+    let permitted = shared.storage.permits(path);
+    permitted.map_err(|error| ExecError::new(error.kind(), op, error.to_string()))
 }
 
 /// The place of a memory cache among those that outlive the execution.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The settings of a [`Storage`](super::Storage). They concern files that are not of this machine.
+/// The settings of a [`Storage`](super::Storage). All but `allowed` concern files that are not of this machine.
 #[derive(Clone)]
 pub struct StorageConfig {
     /// Settings of the stores, by the names that they have in the environment: `AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
@@ -31,6 +31,9 @@ pub struct StorageConfig {
     pub spool_bytes: u64,
     /// Keeps what was read on a local disk; default none.
     pub cache: Option<CacheConfig>,
+    /// The only files that are read: below these folders, or with URLs that begin like these. Default none, which allows everything
+    /// but servers by which clouds give machines their credentials.
+    pub allowed: Vec<String>,
 }
 
 /// Where bytes of files are kept that were read before. Processes may share a directory.
@@ -59,6 +62,7 @@ impl Default for StorageConfig {
             deadline: Duration::from_secs(120),
             spool_bytes: 16 << 30,
             cache: None,
+            allowed: Vec::new(),
         }
     }
 }
@@ -112,6 +116,7 @@ impl fmt::Debug for StorageConfig {
             .field("deadline", &self.deadline)
             .field("spool_bytes", &self.spool_bytes)
             .field("cache", &self.cache)
+            .field("allowed", &self.allowed)
             .finish()
     }
 }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use crate::exec::{Cancel, ErrorKind};
 
+use super::access::Access;
 #[cfg(feature = "storage")]
 use super::cache::Cache;
 use super::config::StorageConfig;
@@ -45,6 +46,7 @@ pub struct Listed {
     expect(dead_code, reason = "files of this machine need no settings")
 )]
 struct Shared {
+    access: Access,
     config: StorageConfig,
     #[cfg(feature = "storage")]
     cache: Option<Arc<Cache>>,
@@ -70,7 +72,14 @@ impl Storage {
             }
             None => None,
         };
+        let access = Access::new(&config.allowed).map_err(|reason| {
+            StorageError::settings(
+                ErrorKind::Caller,
+                format!("what may be read (--allow-path): {reason}"),
+            )
+        })?;
         let shared = Shared {
+            access,
             config,
             #[cfg(feature = "storage")]
             cache,
@@ -81,6 +90,16 @@ impl Storage {
             shared: Arc::new(shared),
             cancel: None,
         })
+    }
+
+    /// Whether a file or folder of this machine may be used by other means than this storage.
+    ///
+    /// # Errors
+    /// [`StorageError`] of kind `Caller` with the reason why not.
+    pub fn permits(&self, path: &str) -> Result<(), StorageError> {
+        let location = Location::Local(path.to_owned());
+        let permitted = self.shared.access.check(&location);
+        permitted.map_err(|reason| StorageError::open(ErrorKind::Caller, path, reason))
     }
 
     /// The same storage, for somebody who stops waiting when `cancel` is raised.
@@ -100,7 +119,10 @@ impl Storage {
         let failed = |kind, reason: String| StorageError::open(kind, path, reason);
         self.check()
             .map_err(|reason| failed(ErrorKind::Cancelled, reason))?;
-        match Location::of(path).map_err(|reason| failed(ErrorKind::Caller, reason))? {
+        match self
+            .located(path)
+            .map_err(|reason| failed(ErrorKind::Caller, reason))?
+        {
             Location::Local(path) => local::open(&path),
             Location::Remote(location) => self.open_remote(&location),
         }
@@ -115,10 +137,20 @@ impl Storage {
         let failed = |kind, reason: String| StorageError::list(kind, pattern, reason);
         self.check()
             .map_err(|reason| failed(ErrorKind::Cancelled, reason))?;
-        match Location::of(pattern).map_err(|reason| failed(ErrorKind::Caller, reason))? {
+        match self
+            .located(pattern)
+            .map_err(|reason| failed(ErrorKind::Caller, reason))?
+        {
             Location::Local(pattern) => local::list(&pattern),
             Location::Remote(location) => self.list_remote(&location),
         }
+    }
+
+    /// Where a path leads, if that may be looked at.
+    fn located(&self, path: &str) -> Result<Location, String> {
+        let location = Location::of(path)?;
+        self.shared.access.check(&location)?;
+        Ok(location)
     }
 
     fn check(&self) -> Result<(), String> {

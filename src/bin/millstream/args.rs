@@ -64,6 +64,15 @@ pub(crate) struct KeyFlag {
     pub(crate) key: Option<String>,
 }
 
+/// Which files datasets may name.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AccessFlag {
+    /// Reads files below this folder, or with URLs that begin like this (`s3://bucket/train/`, `https://host/`), and no others; repeat for
+    /// more. Without it everything is read that this user may read, but no server by which a cloud gives machines their credentials.
+    #[arg(long, value_name = "FOLDER|URL")]
+    pub(crate) allow_path: Vec<String>,
+}
+
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::DISPATCHER)]
 pub(crate) struct DispatcherArgs {
@@ -80,6 +89,8 @@ pub(crate) struct DispatcherArgs {
     /// or shut the service down. Lines name the role, address and certificate, and no key.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: AccessFlag,
     /// The workers that there are, for the static sharding policies; no others may register. A port may be left open:
     /// HOST:%port% is one worker on that host, whatever its port.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,...")]
@@ -220,6 +231,8 @@ pub(crate) struct WorkerArgs {
     /// Bytes that the files in --cache-dir may have together, at least 64 MiB; what was used least recently goes first.
     #[arg(long, default_value_t = 64 << 30, requires = "cache_dir", value_name = "BYTES")]
     pub(crate) cache_bytes: u64,
+    #[command(flatten)]
+    pub(crate) access: AccessFlag,
     /// A label; repeat for more. Shown in `status`. Readers elsewhere leave a worker that is tagged COLOCATED, in any case, to
     /// those of its process, unless they ask for all workers.
     #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]

@@ -57,6 +57,7 @@ fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
         consumer_timeout: lifetimes.consumer_timeout_s,
         worker_timeout: lifetimes.worker_timeout_s,
         work_dir: args.work_dir.clone(),
+        allowed_paths: args.access.allow_path.clone(),
         audit_log: args.audit_log.clone(),
         ..defaults
     })

@@ -113,6 +113,7 @@ fn storage(args: &WorkerArgs) -> Result<Storage, String> {
     });
     let config = StorageConfig {
         cache,
+        allowed: args.access.allow_path.clone(),
         ..StorageConfig::default()
     };
     Storage::new(config).map_err(|error| error.to_string())
