@@ -32,6 +32,7 @@
 //! - `hostile_peers`: peers that break the protocol, over real QUIC
 //! - `support`: elements to send, links to send them over, whole services, processes, a watchdog
 
+mod allowed_paths;
 mod bad_input;
 mod commands;
 mod compression;

@@ -32,8 +32,8 @@ pub struct Budget {
 
 /// The memory that the buffers of several pipelines may hold together. Clones are the same limit.
 ///
-/// What each computes ahead is limited to an even share, which shrinks as pipelines begin and grows as they end; what is [`Kept`] is
-/// limited by the sum. Each may still make the element that somebody waits for.
+/// What each computes ahead is limited to an even share, which shrinks as pipelines begin and grows as they end. Buffers that must be
+/// full to be of use, such as those of shuffles, are limited together. Each pipeline may still make the element that somebody waits for.
 #[derive(Debug, Clone)]
 pub struct SharedBudget(Arc<Common>);
 
