@@ -1,16 +1,20 @@
 //! Who gets a link, and what those are told who do not.
 
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use millstream_dataplane::transport::LinkLost;
 use millstream_dataplane::transport::shm::{
-    ArenaAnnouncement, CloseCode, ConnectError, ControlSizes, Datagram, GREETING_DEADLINE, GreetError,
-    Listener, ListenerConfig, SHM_VERSION, ShmAddress, WorkerHello, greet as connect,
+    ArenaAnnouncement, CloseCode, ConnectError, ControlSizes, Datagram, GreetError, Listener, ListenerConfig,
+    SHM_VERSION, ShmAddress, WorkerHello, greet as connect,
 };
 use rustix::io::{FdFlags, fcntl_getfd};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::support::{Raw, SIZES, WATCHDOG, link, listener, offer, run};
+
+/// How long one side waits for a word of the other, in paused time.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// D9.1, D9.3.
 #[test]
@@ -96,8 +100,8 @@ fn a_worker_that_does_not_answer_is_given_up_and_so_is_a_client_that_says_nothin
     run(async {
         tokio::time::pause();
         let mut listener = listener();
-        let silent = connect(&listener.address().clone(), GREETING_DEADLINE).await;
-        assert_eq!(silent.unwrap_err(), ConnectError::Silent(GREETING_DEADLINE));
+        let silent = connect(&listener.address().clone(), PATIENCE).await;
+        assert_eq!(silent.unwrap_err(), ConnectError::Silent(PATIENCE));
         tokio::time::resume();
         drop(listener.accept().await);
         let mute = Raw::connect(listener.address());
@@ -107,8 +111,8 @@ fn a_worker_that_does_not_answer_is_given_up_and_so_is_a_client_that_says_nothin
         drop(client);
         assert!(worker.recv().await.unwrap().is_none());
         tokio::time::pause();
-        let greeted = incoming.greet(&offer(), GREETING_DEADLINE).await;
-        assert_eq!(greeted.unwrap_err(), GreetError::Silent(GREETING_DEADLINE));
+        let greeted = incoming.greet(&offer(), PATIENCE).await;
+        assert_eq!(greeted.unwrap_err(), GreetError::Silent(PATIENCE));
         assert!(mute.hear_close().text.contains("said nothing"));
     });
 }
