@@ -32,9 +32,9 @@ pub use dispatcher::{
     Incoming, IterationRecord, IterationStatus, JobRecord, JobStatus, Key, LOCAL_SOCKET_BYTES_MAX, Ledger,
     MetaRecord, Moment, NAME_BYTES_MAX, Phase, QuotaOwner, Record, RecordError, Refusals, RemovalReason,
     RemovalRecord, Reply, ReplyToken, Request, Run, SessionRecord, Snapshot, SourceStatus, Status,
-    StopReason, TAGS_MAX, TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase, TaskRecord, TaskRemoved,
-    TaskStatus, WorkerAddressError, WorkerAddresses, WorkerPush, WorkerRecord, WorkerRegistration,
-    WorkerStatus,
+    StopReason, TAGS_BYTES_MAX, TAGS_MAX, TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase,
+    TaskRecord, TaskRemoved, TaskStatus, WORKER_ADDRESS_BYTES_MAX, WorkerAddressError, WorkerAddresses,
+    WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};
 pub use id::{

@@ -4,6 +4,7 @@
 use millstream_control::rpc::{Server, ServerConfig};
 use millstream_control::{
     ClientPush, Code, Counts, DispatcherConfig, Error, JobId, NAME_BYTES_MAX, TAGS_MAX,
+    WORKER_ADDRESS_BYTES_MAX,
 };
 use millstream_link::Role;
 use proptest::prelude::*;
@@ -357,15 +358,11 @@ async fn a_worker_with_absurd_names_is_refused() {
     let attack = async {
         let raw = Raw::greeted(&cluster, Role::Worker, server.local_addr(), 1).await;
         for (message, code, words) in [
-            (
-                register("", tags(0, ""), 32, ""),
-                invalid,
-                "address has 1 to 1024",
-            ),
+            (register("", tags(0, ""), 32, ""), invalid, "address has 1 to 300"),
             (
                 register(&long(max + 1), tags(0, ""), 32, ""),
                 invalid,
-                "address has 1 to 1024",
+                "address has 1 to 300",
             ),
             (
                 register("evil:1", tags(TAGS_MAX + 1, "x"), 32, ""),
@@ -375,12 +372,12 @@ async fn a_worker_with_absurd_names_is_refused() {
             (
                 register("evil:1", tags(1, &long(max + 1)), 32, ""),
                 precondition,
-                "1 to 1024 bytes each",
+                "at most 512 bytes together",
             ),
             (
                 register("evil:1", tags(1, ""), 32, ""),
                 precondition,
-                "an empty tag",
+                "at least 1 byte",
             ),
             (
                 register("evil:1", tags(0, ""), 32, &long(max + 1)),
@@ -400,7 +397,12 @@ async fn a_worker_with_absurd_names_is_refused() {
     honest.meanwhile(attack).await;
     assert_eq!(honest.counts().await, HONEST);
     let raw = Raw::greeted(&cluster, Role::Worker, server.local_addr(), 2).await;
-    let fits = register(&long(max), tags(TAGS_MAX, &long(900)), 32, &long(max));
+    let fits = register(
+        &long(WORKER_ADDRESS_BYTES_MAX),
+        tags(TAGS_MAX, &long(8)),
+        32,
+        &long(max),
+    );
     raw.ask(fits).await.unwrap();
     assert_eq!(honest.counts().await.workers, 2);
 }

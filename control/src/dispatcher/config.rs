@@ -152,11 +152,15 @@ impl Default for DispatcherConfig {
 const WORKER_LEASE: u32 = 3;
 /// A process' numbered requests, from the first that is not answered on (C1.5): as many answers are kept for it.
 pub(crate) const REQUESTS_OPEN_MAX: u64 = 256;
-/// Most bytes of a name: of a job, a worker's address, a tag.
+/// Most bytes of a name: of a job, a version, who ends the service.
 pub const NAME_BYTES_MAX: usize = 1024;
+/// Most bytes of a worker's address: a name of the DNS and a port have 259. Readers are told of all workers in one message.
+pub const WORKER_ADDRESS_BYTES_MAX: usize = 300;
 /// Most bytes of a worker's local socket: twice what the longest address of a socket takes.
 pub const LOCAL_SOCKET_BYTES_MAX: usize = 256;
 /// Most tags of a worker.
 pub const TAGS_MAX: usize = 64;
+/// Most bytes of a worker's tags together.
+pub const TAGS_BYTES_MAX: usize = 512;
 /// Most bytes of an error text that a worker reports.
 pub const ERROR_BYTES_MAX: usize = 16 << 10;

@@ -71,7 +71,10 @@ pub use action::{
 };
 pub use addresses::{WorkerAddressError, WorkerAddresses};
 pub(crate) use config::REQUESTS_OPEN_MAX;
-pub use config::{DispatcherConfig, ERROR_BYTES_MAX, LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
+pub use config::{
+    DispatcherConfig, ERROR_BYTES_MAX, LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX,
+    WORKER_ADDRESS_BYTES_MAX,
+};
 pub use event::{Departure, Event, Incoming, ReplyToken, Request, WorkerRegistration};
 pub use machine::{Batch, Dispatcher, Moment};
 pub use record::{

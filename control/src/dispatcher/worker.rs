@@ -2,7 +2,9 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{Action, ClientPush, RemovalReason, Reply, StopReason, WorkerPush};
-use super::config::{LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
+use super::config::{
+    LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, WORKER_ADDRESS_BYTES_MAX,
+};
 use super::event::{Departure, WorkerRegistration};
 use super::liveness::SilenceLimits;
 use super::machine::Dispatcher;
@@ -286,15 +288,16 @@ impl Dispatcher {
 impl WorkerRegistration {
     /// What the dispatcher would refuse in it, whoever sends it.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let bounded = |text: &str| !text.is_empty() && text.len() <= NAME_BYTES_MAX;
-        if !bounded(&self.address) {
+        if !(1..=WORKER_ADDRESS_BYTES_MAX).contains(&self.address.len()) {
             return Err(Error::invalid(format!(
-                "a worker's address has 1 to {NAME_BYTES_MAX} bytes"
+                "a worker's address has 1 to {WORKER_ADDRESS_BYTES_MAX} bytes"
             )));
         }
-        if self.tags.len() > TAGS_MAX || !self.tags.iter().all(|tag| bounded(tag)) {
+        let tags_bytes: usize = self.tags.iter().map(String::len).sum();
+        if self.tags.len() > TAGS_MAX || tags_bytes > TAGS_BYTES_MAX || self.tags.iter().any(String::is_empty)
+        {
             return Err(Error::precondition(format!(
-                "a worker has at most {TAGS_MAX} tags of 1 to {NAME_BYTES_MAX} bytes each: an empty tag means nothing"
+                "a worker has at most {TAGS_MAX} tags, of at least 1 byte each and at most {TAGS_BYTES_MAX} bytes together"
             )));
         }
         let socket = self.local_socket.as_deref().unwrap_or_default();

@@ -62,15 +62,19 @@ pub(crate) fn decode<T: for<'b> Decode<'b, ()>>(bytes: &[u8]) -> Result<T, Frame
     minicbor::decode(bytes).map_err(|error| FrameError::Malformed(error.to_string()))
 }
 
-/// Writes a message with its length before it. Not cancel-safe.
+/// Writes a message with its length before it, unless it is longer than the peer would read. Not cancel-safe.
 pub(crate) async fn write<T: Encode<()>>(stream: &mut SendStream, message: &T) -> Result<(), FrameError> {
     let mut framed = vec![0; 4];
     minicbor::encode(message, &mut framed)
         .expect("a vector takes all bytes, and no message refuses to be encoded");
-    let length = u32::try_from(framed.len() - 4).map_err(|_| FrameError::TooLong {
-        found_bytes: framed.len() - 4,
-        limit_bytes: PUSH_BYTES_MAX,
-    })?;
+    let found_bytes = framed.len() - 4;
+    let length = u32::try_from(found_bytes)
+        .ok()
+        .filter(|_| found_bytes <= PUSH_BYTES_MAX)
+        .ok_or(FrameError::TooLong {
+            found_bytes,
+            limit_bytes: PUSH_BYTES_MAX,
+        })?;
     framed[..4].copy_from_slice(&length.to_le_bytes());
     stream
         .write_chunk(Bytes::from(framed))

@@ -316,7 +316,13 @@ impl From<WireWorkerPush> for WorkerPush {
 
 #[cfg(test)]
 mod tests {
+    use millstream_link::Ticket;
+
     use super::*;
+    use crate::dispatcher::{
+        DispatcherConfig, LOCAL_SOCKET_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, WORKER_ADDRESS_BYTES_MAX,
+    };
+    use crate::rpc::frame::PUSH_BYTES_MAX;
 
     /// A task as it was told before readers were told where its worker is.
     #[derive(Encode, Decode)]
@@ -357,5 +363,34 @@ mod tests {
         let read: Earlier = minicbor::decode(&bytes).unwrap();
         assert_eq!((read.task, read.start_round), (TaskId(1), Some(3)));
         assert_eq!(minicbor::decode::<WireTaskInfo>(&bytes).unwrap(), told);
+    }
+
+    /// A message that readers refuse would make them reconnect without end.
+    #[test]
+    fn readers_of_the_largest_service_can_be_told_of_it() {
+        let task = WireTaskInfo {
+            task: TaskId(u64::MAX),
+            worker_address: "a".repeat(WORKER_ADDRESS_BYTES_MAX),
+            worker: WorkerId(u64::MAX),
+            worker_tags: vec!["t".repeat(TAGS_BYTES_MAX / TAGS_MAX); TAGS_MAX],
+            ticket: vec![7; Ticket::SIZE_BYTES].into(),
+            start_round: Some(u64::MAX),
+            whereabouts: Whereabouts {
+                host: Some(u64::MAX),
+                ..Whereabouts::default()
+            },
+            local_socket: Some("s".repeat(LOCAL_SOCKET_BYTES_MAX)),
+        };
+        let snapshot = WireClientPush::Snapshot {
+            tasks: vec![task; DispatcherConfig::default().workers_max],
+            removed: Vec::new(),
+            finished: false,
+            lost: Vec::new(),
+            splits_lost: 0,
+            failed: Vec::new(),
+            concluded: Vec::new(),
+        };
+        let bytes = minicbor::to_vec(WirePush::Client(ClientId(1), snapshot)).unwrap();
+        assert!(bytes.len() < PUSH_BYTES_MAX, "{} bytes", bytes.len());
     }
 }
