@@ -29,7 +29,7 @@ pub use endpoint::{
 };
 pub use identity::{
     BindRefused, ClusterKey, Credentials, CredentialsError, KeyError, KeyMaterial, KeyRing, KeySource,
-    KeyTextError, LoadedKey, PublicKeys, Role, RoleKey, bind_policy,
+    KeyTextError, LoadedKey, PublicKeys, Revocations, RevocationsError, Role, RoleKey, bind_policy,
 };
 pub use lane::{Lane, LaneError, LaneTask};
 pub use socket::SocketReport;

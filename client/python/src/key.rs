@@ -1,5 +1,6 @@
 //! The key by which this process proves who it is: from the environment, else the user's own file. And the version.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -16,11 +17,20 @@ fn source() -> PyResult<KeySource> {
         .map_err(|error| raise("PermissionDeniedError", error))
 }
 
-/// The key; made on first use where none was given.
+/// Names a file of revoked certificates and keys.
+const REVOKED_VARIABLE: &str = "MILLSTREAM_REVOKED";
+
+/// Returns the key, which is made on first use where none was given, and the list of those whom this process refuses.
 pub(crate) fn load() -> PyResult<LoadedKey> {
-    source()?
+    let loaded = source()?
         .load()
-        .map_err(|error| raise("PermissionDeniedError", error))
+        .map_err(|error| raise("PermissionDeniedError", error))?;
+    let Some(path) = std::env::var_os(REVOKED_VARIABLE).filter(|path| !path.is_empty()) else {
+        return Ok(loaded);
+    };
+    loaded
+        .refusing(Path::new(&path))
+        .map_err(|error| raise("PermissionDeniedError", format!("{REVOKED_VARIABLE}: {error}")))
 }
 
 /// The file that this process takes its key from; `None` where the environment has the key itself.

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::digest;
 use parking_lot::Mutex;
 use quinn::{Connection, ConnectionError, Incoming, VarInt};
+use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 
-use super::Endpoint;
 use super::handshakes::{Admission, Handshakes, Origin};
+use super::{Endpoint, revocation};
 use crate::identity::Role;
 use crate::tls::{peer_certificate, peer_role};
 
@@ -57,6 +58,8 @@ pub struct ConnectionPermit {
     peer: PeerId,
     is_read: bool,
     state: Arc<State>,
+    /// Ends the watch for a revocation of the peer when it is dropped.
+    _watch: Option<oneshot::Sender<()>>,
 }
 
 impl ConnectionPermit {
@@ -258,7 +261,7 @@ async fn handshake(endpoint: Endpoint, incoming: Incoming, state: Arc<State>) ->
     };
     let mut id = PeerId::default();
     id.copy_from_slice(digest::digest(&digest::SHA256, &certificate).as_ref());
-    let permit = match ConnectionPermit::take(&state, (id, role), &endpoint) {
+    let mut permit = match ConnectionPermit::take(&state, (id, role), &endpoint) {
         Ok(permit) => permit,
         Err(reason) => {
             tracing::warn!(%peer, %role, %reason, "closed a connection beyond a quota");
@@ -267,6 +270,9 @@ async fn handshake(endpoint: Endpoint, incoming: Incoming, state: Arc<State>) ->
             return None;
         }
     };
+    if let Some(revocations) = endpoint.revocations() {
+        permit._watch = Some(revocation::watch(connection.clone(), Arc::clone(revocations)));
+    }
     Some(Accepted {
         connection,
         role,
@@ -338,6 +344,7 @@ impl ConnectionPermit {
             peer,
             is_read,
             state: Arc::clone(state),
+            _watch: None,
         })
     }
 }

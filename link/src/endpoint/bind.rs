@@ -10,7 +10,7 @@ use quinn::{AsyncUdpSocket, ServerConfig, TokioRuntime, VarInt};
 use super::config::{ConfigError, EndpointConfig};
 use super::reset::survive_restarts;
 use super::{Acceptor, PathReport};
-use crate::identity::{BindRefused, Credentials, Role, bind_policy};
+use crate::identity::{BindRefused, Credentials, Revocations, Role, bind_policy};
 use crate::socket::{LinkSocket, SocketReport};
 use crate::tls::{Identity, TlsSetupError};
 
@@ -171,6 +171,11 @@ impl Endpoint {
     /// The role this endpoint acts in.
     pub fn role(&self) -> Role {
         self.shared.identity.credentials().role()
+    }
+
+    /// The list of peers that are refused all the same, if there is one.
+    pub(super) fn revocations(&self) -> Option<&Arc<Revocations>> {
+        self.shared.identity.credentials().revocations()
     }
 
     /// The settings in use.

@@ -12,6 +12,7 @@ use crate::tls::TlsSetupError;
 
 /// TLS alerts (RFC 8446, section 6) that this crate's verifiers and rustls answer with.
 const ALERT_UNKNOWN_CA: u64 = 48;
+const ALERT_CERTIFICATE_REVOKED: u64 = 44;
 const ALERT_ACCESS_DENIED: u64 = 49;
 const ALERT_NO_APPLICATION_PROTOCOL: u64 = 120;
 /// QUIC carries a TLS alert as this plus its number (RFC 9001, section 4.8).
@@ -143,6 +144,10 @@ impl Attempt<'_> {
                     address: self.address,
                     expected: self.expected,
                 },
+                Some(ALERT_CERTIFICATE_REVOKED) => ConnectError::Revoked {
+                    address: self.address,
+                    expected: self.expected,
+                },
                 Some(ALERT_ACCESS_DENIED) => ConnectError::WrongRole {
                     address: self.address,
                     expected: self.expected,
@@ -157,6 +162,7 @@ impl Attempt<'_> {
             ConnectionError::ConnectionClosed(ref theirs) => match alert(theirs.error_code.into()) {
                 Some(ALERT_UNKNOWN_CA) => self.refused(RefusalReason::UnknownKey),
                 Some(ALERT_ACCESS_DENIED) => self.refused(RefusalReason::RoleNotAdmitted { role: self.ours }),
+                Some(ALERT_CERTIFICATE_REVOKED) => self.refused(RefusalReason::Revoked),
                 Some(ALERT_NO_APPLICATION_PROTOCOL) => self.version(),
                 None if u64::from(theirs.error_code) == CONNECTION_REFUSED => {
                     self.refused(RefusalReason::Busy)
@@ -229,6 +235,16 @@ pub enum ConnectError {
         /// What it should have been.
         expected: Role,
     },
+    /// The server's certificate or key is revoked.
+    #[error(
+        "the key of the {expected} at {address} is revoked: do not trust what runs there, and give the {expected} a new key"
+    )]
+    Revoked {
+        /// The server.
+        address: SocketAddr,
+        /// What it should have been.
+        expected: Role,
+    },
     /// The server wants no connection with us.
     #[error("{address} refused the connection: {reason}")]
     Refused {
@@ -296,6 +312,9 @@ pub enum RefusalReason {
         /// The role we acted in.
         role: Role,
     },
+    /// The operator has revoked our certificate or key.
+    #[error("the operator has revoked our key or certificate: ask for a new key")]
+    Revoked,
     /// The server has all the handshakes it can handle.
     #[error("it is busy or ending; try again")]
     Busy,

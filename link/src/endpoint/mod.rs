@@ -17,6 +17,7 @@ mod connect;
 mod handshakes;
 mod report;
 mod reset;
+mod revocation;
 
 pub use accept::{AcceptCounter, AcceptCounts, Accepted, Acceptor, CLOSE_OVER_QUOTA, ConnectionPermit};
 pub use bind::{BindError, Endpoint};

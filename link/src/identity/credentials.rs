@@ -7,7 +7,7 @@ use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::{PublicKeys, Role, RoleKey};
+use super::{PublicKeys, Revocations, Role, RoleKey};
 use crate::tls::{anchor_of_role, roles_of_certificate};
 
 /// The right to act as one [`Role`], and the means to recognise every role. Cheap to clone. `Debug` hides secrets.
@@ -18,6 +18,8 @@ pub struct Credentials {
     trust: Trust,
     /// Whether the key was given on purpose, which a server beyond loopback needs.
     explicitly_given: bool,
+    /// Whom to refuse all the same.
+    revocations: Option<Arc<Revocations>>,
 }
 
 /// How this process comes by its own certificate.
@@ -52,6 +54,7 @@ impl Credentials {
             signer: Signer::RoleKey(*key.subkey()),
             trust: Trust::PerRole(anchors),
             explicitly_given: true,
+            revocations: None,
         }
     }
 
@@ -109,7 +112,18 @@ impl Credentials {
             signer,
             trust: Trust::Site(Arc::new(roots)),
             explicitly_given: true,
+            revocations: None,
         })
+    }
+
+    /// The same credentials, which refuse those whom the list names.
+    pub fn refusing(mut self, revocations: Arc<Revocations>) -> Credentials {
+        self.revocations = Some(revocations);
+        self
+    }
+
+    pub(crate) fn revocations(&self) -> Option<&Arc<Revocations>> {
+        self.revocations.as_ref()
     }
 
     /// The role these credentials act in.

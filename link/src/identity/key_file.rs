@@ -7,9 +7,13 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::hex;
-use super::{ClusterKey, Credentials, CredentialsError, KeyMaterial, KeyRing, KeyTextError, Role};
+use super::{
+    ClusterKey, Credentials, CredentialsError, KeyMaterial, KeyRing, KeyTextError, Revocations,
+    RevocationsError, Role,
+};
 
 /// No key text is as long as this; what is longer is some other file.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
@@ -44,15 +48,29 @@ pub struct LoadedKey {
     pub explicitly_given: bool,
     /// The file was created by this call.
     pub created: bool,
+    /// Certificates and keys that are refused all the same.
+    pub revocations: Option<Arc<Revocations>>,
 }
 
 impl LoadedKey {
+    /// The same keys, which refuse the certificates and keys that the file at `path` names; it is read again when it changes.
+    ///
+    /// # Errors
+    /// [`RevocationsError`]: the file cannot be read, or is not a list.
+    pub fn refusing(mut self, path: &Path) -> Result<LoadedKey, RevocationsError> {
+        self.revocations = Some(Arc::new(Revocations::open(path)?));
+        Ok(self)
+    }
+
     /// Credentials to act as `role`, which accept the holders of all keys and remember whether the key was given explicitly.
     ///
     /// # Errors
     /// The key to act with is another role's.
     pub fn credentials(&self, role: Role) -> Result<Credentials, CredentialsError> {
-        let credentials = self.keys.credentials(role)?;
+        let mut credentials = self.keys.credentials(role)?;
+        if let Some(revocations) = &self.revocations {
+            credentials = credentials.refusing(Arc::clone(revocations));
+        }
         Ok(if self.explicitly_given {
             credentials
         } else {
@@ -122,6 +140,7 @@ impl KeySource {
                     keys,
                     explicitly_given: true,
                     created: false,
+                    revocations: None,
                 })
             }
             KeySource::File(path) => {
@@ -130,6 +149,7 @@ impl KeySource {
                     keys,
                     explicitly_given: true,
                     created: false,
+                    revocations: None,
                 })
             }
             KeySource::OwnFile(path) => {
@@ -139,6 +159,7 @@ impl KeySource {
                     keys,
                     explicitly_given: false,
                     created,
+                    revocations: None,
                 })
             }
         }

@@ -16,6 +16,8 @@ mod hex;
 mod key_file;
 mod key_ring;
 mod public_keys;
+mod revocations;
+mod revoked_list;
 mod role;
 mod role_key;
 
@@ -26,5 +28,8 @@ pub use credentials::{Credentials, CredentialsError};
 pub use key_file::{KeyError, KeySource, KeyText, LoadedKey};
 pub use key_ring::KeyRing;
 pub use public_keys::PublicKeys;
+pub(crate) use revocations::LOOK_EVERY;
+pub use revocations::{Revocations, RevocationsError};
+pub use revoked_list::{RevokedList, RevokedListError};
 pub use role::{Role, UnknownRole};
 pub use role_key::{KeyMaterial, RoleKey};

@@ -94,9 +94,9 @@ impl PeerVerifier {
 
     /// The peer's proved and accepted role, given how to check its chain against one role's anchors.
     ///
-    /// Two kinds of refusal are told apart, because they have different cures: `UnknownIssuer` is another cluster's
+    /// Three kinds of refusal are told apart, because they have different cures: `UnknownIssuer` is another cluster's
     /// key, `ApplicationVerificationFailure` is this cluster's key in a role that it does not prove or that is not
-    /// wanted here.
+    /// wanted here, `Revoked` is a certificate or key that the operator has revoked.
     fn judge(
         &self,
         certificate: &CertificateDer<'_>,
@@ -107,6 +107,7 @@ impl PeerVerifier {
             return refused;
         };
         match vouches(named) {
+            Ok(()) if self.is_revoked(certificate) => Err(CertificateError::Revoked.into()),
             Ok(()) if self.accepted.contains(&named) => Ok(named),
             Ok(()) => refused,
             Err(_) if Role::ALL.into_iter().any(|other| vouches(other).is_ok()) => refused,
@@ -116,6 +117,13 @@ impl PeerVerifier {
             }
             Err(other) => Err(other),
         }
+    }
+}
+
+impl PeerVerifier {
+    fn is_revoked(&self, certificate: &CertificateDer<'_>) -> bool {
+        let revocations = self.credentials.revocations();
+        revocations.is_some_and(|revocations| revocations.names(certificate))
     }
 }
 

@@ -64,6 +64,17 @@ pub(crate) struct KeyFlag {
     pub(crate) key: Option<String>,
 }
 
+/// Who this process is, and whom it refuses.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct IdentityFlags {
+    #[command(flatten)]
+    pub(crate) key: KeyFlag,
+    /// Refuses the certificates and keys that this file names, and closes their connections; the file is read again when it changes. See
+    /// `millstream key --help`.
+    #[arg(long, value_name = "FILE", env = "MILLSTREAM_REVOKED")]
+    pub(crate) revoked: Option<PathBuf>,
+}
+
 /// Which files datasets may name.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AccessFlag {
@@ -80,7 +91,7 @@ pub(crate) struct DispatcherArgs {
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "IP:PORT")]
     pub(crate) bind: SocketAddr,
     #[command(flatten)]
-    pub(crate) key: KeyFlag,
+    pub(crate) identity: IdentityFlags,
     /// Keeps its records in this directory and goes on from those it finds there: killed and started again, it loses
     /// nothing. Without it they are in memory, and end with it.
     #[arg(long, value_name = "DIRECTORY")]
@@ -191,7 +202,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
     #[command(flatten)]
-    pub(crate) key: KeyFlag,
+    pub(crate) identity: IdentityFlags,
     /// Threads that compute; by default one a processor.
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
@@ -282,7 +293,7 @@ pub(crate) struct ReadArgs {
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
     #[command(flatten)]
-    pub(crate) key: KeyFlag,
+    pub(crate) identity: IdentityFlags,
     /// WebDataset tars of JPEGs to read, as a glob pattern. The dispatcher lists them and the workers
     /// read them, so the paths must mean the same to both.
     #[arg(long, conflicts_with = "range", value_name = "PATTERN")]
@@ -361,7 +372,7 @@ pub(crate) struct ExplainArgs {
     )]
     pub(crate) dispatcher: String,
     #[command(flatten)]
-    pub(crate) key: KeyFlag,
+    pub(crate) identity: IdentityFlags,
     /// The dataset that `read --files` reads.
     #[arg(long, value_name = "PATTERN", conflicts_with = "range")]
     pub(crate) files: Option<String>,
@@ -396,7 +407,7 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub(crate) metrics: bool,
     #[command(flatten)]
-    pub(crate) key: KeyFlag,
+    pub(crate) identity: IdentityFlags,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -406,7 +417,7 @@ pub(crate) struct ShutdownArgs {
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
     #[command(flatten)]
-    pub(crate) key: KeyFlag,
+    pub(crate) identity: IdentityFlags,
 }
 
 #[derive(Debug, Clone, Args)]

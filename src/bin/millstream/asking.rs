@@ -5,7 +5,7 @@ use std::time::Duration;
 use millstream::control::rpc::SessionConfig;
 use millstream::{Service, ServiceConfig};
 
-use crate::args::KeyFlag;
+use crate::args::IdentityFlags;
 use crate::key;
 
 /// How long a dispatcher is waited for.
@@ -24,7 +24,7 @@ pub(crate) fn config() -> ServiceConfig {
 }
 
 /// The service of the dispatcher at this address.
-pub(crate) fn connect(key: &KeyFlag, dispatcher: &str) -> Result<Service, String> {
-    let key = key::load(key)?;
+pub(crate) fn connect(identity: &IdentityFlags, dispatcher: &str) -> Result<Service, String> {
+    let key = key::load(identity)?;
     Service::connect(&key, dispatcher, config()).map_err(|error| error.to_string())
 }

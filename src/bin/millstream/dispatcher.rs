@@ -18,7 +18,7 @@ const HEARTBEATS: u32 = 5;
 /// Runs the command.
 pub(crate) fn run(args: &DispatcherArgs) -> Result<(), String> {
     let config = config(args)?;
-    let key = key::load(&args.key)?;
+    let key = key::load(&args.identity)?;
     let ending = Ending::watch(args.until_stdin_closes)?;
     let dispatcher = Dispatcher::start(
         &key,

@@ -52,7 +52,7 @@ fn text(drawing: &Drawing, dot: bool) -> String {
 fn graph(args: &ExplainArgs) -> Result<Graph, String> {
     if let Some(id) = &args.dataset {
         let id = DatasetId::new(id).map_err(|error| format!("--dataset {id}: {error}"))?;
-        let service = asking::connect(&args.key, &args.dispatcher)?;
+        let service = asking::connect(&args.identity, &args.dispatcher)?;
         return service.graph(&id).map_err(|error| error.to_string());
     }
     let dataset = match (&args.definition, &args.files, args.range) {

@@ -151,7 +151,15 @@ Replace a key while the service runs:
   1. The old key, then the public half of the new one:
        millstream key --key new.key --public >> worker.key
   2. The new key, then the public half of the old one.
-  3. The new key alone. Holders of the old one are refused from then on.";
+  3. The new key alone. Holders of the old one are refused from then on.
+
+Refuse a certificate or a key at once:
+  Name a file with --revoked FILE to the dispatcher, the workers and the trainers
+  (MILLSTREAM_REVOKED). They read it again within a second when it changes. A line is
+    sha256:DIGITS                 a certificate, as the audit log has it;
+    read millstream-public-1:...  the holders of a key in one role;
+    millstream-public-1:...       the holders of a key in every role,
+  where `millstream key --key leaked.key --public` prints the key's line.";
 
 /// Of `millstream demo`.
 pub(crate) const DEMO: &str = "\

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use millstream::link::{ClusterKey, KeyMaterial, KeySource, LoadedKey, Role};
 
-use crate::args::{KeyArgs, KeyFlag};
+use crate::args::{IdentityFlags, KeyArgs, KeyFlag};
 use crate::console::{note, say};
 
 /// Runs the command.
@@ -78,9 +78,9 @@ pub(crate) fn source(flag: &KeyFlag) -> Result<KeySource, String> {
     source.map_err(|error| error.to_string())
 }
 
-/// The key itself. Says so when this made one.
-pub(crate) fn load(flag: &KeyFlag) -> Result<LoadedKey, String> {
-    let source = source(flag)?;
+/// Loads the key of this process, and the list of those whom it refuses. Says so when this made a key.
+pub(crate) fn load(flags: &IdentityFlags) -> Result<LoadedKey, String> {
+    let source = source(&flags.key)?;
     let loaded = source.load().map_err(|error| error.to_string())?;
     if loaded.created
         && let KeySource::OwnFile(path) = &source
@@ -90,5 +90,10 @@ pub(crate) fn load(flag: &KeyFlag) -> Result<LoadedKey, String> {
             path.display()
         ));
     }
-    Ok(loaded)
+    match &flags.revoked {
+        Some(path) => loaded
+            .refusing(path)
+            .map_err(|error| format!("--revoked: {error}")),
+        None => Ok(loaded),
+    }
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &ReadArgs) -> Result<(), String> {
         no_shared_memory: args.no_shm,
         ..ServiceConfig::default()
     };
-    let key = key::load(&args.key)?;
+    let key = key::load(&args.identity)?;
     let ending = Ending::watch(false)?;
     let args = args.clone();
     let brake = Brake::default();

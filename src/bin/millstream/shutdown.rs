@@ -10,7 +10,7 @@ use crate::key;
 
 /// Runs the command.
 pub(crate) fn run(args: &ShutdownArgs) -> Result<(), String> {
-    let key = key::load(&args.key)?;
+    let key = key::load(&args.identity)?;
     let config = asking::config();
     let (ending, brake) = (Ending::watch(false)?, Brake::default());
     let give_up = config.give_up.clone();

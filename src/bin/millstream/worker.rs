@@ -20,7 +20,7 @@ use crate::key;
 /// Runs the command.
 pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     let mut config = config(args)?;
-    let key = key::load(&args.key)?;
+    let key = key::load(&args.identity)?;
     config.functions = Arc::new(functions(args, &key));
     let ending = Ending::watch(args.until_stdin_closes)?;
     let (brake, stopper) = (Brake::default(), WorkerStopper::new());

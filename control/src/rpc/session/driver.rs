@@ -271,8 +271,9 @@ fn judge(error: ConnectError) -> Ended {
     match error {
         ConnectError::Untrusted { .. }
         | ConnectError::WrongRole { .. }
+        | ConnectError::Revoked { .. }
         | ConnectError::Refused {
-            reason: RefusalReason::UnknownKey | RefusalReason::RoleNotAdmitted { .. },
+            reason: RefusalReason::UnknownKey | RefusalReason::RoleNotAdmitted { .. } | RefusalReason::Revoked,
             ..
         } => Ended::GiveUp(Error::denied(text)),
         ConnectError::Version { .. } => Ended::GiveUp(Error::precondition(text)),

@@ -1,11 +1,13 @@
 //! Who gets in, and what those are told who do not.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use super::super::{BindError, RefusalReason};
 use super::*;
+use crate::identity::{PublicKeys, Revocations};
 use crate::tls::{Identity, Leaf, peer_role};
 
 #[tokio::test]
@@ -327,4 +329,51 @@ impl Site {
         let (certificate, key) = self.issue(&["host.example.org", &format!("{role}.millstream")]);
         Credentials::from_pem(&certificate, &key, &self.authority).unwrap()
     }
+}
+
+/// A server that refuses whom a file names.
+fn refusing(file: &std::path::Path) -> Server {
+    let revocations = Arc::new(Revocations::open(file).unwrap());
+    let credentials = cluster().credentials(Role::Worker).refusing(revocations);
+    Server::start(
+        credentials,
+        &[Role::Read, Role::Submit],
+        EndpointConfig::default(),
+    )
+}
+
+#[tokio::test]
+async fn a_revoked_role_is_refused_and_its_connections_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("revoked");
+    std::fs::write(&file, "").unwrap();
+    let mut server = refusing(&file);
+    let [reader, submitter] = [Role::Read, Role::Submit].map(|role| client(cluster().credentials(role)));
+    let revoked = connect(&reader, &server).await.unwrap();
+    let kept = connect(&submitter, &server).await.unwrap();
+    let _accepted = [server.accept().await, server.accept().await];
+    let keys = PublicKeys::from(&cluster()).to_text();
+    std::fs::write(&file, format!("read {keys}\n")).unwrap();
+    let closed = tokio::time::timeout(WATCHDOG, revoked.closed()).await.unwrap();
+    assert!(closed.to_string().contains("revoked"), "{closed}");
+    let error = connect(&reader, &server).await.unwrap_err();
+    assert!(error.to_string().contains("revoked"), "{error}");
+    assert_eq!(kept.close_reason(), None);
+    connect(&submitter, &server).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_refuses_a_revoked_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("revoked");
+    std::fs::write(
+        &file,
+        format!("worker {}", PublicKeys::from(&cluster()).to_text()),
+    )
+    .unwrap();
+    let server = Server::worker();
+    let revocations = Arc::new(Revocations::open(&file).unwrap());
+    let reader = client(cluster().credentials(Role::Read).refusing(revocations));
+    let error = connect(&reader, &server).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Revoked { .. }), "{error:?}");
 }

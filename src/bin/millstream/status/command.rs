@@ -7,7 +7,7 @@ use crate::console::say;
 
 /// Runs the command.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), String> {
-    let service = asking::connect(&args.key, &args.dispatcher)?;
+    let service = asking::connect(&args.identity, &args.dispatcher)?;
     let status = service.status().map_err(|error| error.to_string())?;
     if args.json {
         say(&json::object(&status).to_string());
