@@ -28,6 +28,9 @@
 //! - `shared_memory_deaths`: readers and workers of one host that are killed or stopped at any instant
 //! - `shutdown`: the end of a whole service, and of whoever waits for one
 //! - `compression`: a worker that compresses
+//! - `quotas`: peers that ask for more than their share
+//! - `key_rotation`, `revocation`: keys that are replaced or refused while a service runs
+//! - `allowed_paths`: files that a service may read
 //! - `bad_input`: errors that name the thing, from a service that goes on
 //! - `hostile_peers`: peers that break the protocol, over real QUIC
 //! - `support`: elements to send, links to send them over, whole services, processes, a watchdog
@@ -52,6 +55,7 @@ mod nested_services;
 mod persistence;
 mod quotas;
 mod remote_files;
+mod revocation;
 mod service_reader;
 mod several_sources;
 mod shared_jobs;
