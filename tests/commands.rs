@@ -223,6 +223,8 @@ fn what_cannot_work_is_said_and_fails() {
         ),
         (&["worker", "--threads", "0"], 1, "--threads 0"),
         (&["dispatcher", "--liveness-s", "0"], 1, "--liveness-s"),
+        (&["dispatcher", "--revoked", "/nowhere"], 1, "--revoked"),
+        (&["worker", "--isolation", "none"], 1, "`limits` or `strict`"),
         (&["status", "--key", "/absent/key"], 1, "/absent/key"),
         (&["read", "--range", "1", "--files", "x"], 2, "--files"),
     ];

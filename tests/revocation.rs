@@ -50,7 +50,9 @@ impl Guarded {
 
 /// The key of a process of one role.
 fn held(key: &ClusterKey, role: Role) -> LoadedKey {
-    KeySource::from_setting(&key.role_key(role).to_text()).load().expect("a key")
+    KeySource::from_setting(&key.role_key(role).to_text())
+        .load()
+        .expect("a key")
 }
 
 /// Reads an endless dataset until that fails, and returns why.
@@ -95,7 +97,9 @@ fn a_leaked_read_key_is_shut_out_while_others_read() {
             std::fs::write(&list, format!("sha256:{digest}\n")).expect("the list");
         });
         assert!(why.contains("revoked"), "{why}");
-        service.connect(Role::Submit).expect("another certificate of the same key");
+        service
+            .connect(Role::Submit)
+            .expect("another certificate of the same key");
     });
 }
 

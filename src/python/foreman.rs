@@ -102,6 +102,7 @@ impl Foreman {
         let (wanted, until) = sync_channel::<()>(0);
         let (tell, told) = sync_channel(1);
         let mut command = command(interpreter);
+        let scratch = interpreter.isolation.apply(&mut command).map_err(refused)?;
         // The process ends with the thread that starts it, so that is a thread which stays.
         let keep = move || {
             let started = start(&mut command, other);
@@ -109,6 +110,7 @@ impl Foreman {
                 Ok(child) => {
                     let _ = tell.send(Ok(()));
                     keep(child, &until, tick);
+                    drop(scratch);
                 }
                 Err(error) => drop(tell.send(Err(error))),
             }

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::environment::ExecutorEnvironment;
+use super::isolation::Isolation;
 
 /// The variable that names the interpreter.
 const VARIABLE: &str = "MILLSTREAM_PYTHON";
@@ -24,16 +25,20 @@ pub struct Interpreter {
     pub version: Option<(String, String)>,
     /// The variables of this process's environment that users' code sees.
     pub environment: ExecutorEnvironment,
+    /// How far users' code is kept from what this process may do.
+    pub isolation: Isolation,
 }
 
 impl Interpreter {
-    /// Returns an interpreter of which nothing else is known. Its code sees the variables that `MILLSTREAM_PYTHON_ENV` says.
+    /// Returns an interpreter of which nothing else is known. Its code sees the variables that `MILLSTREAM_PYTHON_ENV` says, and
+    /// is isolated as `MILLSTREAM_ISOLATION` says.
     pub fn new(program: impl Into<PathBuf>) -> Interpreter {
         Interpreter {
             program: program.into(),
             search_path: None,
             version: None,
             environment: ExecutorEnvironment::from_environment(),
+            isolation: Isolation::from_environment(),
         }
     }
 

@@ -7,6 +7,7 @@
 //! - `described`: what executors are told beside the code (pure)
 //! - `ending`: why an executor's call has no result, in words
 //! - `environment`: the variables that executors see
+//! - `isolation`: how far their code is kept from what the worker may do
 //! - `executor`: one process that calls the function, and the wait for what it makes
 //! - `foreman`: the process that imports what code needs, and starts and reaps executors
 //! - `function`, `flat_map`, `iterable`: what is registered with the pipeline
@@ -36,6 +37,7 @@ mod foreman;
 #[cfg(target_os = "linux")]
 mod function;
 mod interpreter;
+mod isolation;
 #[cfg(target_os = "linux")]
 mod iterable;
 mod params;
@@ -50,4 +52,5 @@ pub use environment::ExecutorEnvironment;
 #[cfg(target_os = "linux")]
 pub use function::registered;
 pub use interpreter::Interpreter;
+pub use isolation::{Isolation, UnknownIsolation};
 pub use params::{Limits, NAME, PythonParams};

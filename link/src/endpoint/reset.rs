@@ -2,11 +2,13 @@
 //!
 //! To a packet of a connection that it does not know it answers with a reset (RFC 9000, section 10.3), which the peer believes
 //! only if it carries a token that the earlier life alone could have made. So the tokens follow from the server's key, which
-//! lasts, and from its address, which keeps servers with one key apart.
+//! lasts, and from its host and address, which keep servers with one key apart: servers on `0.0.0.0:5051` of many hosts have one
+//! address, and one of them must not be made to end the connections of another (RFC 9000, section 21.11).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use aws_lc_rs::{hkdf, hmac};
 use quinn_proto::HashedConnectionIdGenerator;
 
@@ -18,8 +20,9 @@ pub(super) fn survive_restarts(
     credentials: &Credentials,
     address: SocketAddr,
 ) {
-    let tokens = derive(credentials, address, b"tokens");
-    let ids = derive(credentials, address, b"connection ids");
+    let host = host();
+    let tokens = derive(credentials, (&host, address), b"tokens");
+    let ids = derive(credentials, (&host, address), b"connection ids");
     let ids = ids
         .iter()
         .fold(0, |key: u64, byte| key.rotate_left(8) ^ u64::from(*byte));
@@ -28,7 +31,21 @@ pub(super) fn survive_restarts(
         .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
 }
 
-fn derive(credentials: &Credentials, address: SocketAddr, purpose: &[u8]) -> [u8; 32] {
+/// Returns what this host has and no other: the random name of this run of its kernel, and the name that tells containers apart. Where
+/// there is none, random bytes: peers then notice a restart by silence.
+fn host() -> Vec<u8> {
+    let named = |path: &str| std::fs::read(path).unwrap_or_default();
+    let boot = named("/proc/sys/kernel/random/boot_id");
+    if boot.is_empty() {
+        let mut random = vec![0; 32];
+        // A system without randomness has failed before, when it made its certificate.
+        let _ = SystemRandom::new().fill(&mut random);
+        return random;
+    }
+    [boot, named("/proc/sys/kernel/hostname")].concat()
+}
+
+fn derive(credentials: &Credentials, (host, address): (&[u8], SocketAddr), purpose: &[u8]) -> [u8; 32] {
     let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"millstream connection reset 1");
     let secret = match credentials.signer() {
         Signer::RoleKey(seed) => salt.extract(seed),
@@ -36,7 +53,10 @@ fn derive(credentials: &Credentials, address: SocketAddr, purpose: &[u8]) -> [u8
     };
     let mut derived = [0; 32];
     secret
-        .expand(&[purpose, address.to_string().as_bytes()], hkdf::HKDF_SHA256)
+        .expand(
+            &[purpose, host, address.to_string().as_bytes()],
+            hkdf::HKDF_SHA256,
+        )
         .and_then(|okm| okm.fill(&mut derived))
         .expect("32 bytes are one SHA-256 output, which HKDF always gives");
     derived
@@ -48,17 +68,27 @@ mod tests {
     use crate::identity::{ClusterKey, Role};
 
     #[test]
-    fn tokens_differ_by_key_role_address_and_purpose_and_by_nothing_else() {
+    fn tokens_differ_by_key_role_host_address_and_purpose() {
         let credentials = |key, role| ClusterKey::from_bytes([key; 32]).credentials(role);
-        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let one = derive(&credentials(1, Role::Worker), address(1), b"tokens");
-        assert_eq!(one, derive(&credentials(1, Role::Worker), address(1), b"tokens"));
+        let place = |host, port| (host, SocketAddr::from(([0, 0, 0, 0], port)));
+        let (worker, here) = (credentials(1, Role::Worker), place(b"here".as_slice(), 1));
+        let one = derive(&worker, here, b"tokens");
+        assert_eq!(one, derive(&worker, here, b"tokens"));
         let others = [
-            derive(&credentials(2, Role::Worker), address(1), b"tokens"),
-            derive(&credentials(1, Role::Dispatcher), address(1), b"tokens"),
-            derive(&credentials(1, Role::Worker), address(2), b"tokens"),
-            derive(&credentials(1, Role::Worker), address(1), b"connection ids"),
+            derive(&credentials(2, Role::Worker), here, b"tokens"),
+            derive(&credentials(1, Role::Dispatcher), here, b"tokens"),
+            derive(&worker, place(b"here", 2), b"tokens"),
+            derive(&worker, place(b"there", 1), b"tokens"),
+            derive(&worker, here, b"connection ids"),
         ];
         assert!(!others.contains(&one));
+    }
+
+    #[test]
+    fn a_host_stays_the_same_while_it_runs() {
+        assert!(!host().is_empty());
+        if cfg!(target_os = "linux") {
+            assert_eq!(host(), host());
+        }
     }
 }

@@ -215,6 +215,11 @@ pub(crate) struct WorkerArgs {
     /// `*` shows all of them but MILLSTREAM_KEY. MILLSTREAM_PYTHON_ENV names some, too, separated by commas.
     #[arg(long, value_name = "NAME")]
     pub(crate) python_env: Vec<String>,
+    /// How users' code of Python is kept from what this worker may do. `limits`: time, memory and processes. `strict`: it also reads only
+    /// Python, its libraries and what --allow-path names, writes only to a folder of its own, and opens no connection (Linux 5.13 or
+    /// later). Without it, what MILLSTREAM_ISOLATION says, else `limits`.
+    #[arg(long, value_name = "limits|strict")]
+    pub(crate) isolation: Option<String>,
     /// Bytes of elements that wait, are on their way, or are kept for the trainers of a cross-trainer cache.
     #[arg(long, default_value_t = 1 << 30, value_name = "BYTES")]
     pub(crate) memory_bytes: usize,

@@ -40,7 +40,8 @@ Examples:
   millstream worker
   millstream worker --threads 4 --tag gpu --tag rack3
   millstream worker --dispatcher head:5050 --key worker.key \\
-      --bind 0.0.0.0:5051 --advertise node7:5051";
+      --bind 0.0.0.0:5051 --advertise node7:5051
+  millstream worker --isolation strict --allow-path /data";
 
 /// Of `millstream read`.
 pub(crate) const READ: &str = "\

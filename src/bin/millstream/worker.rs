@@ -1,5 +1,6 @@
 //! `millstream worker`: runs one until it is told to end.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::key;
 pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     let mut config = config(args)?;
     let key = key::load(&args.identity)?;
-    config.functions = Arc::new(functions(args, &key));
+    config.functions = Arc::new(functions(args, &key)?);
     let ending = Ending::watch(args.until_stdin_closes)?;
     let (brake, stopper) = (Brake::default(), WorkerStopper::new());
     let stop = stopper.clone();
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
 }
 
 /// The functions that datasets may name, with the Python that was asked for, or that this command was installed with.
-fn functions(args: &WorkerArgs, key: &LoadedKey) -> Functions {
+fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     let builtin = functions::builtin(Some(key));
     #[cfg(target_os = "linux")]
     {
@@ -56,10 +57,16 @@ fn functions(args: &WorkerArgs, key: &LoadedKey) -> Functions {
         for name in &args.python_env {
             interpreter.environment.allow(name);
         }
-        python::registered(builtin, interpreter)
+        if let Some(isolation) = &args.isolation {
+            let parsed = isolation.parse::<python::Isolation>();
+            interpreter.isolation = parsed.map_err(|error| format!("--isolation: {error}"))?;
+        }
+        let folders = args.access.allow_path.iter().filter(|path| path.starts_with('/'));
+        interpreter.isolation = interpreter.isolation.reading(folders.map(PathBuf::from));
+        Ok(python::registered(builtin, interpreter))
     }
     #[cfg(not(target_os = "linux"))]
-    builtin
+    Ok(builtin)
 }
 
 /// Returns the interpreter that the arguments or the environment name, else the one installed with this command, else that of the `PATH`.

@@ -1,4 +1,5 @@
-"""The process that starts and ends the processes of one piece of code: ``python -m millstream.foreman PARENT``.
+"""The process that starts and ends the processes of one piece of code: ``python -m millstream.foreman PARENT [SCRATCH READABLE...]``.
+With a folder for scratch files it confines itself and them: see ``isolation``.
 
 It imports what the code names, so that its children need not, and starts them by fork while it has one thread; else anew,
 since a fork of several threads may hang. It talks to its worker over what was its standard input, ends when that does, and takes
@@ -20,7 +21,7 @@ import subprocess
 import sys
 from typing import Any
 
-from . import executor
+from . import executor, isolation
 from .own_modules import remember
 
 __all__ = ["main"]
@@ -34,8 +35,10 @@ _SOON_S, _SHOWN_S = 1.0, 0.5
 
 
 class _Foreman:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, refusal: OSError | None) -> None:
         self._control = control
+        #: Why it runs no code.
+        self._refusal = refusal
         self._children: dict[int, tuple[int, subprocess.Popen[bytes] | None]] = {}
         self._described: dict[str, Any] = {}
         self._code = b""
@@ -75,6 +78,8 @@ class _Foreman:
         return _DONE + struct.pack("<q", number)
 
     def _start(self, file: int, described: int, code: int) -> None:
+        if self._refusal is not None:
+            raise self._refusal
         self._file, self._sizes = file, (described, code)
         self._described, self._code = executor.read(file, described, code)
         header = json.loads(self._code.partition(b"\n")[0])
@@ -184,11 +189,17 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     executor.end_with(int(arguments[0]))
     executor.confine()
+    refusal = None
+    if len(arguments) > 1:
+        try:
+            isolation.restrict(arguments[1], arguments[2:])
+        except OSError as error:
+            refusal = error
     control = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    _Foreman(control).serve()
+    _Foreman(control, refusal).serve()
     return 0
 
 
