@@ -207,7 +207,7 @@ fn a_signal_ends_every_server_well_also_one_that_still_waits() {
 
 #[test]
 fn what_cannot_work_is_said_and_fails() {
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 11] = [
         (&["demo", "--data", "examples/absent"], 1, "examples/absent"),
         (&["demo", "--workers", "0"], 1, "--workers"),
         (&["read"], 1, "--files PATTERN or --range N"),
