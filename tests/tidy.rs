@@ -4,6 +4,7 @@
 //! A rule that is broken is printed as `file:line: rule: what to do`. The tables hold in both directions: what they list
 //! must exist.
 
+use crate::source::corpora;
 use crate::source::manifest::{self, CrateEdges};
 use crate::source::paths::{self, Wall};
 use crate::source::protocol;
@@ -281,6 +282,11 @@ fn pure_modules_are_denied_clocks_sockets_and_randomness() {
 #[test]
 fn no_file_names_a_folder_of_somebodys_machine() {
     assert_clean(tree::files().iter().flat_map(words::private_paths));
+}
+
+#[test]
+fn every_fuzz_target_has_inputs() {
+    assert_clean(corpora::unmatched(&tree::files()));
 }
 
 #[test]

@@ -15,6 +15,8 @@
 pub mod agent;
 mod dispatcher;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod id;
 mod job;
 mod links;

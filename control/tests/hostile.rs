@@ -19,7 +19,7 @@ const NOBODY: u64 = u64::MAX;
 const ROLES: [Role; 3] = [Role::Read, Role::Submit, Role::Worker];
 
 /// A dispatcher that waits patiently for processes written by hand, which give no signs of life.
-fn patient(cluster: &Cluster, configure: impl FnOnce(&mut DispatcherConfig)) -> Server {
+pub(crate) fn patient(cluster: &Cluster, configure: impl FnOnce(&mut DispatcherConfig)) -> Server {
     cluster.configured(|config: &mut ServerConfig| {
         config.dispatcher.liveness = DispatcherConfig::default().client_timeout;
         configure(&mut config.dispatcher);
@@ -34,7 +34,7 @@ fn refused(answer: Result<Option<u64>, Error>, what: &str, code: Code, words: &s
 }
 
 /// A message of each kind, about things that do not exist, and the roles that may send it.
-fn every_request() -> [(Value, &'static [Role]); 22] {
+pub(crate) fn every_request() -> [(Value, &'static [Role]); 22] {
     const READERS: &[Role] = &[Role::Read, Role::Submit];
     const WORKERS: &[Role] = &[Role::Worker];
     const SUBMITTERS: &[Role] = &[Role::Submit];

@@ -7,6 +7,7 @@
 //! | `refusals` | who may not, or speaks nonsense, is refused and harms nobody |
 //! | `hostile` | who has a key and means harm is told what was wrong, and keeps nobody from being served |
 //! | `flooding` | who sends more than is read is stopped by flow control, and keeps nobody from being served |
+//! | `mutated` | requests that are changed at random are answered, crash nothing and leave nothing |
 //! | `hangs` | who hangs, fails or does not listen harms nobody else |
 //! | `lifetimes` | what nobody uses goes, and comes anew to whoever asks again |
 //! | `restarts` | a dispatcher that comes back, with or without its memory |
@@ -17,6 +18,7 @@ mod flooding;
 mod hangs;
 mod hostile;
 mod lifetimes;
+mod mutated;
 mod refusals;
 mod restarts;
 mod service;

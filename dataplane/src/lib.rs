@@ -8,6 +8,8 @@
 //!
 //! Knows elements and links. Refuses to know jobs, splits and datasets: it sees tickets and task numbers.
 
+#[cfg(test)]
+mod fuzz;
 pub mod linger;
 pub mod proto;
 pub mod transport;

@@ -8,6 +8,8 @@
 
 mod dtype;
 mod element;
+#[cfg(test)]
+mod fuzz;
 mod header;
 mod pack;
 mod slot;

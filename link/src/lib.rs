@@ -16,6 +16,8 @@
 pub mod address;
 mod congestion;
 pub mod endpoint;
+#[cfg(test)]
+mod fuzz;
 pub mod identity;
 pub mod lane;
 mod socket;

@@ -14,6 +14,7 @@
 //! - `folds`: operations that carry a state
 //! - `formats`: files of tables and arrays
 //! - `full_shuffles`: shuffles that take in a whole source
+//! - `fuzz`: fuzz targets of all that is read, with their corpora
 //! - `graphs`: encoding and analysis
 //! - `images`: pictures decoded and changed
 //! - `interleave`: datasets that are read ahead by turns
@@ -45,6 +46,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 /// As in the programs of the service: what a process holds is what they would hold.
+#[cfg(not(fuzzing))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -71,6 +73,8 @@ mod failures;
 mod folds;
 mod formats;
 mod full_shuffles;
+#[cfg(all(feature = "formats", feature = "text"))]
+mod fuzz;
 mod graphs;
 #[cfg(feature = "images")]
 mod images;

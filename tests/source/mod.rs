@@ -1,6 +1,7 @@
 //! What the house rules are checked with: reading the tree, the sources and the manifests. The rules themselves, with
 //! their tables, are in `tidy.rs`; nothing here knows this project's crates.
 //!
+//! - [`corpora`]: fuzz targets and their inputs
 //! - [`lexer`]: code, comments and literals told apart
 //! - [`tree`]: the project's files, and findings
 //! - [`shape`]: lengths, openings, tables of contents, attributes
@@ -9,6 +10,7 @@
 //! - [`words`]: words that stand in no file
 //! - [`protocol`]: numbered rules and their citations
 
+pub(crate) mod corpora;
 pub(crate) mod lexer;
 pub(crate) mod manifest;
 pub(crate) mod paths;

@@ -426,7 +426,7 @@ impl<B> ReceiveHalf<B> {
     }
 
     /// Debug builds stop at counts that contradict each other.
-    pub(super) fn check_invariants(&self) {
+    pub(crate) fn check_invariants(&self) {
         self.credit.check_invariants();
         debug_assert!(self.next <= self.contiguous && self.contiguous <= self.credit.received());
         debug_assert!(self.acknowledged <= self.contiguous && self.splits_acknowledged <= self.splits);

@@ -420,7 +420,7 @@ impl SendHalf {
     }
 
     /// Debug builds stop at a queue that contradicts its counts; this crate's tests also walk it.
-    pub(super) fn check_invariants(&self) {
+    pub(crate) fn check_invariants(&self) {
         self.credit.check_invariants();
         debug_assert!(self.resent <= self.kept.len() && self.splits_told <= self.splits.len());
         debug_assert!(self.splits.len() <= SPLITS_MAX);

@@ -37,6 +37,8 @@ mod datagram;
 mod directory;
 pub mod doorbell;
 mod frame;
+#[cfg(all(test, not(feature = "loom")))]
+mod fuzz;
 mod greeting;
 mod layout;
 mod leases;

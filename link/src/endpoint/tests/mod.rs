@@ -1,6 +1,7 @@
 //! Links over real loopback sockets: who gets in, at what limits, at what MTU.
 
 mod admission;
+mod flood;
 mod limits;
 mod mtu;
 mod restarts;
