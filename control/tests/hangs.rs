@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millstream_control::agent::AgentEvent;
+use millstream_control::agent::{AgentConfig, AgentEvent};
 use millstream_control::rpc::ALPN;
 use millstream_control::{
     Change, ClientPush, Code, DatasetFacts, MemoryStore, PlanError, Planner, Policy, Record, SourcePlan,
@@ -33,6 +33,48 @@ async fn a_dispatcher_that_hangs_while_storing_counts_as_silent() {
     *hangs.lock().unwrap() = false;
     drop(gate);
     within("the answer", asked).await.unwrap().unwrap();
+}
+
+/// C5.5: what a finished task holds counts as read, so it is not finished while it holds what nobody has begun.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_is_not_finished_before_its_splits_are_given_back() {
+    let cluster = Cluster::new();
+    let (gate, hanging) = channel();
+    let store = HangingStore {
+        hanging,
+        hangs: Arc::default(),
+    };
+    let hangs = Arc::clone(&store.hangs);
+    let server = cluster.dispatcher(None, Box::new(store));
+    let configure = |config: &mut AgentConfig| {
+        config.split_deadline = Duration::from_millis(300);
+        config.lease = Duration::from_secs(60);
+    };
+    let mut worker = cluster
+        .configured_worker("worker:1", server.local_addr(), configure)
+        .await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let _iteration = open(&client, "50", Policy::Dynamic).await;
+    let task = worker.started().await.task;
+    let mut feed = worker.agent.splits(task).unwrap();
+    let reading = tokio::task::spawn_blocking(move || {
+        feed.next(0, 0).unwrap().unwrap();
+        feed
+    });
+    let feed = within("a split", reading).await.unwrap();
+    *hangs.lock().unwrap() = true;
+    drop(feed);
+    let finished = within("the refusal", worker.agent.finish_task(task, true)).await;
+    let error = finished.unwrap_err();
+    assert!(error.message.contains("not given back"), "{error}");
+    *hangs.lock().unwrap() = false;
+    drop(gate);
+    let finished = async {
+        while worker.agent.finish_task(task, true).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the end", finished).await;
 }
 
 /// C1.6
@@ -211,17 +253,17 @@ async fn a_lease_is_never_shorter_than_the_dispatcher_needs() {
 async fn a_process_that_takes_no_pushes_is_disconnected_and_told_all_when_it_comes_back() {
     let cluster = Cluster::new();
     let server = cluster.configured(|config| config.pushes_max = 4);
-    // With it each snapshot has about 60 KiB.
+    // With them each snapshot has over half a KiB.
     let _worker = cluster
         .configured_worker("worker:1", server.local_addr(), |config| {
-            config.registration.tags = (0..60).map(|tag| format!("{tag:01000}")).collect();
+            config.registration.tags = (0..8).map(|tag| format!("{tag:064}")).collect();
         })
         .await;
     let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
     let _iteration = open(&client, "10", Policy::Off).await;
     let config = EndpointConfig {
         of_connected: PeerLimits {
-            stream_window_bytes: 1 << 17,
+            stream_window_bytes: 2 << 10,
             ..PeerLimits::default()
         },
         ..EndpointConfig::default()
@@ -260,7 +302,7 @@ async fn a_process_that_takes_no_pushes_is_disconnected_and_told_all_when_it_com
     assert!(reason.contains("pushes were not taken"), "{reason}");
     let (back, (_send, mut recv)) = connect().await;
     ask!(back, attach).await.unwrap();
-    let mut told = vec![0; 60_000];
+    let mut told = vec![0; 512];
     within("the snapshot", recv.read_exact(&mut told)).await.unwrap();
 }
 

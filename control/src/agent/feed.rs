@@ -193,7 +193,8 @@ impl SplitFeed {
         self.books.current_repetition(source)
     }
 
-    /// Gives back what was fetched and not started, in the background. Afterwards the feed is empty.
+    /// Gives back what was fetched and not started, in the background, for as long as the worker has its lease: what is not given back
+    /// would count as read. Afterwards the feed is empty.
     pub fn return_unstarted(&mut self) {
         let mut leases = self.books.take_unstarted();
         let coming: Vec<_> = std::mem::take(&mut self.fetching).into_values().collect();
@@ -216,10 +217,14 @@ impl SplitFeed {
             for leases in leases.chunks(1024) {
                 let leases = leases.to_vec();
                 let request = WireRequest::ReturnSplits { task, leases };
-                if let Err(error) = call_until_able(&session, &request, deadline).await {
-                    // If the task is gone, so are its leases.
-                    tracing::debug!(%task, %error, "splits were not returned");
-                    return;
+                while let Err(error) = call_until_able(&session, &request, deadline).await {
+                    let is_silent = matches!(error.code, Code::Unavailable | Code::DeadlineExceeded);
+                    if !is_silent || session.failure().is_some() {
+                        // If the task or the worker's lease is gone, so are its leases.
+                        tracing::debug!(%task, %error, "splits were not returned");
+                        return;
+                    }
+                    tracing::warn!(%task, %error, "splits are not returned yet");
                 }
             }
         });

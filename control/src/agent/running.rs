@@ -179,7 +179,7 @@ impl Agent {
     /// (which may be said later, in a second call).
     ///
     /// # Errors
-    /// The dispatcher does not answer, or has given the task away.
+    /// The dispatcher does not answer, also to splits that are given back, or has given the task away.
     pub async fn finish_task(&self, task: TaskId, delivered: bool) -> Result<(), Error> {
         let control = self.shared.control(task);
         let exhausted = control.as_ref().is_none_or(FeedControl::is_exhausted);
@@ -187,7 +187,9 @@ impl Agent {
         if let Some(control) = control {
             // C5.5: what it still holds afterwards counts as read.
             let deadline = self.shared.config.split_deadline;
-            tokio::time::timeout(deadline, control.returned()).await.ok();
+            let returned = tokio::time::timeout(deadline, control.returned()).await;
+            returned
+                .map_err(|_| Error::unavailable("splits that nobody has begun are not given back yet"))?;
         }
         let request = WireRequest::FinishTask {
             task,

@@ -128,6 +128,7 @@ fn queries_that_are_none_or_change_something_are_the_callers_fault() {
     assert!(refused("delete from t returning n").contains("would change the database"));
     assert!(refused("select n, x from t").contains("2 columns, the dataset names 1"));
     assert!(refused("select absent from t").contains("no such column"));
+    assert!(refused("attach database 'other' as n").contains("0 columns"));
     assert_eq!(
         elements(&read(&directory, everything()).graph().unwrap()).len(),
         1

@@ -111,17 +111,12 @@ async fn a_flood_of_first_packets_leaves_readers_their_rate() {
     is_over.store(true, Ordering::Relaxed);
     flooding.join().unwrap();
     let counts = *server.counts.borrow();
-    print(&format!(
+    println!(
         "{PER_SECOND} first packets a second: a reader has {:.2} of its rate, a new one connects after {:.3} s, the last of {ROUNDS} \
          after {:.3} s; {counts:?}",
         median(ratios),
         median(connecting.clone()),
         connecting.iter().copied().fold(0.0, f64::max),
-    ));
+    );
     assert!(counts.retried > 0, "the flood arrives");
-}
-
-#[expect(clippy::print_stdout, reason = "the figures of the attack")]
-fn print(text: &str) {
-    println!("{text}");
 }

@@ -6,6 +6,8 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use millstream_element::Dtype;
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, InterruptHandle, OpenFlags, Row};
 
@@ -62,6 +64,7 @@ impl OpenFile for Sqlite {
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&*path, flags).map_err(|error| failed(fault(&error)))?;
+        distrust(&connection).map_err(|error| failed(fault(&error)))?;
         let interrupt = Arc::new(connection.get_interrupt_handle());
         let stop = Arc::clone(&interrupt);
         let hook = self.cancel.on_cancel(move || stop.interrupt());
@@ -95,6 +98,15 @@ impl OpenFile for Sqlite {
             _hook: hook,
         }))
     }
+}
+
+/// Has the query reach this file and nothing else: views and triggers of a hostile file call no function with side effects, and neither
+/// they nor the query attach other files.
+fn distrust(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    Ok(())
 }
 
 impl FileReader for SqliteFile {

@@ -7,6 +7,9 @@ use millstream_element::{Dtype, TensorSpec};
 use crate::exec::format::parse::shown;
 use crate::exec::format::reader::Fault;
 
+/// Rows without bytes of an array at most: a file of no size could claim any number.
+const EMPTY_ROWS_MAX: u64 = 1 << 24;
+
 /// Bytes of a header; NumPy itself reads no more than 10 000 without being told to.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -142,6 +145,9 @@ impl Header {
     pub(super) fn dims(&self, whole: bool) -> Result<&[u64], String> {
         match self.shape.split_first() {
             _ if whole => Ok(&self.shape),
+            Some((rows, _)) if *rows > EMPTY_ROWS_MAX && self.data_bytes == 0 => Err(format!(
+                "the array has {rows} rows without bytes, the limit is {EMPTY_ROWS_MAX}: read it whole"
+            )),
             Some((_, rest)) => Ok(rest),
             None => Err("the array is a scalar, which has no rows: read it whole".to_owned()),
         }
@@ -238,6 +244,19 @@ mod tests {
         assert!(parsed("'>i8'", "(5,)").unwrap().is_big_endian);
         assert_eq!(parsed("'|b1'", "()").unwrap().shape, [0u64; 0]);
         assert_eq!(parsed("'<U7'", "(2,)").unwrap().data_bytes, 56);
+    }
+
+    #[test]
+    fn rows_without_bytes_are_bounded() {
+        for (descr, shape) in [
+            ("'<f4'", "(1152921504606846976, 0)"),
+            ("'|S0'", "(1152921504606846976,)"),
+        ] {
+            let header = parsed(descr, shape).unwrap();
+            assert!(header.dims(false).unwrap_err().contains("rows without bytes"));
+            assert_eq!(header.dims(true).unwrap()[0], 1 << 60);
+        }
+        assert_eq!(parsed("'<f4'", "(1000, 0)").unwrap().dims(false), Ok(&[0][..]));
     }
 
     #[test]
