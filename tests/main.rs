@@ -31,6 +31,7 @@
 //! - `quotas`: peers that ask for more than their share
 //! - `key_rotation`, `revocation`: keys that are replaced or refused while a service runs
 //! - `allowed_paths`: files that a service may read
+//! - `secrets`: keys and credentials, looked for where they do not belong
 //! - `bad_input`: errors that name the thing, from a service that goes on
 //! - `hostile_peers`: peers that break the protocol, over real QUIC
 //! - `support`: elements to send, links to send them over, whole services, processes, a watchdog
@@ -56,6 +57,7 @@ mod persistence;
 mod quotas;
 mod remote_files;
 mod revocation;
+mod secrets;
 mod service_reader;
 mod several_sources;
 mod shared_jobs;

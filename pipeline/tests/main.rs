@@ -5,6 +5,7 @@
 //! - `states`: an executor saved and restored goes on as if nothing had happened
 //! - `splits`: workers fed from one pool of splits see the dataset exactly once, and account for every lease
 //! - `batches`: batches of elements of different shapes
+//! - `bombs`: files that claim far more than they hold
 //! - `buffers`: what is computed ahead withholds nothing and stays within the byte budget
 //! - `expressions`: what is computed of components
 //! - `damage`: files that are cut short or overwritten
@@ -51,6 +52,8 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod batches;
+#[cfg(all(target_os = "linux", feature = "formats"))]
+mod bombs;
 mod buffers;
 mod combined;
 #[cfg(all(

@@ -130,12 +130,27 @@ impl Process {
 
     /// The same with this in its environment.
     pub(crate) fn start_in(environment: &[(&str, String)], key: &str, arguments: &[&str]) -> Self {
+        Self::start_with(environment, key, arguments, Stdio::inherit())
+    }
+
+    /// The same, which writes its log to a file.
+    pub(crate) fn start_logging(
+        environment: &[(&str, String)],
+        key: &str,
+        arguments: &[&str],
+        log: &str,
+    ) -> Self {
+        let log = std::fs::File::create(log).expect("a log");
+        Self::start_with(environment, key, arguments, log.into())
+    }
+
+    fn start_with(environment: &[(&str, String)], key: &str, arguments: &[&str], log: Stdio) -> Self {
         let mut command = millstream(key, arguments);
         command
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .arg("--until-stdin-closes")
             .stdin(Stdio::piped())
-            .stderr(Stdio::inherit());
+            .stderr(log);
         let mut child = command.spawn().expect("the binary starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped"))

@@ -80,6 +80,7 @@ pub(crate) fn source(flag: &KeyFlag) -> Result<KeySource, String> {
 
 /// Loads the key of this process, and the list of those whom it refuses. Says so when this made a key.
 pub(crate) fn load(flags: &IdentityFlags) -> Result<LoadedKey, String> {
+    leave_no_core();
     let source = source(&flags.key)?;
     let loaded = source.load().map_err(|error| error.to_string())?;
     if loaded.created
@@ -95,5 +96,20 @@ pub(crate) fn load(flags: &IdentityFlags) -> Result<LoadedKey, String> {
             .refusing(path)
             .map_err(|error| format!("--revoked: {error}")),
         None => Ok(loaded),
+    }
+}
+
+/// Has a crash leave no image of this process, which holds keys. The limit can be raised again, by `prlimit --core`.
+fn leave_no_core() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { maximum, .. } = getrlimit(Resource::Core);
+        let none = Rlimit {
+            current: Some(0),
+            maximum,
+        };
+        // A limit may always be lowered.
+        let _ = setrlimit(Resource::Core, none);
     }
 }

@@ -1,0 +1,99 @@
+//! Keys and credentials stand in no log, argument, status, audit log or error.
+
+use std::path::Path;
+
+use millstream::link::{ClusterKey, Role};
+
+use crate::support::process::{Process, finish, millstream};
+use crate::support::watched;
+
+/// What a cloud's credential could look like.
+const CREDENTIAL: &str = "planted+credential/of+a+cloud";
+
+/// Texts that tell a secret, with what they are.
+fn secrets(key: &ClusterKey) -> Vec<(String, String)> {
+    // The first digits are enough to find it, and more than chance would write.
+    let digits = |text: &str, part: usize| text.split(':').nth(part).expect("digits")[..24].to_owned();
+    let mut secrets = vec![
+        ("the cluster key".to_owned(), digits(&key.to_text(), 1)),
+        ("a credential".to_owned(), CREDENTIAL.to_owned()),
+    ];
+    for role in Role::ALL {
+        let text = key.role_key(role).to_text();
+        secrets.push((format!("the key of {role}"), digits(&text, 2)));
+    }
+    secrets
+}
+
+/// A server that says all it can, to a file.
+fn server(key: &str, log: &Path, arguments: &[&str]) -> Process {
+    let log = log.display().to_string();
+    let environment = [
+        ("AWS_SECRET_ACCESS_KEY", CREDENTIAL.to_owned()),
+        ("RUST_LOG", "trace".to_owned()),
+    ];
+    Process::start_logging(&environment, key, arguments, &log)
+}
+
+/// What a process shows to everybody on its machine.
+fn shown(process: &Process) -> String {
+    let read = |name: &str| std::fs::read(format!("/proc/{}/{name}", process.id())).expect("it lives");
+    String::from_utf8_lossy(&[read("cmdline"), read("status"), read("limits")].concat()).into_owned()
+}
+
+#[test]
+fn secrets_stand_in_nothing_that_is_written_or_shown() {
+    watched("secrets", || {
+        let folder = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| folder.path().join(name);
+        let (key, other) = (
+            ClusterKey::generate().expect("randomness"),
+            ClusterKey::generate().expect("randomness"),
+        );
+        let (text, audit) = (key.to_text(), at("audit").display().to_string());
+        let dispatcher = ["dispatcher", "--bind", "127.0.0.1:0", "--audit-log", &audit];
+        let dispatcher = server(&text, &at("dispatcher.log"), &dispatcher);
+        let address = dispatcher.address.clone();
+        let worker = server(&text, &at("worker.log"), &["worker", "--dispatcher", &address]);
+        let asked: [&[&str]; 4] = [
+            &["read", "--dispatcher", &address, "--range", "100"],
+            &["read", "--dispatcher", &address, "--files", "s3://absent/x"],
+            &["status", "--dispatcher", &address, "--json"],
+            &["status", "--dispatcher", &address, "--metrics"],
+        ];
+        let mut said = Vec::new();
+        for holder in [&text, &other.to_text()] {
+            for arguments in asked {
+                let mut command = millstream(holder, arguments);
+                command
+                    .env("RUST_LOG", "trace")
+                    .env("AWS_SECRET_ACCESS_KEY", CREDENTIAL);
+                let finished = finish(command);
+                said.push((
+                    format!("{arguments:?}"),
+                    format!("{}{}", finished.stdout, finished.stderr),
+                ));
+            }
+        }
+        let refused = finish(millstream(&text, &["status", "--key", &text]));
+        said.push(("a key as an argument".to_owned(), refused.stderr));
+        for (process, name) in [(&dispatcher, "dispatcher"), (&worker, "worker")] {
+            let shown = shown(process);
+            let core = shown.lines().find(|line| line.starts_with("Max core file size"));
+            let limit = core.and_then(|line| line.split_whitespace().nth(4));
+            assert_eq!(limit, Some("0"), "a crash of the {name} writes its memory");
+            said.push((name.to_owned(), shown));
+        }
+        drop((worker, dispatcher));
+        for name in ["dispatcher.log", "worker.log", "audit"] {
+            let log = std::fs::read_to_string(at(name)).expect("a log");
+            assert!(log.len() > 100, "{name} says something: {log}");
+            said.push((name.to_owned(), log));
+        }
+        for (what, secret) in secrets(&key).into_iter().chain(secrets(&other)) {
+            for (place, text) in &said {
+                assert!(!text.contains(&secret), "{what} stands in {place}: {text}");
+            }
+        }
+    });
+}
