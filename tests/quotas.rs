@@ -4,14 +4,15 @@ use std::time::Instant;
 
 use millstream::client::ReaderConfig;
 use millstream::control::{DispatcherConfig, Policy};
-use millstream::link::{ClusterKey, KeySource, LoadedKey, Role};
+use millstream::link::{ClusterKey, EndpointConfig, KeySource, LoadedKey, Role};
+use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
 use millstream::{ReadRequest, Service, ServiceConfig};
 
 use crate::support::cluster::{Cluster, drain};
 use crate::support::links::Mechanism;
 use crate::support::watchdog::WATCHDOG;
-use crate::support::watched_for;
+use crate::support::{watched, watched_for};
 
 /// C15.1, C15.2
 #[test]
@@ -88,4 +89,30 @@ fn threads() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Threads:"));
     line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn tasks_beyond_the_limit_wait_for_others() {
+    watched("waiting tasks", || {
+        let functions = vec![Functions::new()];
+        let cluster = Cluster::start_with(Mechanism::Quic, functions, &EndpointConfig::default(), |config| {
+            config.server.tasks_max = 1;
+        });
+        let dataset = cluster
+            .service()
+            .register(Dataset::range(0, 100, 1), None)
+            .expect("registered");
+        let open = || {
+            let job = cluster
+                .service()
+                .job(&ReadRequest::new(dataset.clone(), Policy::Dynamic));
+            let job = job.expect("a job");
+            cluster.service().read(job, 0, &ReaderConfig::default())
+        };
+        let readers = [open(), open(), open()].map(|reader| reader.expect("a reader"));
+        for reader in readers {
+            let elements = reader.map(|element| element.expect("served"));
+            assert_eq!(elements.count(), 100);
+        }
+    });
 }

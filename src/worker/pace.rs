@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream_control::Pace;
+use millstream_control::{LinkCounts, Pace};
+use millstream_dataplane::transport::LinkReport;
 use millstream_pipeline::exec::Stats;
 use parking_lot::Mutex;
 
@@ -85,6 +86,20 @@ impl TaskGauge {
         let element_ns = self.element_ns;
         (elements > 0).then_some(Pace { elements, element_ns })
     }
+}
+
+/// Counts the links by the way that they go.
+pub(super) fn link_counts(links: &[LinkReport]) -> LinkCounts {
+    let mut counts = LinkCounts::default();
+    for link in links {
+        let of_way = match link.transport {
+            "memory" => &mut counts.memory,
+            "shm" => &mut counts.shared_memory,
+            _ => &mut counts.network,
+        };
+        *of_way += 1;
+    }
+    counts
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents};
-use millstream_control::{Error, LinkCounts, Policy, TaskDef, TaskId};
-use millstream_dataplane::transport::LinkReport;
+use millstream_control::{Error, Policy, TaskDef, TaskId};
 use millstream_dataplane::transport::quic::CLIENT_LIMITS;
 use millstream_dataplane::worker::{Server, ServerConfig};
 use millstream_element::SlotAlloc;
@@ -29,7 +28,7 @@ use tokio::time::MissedTickBehavior;
 use super::config::WorkerConfig;
 use super::drain::{Drain, Step};
 use super::feed::TaskFeed;
-use super::pace::TaskMeter;
+use super::pace::{TaskMeter, link_counts};
 use super::reports::Reports;
 use super::stopper::{Wish, Wishes, WorkerStopper};
 use super::task::{Outcome, TaskRun, run};
@@ -331,20 +330,6 @@ async fn register(
     Ok((registered.0, registered.1, wishes))
 }
 
-/// How many links are by which way.
-fn link_counts(links: &[LinkReport]) -> LinkCounts {
-    let mut counts = LinkCounts::default();
-    for link in links {
-        let of_way = match link.transport {
-            "memory" => &mut counts.memory,
-            "shm" => &mut counts.shared_memory,
-            _ => &mut counts.network,
-        };
-        *of_way += 1;
-    }
-    counts
-}
-
 async fn until_unread(server: &Server) {
     while !server.links().is_empty() {
         tokio::time::sleep(QUIET_LOOK).await;
@@ -483,11 +468,18 @@ impl Follower {
 
     fn handle(&mut self, event: Option<AgentEvent>) -> ControlFlow<Result<(), WorkerError>> {
         match event {
-            Some(AgentEvent::StartTask(definition)) => self.start(definition),
+            Some(AgentEvent::StartTask(definition)) => {
+                if let Some(definition) = self.tasks.admit(definition) {
+                    self.start(definition);
+                }
+            }
             Some(AgentEvent::StopTask { task, reason }) => {
                 tracing::info!(%task, %reason, "task stopped");
                 self.reports.abandon(task);
                 self.tasks.stop(task);
+                while let Some(definition) = self.tasks.next_waiting() {
+                    self.start(definition);
+                }
             }
             Some(AgentEvent::ReleaseClient { client, tasks }) => {
                 tracing::info!(%client, "a reader is gone");

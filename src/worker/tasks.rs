@@ -1,9 +1,9 @@
 //! The tasks under way in a worker. Dropping them stops them, so that no worker leaves computations behind.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use millstream_control::{Pace, TaskId};
+use millstream_control::{Pace, TaskDef, TaskId};
 use millstream_dataplane::worker::Server;
 use millstream_pipeline::exec::Cancel;
 
@@ -15,6 +15,9 @@ pub(super) struct Tasks {
     running: BTreeMap<TaskId, Running>,
     /// Those of them that failed: nobody waits for anything of them.
     failed: BTreeSet<TaskId>,
+    /// Tasks that wait until others are stopped, in the order in which they came.
+    waiting: VecDeque<TaskDef>,
+    running_max: usize,
 }
 
 struct Running {
@@ -24,12 +27,38 @@ struct Running {
 }
 
 impl Tasks {
-    /// None yet; their elements are served by `server`.
+    /// None yet; their elements are served by `server`, and as many may run as it serves.
     pub(super) fn new(server: Server) -> Self {
         Self {
+            running_max: server.tasks_max(),
             server,
             running: BTreeMap::new(),
             failed: BTreeSet::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Returns a task that may start now. Keeps it for later where as many run as may: one reader's many jobs fail nobody's.
+    pub(super) fn admit(&mut self, task: TaskDef) -> Option<TaskDef> {
+        if self.waiting.is_empty() && self.running.len() < self.running_max {
+            return Some(task);
+        }
+        if self.waiting.is_empty() {
+            tracing::warn!(
+                running = self.running.len(),
+                "tasks wait until others end: there are as many as may be (tasks_max)"
+            );
+        }
+        self.waiting.push_back(task);
+        None
+    }
+
+    /// Returns the task that has waited longest, if there is room for one.
+    pub(super) fn next_waiting(&mut self) -> Option<TaskDef> {
+        if self.running.len() < self.running_max {
+            self.waiting.pop_front()
+        } else {
+            None
         }
     }
 
@@ -76,11 +105,13 @@ impl Tasks {
             running.cancel.cancel();
         }
         self.failed.remove(&task);
+        self.waiting.retain(|waiting| waiting.task != task);
         self.server.remove_task(millstream_dataplane::TaskId(task.0));
     }
 
     /// Stops all of them.
     pub(super) fn stop_all(&mut self) {
+        self.waiting.clear();
         for task in self.running.keys().copied().collect::<Vec<_>>() {
             self.stop(task);
         }

@@ -215,6 +215,11 @@ impl Server {
         })
     }
 
+    /// The most tasks that it serves at a time.
+    pub fn tasks_max(&self) -> usize {
+        self.inner.config.tasks_max
+    }
+
     /// Adds a task whose elements are as `spec` says, are divided among its clients as `mode` says, and are produced into
     /// slots of `alloc`, or of the task's arena once it has one ([`Server::arena`]).
     ///
