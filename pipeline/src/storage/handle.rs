@@ -187,7 +187,11 @@ impl Storage {
         if let Some(remote) = &*remote {
             return Ok(Arc::clone(remote));
         }
-        let started = Remote::start(&self.shared.config, self.shared.cache.clone())?;
+        let started = Remote::start(
+            &self.shared.config,
+            &self.shared.access,
+            self.shared.cache.clone(),
+        )?;
         Ok(Arc::clone(remote.insert(Arc::new(started))))
     }
 

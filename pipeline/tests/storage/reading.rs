@@ -262,6 +262,34 @@ fn a_redirection_is_followed_and_a_query_is_passed_on_and_not_shown() {
 }
 
 #[test]
+fn redirects_lead_only_to_what_may_be_read() {
+    let private = Server::right(noise(1000, 8), "\"mark\"");
+    let elsewhere = private.url("file");
+    let open = Server::start(move |request, _| {
+        let to = match request.target.as_str() {
+            "/metadata" => "http://169.254.169.254/latest/meta-data/".to_owned(),
+            "/file" => return answer(request, b"allowed", "\"mark\""),
+            "/inside" => "/file".to_owned(),
+            _ => elsewhere.clone(),
+        };
+        Reply::Answer(302, vec![("location", to)], Vec::new())
+    });
+    let refused = |storage: &Storage, path: &str| read(storage, &open.url(path)).unwrap_err();
+    let anything = storage("http://none");
+    let error = refused(&anything, "metadata");
+    assert!(error.contains("credentials"), "{error}");
+    assert_eq!(read(&anything, &open.url("private")).unwrap().len(), 1000);
+    let confined = StorageConfig {
+        allowed: vec![open.url("")],
+        ..config("http://none")
+    };
+    let confined = Storage::new(confined).unwrap();
+    assert_eq!(read(&confined, &open.url("inside")).unwrap(), b"allowed");
+    let error = refused(&confined, "private");
+    assert!(error.contains("--allow-path"), "{error}");
+}
+
+#[test]
 fn the_thread_of_storage_ends_with_its_last_user() {
     let server = Server::right(noise(1000, 8), "\"mark\"");
     let storage = storage("http://none");

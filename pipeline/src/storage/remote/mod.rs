@@ -1,6 +1,6 @@
 //! Objects of stores and files of servers, over the network.
 //!
-//! - `stores`: which clients there are; `runtime`: the thread that they work on;
+//! - `stores`: which clients there are; `redirects`: where a server may send them on to; `runtime`: the thread that they work on;
 //! - `shared`: what open objects share, and how one is opened;
 //! - `fetch`: requests, bounded; `failure`: what they fail with, in words;
 //! - `file`: an open object, `blocks` of it, how far `ahead` they are asked for, and the `memory` they share;
@@ -13,6 +13,7 @@ mod fetch;
 mod file;
 mod listing;
 mod memory;
+mod redirects;
 mod runtime;
 mod shared;
 mod spool;

@@ -8,6 +8,7 @@ use object_store::path::Path;
 
 use crate::exec::{Cancel, ErrorKind};
 
+use crate::storage::access::Access;
 use crate::storage::cache::{Cache, KeptVersion, Key, Place};
 use crate::storage::config::StorageConfig;
 use crate::storage::error::StorageError;
@@ -59,6 +60,7 @@ impl Remote {
     /// The reason: the system gives no thread.
     pub(in crate::storage) fn start(
         config: &StorageConfig,
+        access: &Access,
         cache: Option<Arc<Cache>>,
     ) -> Result<Remote, String> {
         let farewell = cache.clone();
@@ -70,7 +72,7 @@ impl Remote {
         let runtime = runtime.map_err(|error| format!("no thread for storage: {error}"))?;
         Ok(Remote {
             runtime,
-            stores: Stores::new(config.clone()),
+            stores: Stores::new(config.clone(), access.clone()),
             memory: Memory::new(config.memory_bytes),
             parts: Parts {
                 bounds: Bounds::of(config),

@@ -12,6 +12,8 @@ use object_store::list::PaginatedListStore;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use parking_lot::Mutex;
 
+use super::redirects::ServerClient;
+use crate::storage::access::Access;
 use crate::storage::config::StorageConfig;
 use crate::storage::location::{RemoteLocation, Scheme};
 
@@ -51,13 +53,16 @@ enum Certificates {
 #[derive(Debug)]
 pub(super) struct Stores {
     config: StorageConfig,
+    access: Access,
     known: Mutex<HashMap<(Scheme, String), Store>>,
 }
 
 impl Stores {
-    pub(super) fn new(config: StorageConfig) -> Stores {
+    /// None yet; servers are left by redirects only for what `access` permits.
+    pub(super) fn new(config: StorageConfig, access: Access) -> Stores {
         Stores {
             config,
+            access,
             known: Mutex::default(),
         }
     }
@@ -157,11 +162,20 @@ impl Stores {
     fn server(&self, location: &RemoteLocation, certificates: Certificates) -> object_store::Result<Store> {
         let query = location.query.as_ref().map(|query| format!("?{query}"));
         let url = format!("{}/{}", location.store(), query.unwrap_or_default());
-        let mut options = ClientOptions::new().with_allow_http(location.scheme == Scheme::Http);
-        for (key, value) in self.client_settings(certificates) {
-            options = options.with_config(key, value);
-        }
-        let builder = HttpBuilder::new().with_url(url).with_client_options(options);
+        let is_plain = location.scheme == Scheme::Http;
+        let client = ServerClient {
+            access: self.access.clone(),
+            connect: self.config.connect,
+            stall: self.config.stall,
+            deadline: self.config.deadline,
+            believes_system: certificates == Certificates::OfSystem,
+            is_plain,
+        };
+        let options = ClientOptions::new().with_allow_http(is_plain);
+        let builder = HttpBuilder::new()
+            .with_url(url)
+            .with_client_options(options)
+            .with_http_connector(client);
         let store = builder.with_retry(self.retry()).build()?;
         Ok(Store {
             objects: Arc::new(store),
