@@ -134,8 +134,12 @@ fn sending() {
                 }
                 for _ in 0..4 {
                     match half.poll_next() {
-                        Next::Fresh { elements, .. } if elements > 0 => drop(half.spend(element())),
-                        Next::Fresh { .. } => drop(half.starve(Shortage::Empty, now)),
+                        Next::Fresh { elements: 0, .. } => drop(half.starve(Shortage::Empty, now)),
+                        Next::Fresh { element_bytes, .. } if element_bytes < ELEMENT_BYTES => {
+                            let bytes = ELEMENT_BYTES;
+                            drop(half.starve(Shortage::NoCredit { bytes }, now));
+                        }
+                        Next::Fresh { .. } => drop(half.spend(element())),
                         Next::Resend(_) | Next::Tell(_) => {}
                         Next::Nothing => break,
                     }
@@ -148,9 +152,12 @@ fn sending() {
 
 const TASK: TaskId = TaskId(7);
 
+/// Bytes of the element that the worker has.
+const ELEMENT_BYTES: u64 = 64;
+
 fn element() -> Pack {
-    let slot = HeapAlloc.alloc(64).unwrap();
-    Pack::from_parts(slot.freeze(), &[64]).unwrap()
+    let slot = HeapAlloc.alloc(ELEMENT_BYTES as usize).unwrap();
+    Pack::from_parts(slot.freeze(), &[ELEMENT_BYTES]).unwrap()
 }
 
 /// Admits packs up to a size, as a reader with one credit would.

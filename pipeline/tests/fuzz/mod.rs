@@ -56,11 +56,9 @@ fn drain(dataset: Dataset) {
                 .for_each(|tensor| drop(tensor.settled().unwrap())),
             Ok(None) => return,
             Err(error) => {
-                // A file without the table that is asked for may be the caller's fault.
-                assert!(
-                    matches!(error.kind(), ErrorKind::Data | ErrorKind::Caller),
-                    "{error}"
-                );
+                // A file without the table that is asked for may be the caller's fault, and an index may name files that are not there.
+                let is_blamed = matches!(error.kind(), ErrorKind::Data | ErrorKind::Caller);
+                assert!(is_blamed || error.to_string().contains("cannot open"), "{error}");
                 return;
             }
         }
