@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_element::{OpenPack, Pack};
@@ -21,6 +21,7 @@ use super::division::{Division, Found, PackLimits, Role, TaskMode};
 use super::groups::end_of_data;
 use super::task::Denied;
 use super::turns::Turn;
+use super::wake_request::WakeRequest;
 use super::window;
 use crate::linger::Linger;
 use crate::proto::send::Ending;
@@ -95,8 +96,7 @@ pub struct TaskBuffer {
     lanes: u64,
     shared: Mutex<Shared>,
     room: Condvar,
-    /// Some session found nothing and wants to hear of the next element.
-    is_hungry: AtomicBool,
+    wake_request: WakeRequest,
     taken_elements: AtomicU64,
     taken_bytes: AtomicU64,
     released: AtomicU64,
@@ -150,7 +150,7 @@ impl TaskBuffer {
             lanes: mode.lanes() as u64,
             shared: Mutex::new(shared),
             room: Condvar::new(),
-            is_hungry: AtomicBool::new(false),
+            wake_request: WakeRequest::new(),
             taken_elements: AtomicU64::new(0),
             taken_bytes: AtomicU64::new(0),
             released: AtomicU64::new(0),
@@ -312,8 +312,7 @@ impl TaskBuffer {
 
     /// Asks to be rung when something is ready. Call, then take once more before waiting.
     pub fn ask_to_ring(&self) {
-        self.is_hungry.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        self.wake_request.ask();
     }
 
     /// Adds a session that is rung for a client.
@@ -415,9 +414,7 @@ impl TaskBuffer {
     /// The producer's side: so many bytes were committed. Its thread holds no lock of the buffer's, since it may step
     /// sessions.
     pub(super) fn committed(&self, bytes: u64) {
-        // Pairs with the fence of `ask_to_ring`: either this sees the hunger, or the session sees the element.
-        fence(Ordering::SeqCst);
-        if !self.is_hungry.load(Ordering::Relaxed) || !self.is_hungry.swap(false, Ordering::SeqCst) {
+        if !self.wake_request.take() {
             return;
         }
         match self.stepped() {

@@ -9,7 +9,7 @@
 //! - `turns`: whose turn it is where several clients wait for elements
 //! - `task`: a task and its subscriptions
 //! - [`server`]: all tasks of a worker, and who may read them
-//! - `session`: one link, served; `bell`: how it hears of elements
+//! - `session`: one link, served; `bell`: how it hears of elements; `wake_request`: that it wants to
 //! - `clock`: what time it is for them
 //! - `travel`: how its packs travel; `auto`: whether compressed, where that is not said
 //! - `compress`: the pool that compresses packs
@@ -37,6 +37,7 @@ mod task;
 mod tests;
 mod travel;
 mod turns;
+mod wake_request;
 mod window;
 
 pub use arena_config::{ArenaConfig, ArenaStats};

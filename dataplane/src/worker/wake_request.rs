@@ -1,0 +1,117 @@
+//! The request of sessions to be woken for the next element of a task, which its producer looks at after each commit.
+//!
+//! Owns the order of the two looks: a session asks and then looks for an element again, a producer commits and then looks for a request, so
+//! one of the two sees the other. Refuses to know how a session is woken.
+
+#[cfg(feature = "loom")]
+use loom::sync::atomic::{AtomicBool, Ordering, fence};
+#[cfg(not(feature = "loom"))]
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+/// Whether a session found nothing and wants to be woken.
+#[derive(Debug)]
+pub(super) struct WakeRequest {
+    is_asked: AtomicBool,
+}
+
+impl WakeRequest {
+    /// Returns a request that nobody has made.
+    pub(super) fn new() -> WakeRequest {
+        WakeRequest {
+            is_asked: AtomicBool::new(false),
+        }
+    }
+
+    /// Asks to be woken. The session looks for an element once more before it waits.
+    pub(super) fn ask(&self) {
+        self.is_asked.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Returns whether a session asked since the last call. The producer calls it after it has committed an element.
+    pub(super) fn take(&self) -> bool {
+        // Pairs with the fence of `ask`: either this sees the request, or the session sees the element.
+        fence(Ordering::SeqCst);
+        self.is_asked.load(Ordering::Relaxed) && self.is_asked.swap(false, Ordering::SeqCst)
+    }
+}
+
+#[cfg(all(test, feature = "loom"))]
+mod loom_models {
+    use std::sync::Arc;
+
+    use loom::sync::atomic::AtomicU64;
+    use loom::sync::{Condvar, Mutex};
+    use loom::thread;
+
+    use super::*;
+
+    /// Elements that the producer commits.
+    const ELEMENTS: u64 = 2;
+
+    /// What sessions and the producer of a task share.
+    struct Task {
+        request: WakeRequest,
+        committed: AtomicU64,
+        is_woken: Mutex<bool>,
+        wakes: Condvar,
+    }
+
+    impl Task {
+        fn new() -> Arc<Task> {
+            Arc::new(Task {
+                request: WakeRequest::new(),
+                committed: AtomicU64::new(0),
+                is_woken: Mutex::new(false),
+                wakes: Condvar::new(),
+            })
+        }
+
+        fn produce(&self) {
+            for element in 1..=ELEMENTS {
+                self.committed.store(element, Ordering::Release);
+                if self.request.take() {
+                    *self.is_woken.lock().expect("no holder panics") = true;
+                    self.wakes.notify_all();
+                }
+            }
+        }
+
+        /// Waits until it is woken. A wake-up that is lost ends as a deadlock, which Loom reports.
+        fn sleep(&self) {
+            let mut is_woken = self.is_woken.lock().expect("no holder panics");
+            while !*is_woken {
+                is_woken = self.wakes.wait(is_woken).expect("no holder panics");
+            }
+            *is_woken = false;
+        }
+
+        fn consume(&self) {
+            let mut taken = 0;
+            while taken < ELEMENTS {
+                let is_there = || self.committed.load(Ordering::Acquire) > taken;
+                if !is_there() {
+                    self.request.ask();
+                    if !is_there() {
+                        self.sleep();
+                        continue;
+                    }
+                }
+                taken = self.committed.load(Ordering::Acquire);
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_that_asks_is_woken() {
+        loom::model(|| {
+            let task = Task::new();
+            let producer = {
+                let task = Arc::clone(&task);
+                thread::spawn(move || task.produce())
+            };
+            task.consume();
+            producer.join().expect("no panic");
+        });
+    }
+}
