@@ -7,6 +7,7 @@ use millstream::control::Policy;
 use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::cluster::{Cluster, numbers};
@@ -40,7 +41,7 @@ fn connections_cut_under_dynamic_lose_nothing_and_repeat_nothing() {
 
 proptest! {
     // A failure prints the places, which are all there is to repeat it.
-    #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 0, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..rounds(CASES) })]
 
     #[test]
     fn connections_cut_anywhere_under_off_lose_nothing_and_repeat_nothing(cuts in cuts(ELEMENTS * WORKERS)) {

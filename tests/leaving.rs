@@ -9,6 +9,7 @@ use millstream::client::{MaxOutstanding, Reader};
 use millstream::control::{DispatcherConfig, Policy};
 use millstream::pipeline::graph::{Dataset, Units};
 use millstream::{Worker, WorkerConfig};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::cluster::{Cluster, drain, numbers, prompt};
@@ -28,7 +29,7 @@ const NEVER: [&str; 2] = ["--drain-deadline-s", "3600"];
 
 proptest! {
     // A failure prints the pauses, which are all there is to repeat it.
-    #![proptest_config(ProptestConfig { cases: 2, max_shrink_iters: 0, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..rounds(2) })]
 
     /// C10.2, end to end.
     #[test]

@@ -13,6 +13,7 @@ use millstream::control::{JobId, Policy};
 use millstream::element::{Dtype, Element, ElementSpec, TensorSpec};
 use millstream::pipeline::graph::{ConstantTensor, Dataset};
 use millstream::{ReadRequest, Service, ServiceConfig};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -38,7 +39,7 @@ const PAUSE_MS: std::ops::Range<u64> = 0..150;
 
 proptest! {
     // A failure prints the pauses, which are all there is to repeat it.
-    #![proptest_config(ProptestConfig { cases: 1, max_shrink_iters: 0, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..rounds(1) })]
 
     #[test]
     fn a_dispatcher_killed_again_and_again_loses_nothing_and_repeats_nothing(pauses in pauses(KILLS)) {

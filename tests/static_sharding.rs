@@ -10,6 +10,7 @@ use millstream::pipeline::graph::{Cardinality, Dataset, NoFunctions, OnError};
 use millstream::{
     ReadRequest, Service, ServiceConfig, ServiceError, Worker, WorkerConfig, WorkerError, service_reader,
 };
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -135,7 +136,7 @@ fn every_number_once(mechanism: Mechanism, workers: usize, elements: i64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 8, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 8, ..rounds(CASES) })]
 
     #[test]
     fn over_quic_every_number_comes_once(workers in 1..=4_usize, extra in 0..200_i64) {

@@ -9,6 +9,7 @@ use millstream::element::{Dtype, ElementSpec, TensorSpec};
 use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::{Functions, PreparedMap, Tensor, Value};
 use millstream::pipeline::graph::{Dataset, Params};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::cluster::{Cluster, numbers};
@@ -142,7 +143,7 @@ fn wide(width: u64) -> ElementSpec {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 20, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20, ..rounds(CASES) })]
 
     #[test]
     fn over_memory_every_number_comes_as_often_as_promised(service in services()) {

@@ -7,6 +7,7 @@ use millstream_control::{
     WORKER_ADDRESS_BYTES_MAX,
 };
 use millstream_link::Role;
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::honest::{HONEST, Honest};
@@ -536,7 +537,7 @@ async fn who_ends_the_service_is_named_with_its_address_however_much_it_says() {
 
 proptest! {
     // A failure prints the bytes, which are all there is to repeat it.
-    #![proptest_config(ProptestConfig { cases: 4, max_shrink_iters: 0, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..rounds(4) })]
 
     /// C1.2, C1.7
     #[test]

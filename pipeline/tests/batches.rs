@@ -9,6 +9,7 @@ use millstream_pipeline::exec::{
 use millstream_pipeline::graph::{
     Buckets, Cardinality, Dataset, Graph, GraphError, PaddedBatch, Padding, Params, Window,
 };
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{pool, scalar};
@@ -147,7 +148,7 @@ fn buckets(padding: Padding, drop_remainder: bool) -> Buckets {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn a_padded_batch_is_as_long_as_its_longest(

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use millstream_pipeline::exec::save;
 use millstream_pipeline::graph::{Compression, Dataset, FixedLength, OnError, Packing};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::files::{damaged, survives};
@@ -65,7 +66,7 @@ fn samples(directory: &Path) -> Vec<(Vec<u8>, Reader)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn no_damage_to_files_of_records_does_harm(

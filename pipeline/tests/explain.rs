@@ -9,6 +9,7 @@ use millstream_pipeline::graph::{Dataset, Params};
 use std::sync::Arc;
 
 use crate::support::{Allowed, chain, context, drain, functions, open, pool};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 fn measured(dataset: &Dataset, functions: Functions) -> Executor {
@@ -139,7 +140,7 @@ fn what_is_not_measured_says_nothing_and_is_drawn_all_the_same() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(rounds(60))]
 
     #[test]
     fn measuring_changes_no_element_and_no_state(

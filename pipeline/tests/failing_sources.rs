@@ -12,6 +12,7 @@ use millstream_pipeline::exec::{
 use millstream_pipeline::graph::{
     Cardinality, ConstantTensor, Dataset, ErrorPolicy, Params, SourceSignature,
 };
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Model, drain, functions, model_of, number, pool, scalar};
@@ -261,7 +262,7 @@ fn a_file_that_cannot_be_opened_is_left_out_named_and_counted() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(rounds(60))]
 
     #[test]
     fn exactly_what_fails_is_left_out_and_counted_wherever_it_is_saved(

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{Budget, ExecContext, Executor};
 use millstream_pipeline::graph::{ConstantTensor, Dataset, Graph, col};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::splits::{Dealer, dealer, fed};
@@ -50,7 +51,7 @@ fn order_of(dataset: &Dataset, task_id: u64, iteration: u64) -> Vec<i64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(rounds(60))]
 
     #[test]
     fn every_element_comes_once_a_pass(count in 0i64..300, seed: Option<u64>, passes in 1u64..4, workers in 1u64..4) {

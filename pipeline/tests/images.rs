@@ -8,6 +8,7 @@ use millstream_pipeline::graph::{
     ColorJitter, ConstantTensor, Dataset, DecodeImage, Flip, FlipAxis, Graph, OnError, RandomResizedCrop,
     Resize, ResizeMethod,
 };
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{context, open};
@@ -196,7 +197,7 @@ fn a_picture_cut_short_anywhere_is_an_error() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn a_mutated_picture_decodes_to_its_size_or_is_an_error(
@@ -265,7 +266,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(rounds(24))]
 
     #[test]
     fn whatever_is_done_to_pictures_goes_on_where_it_was_saved(cut in 0usize..8, threads in 1u32..3) {
@@ -529,7 +530,7 @@ fn every_function_of_pictures_survives_its_encoding() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(rounds(32))]
 
     #[test]
     fn a_crop_decoded_by_itself_is_the_crop_of_the_whole(

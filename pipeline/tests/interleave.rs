@@ -9,6 +9,7 @@ use millstream_pipeline::exec::{
     BoxError, Budget, ErrorKind, ExecContext, Executor, Functions, PreparedMap, Value,
 };
 use millstream_pipeline::graph::{AUTO, Dataset, Options, Params, ShardBy, Share};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Model, context, drain, functions, number, pool};
@@ -220,7 +221,7 @@ fn auto_reads_more_datasets_ahead_where_that_helps_and_no_more_than_memory_allow
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(rounds(40))]
 
     #[test]
     fn an_unordered_interleave_yields_every_element_once_wherever_it_was_saved(

@@ -11,6 +11,7 @@ use millstream_pipeline::exec::{
 use millstream_pipeline::graph::{
     Cardinality, ConstantTensor, Dataset, Graph, Options, Packing, Params, Rewrites, ShardBy, Share,
 };
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -473,7 +474,7 @@ fn every_truncation_of_a_file_of_elements_is_an_error() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn damage_is_an_error_and_never_another_element(at: prop::sample::Index, bit in 0u8..8, packing in 0usize..3) {

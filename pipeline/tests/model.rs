@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use millstream_pipeline::graph::{Cardinality, Dataset};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Allowed, Model, chain, drain, functions, open};
@@ -19,7 +20,7 @@ const SHUFFLED: Allowed = Allowed {
 };
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(rounds(200))]
 
     #[test]
     fn a_chain_yields_what_the_model_yields(chain in chain(ORDERED, 0..30)) {

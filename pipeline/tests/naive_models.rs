@@ -8,6 +8,7 @@ use millstream_pipeline::exec::save;
 use millstream_pipeline::graph::{
     ConstantTensor, Dataset, Expr, ImageFolder, JsonField, Packing, Params, col,
 };
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{context, functions, open, rendered, scalar};
@@ -71,7 +72,7 @@ fn path(directory: &Path, name: &str) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(rounds(40))]
 
     #[test]
     fn constants_are_one_element_or_their_rows(rows in prop::collection::vec((any::<i64>(), "[a-z]{0,3}"), 1..9), cut in 0usize..8) {

@@ -8,6 +8,7 @@ use millstream_pipeline::exec::{
     ErrorKind, ExecContext, Executor, FailureCounts, Functions, PreparedMap, Source, Tensor, Value,
 };
 use millstream_pipeline::graph::{Cardinality, Dataset, ErrorPolicy, Params, col};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Model, drain, functions, model_of, number, pool, scalar};
@@ -350,7 +351,7 @@ fn a_failure_in_a_function_says_where_the_function_stands() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(rounds(60))]
 
     #[test]
     fn what_was_left_out_stays_left_out_and_counted_across_a_save(

@@ -3,6 +3,7 @@
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{Executor, Value};
 use millstream_pipeline::graph::{ConstantTensor, Cut, Dataset, NoFunctions, PackSequences, Params, col};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{context, functions};
@@ -86,7 +87,7 @@ fn rows(executor: &mut Executor, most: usize) -> Vec<Row> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(rounds(200))]
 
     #[test]
     fn rows_hold_every_token_once_whenever_they_are_put_aside(

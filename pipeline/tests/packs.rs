@@ -9,6 +9,7 @@ use millstream_pipeline::exec::{
     ErrorKind, ExecContext, ExecError, Executor, Filled, Pool, Source, SourceFactory, Stop, Tensor, Value,
 };
 use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Params, SourceSignature};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Allowed, Model, chain, context, functions, open, scalar};
@@ -60,7 +61,7 @@ fn read(taken: &OpenPack, layout: &Arc<Layout>, found: &mut Vec<Model>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn what_is_written_is_what_is_yielded(

@@ -5,6 +5,7 @@ use millstream_pipeline::exec::{ExecError, Executor, Value};
 use millstream_pipeline::graph::{
     ConstantTensor, CsvField, Dataset, DecodeCsv, Feature, Graph, JsonField, NoFunctions,
 };
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{context, rendered};
@@ -269,7 +270,7 @@ fn lists() -> impl Strategy<Value = (Vec<i64>, Vec<f32>, Vec<Vec<u8>>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn what_was_written_is_read(examples in prop::collection::vec(lists(), 1..4), packed: bool) {

@@ -4,6 +4,7 @@ use millstream_pipeline::exec::{ErrorKind, ExecContext, Executor};
 use millstream_pipeline::graph::{Compression, Dataset, FilePart, FixedLength, Graph};
 use millstream_pipeline::plan::{SourcePlan, SplitPlan, plan_splits};
 use millstream_pipeline::storage::Storage;
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -67,7 +68,7 @@ fn check(graph: &Graph, path: &str, cuts: Vec<u64>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(rounds(40))]
 
     #[test]
     fn lines_of_parts_are_the_lines_of_the_file(

@@ -6,6 +6,7 @@ use millstream_pipeline::exec::{
     ErrorKind, ExecContext, ExecError, Executor, Functions, PreparedSitedFlatMap, Site, Source, Tensor, Value,
 };
 use millstream_pipeline::graph::{Dataset, Params};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Model, context, drain, model_of, open, scalar};
@@ -141,7 +142,7 @@ fn a_registered_flat_map_draws_by_element_pass_and_epoch_and_its_failure_says_wh
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(30))]
+    #![proptest_config(rounds(30))]
 
     #[test]
     fn a_body_that_draws_goes_on_where_it_was_saved(cut in 0usize..120) {

@@ -9,6 +9,7 @@ use millstream_pipeline::graph::{
     Compression, Dataset, FixedLength, Graph, RECORD_BYTES_MAX, ShardBy, Share,
 };
 use millstream_pipeline::record::TfRecordWriter;
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -130,7 +131,7 @@ fn failure(file: Vec<u8>, compression: Compression) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(50))]
+    #![proptest_config(rounds(50))]
 
     #[test]
     fn tfrecords_are_read_as_the_format_says_from_every_position_on(

@@ -3,6 +3,7 @@
 use millstream_element::Dtype;
 use millstream_pipeline::exec::{ExecContext, Executor, Item};
 use millstream_pipeline::graph::{Dataset, Graph, Options, Params, Rewrites};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Allowed, Chain, chain, context, extended, model_of, open};
@@ -82,7 +83,7 @@ fn items(executor: &mut Executor) -> Vec<(crate::support::Model, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(rounds(200))]
 
     #[test]
     fn rewrites_change_no_element_no_position_and_no_draw(

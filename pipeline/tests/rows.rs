@@ -8,6 +8,7 @@ use millstream_pipeline::exec::{
     ErrorKind, ExecContext, ExecError, Executor, Fill, Functions, PreparedMap, Stop, Tensor, Value,
 };
 use millstream_pipeline::graph::{Dataset, ErrorPolicy, Graph, Params};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{functions, pool};
@@ -196,7 +197,7 @@ fn batches_of_pictures_are_the_same_however_their_rows_are_made() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(rounds(60))]
 
     #[test]
     fn rows_and_failures_are_those_of_a_batch_that_copies_them(

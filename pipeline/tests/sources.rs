@@ -3,6 +3,7 @@
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use millstream_pipeline::exec::{ExecContext, Executor};
 use millstream_pipeline::graph::{Cardinality, ConstantTensor, Dataset, Splitting};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Model, context, drain, functions, number, open};
@@ -21,7 +22,7 @@ fn first(dataset: &Dataset, count: usize, task_id: u64, epoch: u64) -> Vec<i64> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(50))]
+    #![proptest_config(rounds(50))]
 
     #[test]
     fn a_counter_counts(start: i64, step: i64) {

@@ -13,6 +13,7 @@ use millstream_pipeline::graph::{
 };
 use millstream_pipeline::plan::{SourcePlan, SplitPlan, plan_splits};
 use millstream_pipeline::storage::Storage;
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Allowed, Model, chain, context, functions, model_of, number, scalar};
@@ -196,7 +197,7 @@ fn run(graph: &Graph, dealer: &Dealer, workers: usize, turns: &[usize]) -> (Vec<
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn workers_see_the_dataset_once_and_every_lease_finishes_once(

@@ -2,6 +2,7 @@
 
 use millstream_pipeline::exec::{ExecContext, Executor, StateError};
 use millstream_pipeline::graph::{Dataset, Params};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Allowed, Model, chain, context, drain, model_of, open};
@@ -23,7 +24,7 @@ fn pull(executor: &mut Executor, count: usize) -> Vec<Model> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(rounds(200))]
 
     #[test]
     fn a_restored_executor_finishes_as_the_uninterrupted_one(

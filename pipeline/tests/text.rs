@@ -4,6 +4,7 @@ use std::path::Path;
 
 use millstream_pipeline::exec::{ErrorKind, Executor};
 use millstream_pipeline::graph::{Dataset, Graph, ShardBy, Share};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -45,7 +46,7 @@ fn model(content: &str) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(50))]
+    #![proptest_config(rounds(50))]
 
     #[test]
     fn lines_are_what_stands_between_newlines(contents in prop::collection::vec("[ab\r\n\u{e9}]{0,12}", 1..4)) {

@@ -3,6 +3,7 @@
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{ErrorKind, ExecError, Executor, OpenError};
 use millstream_pipeline::graph::{ConstantTensor, Dataset, DtypeField, NoFunctions, Tokenise, Tokeniser};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{WORDS, context, rendered};
@@ -31,7 +32,7 @@ fn all(dataset: Dataset) -> Result<Vec<String>, ExecError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(rounds(32))]
 
     #[test]
     fn each_word_becomes_its_id(

@@ -4,6 +4,7 @@ use millstream_pipeline::exec::{ExecContext, ExecError, Executor};
 use millstream_pipeline::graph::{
     Dataset, Graph, Op, Params, ServiceReader, Shard, ShardBy, ShardingError, Share, SpecField,
 };
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Allowed, Chain, Model, chain, context, functions, model_of, scalar, step};
@@ -100,7 +101,7 @@ fn fits(elements: usize, workers: u64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn by_elements_each_worker_has_every_nth_element(chain in chain(ORDERED, 0..30), workers in 1u64..6) {
@@ -379,7 +380,7 @@ mod files {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(60))]
+        #![proptest_config(rounds(60))]
 
         #[test]
         fn by_files_every_record_is_read_by_one_worker(

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::tree::{Finding, root};
 
 /// A package of the workspace and the names of its direct dependencies.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Package {
     pub(crate) name: String,
     /// Normal and build dependencies.
@@ -39,8 +39,14 @@ pub(crate) fn packages() -> Result<Vec<Package>, String> {
     Ok(read(&metadata))
 }
 
-/// The crates must have exactly the edges of the table, and every crate a line in it.
-pub(crate) fn wrong_edges(packages: &[Package], table: &[CrateEdges<'_>]) -> Vec<Finding> {
+/// Finds edges that the table lacks or that no crate has, and crates without a line in it.
+///
+/// Tests of any crate may use those of `test_tools`.
+pub(crate) fn wrong_edges(
+    packages: &[Package],
+    table: &[CrateEdges<'_>],
+    test_tools: &[&str],
+) -> Vec<Finding> {
     let allowed: BTreeMap<_, _> = table.iter().copied().collect();
     let is_ours = |name: &&String| allowed.contains_key(name.as_str());
     let mut findings = Vec::new();
@@ -60,7 +66,11 @@ pub(crate) fn wrong_edges(packages: &[Package], table: &[CrateEdges<'_>]) -> Vec
             );
             continue;
         };
-        for used in package.uses.iter().chain(&package.dev_uses).filter(is_ours) {
+        let tested_with = package
+            .dev_uses
+            .iter()
+            .filter(|name| !test_tools.contains(&name.as_str()));
+        for used in package.uses.iter().chain(tested_with).filter(is_ours) {
             if !edges.contains(&used.as_str()) {
                 say(
                     &package.name,
@@ -126,7 +136,7 @@ fn text(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    const TABLE: &[CrateEdges<'_>] = &[("low", &[]), ("high", &["low"])];
+    const TABLE: &[CrateEdges<'_>] = &[("low", &[]), ("high", &["low"]), ("kit", &[])];
 
     fn package(name: &str, uses: &[&str], dev_uses: &[&str]) -> Package {
         let own = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
@@ -138,7 +148,12 @@ mod tests {
     }
 
     fn count(packages: &[Package]) -> usize {
-        wrong_edges(packages, TABLE).len()
+        let with_kit: Vec<Package> = packages
+            .iter()
+            .cloned()
+            .chain([package("kit", &[], &[])])
+            .collect();
+        wrong_edges(&with_kit, TABLE, &["kit"]).len()
     }
 
     #[test]
@@ -161,6 +176,14 @@ mod tests {
             count(&[package("low", &[], &[]), package("high", &[], &["low"])]),
             1
         );
+    }
+
+    #[test]
+    fn test_tools_serve_tests_only() {
+        let low = |uses: &[&str], dev_uses: &[&str]| package("low", uses, dev_uses);
+        let high = || package("high", &["low"], &[]);
+        assert_eq!(count(&[low(&[], &["kit"]), high()]), 0);
+        assert_eq!(count(&[low(&["kit"], &[]), high()]), 1);
     }
 
     #[test]

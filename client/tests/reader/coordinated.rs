@@ -9,6 +9,7 @@ use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::transport::memory::Knobs;
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Read, Workers, identity, read_with, watched, write};
@@ -199,7 +200,7 @@ impl Drop for Party {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..rounds(24) })]
 
     /// D6.1, D7.1, D7.3, D7.4, D7.6: rounds of tasks, however little may be outstanding and whatever links do.
     #[test]

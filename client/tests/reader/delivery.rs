@@ -7,6 +7,7 @@ use std::time::Duration;
 use millstream_client::{MaxOutstanding, ReadError, ReaderConfig, Report, TaskEvent};
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::transport::memory::Knobs;
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::{Read, Workers, expect, identity, lease, read, read_with, watched, write};
@@ -84,7 +85,7 @@ fn read_all(mut read: Read, plans: &[Plan], cut: &BTreeSet<&str>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..rounds(24) })]
 
     /// D4.1, D4.2: whoever serves, no more than the bound has left the tasks and not been handed over, at any instant.
     #[test]

@@ -140,6 +140,7 @@ impl Packed {
 
 #[cfg(test)]
 mod tests {
+    use millstream_testkit::rounds;
     use proptest::prelude::*;
 
     use super::*;
@@ -161,7 +162,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(rounds(64))]
 
         #[test]
         fn both_forms_hold_the_same_strings(

@@ -121,6 +121,7 @@ fn text(error: impl std::fmt::Display) -> String {
 
 #[cfg(test)]
 mod tests {
+    use millstream_testkit::rounds;
     use proptest::prelude::*;
 
     use super::*;
@@ -203,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(150))]
+        #![proptest_config(rounds(150))]
 
         #[test]
         fn resized_pixels_are_weighted_means_of_those_in_the_area(

@@ -2,6 +2,7 @@
 
 use millstream_element::Dtype;
 use millstream_pipeline::graph::{Expr, col, lit};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use super::arrays::{Array, array, computed, encoded, filled, of_arrays, places};
@@ -109,7 +110,7 @@ fn broadcast_dims(one: &Array, other: &Array) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn operations_of_two_are_those_of_every_pair((one, other) in pair()) {

@@ -2,12 +2,13 @@
 
 use millstream_element::Dtype;
 use millstream_pipeline::graph::{Span, col, concat, stack};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use super::arrays::{Array, array, array_of_rank, byte_string, computed, filled, of_arrays};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn transposing_moves_every_item((array, axes) in array().prop_flat_map(|array| {

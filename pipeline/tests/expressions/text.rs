@@ -3,6 +3,7 @@
 use millstream_element::Dtype;
 use millstream_pipeline::exec::Tensor;
 use millstream_pipeline::graph::{Expr, Span, TextUnit, col, joined, lit};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use super::arrays::{array_of, byte_string, computed, string, strings, texts};
@@ -20,7 +21,7 @@ fn numbers_of(items: &[&str], expr: Expr) -> Vec<i64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn parts_joined_again_are_the_whole(text in "[a-c, é]{0,20}", cuts in 0u64..4) {

@@ -5,6 +5,7 @@ use std::io::Write;
 use flate2::write::GzEncoder;
 use millstream_element::Dtype;
 use millstream_pipeline::graph::{Compression, Csv, CsvColumn, OnError};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::files::{Flat, all, damaged, elements, failure, files, rest, survives};
@@ -66,7 +67,7 @@ fn any_rows() -> impl Strategy<Value = Vec<(i32, Option<f64>, String)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(rounds(40))]
 
     #[test]
     fn rows_are_read_as_they_were_written_from_every_position_on(

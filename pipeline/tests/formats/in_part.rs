@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use millstream_pipeline::exec::{ExecContext, Executor};
 use millstream_pipeline::graph::{Columns, Dataset, FilePart, Graph, OnError, Options, Rewrites, Table, col};
 use millstream_pipeline::plan::{SourcePlan, SplitPlan};
+use millstream_testkit::rounds;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use proptest::prelude::*;
@@ -95,7 +96,7 @@ fn switched(dataset: &Dataset, rewrites: Rewrites) -> Graph {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(rounds(100))]
 
     #[test]
     fn row_groups_of_parts_are_the_rows_of_the_file(

@@ -2,6 +2,7 @@
 
 use millstream_element::{Dtype, TensorSpec};
 use millstream_pipeline::graph::{JsonColumn, JsonLines, OnError};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::files::{Flat, all, damaged, elements, failure, files, survives};
@@ -48,7 +49,7 @@ fn any_documents() -> impl Strategy<Value = Vec<Document>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(rounds(40))]
 
     #[test]
     fn documents_are_read_as_they_were_written_from_every_position_on(

@@ -2,6 +2,7 @@
 
 use millstream_element::Dtype;
 use millstream_pipeline::graph::{Columns, Mds, OnError};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::files::{Flat, all, damaged, elements, failure, files, survives};
@@ -92,7 +93,7 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(rounds(40))]
 
     #[test]
     fn samples_are_read_as_they_were_written_from_every_position_on(first in any_samples(), second in any_samples()) {
@@ -104,7 +105,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(rounds(200))]
 
     #[test]
     fn no_damage_does_harm(

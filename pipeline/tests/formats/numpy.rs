@@ -4,6 +4,7 @@ use std::io::Write;
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::graph::{Columns, Dataset, Numpy, OnError};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::files::{Flat, all, damaged, elements, failure, files, survives};
@@ -64,7 +65,7 @@ fn rows() -> Numpy {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(rounds(40))]
 
     #[test]
     fn rows_and_whole_arrays_are_read_as_they_were_written_from_every_position_on(

@@ -3,6 +3,7 @@
 use millstream_element::Dtype;
 use millstream_pipeline::exec::ErrorKind;
 use millstream_pipeline::graph::{Dataset, OnError, SqlColumn, Sqlite};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -63,7 +64,7 @@ fn any_rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20))]
+    #![proptest_config(rounds(20))]
 
     #[test]
     fn rows_are_read_as_they_were_written_from_every_position_on(rows in any_rows()) {

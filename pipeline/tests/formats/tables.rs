@@ -12,6 +12,7 @@ use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_schema::{DataType, Field};
 use millstream_element::Dtype;
 use millstream_pipeline::graph::{Columns, Dataset, OnError, Table};
+use millstream_testkit::rounds;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
@@ -246,7 +247,7 @@ fn any_written() -> impl Strategy<Value = Written> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(rounds(40))]
 
     #[test]
     fn rows_are_read_as_they_were_written_from_every_position_on(
@@ -288,7 +289,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(rounds(300))]
 
     #[test]
     fn no_damage_does_harm(

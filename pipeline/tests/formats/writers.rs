@@ -5,6 +5,7 @@ use std::path::Path;
 use millstream_element::Dtype;
 use millstream_pipeline::graph::{Compression, Dataset, OnError};
 use millstream_pipeline::record::{TfRecordFileWriter, WebDatasetWriter};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::files::{Flat, elements};
@@ -22,7 +23,7 @@ fn read(path: &Path) -> Dataset {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20))]
+    #![proptest_config(rounds(20))]
 
     #[test]
     fn records_are_read_as_they_were_written(

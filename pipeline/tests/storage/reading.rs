@@ -7,6 +7,7 @@ use millstream_pipeline::exec::{Cancel, ExecContext, Executor};
 use millstream_pipeline::graph::{Compression, Dataset};
 use millstream_pipeline::record::TfRecordWriter;
 use millstream_pipeline::storage::{Storage, StorageConfig};
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::support::context;
@@ -43,7 +44,7 @@ fn whoever_reads_here_and_there_reads_what_is_there() {
     let content = noise(SIZE, 1);
     s3.put("noise", &content);
     let storage = storage(&s3.endpoint());
-    proptest!(ProptestConfig::with_cases(12), |(moves in moves())| {
+    proptest!(rounds(12), |(moves in moves())| {
         let mut object = storage.open("s3://bucket/noise").unwrap();
         let mut model = Cursor::new(&content);
         prop_assert_eq!(object.len(), SIZE as u64);

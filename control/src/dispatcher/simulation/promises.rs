@@ -1,11 +1,12 @@
 //! What holds whatever happens.
 
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use super::world::World;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(rounds(96))]
 
     /// C5.6, C6.1 to C6.5, C10.1 to C10.5, C3.3, C1.5, C1.6.
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use millstream_link::Role;
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use super::rig::{READER, Rig, facts, open};
@@ -513,7 +514,7 @@ fn an_iteration_finishes(rig: &mut Rig, model: &mut Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(rounds(64))]
 
     /// C2.5, C3.6 to C3.9, against a naive model.
     #[test]

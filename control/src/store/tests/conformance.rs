@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -104,7 +105,7 @@ proptest! {
 
 proptest! {
     // Each opens about ten files, and waits for the disk as often.
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(rounds(24))]
     #[test]
     fn on_disk_a_store_keeps_exactly_what_was_committed(commits in commits()) {
         keeps_what_was_committed::<Disk>(commits)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 use redb::Database;
 use tempfile::TempDir;
@@ -33,7 +34,7 @@ fn harm() -> impl Strategy<Value = Harm> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(rounds(96))]
     #[test]
     fn a_changed_or_cut_file_is_refused_by_name_or_gives_the_last_commit(
         commits in prop::collection::vec(prop::collection::vec(change(), 1..40), 1..4),

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use super::{Auto, Plan, Sample, Standing};
@@ -430,7 +431,7 @@ fn auto_is_mostly_as_fast_as_the_better_of_always_and_never() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(rounds(16))]
 
     #[test]
     fn auto_is_about_as_fast_as_the_better_of_always_and_never(

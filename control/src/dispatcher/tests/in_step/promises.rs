@@ -1,11 +1,12 @@
 //! What holds whatever happens.
 
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use super::world::World;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(rounds(128))]
 
     /// C9.3 to C9.6, C10.3, C1.5, C1.6.
     #[test]

@@ -8,6 +8,7 @@ use millstream_element::{
     AllocError, Dtype, Element, ElementSpec, HeapAlloc, Layout, Origin, Pack, PackWriter, Pool, Slot,
     SlotAlloc, TensorBytes, TensorRef, TensorSpec,
 };
+use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use crate::transport::shm::map::PAGE_BYTES;
@@ -164,7 +165,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(rounds(128))]
 
     #[test]
     fn arenas_follow_a_naive_model(ops in prop::collection::vec(op(), 1..60)) {
