@@ -17,6 +17,7 @@
 //! - `full_shuffles`: shuffles that take in a whole source
 //! - `fuzz`: fuzz targets of all that is read, with their corpora
 //! - `graphs`: encoding and analysis
+//! - `held`: what an earlier version wrote is read as it was meant
 //! - `images`: pictures decoded and changed
 //! - `interleave`: datasets that are read ahead by turns
 //! - `kept`: elements kept in memory and in files
@@ -79,6 +80,8 @@ mod full_shuffles;
 #[cfg(all(feature = "formats", feature = "text"))]
 mod fuzz;
 mod graphs;
+#[cfg(all(feature = "formats", feature = "text", feature = "tokenise"))]
+mod held;
 #[cfg(feature = "images")]
 mod images;
 mod interleave;

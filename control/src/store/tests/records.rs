@@ -62,6 +62,17 @@ pub(super) fn by_key(records: Vec<Record>) -> BTreeMap<Key, Record> {
     map
 }
 
+/// Returns two records of each kind with different fields, and one of the dispatcher itself.
+pub(super) fn record_of_each_kind() -> Vec<Record> {
+    let others = (1..KINDS).flat_map(|kind| {
+        [
+            record(kind, 1, 34 + u64::from(kind)),
+            record(kind, 2, u64::MAX / 3),
+        ]
+    });
+    std::iter::once(meta(7)).chain(others).collect()
+}
+
 fn record(kind: u8, id: u64, seed: u64) -> Record {
     match kind {
         0 => meta(seed),
