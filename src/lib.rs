@@ -19,7 +19,6 @@ mod local_elements;
 mod local_reader;
 mod metadata;
 mod planner;
-pub mod python;
 mod request;
 mod serve;
 mod serve_shared;
@@ -45,6 +44,7 @@ pub use millstream_dataplane as dataplane;
 pub use millstream_element as element;
 pub use millstream_link as link;
 pub use millstream_pipeline as pipeline;
+pub use millstream_pyworker as python;
 
 /// Its example compiles.
 #[cfg(doctest)]

@@ -20,6 +20,14 @@ const CRATES: &[CrateEdges<'_>] = &[
     ("millstream-dataplane", &["millstream-element", "millstream-link"]),
     ("millstream-pipeline", &["millstream-element"]),
     (
+        "millstream-pyworker",
+        &[
+            "millstream-dataplane",
+            "millstream-element",
+            "millstream-pipeline",
+        ],
+    ),
+    (
         "millstream-client",
         &[
             "millstream-control",
@@ -37,6 +45,7 @@ const CRATES: &[CrateEdges<'_>] = &[
             "millstream-element",
             "millstream-link",
             "millstream-pipeline",
+            "millstream-pyworker",
         ],
     ),
     ("millstream-testkit", &[]),
@@ -52,11 +61,11 @@ const QUINN: &[&str] = &[
     "dataplane/src/transport/quic",
     "control/src/rpc",
     "control/tests/support/raw.rs",
-    "src/bin/bench-transfer",
+    "benches/transfer",
 ];
 
 /// Where the sources may name Python.
-const PYO3: &[&str] = &["client/python"];
+const PYO3: &[&str] = &["python"];
 
 /// What the modules inside a crate keep out.
 const WALLS: &[Wall] = &[
@@ -143,7 +152,7 @@ const PURE: &[&str] = &[
     "pipeline/src/exec/tune/buffer.rs",
     "pipeline/src/exec/tune/threads.rs",
     "pipeline/src/graph",
-    "src/python/wire.rs",
+    "pyworker/src/wire.rs",
     "link/src/ticket.rs",
     "client/src/auto.rs",
     "client/src/credit.rs",
@@ -154,24 +163,24 @@ const PURE: &[&str] = &[
 
 /// The files in which `unsafe` may stand, each because it cannot be written without.
 const UNSAFE: &[&str] = &[
-    "client/python/src/array.rs",                      // arrays of Python over a slot
-    "client/python/src/dlpack.rs",                     // an interface of C
-    "client/python/src/fork.rs",                       // the system's hook of fork
-    "client/python/src/npy.rs",                        // numpy's table of functions
-    "dataplane/src/transport/shm/arena.rs",            // slots in a mapping
-    "dataplane/src/transport/shm/doorbell.rs",         // a futex in shared words
-    "dataplane/src/transport/shm/map.rs",              // memory mapped from a descriptor
-    "dataplane/src/transport/shm/view.rs",             // slots in another process's memory
-    "element/src/slot/append.rs",                      // a committed prefix is read while the rest is written
-    "element/src/slot/region.rs",                      // aligned allocation
-    "element/src/slot/shared.rs",                      // shared views of a region
-    "pipeline/src/exec/spread.rs",                     // rows of a stack that several threads write
-    "pipeline/src/image/jpeg/turbo.rs",                // a decoder in C
-    "pipeline/src/image/jpeg/wide.rs",                 // instructions that not every processor has
-    "src/python/region.rs",                            // memory that another process writes
-    "src/bin/bench-transfer/gauge.rs",                 // counters that processes share
-    "src/bin/bench-transfer/yardstick/iceoryx2.rs",    // slots that another library lends
-    "src/bin/bench-transfer/yardstick/shared/area.rs", // a futex in shared words
+    "python/src/array.rs",                       // arrays of Python over a slot
+    "python/src/dlpack.rs",                      // an interface of C
+    "python/src/fork.rs",                        // the system's hook of fork
+    "python/src/npy.rs",                         // numpy's table of functions
+    "dataplane/src/transport/shm/arena.rs",      // slots in a mapping
+    "dataplane/src/transport/shm/doorbell.rs",   // a futex in shared words
+    "dataplane/src/transport/shm/map.rs",        // memory mapped from a descriptor
+    "dataplane/src/transport/shm/view.rs",       // slots in another process's memory
+    "element/src/slot/append.rs",                // a committed prefix is read while the rest is written
+    "element/src/slot/region.rs",                // aligned allocation
+    "element/src/slot/shared.rs",                // shared views of a region
+    "pipeline/src/exec/spread.rs",               // rows of a stack that several threads write
+    "pipeline/src/image/jpeg/turbo.rs",          // a decoder in C
+    "pipeline/src/image/jpeg/wide.rs",           // instructions that not every processor has
+    "pyworker/src/region.rs",                    // memory that another process writes
+    "benches/transfer/gauge.rs",                 // counters that processes share
+    "benches/transfer/yardstick/iceoryx2.rs",    // slots that another library lends
+    "benches/transfer/yardstick/shared/area.rs", // a futex in shared words
 ];
 
 /// Pages that a reader is sent to.

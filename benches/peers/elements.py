@@ -277,13 +277,13 @@ def rate_of(elements, seconds: float) -> float:
 def built(anew: bool) -> tuple:
     """The package with an optimised extension, and the referee."""
     for what in (["--package", "millstream-python", "--lib"], ["--bin", "bench-transfer"]) if anew else ():
-        subprocess.run(["cargo", "build", "--release", "--locked", *what], cwd=ROOT, check=True)
+        subprocess.run(["cargo", "build", "--profile", "dist", "--locked", *what], cwd=ROOT, check=True)
     package = HOME / "package"
     shutil.rmtree(package, ignore_errors=True)
     unneeded = shutil.ignore_patterns("__pycache__", "*.so")
-    shutil.copytree(ROOT / "client/python/python/millstream", package / "millstream", ignore=unneeded)
-    shutil.copy(TARGET / "release/lib_millstream.so", package / "millstream/_millstream.abi3.so")
-    return package, TARGET / "release/bench-transfer"
+    shutil.copytree(ROOT / "python/millstream", package / "millstream", ignore=unneeded)
+    shutil.copy(TARGET / "dist/lib_millstream.so", package / "millstream/_millstream.abi3.so")
+    return package, TARGET / "dist/bench-transfer"
 
 
 def stamped(program: pathlib.Path, transport: str, size: int, seconds: float) -> float:

@@ -1,0 +1,155 @@
+"""Millstream: datasets computed by a pool of workers, for trainers of any framework.
+
+``import millstream as ms``: ``ms.Dataset`` builds pipelines as ``tf.data`` does, ``ms.service`` runs them on a service as
+``tf.data.experimental.service`` does, ``ms.local`` starts such a service on this machine.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+from typing import Any as _Any
+
+from . import errors, ops, service
+from ._millstream import key_path, version
+from ._code import Limits
+from ._composites import Ragged, Sparse
+from ._dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
+from ._dtypes import (
+    DType,
+    as_dtype,
+    bfloat16,
+    complex64,
+    complex128,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from ._dtypes import bool_ as bool
+from ._dtypes import bytes_ as bytes
+from ._distribute import distribute, from_python
+from .errors import DataLossWarning
+from ._distributed_input import (
+    DistributedDataset,
+    DistributedIterator,
+    InputContext,
+    InputOptions,
+    InputReplicationMode,
+    PerReplica,
+    PerReplicaSpec,
+    ValueContext,
+    distribute_dataset,
+    distribute_datasets_from_function,
+    distribute_values_from_function,
+    local_results,
+    run_replicas,
+)
+from ._feed import DeviceFeed, feed
+from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from ._loader import DataLoader, wrap
+from ._local import LocalService, local
+from .ops import cast, concat, one_hot, reshape, stack, where
+from ._optional import Optional
+from ._options import AutoShardPolicy, Options
+from ._ranks import Rank, from_device_mesh, rank
+from ._spec import RaggedTensorSpec, SparseTensorSpec, TensorSpec
+from ._tensor import Tensor
+
+if TYPE_CHECKING:
+    from . import tf, torch
+
+__version__ = version()
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "AutoShardPolicy",
+    "DType",
+    "DataLoader",
+    "DataLossWarning",
+    "Dataset",
+    "DeviceFeed",
+    "DistributedDataset",
+    "DistributedIterator",
+    "FixedLengthRecordDataset",
+    "InputContext",
+    "InputOptions",
+    "InputReplicationMode",
+    "Limits",
+    "LocalService",
+    "Optional",
+    "Options",
+    "PerReplica",
+    "PerReplicaSpec",
+    "Ragged",
+    "RaggedTensorSpec",
+    "Rank",
+    "Sparse",
+    "SparseTensorSpec",
+    "TFRecordDataset",
+    "Tensor",
+    "TensorSpec",
+    "TextLineDataset",
+    "ValueContext",
+    "as_dtype",
+    "bfloat16",
+    "bool",
+    "bytes",
+    "cast",
+    "complex64",
+    "complex128",
+    "concat",
+    "distribute",
+    "distribute_dataset",
+    "distribute_datasets_from_function",
+    "distribute_values_from_function",
+    "errors",
+    "feed",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float16",
+    "float32",
+    "float64",
+    "from_device_mesh",
+    "from_python",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "key_path",
+    "local",
+    "local_results",
+    "one_hot",
+    "ops",
+    "rank",
+    "reshape",
+    "run_replicas",
+    "service",
+    "stack",
+    "string",
+    "tf",
+    "torch",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "where",
+    "wrap",
+]
+
+
+def __getattr__(name: str) -> _Any:
+    # What belongs to a framework is imported with it.
+    if name in ("tf", "torch"):
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

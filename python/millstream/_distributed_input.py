@@ -1,0 +1,453 @@
+"""Distributed input: what one trainer reads, dealt out to its replicas step by step, as ``tf.distribute`` deals it out.
+
+A step gives every replica its part of a global batch. Values stay in the memory they arrived in; what devices replicas are
+is their owner's business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ._composites import Ragged
+from ._dataset import Dataset
+from .errors import OutOfRangeError
+from ._optional import Optional
+from ._options import AutoShardPolicy
+from ._spec import TensorSpec
+
+__all__ = [
+    "DistributedDataset",
+    "DistributedIterator",
+    "InputContext",
+    "InputOptions",
+    "InputReplicationMode",
+    "PerReplica",
+    "PerReplicaSpec",
+    "ValueContext",
+    "batch_sizes_for_worker",
+    "distribute_dataset",
+    "distribute_datasets_from_function",
+    "distribute_values_from_function",
+    "local_results",
+    "run_replicas",
+]
+
+_END = object()
+
+#: How a dataset is divided among workers, by upstream's name for it.
+_DIVISIONS = {
+    AutoShardPolicy.AUTO: "files_or_elements",
+    AutoShardPolicy.FILE: "files",
+    AutoShardPolicy.DATA: "elements",
+    AutoShardPolicy.HINT: "hint",
+}
+
+
+class InputReplicationMode(enum.Enum):
+    """How often the function of ``distribute_datasets_from_function`` is called: for a worker, or for each of its replicas."""
+
+    PER_WORKER = "PER_WORKER"
+    PER_REPLICA = "PER_REPLICA"
+
+
+@dataclasses.dataclass(frozen=True)
+class InputOptions:
+    """How input is distributed. Names and defaults are upstream's.
+
+    ``experimental_fetch_to_device``, which older versions call ``experimental_prefetch_to_device``, and
+    ``experimental_place_dataset_on_device`` are accepted where they are upstream, and have no effect: values stay on the host.
+    ``experimental_per_replica_buffer_size`` steps are computed ahead.
+    """
+
+    experimental_fetch_to_device: bool | None = None
+    experimental_replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER
+    experimental_place_dataset_on_device: bool = False
+    experimental_per_replica_buffer_size: int = 1
+    experimental_prefetch_to_device: bool | None = None
+
+    def __post_init__(self) -> None:
+        per_replica = self.experimental_replication_mode is InputReplicationMode.PER_REPLICA
+        if per_replica and (self.experimental_fetch_to_device or self.experimental_prefetch_to_device):
+            raise ValueError("experimental_fetch_to_device can only be used with InputReplicationMode.PER_WORKER")
+        if self.experimental_place_dataset_on_device and not per_replica:
+            raise ValueError("experimental_place_dataset_on_device can only be used with InputReplicationMode.PER_REPLICA")
+        if self.experimental_per_replica_buffer_size < 1:
+            raise ValueError("experimental_per_replica_buffer_size must be at least 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class InputContext:
+    """For which input pipeline a function makes a dataset, of how many, and how many replicas there are over all of them."""
+
+    num_input_pipelines: int = 1
+    input_pipeline_id: int = 0
+    num_replicas_in_sync: int = 1
+
+    def get_per_replica_batch_size(self, global_batch_size: int) -> int:
+        """The rows that a replica gets of a global batch.
+
+        Raises:
+            ValueError: The replicas cannot have equally many.
+        """
+        if global_batch_size % self.num_replicas_in_sync:
+            raise ValueError(
+                f"the global_batch_size {global_batch_size} is not divisible by num_replicas_in_sync {self.num_replicas_in_sync}"
+            )
+        return global_batch_size // self.num_replicas_in_sync
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueContext:
+    """For which replica a function makes a value, and how many there are."""
+
+    replica_id_in_sync_group: int = 0
+    num_replicas_in_sync: int = 1
+
+
+class PerReplica:
+    """One value for each replica of this trainer, in their order: upstream's ``DistributedValues``."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = tuple(values)
+
+    def __repr__(self) -> str:
+        listed = ",\n".join(f"  {index}: {value}" for index, value in enumerate(self.values))
+        return f"PerReplica:{{\n{listed}\n}}"
+
+
+class PerReplicaSpec:
+    """What the values of a ``PerReplica`` are."""
+
+    __slots__ = ("_value_specs",)
+
+    def __init__(self, *value_specs: Any) -> None:
+        self._value_specs = value_specs
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PerReplicaSpec) and self._value_specs == other._value_specs
+
+    def __hash__(self) -> int:
+        return hash(self._value_specs)
+
+    def __repr__(self) -> str:
+        return f"PerReplicaSpec({', '.join(map(repr, self._value_specs))})"
+
+
+class DistributedDataset:
+    """What is read step by step by all replicas of this trainer. It can be iterated over, several times, and says its
+    ``element_spec``; a step is nested as elements of the dataset are, with a ``PerReplica`` in each leaf. For one replica
+    it is the element itself.
+    """
+
+    def __init__(self, element_spec: Any, steps: Callable[[], Iterator[Any]]) -> None:
+        self._element_spec = element_spec
+        self._steps = steps
+
+    @property
+    def element_spec(self) -> Any:
+        """What a step is."""
+        return self._element_spec
+
+    def __iter__(self) -> DistributedIterator:
+        return DistributedIterator(self._element_spec, self._steps())
+
+
+class DistributedIterator:
+    """One pass of a ``DistributedDataset``."""
+
+    def __init__(self, element_spec: Any, steps: Iterator[Any]) -> None:
+        self._element_spec = element_spec
+        self._steps = steps
+
+    @property
+    def element_spec(self) -> Any:
+        """What a step is."""
+        return self._element_spec
+
+    def __iter__(self) -> DistributedIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._steps)
+
+    def get_next(self) -> Any:
+        """The next step.
+
+        Raises:
+            OutOfRangeError: There is none.
+        """
+        step = next(self._steps, _END)
+        if step is _END:
+            raise OutOfRangeError("the iterator is at its end")
+        return step
+
+    def get_next_as_optional(self) -> Optional[Any]:
+        """The next step, or that there is none."""
+        step = next(self._steps, _END)
+        return Optional.empty() if step is _END else Optional.from_value(step)
+
+
+def batch_sizes_for_worker(
+    global_batch_size: int, num_workers: int, num_replicas_per_worker: int, worker_index: int
+) -> list[int]:
+    """The sizes that a worker's batches are cut into by turns, so that all replicas of all workers together take one global
+    batch a step, and no two of them differ by more than a row.
+    """
+    parts = num_workers * num_replicas_per_worker
+    size, larger = divmod(global_batch_size, parts)
+    sizes = [size + 1] * larger + [size] * (parts - larger)
+    offset = worker_index * num_replicas_per_worker
+    return sizes[offset:] + sizes[:offset]
+
+
+def distribute_dataset(
+    dataset: Dataset,
+    replicas: int | Sequence[Any] = 1,
+    options: InputOptions | None = None,
+    *,
+    num_workers: int = 1,
+    worker_index: int = 0,
+) -> DistributedDataset:
+    """Splits global batches among the replicas of a trainer: upstream's ``experimental_distribute_dataset``.
+
+    The dataset is batched by the number of rows that all replicas take in a step. Where it ends in ``batch``, or in
+    operations behind that which leave rows alone, parts are those of upstream: at most a row apart, and of the rows at the
+    end the first replicas get their full part and the last ones none, as empty arrays. Elsewhere every batch is cut into equal
+    parts, of which the last may be smaller. With ``drop_remainder`` a step that is not full is dropped.
+
+    Among several workers it is divided as ``Options.experimental_distribute.auto_shard_policy`` says: by files, or each
+    computes all of it and keeps its elements; not at all if it is read of a job of a service that has a name, since workers share it.
+    Workers are not told of each other's ends.
+
+    Args:
+        replicas: How many there are in this trainer, or what they are.
+        num_workers: How many trainers there are; each has as many replicas.
+        worker_index: Which of them this one is.
+
+    Raises:
+        ValueError: The options are for functions, or there is no such worker.
+        InvalidArgumentError: The dataset cannot be divided as is wanted.
+    """
+    options = options or InputOptions()
+    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
+        raise ValueError("InputReplicationMode.PER_REPLICA is only supported by distribute_datasets_from_function")
+    count = _counted(replicas, num_workers, worker_index)
+    rows = dataset._graph.batch_size
+    shared = _share(dataset, num_workers, worker_index)
+    if count * num_workers == 1:
+        return _grouped([_ahead(shared, 1, options)], 1, dataset.element_spec)
+    sizes = [0] if rows is None else batch_sizes_for_worker(rows, num_workers, count, worker_index)
+    if min(sizes) == 0:
+        return _cut(shared, count, num_workers, rows)
+    cut = _ahead(shared.rebatch(sizes), count, options)
+    whole = num_workers == 1 and _is_static(dataset.element_spec)
+    return _grouped([cut], count, _of_rows(cut.element_spec, sizes[0] if whole and len(set(sizes)) == 1 else None), whole)
+
+
+def distribute_datasets_from_function(
+    dataset_fn: Callable[[InputContext], Dataset],
+    replicas: int | Sequence[Any] = 1,
+    options: InputOptions | None = None,
+    *,
+    num_workers: int = 1,
+    worker_index: int = 0,
+) -> DistributedDataset:
+    """What a function makes for this trainer, or for each of its replicas, batched by the rows of a replica.
+
+    Nothing is split or divided: that is the function's business, which is told by its ``InputContext`` who it is called for.
+    """
+    options = options or InputOptions()
+    count = _counted(replicas, num_workers, worker_index)
+    apart = count if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA else 1
+    datasets = []
+    for index in range(apart):
+        pipeline = worker_index * apart + index
+        dataset = dataset_fn(InputContext(num_workers * apart, pipeline, num_workers * count))
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"the function made {dataset!r} and not a dataset")
+        datasets.append(_ahead(dataset, count // apart, options))
+    spec = datasets[0].element_spec
+    return _grouped(datasets, count, spec, num_workers == 1 and _is_static(spec))
+
+
+def distribute_values_from_function(
+    value_fn: Callable[[ValueContext], Any],
+    replicas: int | Sequence[Any] = 1,
+    *,
+    num_workers: int = 1,
+    worker_index: int = 0,
+) -> Any:
+    """What a function makes for each replica of this trainer, with a ``PerReplica`` in each leaf."""
+    count = _counted(replicas, num_workers, worker_index)
+    contexts = [ValueContext(worker_index * count + index, num_workers * count) for index in range(count)]
+    return _regrouped([value_fn(context) for context in contexts])
+
+
+def run_replicas(function: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    """What a function makes of each replica's values, one replica after the other, with a ``PerReplica`` in each leaf."""
+    named = kwargs or {}
+    leaves = [leaf for value in (*args, *named.values()) for leaf in _leaves(value)]
+    counts = {len(leaf.values) for leaf in leaves if isinstance(leaf, PerReplica)}
+    if not counts:
+        return function(*args, **named)
+    if len(counts) > 1:
+        raise ValueError(f"the arguments are for different numbers of replicas: {sorted(counts)}")
+
+    def of(index: int) -> Callable[[Any], Any]:
+        return lambda leaf: leaf.values[index] if isinstance(leaf, PerReplica) else leaf
+
+    results = [
+        function(*_mapped(of(index), tuple(args)), **_mapped(of(index), named)) for index in range(counts.pop())
+    ]
+    return results[0] if len(results) == 1 else _regrouped(results)
+
+
+def local_results(value: Any) -> tuple[Any, ...]:
+    """The values of the replicas of this trainer: upstream's ``experimental_local_results``."""
+    counts = {len(leaf.values) for leaf in _leaves(value) if isinstance(leaf, PerReplica)}
+    if not counts:
+        return (value,)
+
+    def of(index: int) -> Callable[[Any], Any]:
+        return lambda leaf: leaf.values[index] if isinstance(leaf, PerReplica) else leaf
+
+    return tuple(_mapped(of(index), value) for index in range(counts.pop()))
+
+
+def _counted(replicas: int | Sequence[Any], num_workers: int, worker_index: int) -> int:
+    count = replicas if isinstance(replicas, int) else len(replicas)
+    if count < 1:
+        raise ValueError(f"{count} replicas: there is at least one")
+    if not 0 <= worker_index < num_workers:
+        raise ValueError(f"worker {worker_index} of {num_workers}: workers are 0 to {num_workers - 1}")
+    return count
+
+
+def _share(dataset: Dataset, num_workers: int, worker_index: int) -> Dataset:
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    # Whoever reads a job that has a name shares it with all others.
+    is_shared = dataset._reading is not None and dataset._reading.request["job_name"] is not None
+    if num_workers == 1 or is_shared or policy is AutoShardPolicy.OFF:
+        return dataset
+    return dataset._then(dataset._graph.sharded(_DIVISIONS[policy], num_workers, worker_index))
+
+
+def _ahead(dataset: Dataset, elements: int, options: InputOptions) -> Dataset:
+    # Who reads a service is ahead by itself.
+    if dataset._reading is not None:
+        return dataset
+    return dataset.prefetch(elements * options.experimental_per_replica_buffer_size)
+
+
+def _grouped(datasets: list[Dataset], count: int, spec: Any, drops_parts: bool = False) -> DistributedDataset:
+    """So many elements a step, of one dataset or of one a replica."""
+
+    def steps() -> Iterator[Any]:
+        readers = [iter(dataset) for dataset in datasets]
+        while True:
+            elements = [next(readers[index % len(readers)], _END) for index in range(count)]
+            there = [element for element in elements if element is not _END]
+            if not there or (drops_parts and len(there) < count):
+                return
+            yield _step([_mapped(_empty, there[0]) if element is _END else element for element in elements])
+
+    return DistributedDataset(_step_spec(spec, count), steps)
+
+
+def _cut(dataset: Dataset, count: int, num_workers: int, rows: int | None) -> DistributedDataset:
+    """Each element of a dataset cut into parts, which are views of it."""
+
+    def steps() -> Iterator[Any]:
+        parts = count * num_workers
+        for element in dataset:
+            there = max((_rows(leaf) for leaf in _leaves(element)), default=0)
+            size = -(-(rows or there) // parts)
+            cuts = [_mapped(_part(index * size, size), element) for index in range(parts)]
+            for first in range(0, parts, count):
+                yield _step(cuts[first : first + count])
+
+    return DistributedDataset(_step_spec(_of_rows(dataset.element_spec, None), count), steps)
+
+
+def _rows(leaf: Any) -> int:
+    if not getattr(leaf, "shape", None) and not isinstance(leaf, Ragged):
+        raise ValueError("an element without rows cannot be split among replicas: batch the dataset by the global batch size")
+    return len(leaf)
+
+
+def _part(start: int, size: int) -> Callable[[Any], Any]:
+    def part(leaf: Any) -> Any:
+        if isinstance(leaf, Ragged):
+            first, last = min(start, len(leaf)), min(start + size, len(leaf))
+            return _ragged_rows(leaf, first, last)
+        return leaf[start : start + size]
+
+    return part
+
+
+def _ragged_rows(ragged: Ragged, first: int, last: int) -> Ragged:
+    splits = []
+    for inner in ragged.nested_row_splits:
+        cut = inner[first : last + 1]
+        splits.append(cut - cut[0])
+        first, last = int(cut[0]), int(cut[-1])
+    return Ragged(ragged.values[first:last], *splits)
+
+
+def _empty(leaf: Any) -> Any:
+    return _part(0, 0)(leaf) if getattr(leaf, "shape", None) or isinstance(leaf, Ragged) else leaf
+
+
+def _step(elements: list[Any]) -> Any:
+    return elements[0] if len(elements) == 1 else _regrouped(elements)
+
+
+def _step_spec(spec: Any, count: int) -> Any:
+    return spec if count == 1 else _mapped(lambda leaf: PerReplicaSpec(*[leaf] * count), spec)
+
+
+def _of_rows(spec: Any, rows: int | None) -> Any:
+    def changed(leaf: Any) -> Any:
+        if not isinstance(leaf, TensorSpec) or not leaf.shape:
+            return leaf
+        return TensorSpec((rows, *leaf.shape[1:]), leaf.dtype, leaf.name)
+
+    return _mapped(changed, spec)
+
+
+def _is_static(spec: Any) -> bool:
+    return all(
+        isinstance(leaf, TensorSpec) and leaf.shape is not None and None not in leaf.shape for leaf in _leaves(spec)
+    )
+
+
+def _regrouped(values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        return {name: _regrouped([value[name] for value in values]) for name in first}
+    if type(first) in (tuple, list):
+        return type(first)(_regrouped(list(items)) for items in zip(*values, strict=True))
+    return PerReplica(values)
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _mapped(function, item) for name, item in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(_mapped(function, item) for item in value)
+    return function(value)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if type(value) in (tuple, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value

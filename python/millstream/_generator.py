@@ -1,0 +1,105 @@
+"""What functions of Python yield, as the source of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._millstream import Graph
+from ._code import packed
+from ._composites import Ragged, Sparse
+from ._dtypes import as_dtype
+from ._spec import RaggedTensorSpec, SparseTensorSpec, TensorSpec, plain
+
+__all__ = ["generated", "yielded"]
+
+
+def generated(
+    generator: Callable[..., Iterable[Any]],
+    output_types: Any,
+    output_shapes: Any,
+    args: Sequence[Any] | None,
+    output_signature: Any,
+) -> Graph:
+    """The source of what a function yields.
+
+    Raises:
+        TypeError: It is no function, or what it yields is said by nothing, or twice.
+    """
+    if not callable(generator):
+        raise TypeError(f"the generator must be a function, or another callable, not {generator!r}")
+    if output_signature is not None and (output_types is not None or output_shapes is not None):
+        raise TypeError("give output_signature, or output_types and output_shapes, not both")
+    if output_signature is None and output_types is None:
+        raise TypeError("what the generator yields must be said: give output_signature")
+    signature = _signature(output_types, output_shapes) if output_signature is None else output_signature
+    # A list is one tensor to whoever yields it, so as a container a list means what a tuple does.
+    arguments = tuple(np.asarray(argument) for argument in args or ())
+    return Graph.iterable(plain(signature), packed(yielded, generator, arguments, signature), -2)
+
+
+def _signature(types: Any, shapes: Any) -> Any:
+    if isinstance(types, dict):
+        return {name: _signature(item, None if shapes is None else shapes[name]) for name, item in types.items()}
+    if isinstance(types, tuple | list):
+        return tuple(
+            _signature(item, None if shapes is None else shape)
+            for item, shape in zip(types, [None] * len(types) if shapes is None else shapes, strict=True)
+        )
+    return TensorSpec(shapes, types)
+
+
+def yielded(generator: Callable[..., Iterable[Any]], arguments: tuple[Any, ...], signature: Any) -> Iterator[Any]:
+    """Where the pipeline runs: the elements as the signature has them."""
+    for element in generator(*arguments):
+        yield _fitted(element, signature)
+
+
+def _fitted(value: Any, spec: Any) -> Any:
+    if spec is None:
+        return None
+    if isinstance(spec, dict):
+        if not isinstance(value, dict) or set(value) != set(spec):
+            raise TypeError(f"the generator yielded {value!r} where the signature has a dict of {list(spec)}")
+        return {name: _fitted(value[name], item) for name, item in spec.items()}
+    if isinstance(spec, tuple | list):
+        if not isinstance(value, tuple | list) or len(value) != len(spec):
+            raise TypeError(f"the generator yielded {value!r} where the signature has {len(spec)} components")
+        return type(spec)(_fitted(item, of) for item, of in zip(value, spec, strict=True))
+    if isinstance(spec, RaggedTensorSpec):
+        return Ragged(_array(value.values, spec.values), *map(_array, value.nested_row_splits, spec.row_splits))
+    if isinstance(spec, SparseTensorSpec):
+        parts = (value.indices, value.values, value.dense_shape)
+        return Sparse(*map(_array, parts, (spec.indices, spec.values, spec.dense_shape)))
+    return _array(value, spec)
+
+
+def _array(value: Any, spec: Any) -> Any:
+    dtype = as_dtype(spec.dtype)
+    if dtype.code in ("string", "bytes"):
+        return _text(value, dtype.code == "string")
+    try:
+        return np.asarray(value, dtype.as_numpy_dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the generator yielded {value!r}, which is no tensor of {dtype!r}: {error}") from error
+
+
+def _text(value: Any, is_text: bool) -> Any:
+    """Text, or bytes, of either of them, nested in lists or arrays: TensorFlow has one type for both."""
+    if isinstance(value, bytes) and is_text:
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise TypeError(f"the generator yielded {value!r:.200}, which is no text: give ms.bytes in the signature. {error}") from error
+    if isinstance(value, str) and not is_text:
+        return value.encode()
+    if isinstance(value, list | tuple):
+        return [_text(item, is_text) for item in value]
+    if isinstance(value, np.ndarray):
+        items = [_text(item, is_text) for item in value.reshape(-1).tolist()]
+        made = np.empty(len(items), object)
+        made[:] = items
+        return made.reshape(value.shape)
+    return value

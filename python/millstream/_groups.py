@@ -1,0 +1,225 @@
+"""What needs several elements at a time: windows, groups, buckets, classes, and what carries a state from one to the next."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _tensor
+from ._arguments import seed_of, whole
+from .errors import UnimplementedError
+from ._structure import constants
+from ._tensor import Tensor, applied, argument, arguments
+
+if TYPE_CHECKING:
+    from ._millstream import Graph
+    from ._dataset import Dataset
+
+__all__ = ["GroupMethods", "Windows"]
+
+
+class GroupMethods:
+    """What a dataset can do with several elements."""
+
+    _graph: Graph
+
+    def _then(self, graph: Graph) -> Dataset:
+        raise NotImplementedError
+
+    def window(
+        self,
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Windows:
+        """Windows of consecutive elements: datasets, which ``flat_map`` makes elements of."""
+        return Windows(self._graph, self._then, size, size if shift is None else shift, stride, drop_remainder)
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Dataset], Dataset],
+        window_size: int | None = None,
+        window_size_func: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Collects elements by key, and yields the dataset that ``reduce_func`` makes of each window of one key: of ``window_size``
+        elements, or of as many as ``window_size_func`` makes of the key.
+
+        Raises:
+            ValueError: Neither says how many, or both do.
+        """
+        from ._dataset import Dataset
+
+        if (window_size is None) == (window_size_func is None):
+            raise ValueError("give window_size or window_size_func, one of both")
+        key = _tensor._Untraceable("the key of a window: make it part of the elements by a map before")
+
+        def reduced(graph: Graph) -> Graph:
+            made = reduce_func(key, Dataset(graph))
+            if not isinstance(made, Dataset):
+                raise TypeError(f"reduce_func made {made!r} of a window and not a dataset")
+            return made._graph
+
+        if window_size_func is not None:
+            sizes = _number(window_size_func)
+            return self._then(self._graph.group_by_window_sized(_number(key_func), sizes, reduced))
+        return self._then(self._graph.group_by_window(_number(key_func), whole(window_size, "window_size"), reduced))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Batches of elements of similar length: bucket 0 has those below the first boundary, each further one those from its boundary
+        on. ``padded_shapes`` and ``padding_values`` are those of ``padded_batch``.
+
+        Raises:
+            ValueError: Boundaries do not rise, or there are not as many batch sizes as buckets.
+            UnimplementedError: ``padded_shapes`` or ``padding_values`` beside what they are not known to go with.
+        """
+        length = _number(element_length_func)
+        boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
+        if len(sizes) != len(boundaries) + 1:
+            raise ValueError(f"bucket_batch_sizes has {len(sizes)} sizes for {len(boundaries) + 1} buckets")
+        if padded_shapes is None and padding_values is None:
+            return self._then(
+                self._graph.bucket_by_sequence_length(
+                    length, boundaries, sizes, pad_to_bucket_boundary, not no_padding, drop_remainder
+                )
+            )
+        if pad_to_bucket_boundary or no_padding or (drop_remainder and len(set(sizes)) > 1):
+            raise UnimplementedError(
+                "padded_shapes and padding_values do not go with pad_to_bucket_boundary or no_padding, nor with drop_remainder where "
+                "bucket_batch_sizes differ"
+            )
+
+        def bucket(*element: Any) -> Any:
+            of = _tensor.convert_to_tensor(element_length_func(*element)).cast("int64")
+            number = of._swapped("mul", 0)
+            for boundary in boundaries:
+                number = number._binary("add", of._binary("ge", boundary).cast("int64"))
+            return number
+
+        return self.group_by_window(
+            bucket,
+            lambda _, window: window.padded_batch(max(sizes), padded_shapes, padding_values, drop_remainder),
+            window_size_func=lambda key: _tensor.convert_to_tensor(np.asarray(sizes, np.int64)).gather(key),
+        )
+
+    def rejection_resample(
+        self,
+        class_func: Callable[..., Any],
+        target_dist: Sequence[float],
+        initial_dist: Sequence[float] | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Tuples of class and element, so many dropped that classes are as frequent as is wanted."""
+        initial = None if initial_dist is None else [float(share) for share in initial_dist]
+        target = [float(share) for share in target_dist]
+        return self._then(self._graph.rejection_resample(_number(class_func), target, initial, seed_of(seed)))
+
+    def scan(
+        self,
+        initial_state: Any,
+        scan_func: Callable[[Any, Any], tuple[Any, Any]],
+        use_default_device: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """What a function makes of a state and each element: a pair of the next state and what is yielded.
+
+        The function is called once, as that of ``map``; the state keeps its structure and types. A shape that grows is found.
+        """
+        described, data = constants(initial_state)
+
+        def body(graph: Graph) -> Graph:
+            both = argument(graph)
+            made = scan_func(both["state"], both["element"])
+            if not isinstance(made, tuple) or len(made) != 2:
+                raise TypeError(f"the function made {made!r} of a state and an element, not a pair of a state and an element")
+            return applied(graph, made)
+
+        return self._then(self._graph.scan(described, data, body))
+
+
+class Windows:
+    """Windows of a dataset's elements, each a dataset that ``flat_map`` makes elements of."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        then: Callable[[Graph], Dataset],
+        size: int,
+        shift: int,
+        stride: int,
+        drop_remainder: bool,
+    ) -> None:
+        self._graph = graph
+        self._then = then
+        self._window = (size, shift, stride, drop_remainder)
+
+    def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
+        """The datasets that a function makes of the windows, one after the other.
+
+        Of tuples it is called with a dataset for each component, as in TensorFlow, or, if it takes one argument, with one dataset of the
+        tuples. Of dicts it is called with a dataset of them, of which ``window["name"]`` is that of one component.
+        """
+        from ._dataset import Dataset
+        from ._windows import Window
+
+        def reduced(graph: Graph) -> Graph:
+            window = Window(graph)
+            parts = [window] if not isinstance(window.element_spec, tuple) else window.parts()
+            made = map_func(*parts) if len(parts) > 1 and _takes(map_func, len(parts)) else map_func(window)
+            if not isinstance(made, Dataset):
+                raise TypeError(f"the function made {made!r} of a window and not a dataset")
+            return made._graph
+
+        return self._then(self._graph.window(*self._window, reduced))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Windows of elements of equal shapes: datasets, of tuples and dicts nested as these are."""
+        from ._dataset import Dataset
+
+        def datasets(batch: Any) -> Any:
+            if isinstance(batch, dict):
+                return {key: datasets(item) for key, item in batch.items()}
+            return tuple(map(datasets, batch)) if isinstance(batch, tuple) else Dataset.from_tensor_slices(batch)
+
+        return map(datasets, self.flat_map(lambda window: _batched(window, self._window[0])))
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _batched(window: Any, size: int) -> Dataset:
+    return window.batch(size)  # type: ignore[no-any-return]
+
+
+def _number(function: Callable[..., Any]) -> Callable[[Graph], Graph]:
+    def body(graph: Graph) -> Graph:
+        result = function(*arguments(graph))
+        if not isinstance(result, Tensor | int):
+            raise TypeError(f"the function made {result!r} of an element and not a number")
+        return graph.map_expr(_tensor.convert_to_tensor(result).cast("int64")._expr)
+
+    return body

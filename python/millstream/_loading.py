@@ -1,0 +1,623 @@
+"""What a loader reads epoch by epoch: a dataset by index, of which each step can be computed anywhere, or a stream of batches.
+
+Refuses to know who asks for batches and how many were delivered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from . import _draws
+from ._millstream import Graph
+from ._code import Held, Limits, Shelf, packed
+from ._dataset import Dataset
+from ._distribute import Fetch, Iterate, check_iterable, is_indexed, loose, varying
+from .errors import InvalidArgumentError
+from ._local import LocalService
+from ._plan import IndexPlan, ListedPlan, Plan
+from ._positions import Delivered
+from ._ranks import Rank
+from .service import ShardingPolicy, distribute, distribute_steps, is_of_this_host
+from ._spec import dressed, plain
+from ._stateful import IterablePass, probed
+from ._steps import OrderedSteps, Steps
+from ._worker import described
+
+__all__ = ["IndexedLoading", "IterableLoading", "Loading", "StreamLoading", "loading_of"]
+
+#: Of the samples of a batch, or of a single one.
+Collate = Callable[[Any], Any]
+
+#: Processes that may be asked for.
+_PROCESSES_MAX = 256
+
+
+class Loading(Protocol):
+    """What is read."""
+
+    @property
+    def element_spec(self) -> Any:
+        """The spec of a batch."""
+
+    @property
+    def samples(self) -> int | None:
+        """How many samples there are, if that is known."""
+
+    def steps(self, epoch: int) -> int:
+        """Batches of an epoch. ``TypeError``: nobody knows."""
+
+    def valid(self, step: int) -> int | None:
+        """How many samples of a step do not only fill it, if that is known."""
+
+    def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
+        """An epoch, without the steps that were delivered."""
+
+    def missing(self, delivered: Delivered) -> list[int]:
+        """The steps that an epoch lacks at its end, where steps have numbers."""
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a position to mean the same."""
+
+    def state_after(self, epoch: int, step: int) -> dict[str, Any]:
+        """Returns the rest of the state after this step; empty if the step alone is enough."""
+
+    def adapted(self, state: dict[str, Any], step: int) -> int:
+        """The step here of a position elsewhere. ``InvalidArgumentError``: there is none."""
+
+    def unordered(self, is_distributed: bool) -> str:
+        """Why batches do not come in the same order twice; empty if they do."""
+
+    def sharded(self, num_shards: int, index: int) -> Loading:
+        """The part of one of so many trainers."""
+
+
+def loading_of(
+    dataset: Any,
+    *,
+    batch_size: int | None,
+    shuffle: bool,
+    sampler: Any,
+    batch_sampler: Any,
+    collate: Collate | None,
+    last_batch: str,
+    seed: int,
+    is_seeded: bool,
+    rank: Rank,
+    reader: int,
+    window: int | None,
+    worker_init_fn: Callable[[int], None] | None,
+    element_spec: Any,
+    processes: int,
+    is_served: bool,
+    on_lost: str,
+) -> Loading:
+    """What a loader with these arguments reads of Python's own dataset; ``window`` and ``processes``: see ``IndexedLoading``.
+
+    Raises:
+        InvalidArgumentError: They contradict each other, or the dataset.
+    """
+    if not is_indexed(dataset):
+        if shuffle or sampler is not None or batch_sampler is not None:
+            raise InvalidArgumentError("what can only be iterated over has no order to choose: leave out shuffle and samplers")
+        check_iterable(dataset)
+        make = Iterate(dataset, collate, batch_size, last_batch == "DROP", worker_init_fn, millstream_seed=seed)
+        spec = None if element_spec is None else plain(element_spec)
+        return IterableLoading(make, spec, processes, is_served=is_served, is_seeded=is_seeded, on_lost=on_lost)
+    if sampler is not None and shuffle or batch_sampler is not None and (shuffle or sampler is not None):
+        raise InvalidArgumentError("sampler, batch_sampler and shuffle exclude each other: each says the order")
+    of = IndexedLoading(
+        Fetch(dataset, collate, batch_size is not None or batch_sampler is not None, worker_init_fn),
+        IndexPlan(len(dataset), batch_size or 1, rank.dp_rank, rank.dp_size, shuffle, seed, last_batch),
+        window,
+        None if element_spec is None else plain(element_spec),
+        processes,
+        is_seeded=is_seeded,
+        reader=reader,
+    )
+    of.lister = _Lister(sampler, batch_sampler, batch_size or 1, last_batch == "DROP") if sampler or batch_sampler else None
+    return of
+
+
+@dataclasses.dataclass
+class _Lister:
+    """What a sampler says of each epoch."""
+
+    sampler: Any
+    batch_sampler: Any
+    batch_size: int
+    drops_last: bool
+
+    def plan(self, epoch: int) -> ListedPlan:
+        """The batches of an epoch."""
+        source = self.batch_sampler if self.batch_sampler is not None else self.sampler
+        for one in (source, getattr(source, "sampler", None)):
+            set_epoch = getattr(one, "set_epoch", None)
+            if set_epoch is not None:
+                set_epoch(epoch)
+        if self.batch_sampler is not None:
+            return ListedPlan([np.asarray(list(batch), np.int64) for batch in source])
+        indices = np.asarray([int(index) for index in source], np.int64)
+        starts = range(0, len(indices) - (self.batch_size - 1 if self.drops_last else 0), self.batch_size)
+        return ListedPlan([indices[start : start + self.batch_size] for start in starts])
+
+    def steps(self) -> int:
+        """As the sampler itself says."""
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)
+        return (len(self.sampler) + (0 if self.drops_last else self.batch_size - 1)) // self.batch_size
+
+    def unordered(self) -> str:
+        """Samplers of torch that draw say by which generator."""
+        source = getattr(self.batch_sampler, "sampler", None) or self.sampler or self.batch_sampler
+        draws = "Random" in type(source).__name__ and getattr(source, "generator", None) is None
+        return f"the sampler {type(source).__name__} draws another order each time" if draws else ""
+
+
+@dataclasses.dataclass
+class IndexedLoading:
+    """A dataset by index: each step is computed of its number, by whichever worker.
+
+    ``window``: how many batches may be kept until an earlier one comes before those who are ahead wait; ``None``: batches come as they are
+    done. ``processes``: how many of Python each worker uses at once; 0: as many as turn out to be needed.
+    """
+
+    fetch: Fetch
+    plan: IndexPlan
+    window: int | None
+    spec: tuple[Any, ...] | None
+    processes: int = 0
+    lister: _Lister | None = None
+    #: Whether the program gave the seed. Computed here without one, samples draw from the program's own generators.
+    is_seeded: bool = True
+    #: Which of the trainers this is, of which each has a sampler: two may be given the same sample.
+    reader: int = 0
+    #: What the first batch is, where nobody said what batches are.
+    _found: tuple[Any, ...] | None = dataclasses.field(default=None, repr=False)
+    #: What workers run, with what holds it, for the service it is for.
+    _sent: tuple[Any, _Sent] | None = dataclasses.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.plan.count} samples"
+
+    @property
+    def samples(self) -> int:
+        """How many there are."""
+        return self.plan.count
+
+    def described(self) -> tuple[Any, ...]:
+        """The spec of a batch. Computes the first batch unless a spec was given."""
+        if self.spec is not None:
+            return self.spec
+        if self._found is None:
+            plan: Plan = self.plan if self.lister is None else self.lister.plan(0)
+            if not plan.steps:
+                raise InvalidArgumentError("there is no batch that shows what batches are: give element_spec")
+            with _draws.kept():
+                self._found = varying(described(_fetched(self.fetch, plan.rows(0, 0))), self.fetch.is_batched)
+        return self._found
+
+    @property
+    def element_spec(self) -> Any:
+        """The spec of a batch: the given one, or that of the first batch."""
+        return dressed(self.described())
+
+    def steps(self, epoch: int) -> int:
+        """Batches of an epoch."""
+        return self.plan.steps if self.lister is None else self.lister.steps()
+
+    def valid(self, step: int) -> int | None:
+        """How many samples of a step do not only fill it."""
+        return self.plan.valid(step) if self.lister is None else None
+
+    def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
+        """An epoch, without the steps that were delivered."""
+        plan: Plan = self.plan if self.lister is None else self.lister.plan(epoch)
+        # The number of a step says its epoch too, so that one function serves all of them.
+        base = epoch * plan.steps if self.lister is None else 0
+        numbers = Dataset.range(base + delivered.first, base + max(plan.steps, delivered.first))
+        for start, stop in delivered.ahead:
+            numbers = numbers.filter(lambda x, first=base + start, end=base + stop: (x < first) | (x >= end))
+        # A batch may have other sizes than the first one: whoever collates pads each as far as it needs.
+        batch = self.spec or (loose(self.described()) if plan.steps else ("none",))
+        spec = ("tuple", [("tensor", "i64", ()), batch])
+
+        def numbered(element: Any) -> tuple[int, Any]:
+            return int(element[0]) - base, element[1]
+
+        if service is None:
+            # With the dataset itself, one batch after the other.
+            # Only while it is waited for: the program and its dataset may draw from the same generators.
+            here = Held(StepBatch(self.fetch, plan, self.plan.seed if self.is_seeded else None, self._epoch_of(epoch), self.reader, True))
+            dataset = Dataset(numbers._graph.map_python(spec, here.code))
+            return Steps(dataset.with_output(output)._on_demand(0), numbered, here)
+        sent = self._packed(plan, service, epoch)
+        graph = numbers._graph.map_python(spec, sent.code).parallel(self.processes)
+        # They are dealt out one by one: a split that a worker had begun has one batch, which is here or is read again.
+        graph = graph.split_size(1) if self.window is not None else graph.in_order(False).split_size(1)
+        dataset = Dataset(graph).apply(distribute_steps(service, self.window is not None))
+        elements = iter(dataset.with_output(output))
+        if self.window is None:
+            return Steps(elements, numbered, sent)
+        return OrderedSteps(elements, numbered, delivered.missing(plan.steps), self.window, delivered.first, sent)
+
+    def missing(self, delivered: Delivered) -> list[int]:
+        """The steps that were not delivered."""
+        return list(delivered.gaps(self.plan.steps if self.lister is None else self.lister.steps()))
+
+    def _packed(self, plan: Plan, service: Any, epoch: int) -> _Sent:
+        # The same for all epochs, unless a sampler says the order of each.
+        if self._sent is None or self._sent[0] is not service or self.lister is not None:
+            code = StepBatch(self.fetch, plan, self.plan.seed, self._epoch_of(epoch), self.reader)
+            self._sent = service, _Sent.of(code, service, self.processes, seeded=True)
+        return self._sent[1]
+
+    def _epoch_of(self, epoch: int) -> int | None:
+        """The epoch, where a sampler says its order; else the numbers of steps say it."""
+        return None if self.lister is None else epoch
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a position to mean the same."""
+        plan = self.plan
+        return {
+            "samples": plan.count,
+            "global_batch": plan.global_batch,
+            "shuffle": plan.shuffle,
+            "seed": plan.seed,
+            "last_batch": plan.last_batch,
+        }
+
+    def state_after(self, epoch: int, step: int) -> dict[str, Any]:
+        """Nothing: a step is computed of its number."""
+        return {}
+
+    def adapted(self, state: dict[str, Any], step: int) -> int:
+        """The step here of a position elsewhere: also of other numbers of trainers, where the samples up to it end a step."""
+        for name, mine in self.identity().items():
+            theirs = state.get(name)
+            if theirs != mine and name not in ("global_batch", "last_batch"):
+                raise InvalidArgumentError(f"the state has {name} {theirs!r}, this loader {mine!r}: load_state_dict(..., strict=False)")
+        samples = min(step * int(state["global_batch"]), self.plan.count)
+        found, rest = divmod(samples, self.plan.global_batch)
+        if samples == self.plan.count:
+            return self.plan.steps
+        if rest or (state["ahead"] and state["global_batch"] != self.plan.global_batch):
+            raise InvalidArgumentError(
+                f"the state was taken after {samples} samples in steps of {state['global_batch']}, which is no number of steps of "
+                f"{self.plan.global_batch}: go on with the same samples a step on all trainers together"
+            )
+        return found
+
+    def unordered(self, is_distributed: bool) -> str:
+        """Why steps are not the same twice; empty if they are."""
+        return "" if self.lister is None else self.lister.unordered()
+
+    def sharded(self, num_shards: int, index: int) -> IndexedLoading:
+        """The part of one of so many trainers."""
+        return dataclasses.replace(self, plan=dataclasses.replace(self.plan, dp_rank=index, dp_size=num_shards), _sent=None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_sent": None}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sent:
+    """Code as workers get it, and the memory in which it waits for them, if it does."""
+
+    code: bytes
+    shelf: Shelf | None
+
+    @classmethod
+    def of(cls, code: Callable[..., Any], service: Any, processes: int, seeded: bool = False) -> _Sent:
+        """For the workers of a service: those on this host may read it from this process's memory. ``seeded``: see ``packed``."""
+        shelf = Shelf() if isinstance(service, LocalService) or is_of_this_host(service) else None
+        limits = Limits(processes=min(processes, _PROCESSES_MAX) or None)
+        return cls(packed(code, limits=limits, shelf=shelf, seeded=seeded), shelf)
+
+
+def _fetched(fetch: Fetch, rows: Any) -> Any:
+    return fetch(rows if fetch.is_batched else rows[0])
+
+
+#: Samples that an error names.
+_ROWS_TOLD = 64
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StepBatch:
+    """The function that turns the number of a step into that number and its batch.
+
+    With a ``seed``, the draws of a sample follow from the seed, the epoch and the index of the sample. A sampler may list a sample twice:
+    of the steps that one lists in the ``listed`` epoch, the draws follow from the ``reader``, the step and the place in it.
+    ``is_here`` says that the trainer computes the batch. Its own generators are then left as they were.
+    """
+
+    fetch: Fetch
+    plan: Plan
+    seed: int | None = None
+    listed: int | None = None
+    reader: int = 0
+    is_here: bool = False
+
+    @property
+    def dataset(self) -> Any:
+        """Returns the dataset of the samples."""
+        return self.fetch.dataset
+
+    @property
+    def millstream_seed(self) -> int | None:
+        """Returns the number that seeds the processes of workers before their first sample."""
+        return self.seed
+
+    @property
+    def worker_init_fn(self) -> Callable[[int], Any] | None:
+        """Returns the function that each process of a worker calls before its first sample."""
+        return self.fetch.worker_init_fn
+
+    def __call__(self, number: Any) -> tuple[Any, Any]:
+        epoch, step = divmod(int(number), self.plan.steps)
+        rows = self.plan.rows(epoch, step)
+        try:
+            return np.int64(number), self._drawn(epoch, step, rows)
+        except Exception as error:
+            # The trainer has no debugger on the worker: the error itself must name the samples.
+            listed = ", ".join(map(str, rows[:_ROWS_TOLD])) + (", ..." if len(rows) > _ROWS_TOLD else "")
+            error.add_note(f"at step {step} of epoch {epoch}, of samples {listed}")
+            raise
+
+    def _drawn(self, epoch: int, step: int, rows: Any) -> Any:
+        indices = rows if self.fetch.is_batched else rows[0]
+        if self.seed is None:
+            return self.fetch(indices)
+        is_listed = self.listed is not None
+        base = _draws.base(self.seed, _draws.pass_of(epoch if self.listed is None else self.listed))
+        if is_listed:
+            base = _draws.mix(_draws.mix(base, self.reader), step)
+        with _draws.kept() if self.is_here else contextlib.nullcontext():
+            return self.fetch.drawn(indices, base, is_listed)
+
+    def __repr__(self) -> str:
+        return repr(self.fetch)
+
+
+_SERVED = "batches of a service come in the order in which its workers have them"
+
+
+class StreamLoading:
+    """A dataset whose elements are batches as they come."""
+
+    def __init__(
+        self, dataset: Dataset, policy: ShardingPolicy = ShardingPolicy.DYNAMIC, on_lost: str = "raise"
+    ) -> None:
+        self._dataset, self._policy, self._on_lost = dataset, policy, on_lost
+        self._draws = dataset._task_id
+        self._distributed: tuple[Any, Dataset] | None = None
+        self._read: tuple[Any, Any] | None = None
+
+    def __str__(self) -> str:
+        return "batches"
+
+    @property
+    def element_spec(self) -> Any:
+        """The spec of a batch."""
+        return self._dataset.element_spec
+
+    @property
+    def samples(self) -> int | None:
+        """Nobody knows: elements are batches."""
+        return None
+
+    def steps(self, epoch: int) -> int:
+        """Elements of a pass."""
+        return len(self._dataset)
+
+    def valid(self, step: int) -> int | None:
+        """Nobody knows."""
+        return None
+
+    def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
+        """A pass, without the elements that were delivered."""
+        dataset = self._dataset if service is None else self._on(service)
+        return self._steps(dataset, epoch, delivered.first, output if dataset._output == "numpy" else dataset._output)
+
+    def _steps(
+        self, dataset: Dataset, epoch: int, first: int, output: str, code: object = None, skips: bool = True
+    ) -> Steps:
+        if dataset._reading is not None:
+            # Passes of a job are read once, and others may have read those of the dataset's.
+            given = dataset._reading
+            is_known = self._read is not None and self._read[0] is given
+            reading = (self._read[1] if self._read is not None and is_known else given.own()).unread(epoch)
+            self._read = given, reading
+            unread = Dataset(dataset._graph, reading=reading, options=dataset.options())
+            unread._task = dataset._task
+            dataset = unread
+        dataset = dataset.with_output(output)
+        # Code of the program runs here only while it is waited for: both may draw from the same generators.
+        elements = dataset._on_demand(epoch) if isinstance(code, Held) else dataset._pass(epoch, self._draws)
+        if skips:
+            elements.skip(first)
+        numbers = itertools.count(first)
+        return Steps(elements, lambda element: (next(numbers), element), code)
+
+    def _on(self, service: Any) -> Dataset:
+        # One dataset for all epochs, which are passes of one job.
+        if self._distributed is None or self._distributed[0] is not service:
+            self._distributed = service, self._dataset.apply(distribute(self._policy, service, on_lost=self._on_lost))
+        return self._distributed[1]
+
+    def missing(self, delivered: Delivered) -> list[int]:
+        """None that is known: the stream itself says what it lost."""
+        return []
+
+    def identity(self) -> dict[str, Any]:
+        """What draws without a seed depend on."""
+        return {"draws": self._draws}
+
+    def state_after(self, epoch: int, step: int) -> dict[str, Any]:
+        """Nothing: elements are counted."""
+        return {}
+
+    def adapted(self, state: dict[str, Any], step: int) -> int:
+        """The same step, drawn as it was drawn."""
+        if "draws" not in state:
+            raise InvalidArgumentError("the state is of a dataset by index, this loader reads a stream")
+        self._draws = int(state["draws"])
+        return step
+
+    def unordered(self, is_distributed: bool) -> str:
+        """Why elements do not come in the same order twice; empty if they do."""
+        if is_distributed or self._dataset._graph.is_served:
+            return _SERVED
+        return "the dataset's options allow any order" if self._dataset.options().deterministic is False else ""
+
+    def sharded(self, num_shards: int, index: int) -> StreamLoading:
+        """The part of one of so many trainers."""
+        return StreamLoading(self._dataset.shard(num_shards, index), self._policy, self._on_lost)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_distributed": None, "_read": None}
+
+
+class IterableLoading(StreamLoading):
+    """What can only be iterated over, in this process or in ``processes`` of each worker. Those that shuffle by an epoch that they are
+    told are told it.
+    """
+
+    def __init__(
+        self,
+        make: Iterate,
+        spec: tuple[Any, ...] | None,
+        processes: int,
+        shard: tuple[int, int] | None = None,
+        is_served: bool = False,
+        is_seeded: bool = True,
+        on_lost: str = "raise",
+    ) -> None:
+        self._make, self._spec, self._processes, self._shard = make, spec, processes, shard
+        self._is_served, self._is_seeded = is_served, is_seeded
+        self._on_lost = on_lost
+        self._read = None
+        #: The pass whose first batch has shown what batches are, until it begins, and the one that has begun, with its epoch.
+        self._first_pass: IterablePass | None = None
+        self._pass: tuple[int, IterablePass] | None = None
+        #: Where the iterable goes on: the epoch, the step and its own state.
+        self._resumed: tuple[int, int, dict[str, Any]] | None = None
+        self._found: tuple[Any, ...] | None = None
+        self._policy = ShardingPolicy.OFF
+        self._draws = 0
+        #: What workers run, for which service and epoch, with the dataset of it.
+        self._sent: tuple[Any, int | None, _Sent, Dataset] | None = None
+
+    @property
+    def element_spec(self) -> Any:
+        """The spec of a batch."""
+        return dressed(self._described())
+
+    def steps(self, epoch: int) -> int:
+        """Batches of a pass.
+
+        Raises:
+            TypeError: Nobody knows.
+        """
+        raise TypeError("how many batches it has is not known of what can only be iterated over, so it has no len()")
+
+    def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
+        """A pass, without the elements that were delivered."""
+        told = epoch if hasattr(self._make.dataset, "set_epoch") else None
+        make = dataclasses.replace(self._make, epoch=told)
+        if service is None:
+            return self._steps_here(make, epoch, delivered.first, output)
+        if self._sent is None or self._sent[:2] != (service, told):
+            # Before a batch is looked at: workers begin where the dataset stands now.
+            sent = _Sent.of(make, service, self._processes, seeded=True)
+            self._sent = service, told, sent, self._read_on(sent, service)
+        return self._steps(self._sent[3], epoch, delivered.first, output, self._sent[2])
+
+    def _read_on(self, sent: _Sent, service: Any) -> Dataset:
+        return self._of(sent.code).apply(distribute(self._policy, service, on_lost=self._on_lost))
+
+    def _steps_here(self, make: Iterate, epoch: int, first: int, output: str) -> Steps:
+        resumed = self._resumed if self._resumed is not None and self._resumed[:2] == (epoch, first) else None
+        looked_at, self._first_pass = self._first_pass, None
+
+        def begin() -> IterablePass:
+            nonlocal looked_at
+            if resumed is not None:
+                begun = IterablePass(make, resumed[2], first, draw=self._draw(epoch))
+            elif looked_at is not None and looked_at.epoch == make.epoch:
+                begun, looked_at = looked_at, None
+            else:
+                begun = IterablePass(make, draw=self._draw(epoch))
+            self._pass = epoch, begun
+            return begun
+
+        if resumed is None and self._spec is None and self._found is None:
+            looked_at = IterablePass(make, draw=self._draw(epoch))
+            self._found = probed(looked_at, make.batch_size is not None)
+        here = Held(begin)
+        return self._steps(self._of(here.code), epoch, first, output, here, skips=resumed is None)
+
+    def _draw(self, epoch: int) -> int | None:
+        """Returns where the generators of a pass begin, as in the only process of a worker; ``None`` for the program's own."""
+        seed = self._make.millstream_seed if self._is_seeded else None
+        return None if seed is None else _draws.mix(_draws.base(seed, _draws.pass_of(epoch)), 0)
+
+    def _of(self, code: bytes) -> Dataset:
+        dataset = Dataset(Graph.iterable(self._spec or loose(self._described()), code, -2))
+        return dataset if self._shard is None else dataset.shard(*self._shard)
+
+    def _described(self) -> tuple[Any, ...]:
+        if self._spec is None and self._found is None:
+            is_batched = self._make.batch_size is not None
+            if self._is_served:
+                with _draws.kept():
+                    self._found = probed(IterablePass(_copied(self._make)), is_batched)
+            else:
+                epoch = 0 if hasattr(self._make.dataset, "set_epoch") else None
+                self._first_pass = IterablePass(dataclasses.replace(self._make, epoch=epoch), draw=self._draw(0))
+                self._found = probed(self._first_pass, is_batched)
+        return self._spec or self._found or ()
+
+    def state_after(self, epoch: int, step: int) -> dict[str, Any]:
+        """The state that the iterable itself keeps, if it does."""
+        if self._shard is not None:
+            return {}
+        if self._resumed is not None and self._resumed[:2] == (epoch, step):
+            return {"iterable": self._resumed[2]}
+        state = self._pass[1].state_after(step) if self._pass is not None and self._pass[0] == epoch else None
+        return {} if state is None else {"iterable": state}
+
+    def adapted(self, state: dict[str, Any], step: int) -> int:
+        """Returns the step of a saved state, and restores the iterable's own state if there is one."""
+        step = super().adapted(state, step)
+        iterable = state.get("iterable")
+        self._resumed = None if iterable is None else (int(state["epoch"]), step, iterable)
+        return step
+
+    def unordered(self, is_distributed: bool) -> str:
+        """Why elements do not come in the same order twice; empty if they do."""
+        return _SERVED if is_distributed else ""
+
+    def sharded(self, num_shards: int, index: int) -> IterableLoading:
+        """The part of one of so many trainers."""
+        shard = num_shards, index
+        return IterableLoading(self._make, self._spec, self._processes, shard, self._is_served, self._is_seeded, self._on_lost)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_sent": None, "_read": None, "_first_pass": None, "_pass": None}
+
+
+def _copied(make: Iterate) -> Iterate:
+    """A copy of what makes batches, so that looking at one changes nothing; what cannot be copied itself."""
+    try:
+        return dataclasses.replace(make, dataset=copy.deepcopy(make.dataset))
+    except Exception:
+        # Whatever a user's class raises where it cannot be copied.
+        return make

@@ -1,0 +1,132 @@
+"""Python values as tensors: nested structures taken apart into leaves, each with its bytes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ._composites import Ragged, Sparse
+from ._dtypes import as_dtype
+
+__all__ = ["Stack", "constants", "leaf", "tensor"]
+
+
+def constants(value: Any) -> tuple[tuple[Any, ...], list[bytes | list[bytes]]]:
+    """What a structure of arrays is, as plain tuples, and the data of its leaves in order.
+
+    Lists are arrays, as in TensorFlow, and their numbers of 32 bits; tuples and dicts nest.
+    """
+    data: list[bytes | list[bytes]] = []
+    return _described(value, data), data
+
+
+def _described(value: Any, data: list[bytes | list[bytes]]) -> tuple[Any, ...]:
+    if value is None:
+        return ("none",)
+    if isinstance(value, Mapping):
+        return ("dict", [(str(name), _described(item, data)) for name, item in value.items()])
+    if isinstance(value, tuple):
+        return ("tuple", [_described(item, data) for item in value])
+    if isinstance(value, Ragged):
+        return ("ragged", [_described(part, data) for part in (value.values, *value.nested_row_splits)])
+    if isinstance(value, Sparse):
+        return ("sparse", [_described(part, data) for part in (value.indices, value.values, value.dense_shape)])
+    code, dims, items = leaf(value)
+    data.append(items)
+    return ("tensor", code, dims)
+
+
+class Stack:
+    """Arrays of one shape, to be stacked along a new leading dimension straight where the result is wanted."""
+
+    __slots__ = ("_arrays", "dtype", "nbytes", "shape")
+
+    def __init__(self, arrays: list[np.ndarray[Any, Any]]) -> None:
+        first = arrays[0]
+        for array in arrays:
+            if array.shape != first.shape:
+                raise ValueError(f"a batch of arrays of shapes {first.shape} and {array.shape}: pad them, or collate them otherwise, by collate_fn")
+        self._arrays = arrays
+        self.shape = (len(arrays), *first.shape)
+        dtypes = {array.dtype for array in arrays}
+        found = first.dtype if len(dtypes) == 1 else np.result_type(*dtypes)
+        # Little-endian, as elements are everywhere.
+        self.dtype = found.newbyteorder("<") if found.byteorder == ">" else found
+        self.nbytes = self.dtype.itemsize * len(arrays) * first.size
+
+    def write_to(self, into: np.ndarray[Any, Any]) -> None:
+        """Stacks them into an array of this shape."""
+        np.stack(self._arrays, out=into)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.stack(self._arrays).astype(dtype or self.dtype, copy=False)
+
+
+def leaf(value: Any) -> tuple[str, tuple[int, ...], bytes | list[bytes]]:
+    """The dtype's code, the shape and the data of one array, in row-major order.
+
+    Raises:
+        TypeError: Its items are none that elements can have.
+    """
+    code, shape, data = tensor(value)
+    return code, shape, data if isinstance(data, list) else np.asarray(data).tobytes()
+
+
+def tensor(value: Any) -> tuple[str, tuple[int, ...], Any]:
+    """The dtype's code, the shape, and the array itself, little-endian; or a stack of some; or the items of text.
+
+    Raises:
+        TypeError: Its items are none that elements can have.
+    """
+    if isinstance(value, Stack) and value.dtype.kind not in "USO":
+        return _code(value.dtype), value.shape, value
+    array = _plain(value)
+    if array.dtype.kind in "US" and not isinstance(value, np.ndarray):
+        # Numpy's own byte strings end before their last zeros.
+        array = np.array(value, object)
+    if array.dtype.kind in "US" or array.dtype == object:
+        return _text(array)
+    # Little-endian, as elements are everywhere.
+    native = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
+    return _code(array.dtype), array.shape, native
+
+
+@functools.cache
+def _code(dtype: np.dtype[Any]) -> str:
+    return as_dtype(dtype).code
+
+
+def _plain(value: Any) -> np.ndarray[Any, Any]:
+    """As an array. Python's own numbers are of 32 bits, as in TensorFlow, where they fit."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{value!r:.200} is no tensor: pad its rows, or give ms.Ragged.from_rows to from_tensors. {error}") from error
+    if isinstance(value, np.ndarray | np.generic) or array.dtype not in (np.int64, np.float64):
+        return array
+    first = value
+    while isinstance(first, list | tuple | range) and first:
+        first = first[0]
+    if type(first) is float or (array.size == 0 and isinstance(first, list | tuple)):
+        return array.astype(np.float32)
+    if type(first) is int:
+        # What does not fit, and mixtures, stay as wide as numpy has them.
+        narrow = array.astype(np.float32 if array.dtype == np.float64 else np.int32)
+        return narrow if array.dtype == np.float64 or np.array_equal(narrow, array) else array
+    return array
+
+
+def _text(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], list[bytes]]:
+    items = array.ravel().tolist()
+    if all(isinstance(item, bytes) for item in items) and items:
+        return "bytes", array.shape, items
+    for item in items:
+        if not isinstance(item, str):
+            raise TypeError(
+                f"{item!r:.200} (of type {type(item).__qualname__}) is no item of a tensor, unless rows are of different lengths: elements are "
+                "arrays, tensors, numbers and text, in dicts, tuples and lists; make it one of these in the dataset, or by collate_fn"
+            )
+    return "string", array.shape, [item.encode() for item in items]

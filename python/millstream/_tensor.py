@@ -1,0 +1,422 @@
+"""Tensors that are not there yet: what functions of a dataset compute with, to be executed natively, on workers or here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._millstream import Expr, Graph
+from ._dtypes import DType, as_dtype
+from .errors import InvalidArgumentError, UnimplementedError
+from ._spec import TensorShape
+from ._structure import leaf
+
+__all__ = ["Tensor", "convert_to_tensor"]
+
+
+_NO_ARRAY = (
+    "a tensor of a function of a dataset has no value yet, so numpy cannot take it: compute with its operators and "
+    "methods, or with millstream.ops"
+)
+
+#: Functions of numpy by their names, and what they are here.
+_UFUNCS = {
+    "absolute": "abs",
+    "add": "add",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+    "ceil": "ceil",
+    "divide": "div",
+    "equal": "eq",
+    "exp": "exp",
+    "floor": "floor",
+    "floor_divide": "floor_div",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "invert": "not",
+    "isfinite": "is_finite",
+    "isnan": "is_nan",
+    "less": "lt",
+    "less_equal": "le",
+    "log": "log",
+    "logical_and": "and",
+    "logical_not": "not",
+    "logical_or": "or",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "multiply": "mul",
+    "negative": "neg",
+    "not_equal": "ne",
+    "power": "pow",
+    "remainder": "mod",
+    "rint": "round",
+    "sign": "sign",
+    "sqrt": "sqrt",
+    "subtract": "sub",
+    "tanh": "tanh",
+}
+
+
+#: The same of functions that are no ufuncs.
+_FUNCTIONS = {
+    "all": "reduce_all",
+    "amax": "reduce_max",
+    "amin": "reduce_min",
+    "any": "reduce_any",
+    "concatenate": "concat",
+    "expand_dims": "expand_dims",
+    "max": "reduce_max",
+    "mean": "reduce_mean",
+    "min": "reduce_min",
+    "reshape": "reshape",
+    "squeeze": "squeeze",
+    "stack": "stack",
+    "sum": "reduce_sum",
+    "transpose": "transpose",
+    "where": "where",
+}
+
+
+class Tensor:
+    """A tensor of an element that is yet to come. Operators and the functions of this module make others of it.
+
+    It has no value: a function is called once, to find out what it computes, and the computation is executed natively
+    for every element.
+    """
+
+    __slots__ = ("_expr", "_path", "_scope")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, expr: Expr, scope: Graph | None = None, path: str | None = None) -> None:
+        self._expr = expr
+        self._scope = scope
+        self._path = path
+
+    def _made(self, expr: Expr, *others: Tensor) -> Tensor:
+        scopes = [tensor._scope for tensor in (self, *others) if tensor._scope is not None]
+        return Tensor(expr, scopes[0] if scopes else None)
+
+    def _unary(self, name: str) -> Tensor:
+        return self._made(self._expr.unary(name))
+
+    def _binary(self, name: str, other: Any) -> Tensor:
+        other = convert_to_tensor(other)
+        return self._made(self._expr.binary(name, other._expr), other)
+
+    def _swapped(self, name: str, other: Any) -> Tensor:
+        return convert_to_tensor(other)._binary(name, self)
+
+    def _reduced(self, name: str, axis: Any, keepdims: bool) -> Tensor:
+        axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
+        return self._made(self._expr.reduce(name, axes, keepdims))
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a tensor of a function of a dataset has no value yet, so Python cannot decide by it: use ms.where, & and |"
+        )
+
+    def __iter__(self) -> Any:
+        raise TypeError("a tensor of a function of a dataset has no value yet, so Python cannot iterate over it")
+
+    def __len__(self) -> int:
+        shape = self.shape
+        if not shape or shape[0] is None:
+            raise TypeError(f"how many items a tensor of shape {shape} has is known only when there is an element: use ops.shape(x)[0]")
+        return shape[0]
+
+    def _has_no_value(self, *_: Any) -> Any:
+        raise TypeError("a tensor of a function of a dataset has no value yet, so it is no number of Python's: compute with it, or cast it")
+
+    __int__ = __float__ = __complex__ = __index__ = __round__ = _has_no_value
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(_NO_ARRAY)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Tensor:
+        """What functions of numpy make of it: those that are operations here."""
+        known = _UFUNCS.get(ufunc.__name__)
+        if known is None or method != "__call__" or options:
+            raise TypeError(f"np.{ufunc.__name__}: {_NO_ARRAY}")
+        first = convert_to_tensor(inputs[0])
+        return first._unary(known) if len(inputs) == 1 else first._binary(known, inputs[1])
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Tensor:
+        """What functions of numpy make of it: those that are operations here."""
+        from . import ops
+
+        known = getattr(ops, _FUNCTIONS.get(func.__name__, ""), None)
+        if known is None:
+            raise TypeError(f"np.{func.__name__}: {_NO_ARRAY}")
+        return known(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<ms.Tensor {self._path!r}>" if self._path is not None else "<ms.Tensor>"
+
+    def _described(self) -> tuple[str, tuple[int | None, ...] | None]:
+        # What has no argument is the same for any element.
+        _, code, dims = (self._scope or Graph.range(0, 1, 1)).map_expr(self._expr).spec
+        return code, dims
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its items."""
+        return as_dtype(self._described()[0])
+
+    @property
+    def shape(self) -> TensorShape | None:
+        """Its sizes, of which ``None`` is known only when there is an element (``ops.shape``); ``None``: of any rank."""
+        dims = self._described()[1]
+        return None if dims is None else TensorShape(dims)
+
+    def __getitem__(self, places: Any) -> Tensor:
+        listed = list(places) if isinstance(places, tuple) else [places]
+        if len(listed) == 1 and isinstance(listed[0], Tensor):
+            return self.gather(listed[0])
+        listed = self._without_ellipsis(listed)
+        taken = [place for place in listed if place is not None]
+        part = self._made(self._expr.index(taken)) if taken else self
+        # A place that is one number has no axis in what is taken.
+        axes = [place for place in listed if place is None or isinstance(place, slice)]
+        for axis in [axis for axis, place in enumerate(axes) if place is None]:
+            part = part._made(part._expr.expand_dims(axis))
+        return part
+
+    def _without_ellipsis(self, listed: list[Any]) -> list[Any]:
+        """The places with slices of everything where an ellipsis stands."""
+        at = [index for index, place in enumerate(listed) if place is Ellipsis]
+        if not at:
+            return listed
+        shape, others = self.shape, sum(place is not None for place in listed) - len(at)
+        if len(at) > 1:
+            raise InvalidArgumentError("there is more than one ellipsis among the places")
+        if shape is None and at[0] < len(listed) - 1:
+            raise UnimplementedError("an ellipsis stands before other places, and how many dimensions there are is not known: write slices")
+        left_out = 0 if shape is None else len(shape) - others
+        return [*listed[: at[0]], *[slice(None)] * left_out, *listed[at[0] + 1 :]]
+
+    def __neg__(self) -> Tensor:
+        return self._unary("neg")
+
+    def __invert__(self) -> Tensor:
+        return self._unary("not")
+
+    def __abs__(self) -> Tensor:
+        return self._unary("abs")
+
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        return self._binary("eq", other)
+
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        return self._binary("ne", other)
+
+    def cast(self, dtype: Any, *, saturate: bool = False) -> Tensor:
+        """Of another dtype, as ``tf.cast``, or ``tf.saturate_cast``."""
+        return self._made(self._expr.cast(as_dtype(dtype).code, saturate))
+
+    astype = cast
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """The sum along axes, or of all items."""
+        return self._reduced("sum", axis, keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """The mean of floats."""
+        return self._reduced("mean", axis, keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """The largest item."""
+        return self._reduced("max", axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """The smallest item."""
+        return self._reduced("min", axis, keepdims)
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Whether any item holds."""
+        return self._reduced("any", axis, keepdims)
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Whether all items hold."""
+        return self._reduced("all", axis, keepdims)
+
+    def clip(self, low: Any, high: Any) -> Tensor:
+        """At least ``low`` and at most ``high``."""
+        low, high = convert_to_tensor(low), convert_to_tensor(high)
+        return self._made(self._expr.clip(low._expr, high._expr), low, high)
+
+    def gather(self, indices: Any, axis: int = 0) -> Tensor:
+        """The items at places along an axis."""
+        indices = convert_to_tensor(indices)
+        return self._made(self._expr.gather(indices._expr, axis), indices)
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """The same items in another shape, of which one size may be -1."""
+        sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return self._made(self._expr.reshape(list(sizes)))
+
+    def transpose(self, *axes: Any) -> Tensor:
+        """The axes in this order, or in the reverse one."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return self._made(self._expr.transpose(list(order or [])))
+
+    def split(self, separator: str | None = None) -> Tensor:
+        """The parts of a text, between separators or white space."""
+        return self._made(self._expr.split(separator))
+
+
+def _operators() -> None:
+    names = {
+        "add": "add",
+        "sub": "sub",
+        "mul": "mul",
+        "truediv": "div",
+        "floordiv": "floor_div",
+        "mod": "mod",
+        "pow": "pow",
+        "and": "and",
+        "or": "or",
+        "xor": "xor",
+    }
+    for method, name in names.items():
+        setattr(Tensor, f"__{method}__", lambda self, other, name=name: self._binary(name, other))
+        setattr(Tensor, f"__r{method}__", lambda self, other, name=name: self._swapped(name, other))
+    for name in ("lt", "le", "gt", "ge"):
+        setattr(Tensor, f"__{name}__", lambda self, other, name=name: self._binary(name, other))
+
+
+_operators()
+
+
+def convert_to_tensor(value: Any) -> Tensor:
+    """A tensor of a function: itself, a stack of a list of them, or a constant."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, bool | int | float | str):
+        return Tensor(Expr.literal(value))
+    if isinstance(value, list) and any(isinstance(item, Tensor) for item in value):
+        tensors = [convert_to_tensor(item) for item in value]
+        return tensors[0]._made(Expr.stack([tensor._expr for tensor in tensors], 0), *tensors)
+    code, dims, data = leaf(np.asarray(value))
+    return Tensor(Expr.tensor(code, list(dims), data))
+
+
+def stacked(tensors: Any) -> Any:
+    """Returns tensors of a function as sources take them: a list is one tensor, unlike a list that a function returns."""
+    return convert_to_tensor(tensors) if isinstance(tensors, list) else tensors
+
+
+class _Untraceable:
+    """Stands for a part of an element that functions cannot compute with."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        object.__setattr__(self, "_what", what)
+
+    def __getattr__(self, name: str) -> Any:
+        raise UnimplementedError(f"functions of a dataset cannot compute with {self._what}")
+
+
+def argument(graph: Graph) -> Any:
+    """An element of the dataset as tensors that have no value yet, nested as elements are."""
+    return _argument(graph.spec, "", graph)
+
+
+def arguments(graph: Graph) -> list[Any]:
+    """What a function of the dataset is called with: tensors, nested as the elements are; of a tuple one by one."""
+    made = argument(graph)
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def _argument(described: tuple[Any, ...], path: str, scope: Graph) -> Any:
+    kind = described[0]
+    below = f"{path}." if path else ""
+    if kind == "tensor":
+        return Tensor(Expr.column(path), scope, path)
+    if kind == "dict":
+        return {name: _argument(item, f"{below}{name}", scope) for name, item in described[1]}
+    if kind in ("tuple", "list"):
+        items = [_argument(item, f"{below}{index}", scope) for index, item in enumerate(described[1])]
+        return tuple(items) if kind == "tuple" else items
+    return None if kind == "none" else _Untraceable(f"a {kind} tensor")
+
+
+def called(function: Callable[..., Any], graph: Graph) -> Any:
+    """What a function makes of the elements of a dataset."""
+    return function(*arguments(graph))
+
+
+def applied(graph: Graph, result: Any) -> Graph:
+    """The dataset of what a function made of its elements: a list is a tuple, as in TensorFlow; one within is a tensor."""
+    if isinstance(result, list):
+        result = tuple(result)
+    if isinstance(result, dict) and not any(map(_nests, result.values())):
+        return graph.map_exprs([(str(name), _made(item)._expr) for name, item in result.items()])
+    if isinstance(result, tuple) and not any(map(_nests, result)):
+        return graph.map_tuple([_made(item)._expr for item in result])
+    if not isinstance(result, dict | tuple):
+        return graph.map_expr(_made(result)._expr)
+    leaves = list(_leaves(result, ""))
+    if [path for path, _ in leaves] == [path for path, _ in _paths(graph.spec, "")]:
+        changed = [(path, tensor._expr) for path, tensor in leaves if tensor._path != path]
+        return graph.with_components(changed) if changed else graph
+    return graph.map_nested(_nesting(result), [tensor._expr for _, tensor in leaves])
+
+
+def _nests(value: Any) -> bool:
+    return value is None or isinstance(value, dict | tuple)
+
+
+def _made(value: Any) -> Tensor:
+    """What a function made: a tensor, or a constant of the type that TensorFlow has for it."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, list) and scope_of(value) is not None:
+        return convert_to_tensor(value)
+    code, dims, data = leaf(value)
+    return Tensor(Expr.tensor(code, list(dims), data))
+
+
+def _nesting(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, dict):
+        return ("dict", [(str(name), _nesting(item)) for name, item in value.items()])
+    if isinstance(value, tuple):
+        return ("tuple", [_nesting(item) for item in value])
+    return ("none",) if value is None else ("tensor", "bool", ())
+
+
+def _leaves(value: Any, path: str) -> Any:
+    below = f"{path}." if path else ""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(item, f"{below}{name}")
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{below}{index}")
+    elif value is not None:
+        yield path, _made(value)
+
+
+def _paths(described: tuple[Any, ...], path: str) -> Any:
+    below = f"{path}." if path else ""
+    if described[0] == "dict":
+        for name, item in described[1]:
+            yield from _paths(item, f"{below}{name}")
+    elif described[0] == "tuple":
+        for index, item in enumerate(described[1]):
+            yield from _paths(item, f"{below}{index}")
+    else:
+        yield path, described[0]
+
+
+def scope_of(value: Any) -> Graph | None:
+    """The dataset of the function's argument that tensors in a structure belong to, if there are any."""
+    if isinstance(value, Tensor):
+        return value._scope
+    parts: Sequence[Any] = list(value.values()) if isinstance(value, dict) else value
+    if isinstance(value, dict | tuple | list):
+        return next((scope for part in parts if (scope := scope_of(part)) is not None), None)
+    return None

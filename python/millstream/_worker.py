@@ -1,0 +1,205 @@
+"""Elements as users' functions see and make them. ``executor`` calls it on workers, the extension in the trainer; see ``code``."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ._code import unpacked
+from ._composites import Ragged, Sparse
+from ._structure import Stack, tensor
+
+__all__ = ["array_of_torch", "described", "flat_function", "flattened", "function", "iterate", "nested", "tensors", "told"]
+
+Leaf = tuple[str, tuple[int, ...], Any]
+
+_PACKAGE = str(Path(__file__).parent)
+#: Samples that an error names.
+_SAMPLES_TOLD = 64
+
+
+def function(code: bytes, given: Any, yields: Any) -> Callable[[list[Any]], list[Leaf]]:
+    """A function of the components of elements that are as ``given`` describes, which makes elements as ``yields`` does."""
+    called = unpacked(code)
+
+    def call(components: list[Any]) -> list[Leaf]:
+        element = nested(given, iter(components))
+        return flattened(called(*element) if isinstance(element, tuple) else called(element), yields)
+
+    return call
+
+
+def flat_function(code: bytes, given: Any, yields: Any) -> Callable[[list[Any]], Iterator[list[Leaf]]]:
+    """A function of the components of elements that are as ``given`` describes, which makes an iterable of each."""
+    called = unpacked(code)
+
+    def call(components: list[Any]) -> Iterator[list[Leaf]]:
+        element = nested(given, iter(components))
+        made = called(*element) if isinstance(element, tuple) else called(element)
+        return (flattened(value, yields) for value in made)
+
+    return call
+
+
+def iterate(code: bytes, yields: Any) -> Iterator[list[Leaf]]:
+    """The elements of what code makes an iterable of."""
+    return (flattened(value, yields) for value in unpacked(code)())
+
+
+def flattened(value: Any, yields: Any) -> list[Leaf]:
+    """The tensors of a result, in order, with their bytes."""
+    leaves = tensors(value, yields)
+    return [(code, dims, data if isinstance(data, list) else np.asarray(data).tobytes()) for code, dims, data in leaves]
+
+
+def tensors(value: Any, yields: Any) -> list[Leaf]:
+    """The tensors of a result, in the order in which ``yields`` describes them: of dicts, tuples, lists, arrays, tensors of torch,
+    pictures, text and numbers.
+
+    Raises:
+        TypeError: It is nested otherwise.
+    """
+    leaves: list[Leaf] = []
+    _fit(value, yields, leaves)
+    return leaves
+
+
+def _fit(value: Any, yields: Any, leaves: list[Leaf]) -> None:
+    kind = yields[0]
+    if kind == "dict":
+        names = [name for name, _ in yields[1]]
+        # Whatever order they come in; names that are no text were made text when they were described.
+        parts = {str(name): part for name, part in value.items()} if isinstance(value, Mapping) else {}
+        if not isinstance(value, Mapping) or parts.keys() != set(names):
+            raise _unfit(value, f"a dict of {', '.join(names)}")
+        for name, item in yields[1]:
+            _fit(parts[name], item, leaves)
+    elif kind in ("tuple", "list"):
+        if not isinstance(value, tuple | list) or len(value) != len(yields[1]):
+            raise _unfit(value, f"a {kind} of {len(yields[1])}")
+        for part, item in zip(value, yields[1], strict=True):
+            _fit(part, item, leaves)
+    elif kind == "tensor":
+        if value is None or isinstance(value, Mapping | tuple | Ragged | Sparse):
+            raise _unfit(value, "a tensor")
+        _tensor(value, leaves)
+    else:
+        is_fit = {"none": value is None, "ragged": isinstance(value, Ragged), "sparse": isinstance(value, Sparse)}
+        if not is_fit[kind]:
+            raise _unfit(value, "None" if kind == "none" else f"a {kind} tensor")
+        _describe(value, leaves)
+
+
+def _unfit(value: Any, expected: str) -> TypeError:
+    found = f"a dict of {', '.join(map(str, value))}" if isinstance(value, Mapping) else f"{value!r:.200}"
+    return TypeError(
+        f"{found} where {expected} was declared, or found in the first element: all elements are nested alike; element_spec says how"
+    )
+
+
+def described(value: Any) -> tuple[Any, ...]:
+    """What a result is, as plain tuples."""
+    return _describe(value, [])
+
+
+def _describe(value: Any, leaves: list[Leaf]) -> tuple[Any, ...]:
+    if value is None:
+        return ("none",)
+    if isinstance(value, Mapping):
+        return ("dict", [(str(name), _describe(item, leaves)) for name, item in value.items()])
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        # Lists of text are what collating makes of text: one tensor, as they would be in an array.
+        if kind == "list" and value and all(isinstance(item, str | bytes) for item in value):
+            return _tensor(value, leaves)
+        return (kind, [_describe(item, leaves) for item in value])
+    if isinstance(value, Ragged):
+        return ("ragged", [_tensor(part, leaves) for part in (value.values, *value.nested_row_splits)])
+    if isinstance(value, Sparse):
+        return ("sparse", [_tensor(part, leaves) for part in (value.indices, value.values, value.dense_shape)])
+    return _tensor(value, leaves)
+
+
+def _tensor(value: Any, leaves: list[Leaf]) -> tuple[Any, ...]:
+    value = array_of_torch(value)
+    code, dims, data = tensor(np.asarray(value) if not isinstance(value, str | bytes | list | Stack) else value)
+    leaves.append((code, dims, data))
+    return ("tensor", code, dims)
+
+
+def array_of_torch(value: Any) -> Any:
+    """A tensor of torch as an array over the same memory, if it lies in the memory of the host; anything else as it is."""
+    if not (hasattr(value, "detach") and hasattr(value, "cpu")):
+        return value
+    value = value.detach().cpu()
+    return _bits(value.contiguous()) if str(value.dtype) in _FLOATS_OF_TORCH else value.numpy()
+
+
+_FLOATS_OF_TORCH = {
+    "torch.bfloat16": ("int16", "bfloat16"),
+    "torch.float8_e4m3fn": ("int8", "float8_e4m3fn"),
+    "torch.float8_e5m2": ("int8", "float8_e5m2"),
+}
+
+
+def _bits(tensor: Any) -> Any:
+    """A tensor of torch whose type numpy does not know by itself."""
+    import ml_dtypes
+    import torch
+
+    width, name = _FLOATS_OF_TORCH[str(tensor.dtype)]
+    return tensor.view(getattr(torch, width)).numpy().view(getattr(ml_dtypes, name))
+
+
+def nested(given: Any, components: Iterator[Any]) -> Any:
+    """The components put together as ``given`` describes."""
+    kind = given[0]
+    if kind == "tensor":
+        return next(components)
+    if kind == "none":
+        return None
+    if kind == "dict":
+        return {name: nested(item, components) for name, item in given[1]}
+    items = [nested(item, components) for item in given[1]]
+    if kind == "ragged":
+        return Ragged(*items)
+    if kind == "sparse":
+        return Sparse(*items)
+    return tuple(items) if kind == "tuple" else items
+
+
+def told(error: BaseException, trace: TracebackType | None) -> tuple[str, str]:
+    """An exception as a sentence, and how the user's code got there: without the frames of this package.
+
+    With ``MILLSTREAM_FULL_TRACEBACK=1`` all frames are told.
+    """
+    whole = traceback.TracebackException(type(error), error, trace)
+    if os.environ.get("MILLSTREAM_FULL_TRACEBACK") != "1":
+        _leave_out_own(whole)
+    said = "".join(whole.format_exception_only()).strip()
+    told = "".join(whole.format()).strip()
+    samples = getattr(error, "millstream_samples", ())
+    if samples:
+        listed = ", ".join(map(str, samples[:_SAMPLES_TOLD])) + (", ..." if len(samples) > _SAMPLES_TOLD else "")
+        said = f"{said}; {'sample' if len(samples) == 1 else 'samples'} {listed}"
+    # Text that no encoding knows, such as names of files may have, comes as it can be written.
+    return _writable(said), _writable(told)
+
+
+def _leave_out_own(told: traceback.TracebackException) -> None:
+    """Leaves out the frames of this package, also of what it was raised from and of the exceptions of a group."""
+    left = [told]
+    while left:
+        of = left.pop()
+        of.stack = traceback.StackSummary.from_list(frame for frame in of.stack if not frame.filename.startswith(_PACKAGE))
+        left += [other for other in (of.__cause__, of.__context__, *(of.exceptions or ())) if other is not None]
+
+
+def _writable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()

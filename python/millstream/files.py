@@ -1,0 +1,233 @@
+"""Datasets of what is in files. Paths are names, patterns' matches from ``Dataset.list_files``, or a function's tensor.
+
+``buffer_size``, ``num_parallel_reads`` and ``name`` are taken as upstream takes them and change nothing: storage reads ahead by
+itself, and ``Dataset.interleave`` reads several files at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ._millstream import Graph
+from ._dataset import Dataset
+from ._dtypes import as_dtype
+from .errors import InvalidArgumentError
+from ._options import skips_errors
+from ._spec import plain
+from ._tensor import Tensor, convert_to_tensor
+
+__all__ = [
+    "FixedLengthRecordDataset",
+    "TFRecordDataset",
+    "TextLineDataset",
+    "arrow",
+    "csv",
+    "image_folder",
+    "json_lines",
+    "mds",
+    "npy",
+    "npz",
+    "parquet",
+    "sqlite",
+    "webdataset",
+]
+
+
+def _paths(filenames: Any) -> Graph:
+    if isinstance(filenames, Dataset):
+        return filenames._graph
+    if isinstance(filenames, Tensor):
+        if filenames._scope is None:
+            raise TypeError("a path that is a tensor must be one of a function of a dataset")
+        return filenames._scope.map_expr(convert_to_tensor(filenames)._expr)
+    names = _names(filenames)
+    # An empty list has no type of its own.
+    paths = Dataset.from_tensor_slices(names or [""])
+    return (paths if names else paths.take(0))._graph
+
+
+def _names(filenames: Any) -> list[str]:
+    return [str(filenames)] if isinstance(filenames, str | os.PathLike) else [str(name) for name in filenames]
+
+
+def _like(filenames: Any) -> str | None:
+    """Returns a pattern of a file to look columns up in, where nothing else says one.
+
+    Raises:
+        InvalidArgumentError: The name is a pattern itself.
+    """
+    if isinstance(filenames, Dataset | Tensor):
+        return None
+    first = next(iter(_names(filenames)), None)
+    if first is not None and "*" in first and not os.path.exists(first):
+        raise InvalidArgumentError(f"expected the name of a file, found the pattern {first!r}: wrap the pattern in ms.Dataset.list_files")
+    return None if first is None else glob.escape(first)
+
+
+class TFRecordDataset(Dataset):
+    """The records of TFRecord files, as ``bytes``. ``compression_type``: ``""``, ``"GZIP"`` or ``"ZLIB"``."""
+
+    def __init__(
+        self,
+        filenames: Any,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(_paths(filenames).tfrecord(compression_type or ""))
+
+
+class TextLineDataset(Dataset):
+    """The lines of text files, as ``str``."""
+
+    def __init__(
+        self,
+        filenames: Any,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        if compression_type:
+            raise NotImplementedError("compressed text files are not read; decompress them, or use TFRecord files")
+        super().__init__(_paths(filenames).text_lines())
+
+
+class FixedLengthRecordDataset(Dataset):
+    """The records of files, of so many bytes each, as ``bytes``."""
+
+    def __init__(
+        self,
+        filenames: Any,
+        record_bytes: int,
+        header_bytes: int | None = None,
+        footer_bytes: int | None = None,
+        buffer_size: int | None = None,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        graph = _paths(filenames)
+        super().__init__(
+            graph.fixed_length_records(record_bytes, header_bytes or 0, footer_bytes or 0, compression_type or "")
+        )
+
+
+def csv(
+    filenames: Any,
+    columns: dict[str, Any],
+    *,
+    defaults: dict[str, str] | None = None,
+    header: bool = False,
+    delimiter: str = ",",
+    compression_type: str = "",
+    on_error: str = "raise",
+) -> Dataset:
+    """Dicts of the columns of CSV files, each of a dtype."""
+    missing = defaults or {}
+    wanted = [(name, as_dtype(dtype).code, missing.get(name)) for name, dtype in columns.items()]
+    return Dataset(_paths(filenames).csv(wanted, header, delimiter, compression_type, skips_errors(on_error)))
+
+
+def json_lines(
+    filenames: Any,
+    fields: dict[str, Any],
+    *,
+    defaults: dict[str, str] | None = None,
+    compression_type: str = "",
+    on_error: str = "raise",
+) -> Dataset:
+    """Dicts of values of JSON documents, one a line, each a ``TensorSpec``. ``defaults``: the JSON for what is missing."""
+    missing = defaults or {}
+    wanted = [(name, plain(spec), missing.get(name)) for name, spec in fields.items()]
+    return Dataset(_paths(filenames).json_lines(wanted, compression_type, skips_errors(on_error)))
+
+
+def npy(filenames: Any, element_spec: Any = None, *, whole: bool = False, on_error: str = "raise") -> Dataset:
+    """The rows of ``.npy`` files, or whole arrays."""
+    return _arrays("npy", filenames, (), element_spec, whole, on_error)
+
+
+def npz(
+    filenames: Any,
+    names: Sequence[str] = (),
+    element_spec: Any = None,
+    *,
+    whole: bool = False,
+    on_error: str = "raise",
+) -> Dataset:
+    """Dicts of the arrays of ``.npz`` files, those of ``names`` or all: row by row, or whole."""
+    return _arrays("npz", filenames, names, element_spec, whole, on_error)
+
+
+def parquet(
+    filenames: Any,
+    columns: Sequence[str] = (),
+    element_spec: Any = None,
+    *,
+    batch_size: int | None = None,
+    on_error: str = "raise",
+) -> Dataset:
+    """Dicts of the columns of Parquet files: row by row, or in batches."""
+    return _tables("parquet", filenames, columns, element_spec, batch_size, on_error)
+
+
+def arrow(
+    filenames: Any,
+    columns: Sequence[str] = (),
+    element_spec: Any = None,
+    *,
+    batch_size: int | None = None,
+    on_error: str = "raise",
+) -> Dataset:
+    """Dicts of the columns of Arrow IPC files and streams (Feather): row by row, or in batches."""
+    return _tables("arrow", filenames, columns, element_spec, batch_size, on_error)
+
+
+def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -> Dataset:
+    """Dicts of the columns of MosaicML's shards: of the shards named, or of those that each ``index.json`` named lists."""
+    declared = _declared(element_spec)
+    if isinstance(filenames, Dataset | Tensor):
+        return Dataset(_paths(filenames).mds(list(columns), declared))
+    # Each listed by itself, because what an index lists takes its place where it is listed.
+    each = [Dataset(Graph.files(glob.escape(name)).mds(list(columns), declared)) for name in _names(filenames)]
+    if not each:
+        raise ValueError("mds needs a shard or an index")
+    return functools.reduce(lambda before, one: before.concatenate(one), each)
+
+
+def sqlite(filenames: Any, query: str, columns: dict[str, Any]) -> Dataset:
+    """Dicts of what a query of SQLite databases yields, of which each column has a dtype."""
+    wanted = [(name, as_dtype(dtype).code, False) for name, dtype in columns.items()]
+    return Dataset(_paths(filenames).sqlite(query, wanted))
+
+
+def webdataset(filenames: Any, fields: Sequence[str], *, on_error: str = "raise") -> Dataset:
+    """Dicts of the files of samples in tar shards, as ``bytes``."""
+    return Dataset(_paths(filenames).webdataset(list(fields), skips_errors(on_error)))
+
+
+def image_folder(root: str) -> Dataset:
+    """The pictures in folders named after their classes."""
+    return Dataset(Graph.image_folder(root))
+
+
+def _declared(element_spec: Any) -> Any:
+    return None if element_spec is None else plain(element_spec)
+
+
+def _arrays(kind: str, filenames: Any, names: Sequence[str], element_spec: Any, whole: bool, on_error: str) -> Dataset:
+    graph, declared = _paths(filenames), _declared(element_spec)
+    return Dataset(graph.numpy_files(kind, list(names), declared, _like(filenames), whole, skips_errors(on_error)))
+
+
+def _tables(
+    kind: str, filenames: Any, columns: Sequence[str], element_spec: Any, batch_size: int | None, on_error: str
+) -> Dataset:
+    graph, declared = _paths(filenames), _declared(element_spec)
+    return Dataset(graph.tables(kind, list(columns), declared, _like(filenames), batch_size, skips_errors(on_error)))

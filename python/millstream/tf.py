@@ -1,0 +1,275 @@
+"""``tf.data`` datasets on the workers of a service. The graph is shipped, and run by TensorFlow on the workers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ._millstream import Graph
+from ._code import packed
+from ._dataset import Dataset
+from .errors import InvalidArgumentError
+from .service import CrossTrainerCache, ShardingPolicy, _policy
+from .service import distribute as _distribute
+from ._tf_failure import dataset_of
+
+__all__ = ["distribute"]
+
+#: Into how many shares a dataset is divided that is dealt out to workers.
+NUM_SHARDS = 16
+
+#: Operations that call functions of the program that made the graph.
+_PYTHON = {"EagerPyFunc", "GeneratorDataset", "PyFunc", "PyFuncStateless"}
+
+
+def distribute(
+    processing_mode: ShardingPolicy | str,
+    service: Any,
+    job_name: str | None = None,
+    consumer_index: int | None = None,
+    num_consumers: int | None = None,
+    max_outstanding_requests: int | None = None,
+    data_transfer_protocol: str | None = None,
+    compression: str | None = "AUTO",
+    cross_trainer_cache: CrossTrainerCache | None = None,
+    target_workers: str = "AUTO",
+    *,
+    num_shards: int = NUM_SHARDS,
+    on_lost: str = "warn",
+) -> Callable[[Any], Any]:
+    """``tf.data.experimental.service.distribute``, with the same arguments: a transformation for ``tf.data.Dataset.apply``, whose
+    result is a ``tf.data.Dataset`` of the same ``element_spec``. What stands before it runs on the workers of a service.
+
+    Under policies that divide a dataset its sources are divided into ``num_shards`` shares, each of which one worker reads with
+    everything behind them; so batches and counts, as of ``take``, are of a share, and what is without end cannot be divided.
+
+    As with TensorFlow's service, the cardinality of the result is unknown unless it is nothing or infinite: how many elements come
+    depends on how many workers and readers there are. Keras, which asks for it, finds out in its first epoch, and warns then that
+    the input ran out of data; who repeats the result without end and gives ``fit`` the ``steps_per_epoch`` hears nothing. A named
+    job is not divided once more by TensorFlow's strategies.
+
+    ``on_lost``: as for ``ms.service.distribute``.
+
+    Raises:
+        InvalidArgumentError: The dataset calls Python, or has elements that are no tensors, or is to be divided and has no end.
+    """
+    policy = _policy(processing_mode)
+    if num_shards < 1:
+        raise InvalidArgumentError(f"num_shards={num_shards}: there is at least one")
+    distributed = _distribute(
+        policy,
+        service,
+        job_name,
+        consumer_index,
+        num_consumers,
+        max_outstanding_requests,
+        data_transfer_protocol,
+        compression,
+        cross_trainer_cache,
+        target_workers,
+        on_lost,
+    )
+
+    def apply(dataset: Any) -> Any:
+        import tensorflow as tf
+
+        count = int(dataset.cardinality())
+        is_endless = count == tf.data.INFINITE_CARDINALITY
+        graph, spec = _serialised(dataset), dataset.element_spec
+        components = tf.nest.flatten(spec, expand_composites=True)
+        described = ("tuple", [_described(component) for component in components])
+        if policy is ShardingPolicy.OFF:
+            code = packed(_iterate, graph, spec)
+            shipped = Graph.iterable(described, code, count if count <= 0 else tf.data.UNKNOWN_CARDINALITY)
+        elif is_endless:
+            raise InvalidArgumentError(
+                "a dataset without end cannot be divided among workers: repeat it behind distribute, or use ShardingPolicy.OFF"
+            )
+        else:
+            code = packed(_iterate_share, graph, spec, num_shards)
+            shipped = Graph.range(0, num_shards, 1).split_size(1).flat_map_python(described, code)
+        native = Dataset(shipped).apply(distributed)
+        taken = _taken(native, spec, components)
+        known = 0 if count == 0 and policy is not ShardingPolicy.HINT else native.cardinality()
+        if known != tf.data.UNKNOWN_CARDINALITY:
+            taken = taken.apply(tf.data.experimental.assert_cardinality(known))
+        if job_name is not None:
+            options = tf.data.Options()
+            options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+            taken = taken.with_options(options)
+        return taken
+
+    return apply
+
+
+def _serialised(dataset: Any) -> bytes:
+    import tensorflow as tf
+
+    graph = tf.raw_ops.DatasetToGraphV2(
+        input_dataset=tf.data.experimental.to_variant(dataset), external_state_policy=0, strip_device_assignment=True
+    ).numpy()
+    definition = tf.compat.v1.GraphDef.FromString(graph)
+    calls = sorted({node.op for node in _nodes(definition)} & _PYTHON)
+    if calls:
+        raise InvalidArgumentError(
+            f"the dataset calls Python ({', '.join(calls)}), which its graph does not carry: give ms.distribute a function that "
+            "makes the dataset, and Python runs on the workers too"
+        )
+    return _canonical(definition)
+
+
+def _canonical(definition: Any) -> bytes:
+    """The graph without what differs from one time that it is made to another: the names of functions and generators of seeds,
+    which are counted in each program. So equal datasets are one dataset to a service, whoever registers them.
+    """
+    for node in _nodes(definition):
+        # For profiles.
+        if "metadata" in node.attr and "Dataset" in node.op:
+            node.attr["metadata"].s = b""
+    _rename_functions(definition)
+    constants = [node.attr["value"].tensor for node in _nodes(definition) if "value" in node.attr]
+    handles = [handle for constant in constants for handle in constant.resource_handle_val]
+    names = sorted({handle.name for handle in handles}, key=[handle.name for handle in handles].index)
+    for handle in handles:
+        handle.name = str(names.index(handle.name))
+    # A generator is known by its name in its process, where others may be.
+    own = hashlib.sha256(definition.SerializeToString(deterministic=True)).hexdigest()
+    for handle in handles:
+        handle.name = f"millstream/{own}/{handle.name}"
+    return bytes(definition.SerializeToString(deterministic=True))
+
+
+def _nodes(definition: Any) -> list[Any]:
+    return [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
+
+
+def _rename_functions(definition: Any) -> None:
+    """Gives functions numbers in the order in which they are called."""
+    functions = {function.signature.name: function for function in definition.library.function}
+    numbered: dict[str, str] = {}
+
+    def visit(nodes: Any) -> None:
+        for node in nodes:
+            for called in _called(node, functions):
+                if called not in numbered:
+                    numbered[called] = f"millstream_{len(numbered)}"
+                    visit(functions[called].node_def)
+
+    visit(definition.node)
+    # What nobody calls is not needed.
+    kept = [functions[name] for name in numbered]
+    for node in (*definition.node, *(node for function in kept for node in function.node_def)):
+        node.op = numbered.get(node.op, node.op)
+        for reference in _references(node.attr):
+            reference.name = numbered.get(reference.name, reference.name)
+    for function in kept:
+        function.signature.name = numbered[function.signature.name]
+        for gradient in ("forward_function_name", "backward_function_name"):
+            function.attr.pop(gradient, None)
+    library = type(definition.library)(function=kept)
+    definition.library.CopyFrom(library)
+
+
+def _called(node: Any, functions: dict[str, Any]) -> list[str]:
+    """The functions that a node names, always in the same order."""
+    names = [node.op, *(reference.name for reference in _references(node.attr))]
+    return [name for name in names if name in functions]
+
+
+def _references(attributes: Any) -> Iterator[Any]:
+    """Names of functions among attributes, and among theirs."""
+    for name in sorted(attributes):
+        value = attributes[name]
+        for reference in [value.func] if value.HasField("func") else list(value.list.func):
+            yield reference
+            yield from _references(reference.attr)
+
+
+def _described(component: Any) -> tuple[Any, ...]:
+    """A component as plain tuples."""
+    from ._spec import TensorSpec, plain
+
+    if not hasattr(component, "shape") or not hasattr(component, "dtype") or component.dtype.name in ("resource", "variant"):
+        raise InvalidArgumentError(f"elements of {component!r} are no tensors: they cannot leave a worker")
+    text = component.dtype.name == "string"
+    dims = None if component.shape.rank is None else component.shape.as_list()
+    return plain(TensorSpec(dims, "bytes" if text else component.dtype.name))
+
+
+def _iterate(graph: bytes, spec: Any) -> Iterator[tuple[Any, ...]]:
+    """On a worker: the components of all elements."""
+    import tensorflow as tf
+
+    # Workers share a machine with trainers, whose devices they leave alone.
+    with tf.device("CPU:0"):
+        variant = tf.raw_ops.DatasetFromGraph(graph_def=graph)
+        elements = iter(tf.data.experimental.from_variant(variant, spec))
+    try:
+        for element in elements:
+            yield tuple(tensor.numpy() for tensor in tf.nest.flatten(element, expand_composites=True))
+    except tf.errors.OpError as error:
+        if type(error) is tf.errors.OpError:
+            raise
+        # Without TensorFlow's own frames, and with no line that looks like one: the trainer tells its type by the line it stands in.
+        lines = (line.strip() for line in error.message.splitlines())
+        raise type(error)(None, None, "\n".join(filter(None, lines))) from None
+
+
+def _iterate_share(graph: bytes, spec: Any, num_shards: int, index: Any) -> Iterator[tuple[Any, ...]]:
+    """On a worker: the same of one share of the sources."""
+    return _iterate(_shared(graph, num_shards, int(index)), spec)
+
+
+def _shared(graph: bytes, num_shards: int, index: int) -> bytes:
+    """The graph with one share of each of its sources: of the datasets that are made of no other one."""
+    import tensorflow as tf
+
+    definition = tf.compat.v1.GraphDef.FromString(graph)
+    datasets = {node.name for node in definition.node if "Dataset" in node.op}
+    sources = [
+        node
+        for node in definition.node
+        if node.name in datasets and not any(taken.split(":")[0].lstrip("^") in datasets for taken in node.input)
+    ]
+    for source in sources:
+        name = f"{source.name}/share"
+        for node in definition.node:
+            for place, taken in enumerate(node.input):
+                if taken in (source.name, f"{source.name}:0"):
+                    node.input[place] = name
+        constants = {}
+        for what, value in (("count", num_shards), ("index", index)):
+            constant = definition.node.add(name=f"{name}/{what}", op="Const")
+            constant.attr["dtype"].type = tf.int64.as_datatype_enum
+            constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.int64))
+            constants[what] = constant.name
+        share = definition.node.add(name=name, op="ShardDataset", input=[source.name, *constants.values()])
+        share.attr["require_non_empty"].b = False
+        types, shapes = _types(source)
+        share.attr["output_types"].CopyFrom(types)
+        share.attr["output_shapes"].CopyFrom(shapes)
+    return bytes(definition.SerializeToString())
+
+
+def _types(source: Any) -> tuple[Any, Any]:
+    """What a source yields.
+
+    Raises:
+        InvalidArgumentError: It is of a kind that does not say it.
+    """
+    attributes = source.attr
+    for types in ("output_types", "Toutput_types"):
+        if types in attributes and "output_shapes" in attributes:
+            return attributes[types], attributes["output_shapes"]
+    raise InvalidArgumentError(f"a {source.op} cannot be divided among workers: use ShardingPolicy.OFF")
+
+
+def _taken(dataset: Dataset, spec: Any, components: list[Any]) -> Any:
+    """The elements of a service as a dataset of TensorFlow."""
+    import tensorflow as tf
+
+    def packed(*parts: Any) -> Any:
+        return tf.nest.pack_sequence_as(spec, list(parts), expand_composites=True)
+
+    return dataset_of(lambda: dataset, tuple(components), packed)

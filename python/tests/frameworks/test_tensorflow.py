@@ -1,0 +1,256 @@
+"""Datasets of TensorFlow that workers compute, and training with Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import millstream as ms
+from millstream import Dataset
+from millstream.service import distribute
+
+tf = pytest.importorskip("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[ms.LocalService]:
+    """Two workers, each a process of its own."""
+    with ms.local(workers=2) as running:
+        yield running
+
+
+def told(dataset: Any) -> list[Any]:
+    """Elements, as what they print."""
+    return sorted(str(tf.nest.map_structure(lambda part: np.asarray(part.numpy()).tolist(), element)) for element in dataset)
+
+
+def test_every_worker_computes_all_of_a_dataset_or_a_share(service: ms.LocalService) -> None:
+    dataset = tf.data.Dataset.range(40).map(lambda x: {"x": x, "square": x * x}).filter(lambda row: row["x"] % 2 == 0)
+    everything = dataset.apply(ms.tf.distribute("parallel_epochs", service))
+    assert everything.element_spec == dataset.element_spec and isinstance(everything, tf.data.Dataset)
+    assert told(everything) == sorted(told(dataset) * 2)
+    shared = dataset.shuffle(10).apply(ms.tf.distribute(ms.service.ShardingPolicy.DYNAMIC, service))
+    for _ in range(2):
+        assert told(shared) == told(dataset)
+
+
+def files(directory: Path) -> list[str]:
+    """Five files of lines."""
+    paths = [directory / f"{number}.txt" for number in range(5)]
+    for number, path in enumerate(paths):
+        path.write_text("".join(f"{number} {line}\n" for line in range(7)))
+    return [str(path) for path in paths]
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "slices": lambda _: tf.data.Dataset.from_tensor_slices({"a": np.arange(20), "b": np.eye(20, 3)}),
+    "one tensor": lambda _: tf.data.Dataset.from_tensors(np.arange(4)),
+    "lines": lambda path: tf.data.TextLineDataset(files(path)),
+    "listed files": lambda path: tf.data.Dataset.list_files(str(Path(files(path)[0]).parent / "*.txt")).interleave(
+        tf.data.TextLineDataset, num_parallel_calls=tf.data.AUTOTUNE
+    ),
+    "zipped": lambda _: tf.data.Dataset.zip((tf.data.Dataset.range(30), tf.data.Dataset.range(30, 60))),
+    "concatenated": lambda _: tf.data.Dataset.range(5).concatenate(tf.data.Dataset.range(5, 50)),
+    "flat": lambda _: tf.data.Dataset.range(6).flat_map(lambda x: tf.data.Dataset.range(x)),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_divided_dataset_is_read_once_whatever_its_source(name: str, service: ms.LocalService, tmp_path: Path) -> None:
+    dataset = SOURCES[name](tmp_path)
+    shared = dataset.apply(ms.tf.distribute("distributed_epoch", service))
+    assert shared.element_spec == dataset.element_spec
+    assert told(shared) == told(dataset)
+
+
+def test_elements_of_every_kind_keep_their_specs(service: ms.LocalService) -> None:
+    rows = tf.ragged.constant([[1, 2], [], [3]], dtype=tf.int32)
+    sparse = tf.sparse.from_dense([[0, 1], [2, 0], [0, 3]])
+    dense = (tf.constant(["a", "späť", ""]), tf.cast([1.5, 2, 3], tf.bfloat16))
+    dataset = tf.data.Dataset.from_tensor_slices({"ragged": rows, "sparse": sparse, "dense": dense})
+    # The last batch is smaller.
+    dataset = dataset.batch(2)
+    arrived = dataset.apply(ms.tf.distribute("parallel_epochs", service))
+    assert arrived.element_spec == dataset.element_spec
+    first, found = next(iter(dataset)), next(iter(arrived))
+    assert isinstance(found["ragged"], tf.RaggedTensor) and isinstance(found["sparse"], tf.SparseTensor)
+    assert found["ragged"].to_list() == first["ragged"].to_list()
+    assert np.array_equal(tf.sparse.to_dense(found["sparse"]), tf.sparse.to_dense(first["sparse"]))
+    assert found["dense"][0].numpy().tolist() == first["dense"][0].numpy().tolist()
+    assert found["dense"][1].dtype == tf.bfloat16 and bool(tf.reduce_all(found["dense"][1] == first["dense"][1]))
+
+
+def test_a_named_job_is_shared_by_its_readers(service: ms.LocalService) -> None:
+    readers = [
+        tf.data.Dataset.range(50).apply(ms.tf.distribute("distributed_epoch", service, job_name="shared by two"))
+        for _ in range(2)
+    ]
+    # Made anew, it is the same dataset; each element comes to one of them.
+    iterators = [iter(reader) for reader in readers]
+    seen = []
+    while iterators:
+        iterator = iterators.pop(0)
+        element = next(iterator, None)
+        if element is not None:
+            seen.append(int(element))
+            iterators.append(iterator)
+    assert sorted(seen) == list(range(50))
+
+
+def test_what_has_no_end_is_said_to_have_none_and_is_not_divided(service: ms.LocalService) -> None:
+    endless = tf.data.Dataset.range(3).repeat()
+    distributed = endless.apply(ms.tf.distribute("parallel_epochs", service))
+    assert distributed.cardinality() == tf.data.INFINITE_CARDINALITY
+    assert len(list(distributed.take(20))) == 20
+    with pytest.raises(ms.errors.InvalidArgumentError, match="repeat it behind distribute"):
+        endless.apply(ms.tf.distribute("distributed_epoch", service))
+
+
+def test_counts_and_options_are_those_that_upstream_gives(service: ms.LocalService) -> None:
+    upstream = tf.data.experimental.service
+    dispatcher = upstream.DispatchServer()
+    datasets = [tf.data.Dataset.range(0), tf.data.Dataset.range(3), tf.data.Dataset.range(3).filter(lambda x: x > 0)]
+    cases = [(dataset, mode, {}) for dataset in datasets for mode in ("parallel_epochs", "distributed_epoch")]
+    endless = tf.data.Dataset.range(3).repeat()
+    cases += [(dataset, "parallel_epochs", {"job_name": "named"}) for dataset in (datasets[1], endless)]
+    rounds = {"job_name": "rounds", "consumer_index": 0, "num_consumers": 1}
+    cases += [(dataset, "parallel_epochs", rounds) for dataset in (endless, datasets[2])]
+    for dataset, mode, how in cases:
+        theirs = dataset.apply(upstream.distribute(mode, dispatcher.target, **how))
+        ours = dataset.apply(ms.tf.distribute(mode, service, **how))
+        assert int(ours.cardinality()) == int(theirs.cardinality())
+        of_options = [made.options().experimental_distribute.auto_shard_policy for made in (ours, theirs)]
+        assert of_options[0] == of_options[1]
+    nothing = datasets[0].apply(ms.tf.distribute("distributed_epoch", service))
+    assert list(nothing) == []
+
+
+def test_graphs_that_call_python_are_refused_with_the_cure(service: ms.LocalService) -> None:
+    calling = tf.data.Dataset.range(3).map(lambda x: tf.py_function(lambda y: y + 1, [x], tf.int64))
+    with pytest.raises(ms.errors.InvalidArgumentError, match=r"EagerPyFunc.*ms\.distribute"):
+        calling.apply(ms.tf.distribute("parallel_epochs", service))
+
+    def make() -> Any:
+        return tf.data.Dataset.range(3).map(lambda x: tf.py_function(lambda y: y + 1, [x], tf.int64))
+
+    assert sorted(int(x) for x in ms.distribute(make, service)) == [1, 1, 2, 2, 3, 3]
+
+
+def test_mistakes_are_those_of_the_service(service: ms.LocalService) -> None:
+    with pytest.raises(ValueError, match="processing_mode"):
+        ms.tf.distribute("sideways", service)
+    with pytest.raises(ValueError, match="job_name"):
+        ms.tf.distribute("parallel_epochs", service, consumer_index=0, num_consumers=2)
+    failing = tf.data.Dataset.range(3).map(lambda x: tf.debugging.check_numerics(tf.cast(x, tf.float32) / 0.0, "no number"))
+    with pytest.raises(tf.errors.OpError, match="no number"):
+        list(failing.apply(ms.tf.distribute("parallel_epochs", service)))
+
+
+FAILURES: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
+    "a missing file": (tf.errors.NotFoundError, lambda x: tf.io.read_file(tf.strings.as_string(x)), r"No such file"),
+    "a bad argument": (tf.errors.InvalidArgumentError, lambda x: tf.io.decode_raw(tf.strings.as_string(x), tf.int32), "DecodeRaw"),
+    "a message that looks like frames": (
+        tf.errors.InvalidArgumentError,
+        lambda x: tf.debugging.check_numerics(tf.cast(x, tf.float32) / 0.0, 'at\n  File "a.py", line 1\n    no number\n'),
+        "no number",
+    ),
+    "too large": (tf.errors.ResourceExhaustedError, lambda x: tf.fill([1 << 46], x)[0], "OOM"),
+    "a kind of file that is not read": (
+        tf.errors.UnimplementedError,
+        lambda x: tf.io.read_file(tf.strings.join(["sea://", tf.strings.as_string(x)])),
+        "sea",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_what_tensorflow_raises_on_a_worker_keeps_its_code(name: str, service: ms.LocalService) -> None:
+    kind, failing, said = FAILURES[name]
+    dataset = tf.data.Dataset.range(3).map(failing)
+    with pytest.raises(kind):
+        list(dataset)
+    # Also behind operations of the trainer.
+    distributed = dataset.apply(ms.tf.distribute("distributed_epoch", service)).batch(2).map(lambda x: x).prefetch(1)
+    with pytest.raises(kind, match=rf"(?s)worker 127\.0\.0\.1:\d+: .*{said}"):
+        list(distributed)
+
+
+def test_a_truncated_file_is_a_loss_of_data_behind_what_was_read(service: ms.LocalService, tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for _ in range(3):
+            writer.write(b"a record")
+    path.write_bytes(path.read_bytes()[:-5])
+    seen = []
+    with pytest.raises(tf.errors.DataLossError, match=r"worker 127\.0\.0\.1:\d+: .*truncated record"):
+        for record in tf.data.TFRecordDataset(str(path)).apply(ms.tf.distribute("parallel_epochs", service)):
+            seen.append(bytes(record.numpy()))
+    assert seen and set(seen) == {b"a record"}
+
+
+def test_an_error_reaches_functions_of_tensorflow_and_iterations_beside_it_go_on(service: ms.LocalService) -> None:
+    failing = tf.data.Dataset.from_tensor_slices(["/nowhere"]).map(tf.io.read_file)
+    failing = failing.apply(ms.tf.distribute("parallel_epochs", service))
+    fine = tf.data.Dataset.range(100).apply(ms.tf.distribute("distributed_epoch", service))
+
+    @tf.function
+    def count(dataset: Any) -> Any:
+        seen = tf.constant(0)
+        for _ in dataset:
+            seen += 1
+        return seen
+
+    beside = iter(fine)
+    first = int(next(beside))
+    with pytest.raises(tf.errors.NotFoundError, match="/nowhere"):
+        count(failing)
+    assert sorted([first, *map(int, beside)]) == list(range(100))
+    assert int(count(fine)) == 100
+
+
+def test_errors_of_the_service_have_the_codes_of_their_names() -> None:
+    from millstream._tf_failure import code_of
+
+    for name, code in (
+        ("UnavailableError", tf.errors.UNAVAILABLE),
+        ("DataLossError", tf.errors.DATA_LOSS),
+        ("FailedPreconditionError", tf.errors.FAILED_PRECONDITION),
+        ("UserFunctionError", tf.errors.UNKNOWN),
+        # None of these would be an error to who reads to the end.
+        ("OutOfRangeError", tf.errors.INVALID_ARGUMENT),
+    ):
+        assert code_of(getattr(ms.errors, name)("as it is")) == code
+
+
+def test_keras_fits(service: ms.LocalService) -> None:
+    keras = pytest.importorskip("keras")
+    x = np.linspace(-1, 1, 256, dtype=np.float32)[:, None]
+    native = Dataset.from_tensor_slices((x, 2 * x + 1)).shuffle(256).batch(16)
+    native = native.apply(distribute("distributed_epoch", service))
+    shipped = tf.data.Dataset.from_tensor_slices((x, 2 * x + 1)).shuffle(256).batch(16)
+    shipped = shipped.apply(ms.tf.distribute("distributed_epoch", service))
+
+    def repeated() -> Any:
+        while True:
+            yield from native
+
+    for fed, steps in ((shipped, None), (repeated(), 16)):
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.3), "mse")
+        history = model.fit(fed, epochs=20, steps_per_epoch=steps, verbose=0)
+        assert history.history["loss"][-1] < 0.01
+
+
+def test_keras_warns_of_nothing_where_steps_are_given(service: ms.LocalService, recwarn: pytest.WarningsRecorder) -> None:
+    keras = pytest.importorskip("keras")
+    x = np.linspace(-1, 1, 64, dtype=np.float32)[:, None]
+    shipped = tf.data.Dataset.from_tensor_slices((x, 2 * x + 1)).batch(16)
+    shipped = shipped.apply(ms.tf.distribute("distributed_epoch", service, num_shards=2)).repeat()
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.3), "mse")
+    model.fit(shipped, epochs=3, steps_per_epoch=4, verbose=0)
+    assert not [warning for warning in recwarn if "ran out of data" in str(warning.message)]

@@ -1,0 +1,98 @@
+"""The ledger of ``tests/chaos`` notices each way in which a service may be wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+
+from chaos.cases import Round
+from chaos.ledger import Batch, Ledger, Verdict, judge, positions_of
+from chaos.processes import free_port
+from chaos.proxy import Proxy
+from chaos.table import percentile, table
+
+
+def ledger(numbers: list[int], lost: list[tuple[int, int]] | None = None) -> Ledger:
+    """Returns the ledger of a reader that handed over one number a second."""
+    batches = [Batch(float(at_s), [number]) for at_s, number in enumerate(numbers)]
+    return Ledger(batches, outcome="ok", ended_at_s=float(len(numbers)), lost_splits=lost or [])
+
+
+@pytest.mark.parametrize(
+    ("ledgers", "expected"),
+    [
+        ([ledger([0, 1, 2])], Verdict(0, 0, 0, 0, 0)),
+        ([ledger([0]), ledger([2, 1])], Verdict(0, 0, 0, 0, 0)),
+        ([ledger([0, 2])], Verdict(1, 1, 0, 0, 0)),
+        ([ledger([0, 2], lost=[(1, 1)])], Verdict(1, 0, 1, 0, 0)),
+        ([ledger([0]), ledger([2], lost=[(0, 2)])], Verdict(1, 0, 2, 0, 0)),
+        ([ledger([0, 1, 2]), ledger([1])], Verdict(0, 0, 0, 1, 0)),
+        ([ledger([0, 1, 2, 3])], Verdict(0, 0, 0, 0, 1)),
+    ],
+    ids=["whole", "shared", "silent loss", "reported loss", "more reported than lost", "twice", "alien"],
+)
+def test_every_kind_of_fault_is_seen(ledgers: list[Ledger], expected: Verdict) -> None:
+    verdict = judge(ledgers, 3)
+    assert verdict == expected
+    assert verdict.is_honest == (expected.unreported + expected.twice + expected.alien == 0)
+
+
+def test_splits_cover_their_positions() -> None:
+    assert positions_of([(1, 2)], 1024) == {1, 2}
+    assert positions_of([(1023, 1)], 2047) == {2046}
+    assert positions_of([(0, 1), (1022, 1)], 2047) == {0, 1, 2044, 2045}
+    assert len(positions_of([(0, 1)], 1 << 30)) == 4096
+
+
+def test_a_killed_readers_last_line_may_be_cut(tmp_path: Path) -> None:
+    log = tmp_path / "ledger"
+    log.write_text(json.dumps({"at_s": 1.0, "numbers": [1, 2]}) + '\n{"at_s": 2.0, "num')
+    read = Ledger.read(log)
+    assert read.batches == [Batch(1.0, [1, 2])] and read.outcome is None
+
+
+def test_the_longest_wait_includes_the_end() -> None:
+    slow = Ledger([Batch(1.0, []), Batch(3.0, []), Batch(3.5, [])], "ok", "", 8.0)
+    assert slow.longest_wait_s(since_s=0.0) == 4.5
+    assert slow.longest_wait_s(since_s=9.0) == 0.0
+
+
+def test_the_table_has_a_row_for_each_reading() -> None:
+    rounds = [
+        ("worker-killed", Round(kind, judge([ledger([0, 1, 2])], 3), wait_s, 1.5, ("ok",), ()))
+        for kind, wait_s in (("map", 1.0), ("map", 2.0), ("numbers", 3.0))
+    ]
+    lines = table(rounds).splitlines()
+    assert len(lines) == 4
+    assert lines[2].startswith("| worker-killed | map | 2 | 0 | 0 | 0 | 0 | 1.00 | 2.00 | 2.00 | 1.50 | 1.50 |")
+    assert percentile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.0
+
+
+def test_the_relay_counts_the_datagrams_it_drops() -> None:
+    import socket
+
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client,
+    ):
+        server.bind(("127.0.0.1", free_port()))
+        server.settimeout(30)
+        client.settimeout(30)
+        with Proxy(f"127.0.0.1:{server.getsockname()[1]}") as proxy:
+            host, port = proxy.address.split(":")
+            client.sendto(b"there", (host, int(port)))
+            said, relayed_by = server.recvfrom(16)
+            server.sendto(b"back", relayed_by)
+            assert (said, client.recv(16)) == (b"there", b"back")
+            proxy.cut()
+            client.sendto(b"lost", (host, int(port)))
+            while proxy.dropped == 0:
+                pass
+            proxy.heal()
+            client.sendto(b"again", (host, int(port)))
+            assert server.recv(16) == b"again"

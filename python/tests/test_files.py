@@ -1,0 +1,173 @@
+"""What is in files, read from Python: each kind as its usual library writes it, and what becomes of damage."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import millstream as ms
+from millstream import Dataset, files
+
+#: Written by the libraries whose formats they are, for the pipeline's tests: five rows each.
+FIXTURES = Path(__file__).parents[2] / "pipeline" / "tests" / "fixtures"
+TEXTS = [f"row {row} é" for row in range(5)]
+
+
+def told(dataset: Dataset) -> list[Any]:
+    """Elements, of plain Python."""
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: plain(value) for name, value in part.items()}
+        return np.asarray(part).tolist()
+
+    return [plain(element) for element in dataset]
+
+
+def csv(directory: Path) -> Dataset:
+    path = directory / "a.csv"
+    path.write_text("id,text\n0,zero\n1,\n")
+    return files.csv(str(path), {"text": ms.string, "id": ms.int64}, defaults={"text": "none"}, header=True)
+
+
+def json_lines(directory: Path) -> Dataset:
+    path = directory / "a.jsonl"
+    path.write_text("".join(json.dumps({"id": row, "pair": [row, row + 1]}) + "\n" for row in range(2)))
+    fields = {"id": ms.TensorSpec([], ms.int64), "pair": ms.TensorSpec([2], ms.float32)}
+    return files.json_lines(str(path), fields)
+
+
+def npy(directory: Path) -> Dataset:
+    np.save(directory / "a.npy", np.arange(4).reshape(2, 2))
+    return files.npy(str(directory / "a.npy"))
+
+
+def npz(directory: Path) -> Dataset:
+    np.savez(directory / "a.npz", x=np.arange(2), y=np.ones((2, 1), np.float32), z=np.zeros(2))
+    return files.npz([str(directory / "a.npz")], ["y", "x"])
+
+
+def database(directory: Path) -> Dataset:
+    with sqlite3.connect(directory / "a.db") as connection:
+        connection.execute("CREATE TABLE points (x INTEGER, name TEXT)")
+        connection.executemany("INSERT INTO points VALUES (?, ?)", [(1, "one"), (2, "two")])
+    return files.sqlite(str(directory / "a.db"), "SELECT * FROM points", {"x": ms.int64, "name": ms.string})
+
+
+def shard(directory: Path) -> Dataset:
+    with tarfile.open(directory / "a.tar", "w") as tar:
+        for name in ["0.txt", "0.cls", "1.txt", "1.cls"]:
+            member = tarfile.TarInfo(name)
+            member.size = len(name)
+            tar.addfile(member, io.BytesIO(name.encode()))
+    return files.webdataset(str(directory / "a.tar"), ["txt", "cls"])
+
+
+def picture(value: int) -> bytes:
+    """A PNG of one grey pixel."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes([0, value]))) + chunk(b"IEND", b"")
+
+
+def pictures(directory: Path) -> Dataset:
+    for value, name in enumerate(["cat", "dog"]):
+        (directory / name).mkdir()
+        (directory / name / "a.png").write_bytes(picture(value))
+    decoded = files.image_folder(str(directory)).decode_image("image", channels=1)
+    return decoded.map(lambda row: {"image": row["image"], "label": row["label"]})
+
+
+def fixture(name: str) -> str:
+    return str(FIXTURES / name)
+
+
+READ: dict[str, tuple[Callable[[Path], Dataset], list[Any]]] = {
+    "csv": (csv, [{"text": "zero", "id": 0}, {"text": "none", "id": 1}]),
+    "json lines": (json_lines, [{"id": 0, "pair": [0, 1]}, {"id": 1, "pair": [1, 2]}]),
+    "npy": (npy, [[0, 1], [2, 3]]),
+    "npz": (npz, [{"y": [1], "x": 0}, {"y": [1], "x": 1}]),
+    "sqlite": (database, [{"x": 1, "name": "one"}, {"x": 2, "name": "two"}]),
+    "webdataset": (
+        shard,
+        [{"txt": b"0.txt", "cls": b"0.cls", "__key__": "0"}, {"txt": b"1.txt", "cls": b"1.cls", "__key__": "1"}],
+    ),
+    "image folder": (pictures, [{"image": [[[0]]], "label": 0}, {"image": [[[1]]], "label": 1}]),
+    "parquet": (lambda _: files.parquet(fixture("table-zstd.parquet"), ["text"]), [{"text": text} for text in TEXTS]),
+    "listed files": (
+        lambda _: files.parquet(Dataset.list_files(fixture("table-zstd.parq*")), ["text"], batch_size=3),
+        [{"text": TEXTS[:3]}, {"text": TEXTS[3:]}],
+    ),
+    "arrow": (lambda _: files.arrow(fixture("table.arrows"), ["text"]), [{"text": text} for text in TEXTS]),
+    "shards of MosaicML": (lambda _: files.mds(fixture("samples-zstd.mds"), ["id"]), [{"id": row} for row in range(5)]),
+    "indices of MosaicML": (
+        lambda _: files.mds([fixture(f"shards-{kind}/index.json") for kind in ["plain", "zstd"]], ["id"]),
+        [{"id": row} for row in [*range(5), *range(5)]],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_what_is_in_files_is_read(kind: str, tmp_path: Path) -> None:
+    dataset, elements = READ[kind]
+    assert told(dataset(tmp_path)) == elements
+
+
+def test_what_is_broken_ends_the_dataset_or_is_left_out_as_asked(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 0}\n{"id": \n{"id": 2}\n')
+
+    def read(on_error: str) -> Dataset:
+        return files.json_lines(str(tmp_path / "a.jsonl"), {"id": ms.TensorSpec([], ms.int64)}, on_error=on_error)
+
+    with pytest.raises(ms.errors.DataLossError, match=r"a\.jsonl"):
+        told(read("raise"))
+    assert told(read("skip")) == [{"id": 0}, {"id": 2}]
+    with pytest.raises(ValueError, match="'Skip': use raise or skip"):
+        read("Skip")
+
+
+def test_a_file_that_is_not_there_is_not_found_here_or_on_a_worker(cluster: Callable[..., str], tmp_path: Path) -> None:
+    records = ms.TFRecordDataset([str(tmp_path / "missing")])
+    for dataset in (records, records.apply(ms.service.distribute("parallel_epochs", cluster()))):
+        with pytest.raises(ms.errors.NotFoundError, match="cannot open .*missing: No such file") as raised:
+            list(dataset)
+        assert isinstance(raised.value, FileNotFoundError)
+
+
+def self_describing(directory: Path) -> dict[str, Dataset]:
+    np.save(directory / "rows.npy", np.arange(10).reshape(5, 2))
+    return {
+        "parquet": files.parquet(fixture("table-zstd.parquet"), ["text"]),
+        "listed parquet": files.parquet(Dataset.list_files(fixture("table-zstd.parq*")), ["text"]),
+        "npy": files.npy(str(directory / "rows.npy")),
+        "listed npy": files.npy(Dataset.list_files(str(directory / "*.npy"))),
+    }
+
+
+@pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
+def test_files_say_what_they_hold_to_services_too(mode: str, processes: ms.LocalService, tmp_path: Path) -> None:
+    for name, dataset in self_describing(tmp_path).items():
+        here = told(dataset)
+        assert len(here) == 5, name
+        served = told(dataset.apply(ms.service.distribute(mode, processes)))
+        copies = 2 if mode == "parallel_epochs" else 1
+        assert sorted(map(str, served)) == sorted(map(str, here * copies)), name
+
+
+def test_patterns_are_refused_where_names_are_expected() -> None:
+    for kind in (files.parquet, files.arrow, files.npy):
+        with pytest.raises(ms.errors.InvalidArgumentError, match=r"wrap the pattern in ms.Dataset.list_files"):
+            kind("p*.none")

@@ -1,0 +1,89 @@
+"""Loaders whose workers go: no step is lost or comes twice, and steps of a worker that has gone are computed before later ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import millstream as ms
+from millstream import DataLoader, _code
+
+# Workers do not have this module: what is in it goes by value.
+_code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+STEPS = 800
+
+#: Steps that a loader keeps or has outstanding, and those that executors have begun: few, however many a worker may lease.
+AHEAD_MAX = 96
+
+
+#: Of a sample: so much that few may be outstanding.
+BULK_BYTES = 256 << 10
+
+
+class Clocked:
+    """Samples that say when they were computed, and take a while."""
+
+    def __len__(self) -> int:
+        return STEPS
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        time.sleep(0.002)
+        return {"index": index, "at": time.monotonic(), "bulk": np.zeros(BULK_BYTES, np.uint8)}
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_steps_of_a_killed_worker_are_computed_first(replaces: bool) -> None:
+    with ms.local(workers=2, threads=2) as service:
+        loader = DataLoader(Clocked(), 1, service=service, output="numpy", dp_rank=0, dp_size=1)
+        found, killed_at, other = [], 0.0, None
+        for step, batch in enumerate(loader):
+            found.append((int(batch["index"][0]), float(batch["at"][0])))
+            if step == 200:
+                os.kill(service.pids[1], signal.SIGKILL)
+                killed_at = time.monotonic()
+                if replaces:
+                    other = ms.service.WorkerServer(ms.service.WorkerConfig(service.target, threads=2))
+        if other is not None:
+            other.stop()
+        assert [index for index, _ in found] == list(range(STEPS))
+        assert loader.stats()["lost_splits"] == 0
+    after = sorted((at, index) for index, at in found if at > killed_at)
+    before = max(index for index, at in found if at <= killed_at)
+    freed = [place for place, (_, index) in enumerate(after) if index < before]
+    later = [index for _, index in after[: freed[-1]] if index > before] if freed else []
+    assert len(later) <= AHEAD_MAX
+
+
+def test_an_unordered_loader_loses_no_step_of_a_killed_worker() -> None:
+    with ms.local(workers=2, threads=2) as service:
+        loader = DataLoader(Clocked(), 1, service=service, in_order=False, output="numpy", dp_rank=0, dp_size=1)
+        found = []
+        for step, batch in enumerate(loader):
+            found.append(int(batch["index"][0]))
+            if step == 200:
+                os.kill(service.pids[1], signal.SIGKILL)
+        assert sorted(found) == list(range(STEPS))
+        assert loader.stats()["lost_splits"] == 0
+
+
+def test_a_drained_worker_leaves_its_steps_to_others_in_order() -> None:
+    with ms.local(workers=1, threads=2) as service:
+        leaves = ms.service.WorkerServer(ms.service.WorkerConfig(service.target, threads=2))
+        loader = DataLoader(Clocked(), 1, service=service, output="numpy", dp_rank=0, dp_size=1)
+        batches = iter(loader)
+        found = [int(next(batches)["index"][0]) for _ in range(200)]
+        # It waits until the reader has what was begun.
+        leaving = threading.Thread(target=leaves.drain)
+        leaving.start()
+        found += [int(batch["index"][0]) for batch in batches]
+        leaving.join()
+        assert found == list(range(STEPS))
+        assert loader.stats()["lost_splits"] == 0

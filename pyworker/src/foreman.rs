@@ -1,0 +1,334 @@
+//! The process that imports what code needs, and starts and reaps executors: by fork while it has one thread, else anew. It runs
+//! nothing of the user's but imports, ends with the thread that watches over it, and takes its executors along. Refuses to
+//! know what executors are asked.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millstream_pipeline::exec::{Cancel, ErrorKind, ExecError};
+use parking_lot::Mutex;
+use rustix::fs::MemfdFlags;
+
+use super::ending::Gone;
+use super::interpreter::Interpreter;
+use super::params::NAME;
+use super::socket::Socket;
+
+/// How long imports may take.
+const IMPORTS: Duration = Duration::from_secs(120);
+/// How long it may take to answer, which it does at once unless the machine is overwhelmed.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often whoever waits for imports looks whether they are still wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long it may take to end its executors and itself.
+const GRACE: Duration = Duration::from_secs(3);
+/// Between looks whether it has.
+const GRACE_STEP: Duration = Duration::from_millis(2);
+
+/// What libraries read when they are imported, where nobody has said otherwise. Executors are as many as the processors: more
+/// threads in each would only get in each other's way. Nor may imports leave a thread behind, which would be the end of
+/// forking: that of pyarrow, which TensorFlow and Hugging Face's datasets import, is one of its allocator's.
+const QUIET: [(&str, &str); 5] = [
+    ("OMP_NUM_THREADS", "1"),
+    ("OPENBLAS_NUM_THREADS", "1"),
+    ("MKL_NUM_THREADS", "1"),
+    ("NUMEXPR_NUM_THREADS", "1"),
+    ("JE_ARROW_MALLOC_CONF", "background_thread:false"),
+];
+
+const START: u8 = 1;
+const HIRE: u8 = 2;
+const END: u8 = 3;
+const DONE: u8 = 1;
+
+/// An executor, as its foreman knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChildId(u32);
+
+/// How an executor is ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Urgency {
+    /// It is ending by itself; killed if it does not.
+    Soon = 0,
+    /// Killed.
+    AtOnce = 1,
+    /// Killed, and where it was is said on standard error.
+    Shown = 2,
+}
+
+/// A running foreman. Dropped, it and its executors are ended and reaped.
+#[derive(Debug)]
+pub(super) struct Foreman {
+    talk: Mutex<Talk>,
+    /// Dropped to have the keeper end the process.
+    _wanted: SyncSender<()>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// One request at a time.
+#[derive(Debug)]
+struct Talk {
+    socket: Option<Socket>,
+    next: u32,
+    datagram: Vec<u8>,
+}
+
+impl Foreman {
+    /// Starts one for `code`, of which `described` says the rest, in JSON; waits until it has imported what the code needs.
+    /// `tick` is called every second or so while it lives.
+    ///
+    /// # Errors
+    /// There is no such interpreter or it lacks the package (the caller's mistake), or the system refuses.
+    pub(super) fn start(
+        interpreter: &Interpreter,
+        described: &str,
+        code: &[u8],
+        cancel: &Cancel,
+        tick: impl Fn() + Send + 'static,
+    ) -> Result<Foreman, ExecError> {
+        let refused = |error: io::Error| {
+            let program = interpreter.program.display();
+            let message = format!(
+                "the interpreter {program} cannot be started: {error}. A worker is given one by --python, MILLSTREAM_PYTHON, or \
+                 python3 on its PATH"
+            );
+            ExecError::new(ErrorKind::Caller, NAME, message)
+        };
+        let (socket, other) = Socket::pair().map_err(refused)?;
+        let (wanted, until) = sync_channel::<()>(0);
+        let (tell, told) = sync_channel(1);
+        let mut command = command(interpreter);
+        let scratch = interpreter.isolation.apply(&mut command).map_err(refused)?;
+        // The process ends with the thread that starts it, so that is a thread which stays.
+        let keep = move || {
+            let started = start(&mut command, other);
+            match started {
+                Ok(child) => {
+                    let _ = tell.send(Ok(()));
+                    keep(child, &until, tick);
+                    drop(scratch);
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
+        };
+        let keeper = std::thread::Builder::new()
+            .name("python-foreman".to_owned())
+            .spawn(keep);
+        let foreman = Foreman {
+            talk: Mutex::new(Talk {
+                socket: Some(socket),
+                next: 0,
+                datagram: Vec::new(),
+            }),
+            _wanted: wanted,
+            keeper: Mutex::new(Some(keeper.map_err(refused)?)),
+        };
+        told.recv()
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(refused)?;
+        foreman.begin(interpreter, described, code, cancel)?;
+        Ok(foreman)
+    }
+
+    fn begin(
+        &self,
+        interpreter: &Interpreter,
+        described: &str,
+        code: &[u8],
+        cancel: &Cancel,
+    ) -> Result<(), ExecError> {
+        let failed = |why: String| {
+            let program = interpreter.program.display();
+            let message = format!(
+                "{program} does not run code: {why}. The package millstream must be installed there; what it said stands in the \
+                 log of the worker"
+            );
+            ExecError::new(ErrorKind::Caller, NAME, message)
+        };
+        let file = handed_over(described, code).map_err(|error| {
+            let bytes = described.len() as u64 + code.len() as u64;
+            let why = error.to_string();
+            Gone::NoSharedMemory { bytes, why }.failure(1)
+        })?;
+        let mut datagram = vec![START];
+        datagram.extend((described.len() as u64).to_le_bytes());
+        datagram.extend((code.len() as u64).to_le_bytes());
+        let mut talk = self.talk.lock();
+        let begun = Instant::now();
+        talk.send(&datagram, Some(file.as_fd()))
+            .map_err(|error| failed(error.to_string()))?;
+        loop {
+            match talk.receive(LOOK_EVERY) {
+                Ok(true) => return Ok(()),
+                Ok(false) if cancel.is_cancelled() => return Err(ExecError::cancelled(NAME)),
+                Ok(false) if begun.elapsed() > IMPORTS => {
+                    return Err(failed(format!("its imports take over {IMPORTS:?}")));
+                }
+                Ok(false) => {}
+                Err(error) => return Err(failed(error.to_string())),
+            }
+        }
+    }
+
+    /// Starts an executor that talks over `socket`; its process id.
+    ///
+    /// # Errors
+    /// The foreman is gone, or the system gives no process.
+    pub(super) fn hire(
+        &self,
+        index: u32,
+        seed: u64,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(ChildId, u32), ExecError> {
+        let mut talk = self.talk.lock();
+        talk.next = talk.next.wrapping_add(1);
+        let child = ChildId(talk.next);
+        let mut datagram = vec![HIRE];
+        datagram.extend(child.0.to_le_bytes());
+        datagram.extend(index.to_le_bytes());
+        datagram.extend(seed.to_le_bytes());
+        let hired = talk
+            .ask(&datagram, Some(socket))
+            .and_then(|pid| u32::try_from(pid).map_err(io::Error::other));
+        // As if it had been killed: another foreman may do better.
+        let failed = |error: io::Error| {
+            ExecError::new(
+                ErrorKind::Resource,
+                NAME,
+                format!("no process can be started for it: {error}"),
+            )
+        };
+        Ok((child, hired.map_err(failed)?))
+    }
+
+    /// Ends an executor and reaps it: its exit status, or less than 0 for a signal. `None` if nobody knows any more.
+    pub(super) fn end(&self, child: ChildId, urgency: Urgency) -> Option<i32> {
+        let mut datagram = vec![END];
+        datagram.extend(child.0.to_le_bytes());
+        datagram.push(urgency as u8);
+        self.talk
+            .lock()
+            .ask(&datagram, None)
+            .ok()
+            .and_then(|status| i32::try_from(status).ok())
+    }
+
+    /// Whether it can be asked.
+    pub(super) fn is_there(&self) -> bool {
+        self.talk.lock().socket.is_some()
+    }
+}
+
+impl Talk {
+    fn send(&mut self, datagram: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let sent = self.socket.as_ref().map(|socket| socket.send(datagram, fd));
+        sent.unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()))
+            .inspect_err(|_| drop(self.socket.take()))
+    }
+
+    /// Whether an answer has come.
+    fn receive(&mut self, patience: Duration) -> io::Result<bool> {
+        let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "its process has ended");
+        let socket = self.socket.as_ref().ok_or_else(gone)?;
+        let received = socket.receive(&mut self.datagram, patience);
+        let ended = matches!(received, Ok(Some(())) if self.datagram.is_empty());
+        if received.is_err() || ended {
+            self.socket.take();
+        }
+        if ended {
+            Err(gone())
+        } else {
+            Ok(received?.is_some())
+        }
+    }
+
+    /// One request and the number that answers it. Without an answer it is not asked again.
+    fn ask(&mut self, datagram: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<i64> {
+        self.send(datagram, fd)?;
+        if !self.receive(PATIENCE)? {
+            self.socket.take();
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "its foreman does not answer",
+            ));
+        }
+        match self.datagram.split_first() {
+            Some((&DONE, number)) if number.len() == 8 => Ok(number
+                .iter()
+                .rev()
+                .fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
+                .cast_signed()),
+            Some((_, said)) => Err(io::Error::other(String::from_utf8_lossy(said).into_owned())),
+            None => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+impl Drop for Foreman {
+    fn drop(&mut self) {
+        self.talk.lock().socket.take();
+        let (other, _) = sync_channel(0);
+        drop(std::mem::replace(&mut self._wanted, other));
+        let keeper = self.keeper.lock().take();
+        // The keeper itself may drop the last one, when its crew has been idle for long.
+        if let Some(keeper) = keeper.filter(|keeper| keeper.thread().id() != std::thread::current().id()) {
+            let _ = keeper.join();
+        }
+    }
+}
+
+fn command(interpreter: &Interpreter) -> Command {
+    let mut command = Command::new(&interpreter.program);
+    interpreter.environment.apply(&mut command);
+    command
+        // The current directory may belong to another user: no module comes from there.
+        .args(["-P", "-m", "millstream._foreman"])
+        .arg(std::process::id().to_string());
+    if let Some(path) = &interpreter.search_path {
+        command.env("PYTHONPATH", path);
+    }
+    for (name, value) in QUIET {
+        if std::env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+    }
+    command
+}
+
+fn start(command: &mut Command, socket: OwnedFd) -> io::Result<Child> {
+    let started = command.stdin(Stdio::from(socket)).spawn();
+    // Its end of the socket goes with the command.
+    command.stdin(Stdio::null());
+    started
+}
+
+/// Waits until nobody wants it any more, then until it has ended.
+fn keep(mut child: Child, until: &Receiver<()>, tick: impl Fn()) {
+    while let Err(RecvTimeoutError::Timeout) = until.recv_timeout(Duration::from_secs(1)) {
+        tick();
+    }
+    let begun = Instant::now();
+    // Its socket is closed, upon which it ends its executors and itself.
+    while begun.elapsed() < GRACE {
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(GRACE_STEP),
+            Ok(Some(_)) | Err(_) => return,
+        }
+    }
+    // Executors die with it.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// What it is told, in memory that it can read.
+fn handed_over(described: &str, code: &[u8]) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create("millstream-code", MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(described.as_bytes())?;
+    file.write_all(code)?;
+    Ok(file.into())
+}
