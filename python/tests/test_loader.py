@@ -491,11 +491,11 @@ def test_an_error_names_worker_step_and_samples(
     assert error.worker and isinstance(error.__cause__, LookupError)
     assert str(error.__cause__).startswith("no picture:\nthe file is empty")
     assert "at step 3 of epoch 0, of samples 12, 13, 14, 15" in error.remote_traceback
-    assert "__getitem__" in error.remote_traceback and "millstream/loading.py" not in error.remote_traceback
+    assert "__getitem__" in error.remote_traceback and "millstream/_loading.py" not in error.remote_traceback
     monkeypatch.setenv("MILLSTREAM_FULL_TRACEBACK", "1")
     with pytest.raises(ms.errors.UserFunctionError) as raised:
         list(DataLoader(Broken(23), 4, output="numpy", dp_rank=0, dp_size=1))
-    assert "millstream/loading.py" in raised.value.remote_traceback
+    assert "millstream/_loading.py" in raised.value.remote_traceback
 
 
 def test_a_user_keeps_every_batch(processes: ms.LocalService) -> None:
