@@ -172,7 +172,7 @@ def test_an_exception_keeps_its_type_its_frames_and_its_worker(processes: ms.Loc
     assert isinstance(error.__cause__, LookupError) and error.__cause__.args == ("no picture 7",)
     assert error.worker and "__getitem__" in error.remote_traceback and "; sample 7" in str(error)
     # The package's own frames are left out.
-    assert "millstream/worker.py" not in error.remote_traceback
+    assert "millstream/_worker.py" not in error.remote_traceback
 
 
 def test_what_an_exception_was_raised_from_is_told_too() -> None:
@@ -190,7 +190,7 @@ def test_what_an_exception_was_raised_from_is_told_too() -> None:
     told = raised.value.remote_traceback
     for part in ("several (2 sub-exceptions)", "ValueError: one", "KeyError: 'two'", "in several", "direct cause", "in raises"):
         assert part in told
-    assert "millstream/worker.py" not in told and isinstance(raised.value.__cause__, ValueError)
+    assert "millstream/_worker.py" not in told and isinstance(raised.value.__cause__, ValueError)
 
 
 class Several(Squares):

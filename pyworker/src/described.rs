@@ -1,5 +1,5 @@
 //! What an executor is told beside the code: what is done with it, what elements and results are, and how many there are of its kind. JSON;
-//! `millstream/executor.py` reads it. Refuses to know who tells it.
+//! `millstream/_executor.py` reads it. Refuses to know who tells it.
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use serde_json::{Value as Json, json};

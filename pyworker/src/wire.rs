@@ -1,4 +1,4 @@
-//! What is said to an executor and what it answers. Little-endian; `millstream/wire.py` is the other side. An executor runs the
+//! What is said to an executor and what it answers. Little-endian; `millstream/_wire.py` is the other side. An executor runs the
 //! user's code: what comes from it is held against its own lengths before anything is made of it. Refuses to know sockets
 //! and memory.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
