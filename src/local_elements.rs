@@ -17,7 +17,7 @@ use millstream_element::{
 use millstream_pipeline::exec::{
     Caches, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stop,
 };
-use millstream_pipeline::graph::{Graph, Op};
+use millstream_pipeline::graph::Graph;
 
 use crate::service_reader;
 
@@ -201,8 +201,7 @@ impl Drop for LocalElements {
 /// Packs that may wait. What is taken ahead of a job that others share is theirs no more.
 fn packs_ahead(graph: &Graph) -> usize {
     let mut nodes = graph.nodes().iter();
-    let is_shared =
-        nodes.any(|node| matches!(&node.op, Op::Service(reader) if service_reader::is_shared(reader)));
+    let is_shared = nodes.any(|node| node.op.of().is_some_and(service_reader::is_shared));
     if is_shared { 0 } else { PACKS_AHEAD }
 }
 

@@ -13,9 +13,11 @@ pub mod exec;
 pub mod graph;
 #[cfg(feature = "images")]
 mod image;
+mod ops;
 pub mod plan;
 #[cfg(feature = "records")]
 pub mod record;
+mod rewrite;
 #[cfg(feature = "saved")]
 mod saved;
 pub mod storage;

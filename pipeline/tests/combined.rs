@@ -334,7 +334,7 @@ fn every_source_of_a_zip_is_dealt_out_on_its_own() {
     let zip = Dataset::zip([range(10), Dataset::zip([range(2000), range(30)])]);
     let splits = |splitting: &Splitting| match splitting {
         Splitting::Counted(units) => units.splits(),
-        Splitting::Listed(_) | Splitting::Whole(_) => 0,
+        Splitting::Listed | Splitting::Whole(_) => 0,
     };
     let facts = facts(&zip);
     assert_eq!(facts.splittable, Ok(()));

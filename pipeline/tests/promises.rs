@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use millstream_pipeline::exec::Executor;
 use millstream_pipeline::graph::{
-    Cardinality, Fold, Format, Function, Graph, ImageFunction, Kept, Native, Node, Op, Predicate, Step,
-    operations,
+    Cardinality, Format, Function, Graph, ImageFunction, Map, Native, Node, Op, Read, operations,
 };
 
 use crate::support::samples::{Sample, samples};
@@ -48,76 +47,59 @@ fn property_of(op: &Op) -> (&'static str, &'static str) {
         "a_shuffled_chain_yields_the_same_elements_in_some_order",
     );
     const MODELS: &str = "naive_models.rs";
-    match op {
-        Op::Range(_) => ("model.rs", "ranges_have_the_values_of_their_bounds"),
-        Op::Counter(_) => ("sources.rs", "a_counter_counts"),
-        Op::Random(_) => ("sources.rs", "numbers_without_end_go_on_where_they_were_saved"),
-        Op::Tensors(_) | Op::TensorSlices(_) => (MODELS, "constants_are_one_element_or_their_rows"),
-        Op::Files(_) => (MODELS, "files_come_sorted_or_in_an_order_that_the_seed_draws"),
-        Op::Source(_) => (
+    if let Some(Map { function, .. }) = op.of() {
+        return property_of_function(function);
+    }
+    if let Some(Read(format)) = op.of() {
+        return property_of_format(format);
+    }
+    match op.name() {
+        "range" => ("model.rs", "ranges_have_the_values_of_their_bounds"),
+        "counter" => ("sources.rs", "a_counter_counts"),
+        "random" => ("sources.rs", "numbers_without_end_go_on_where_they_were_saved"),
+        "tensors" | "tensor_slices" => (MODELS, "constants_are_one_element_or_their_rows"),
+        "files" => (MODELS, "files_come_sorted_or_in_an_order_that_the_seed_draws"),
+        "source" => (
             "failing_sources.rs",
             "exactly_what_fails_is_left_out_and_counted_wherever_it_is_saved",
         ),
         // Another process yields it, which the tests of the service do.
-        Op::Service(_) => ("", ""),
-        Op::Map(function, _) => property_of_function(function),
-        Op::Read(format) => property_of_format(format),
-        Op::PaddedBatch(_) => ("batches.rs", "a_padded_batch_is_as_long_as_its_longest"),
-        Op::RaggedBatch(_) => (
+        "service" => ("", ""),
+        "padded_batch" => ("batches.rs", "a_padded_batch_is_as_long_as_its_longest"),
+        "ragged_batch" => (
             "batches.rs",
             "a_ragged_batch_has_the_items_of_its_rows_and_where_they_end",
         ),
-        Op::Bucket(..) => (
+        "bucket_by_sequence_length" => (
             "batches.rs",
             "a_bucket_holds_elements_of_its_lengths_and_loses_none",
         ),
-        Op::Shuffle(_) | Op::Sample(_) => SHUFFLED,
-        Op::Step(step) => property_of_step(step),
-        Op::Fold(Fold::Scan(_) | Fold::Reduce(_)) => CHAINS,
-        Op::Fold(Fold::RejectionResample(_)) => (
+        "shuffle" | "sample" => SHUFFLED,
+        "shuffle_and_repeat" => ("steps.rs", "shuffle_and_repeat_is_a_shuffle_and_a_repeat"),
+        "assert_cardinality" => (
             MODELS,
-            "resampled_elements_are_some_of_the_input_in_its_order_and_all_of_the_rarest_class",
-        ),
-        Op::Kept(Kept::Cache(_) | Kept::Snapshot(_)) => (MODELS, "what_is_kept_in_files_is_what_was_written"),
-        Op::Options(_) => (
-            "rewrites.rs",
-            "rewrites_change_no_element_no_position_and_no_draw",
-        ),
-        Op::Filter(Predicate::Registered(_) | Predicate::Expr(_))
-        | Op::TakeWhile(Predicate::Registered(_) | Predicate::Expr(_))
-        | Op::Argument
-        | Op::Batch(_)
-        | Op::Unbatch
-        | Op::GroupByWindow(_)
-        | Op::Window(..)
-        | Op::Repeat(_)
-        | Op::Take(_)
-        | Op::Skip(_)
-        | Op::Shard(_)
-        | Op::Enumerate(_)
-        | Op::Prefetch(_)
-        | Op::FlatMap(_)
-        | Op::Interleave(..)
-        | Op::Zip(_)
-        | Op::Concatenate
-        | Op::Choose(..) => CHAINS,
-    }
-}
-
-fn property_of_step(step: &Step) -> (&'static str, &'static str) {
-    match step {
-        Step::Rebatch(_) | Step::Unique | Step::IgnoreErrors(_) | Step::Statistics(_) => {
-            ("model.rs", "a_chain_yields_what_the_model_yields")
-        }
-        Step::ShuffleAndRepeat(_) => ("steps.rs", "shuffle_and_repeat_is_a_shuffle_and_a_repeat"),
-        Step::AssertCardinality(_) => (
-            "naive_models.rs",
             "as_many_elements_as_stated_pass_and_any_other_number_fails",
         ),
-        Step::PackSequences(_) => (
+        "pack_sequences" => (
             "packing.rs",
             "rows_hold_every_token_once_whenever_they_are_put_aside",
         ),
+        "rejection_resample" => (
+            MODELS,
+            "resampled_elements_are_some_of_the_input_in_its_order_and_all_of_the_rarest_class",
+        ),
+        "cache" | "snapshot" => (MODELS, "what_is_kept_in_files_is_what_was_written"),
+        "options" => (
+            "rewrites.rs",
+            "rewrites_change_no_element_no_position_and_no_draw",
+        ),
+        "filter" | "filter_expr" | "take_while" | "take_while_expr" | "argument" | "batch" | "unbatch"
+        | "group_by_window" | "window" | "repeat" | "take" | "skip" | "shard" | "enumerate" | "prefetch"
+        | "flat_map" | "interleave" | "zip" | "concatenate" | "choose" | "scan" | "reduce" | "rebatch"
+        | "unique" | "ignore_errors" | "statistics" => CHAINS,
+        other => {
+            panic!("operation {other:?} has no property: hold it against naive code and name the test here")
+        }
     }
 }
 

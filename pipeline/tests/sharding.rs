@@ -1,7 +1,7 @@
 //! What a shard of a dataset holds, and when it is refused.
 
 use millstream_pipeline::exec::{ErrorKind, ExecError, Executor, OpenError};
-use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Node, Op, Shard};
+use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Node, Shard};
 use proptest::prelude::*;
 
 use crate::support::{context, drain, functions, number, open};
@@ -15,7 +15,7 @@ fn demanding(elements: i64, count: u64, index: u64) -> Graph {
         require_non_empty: true,
     };
     nodes.push(Node {
-        op: Op::Shard(shard),
+        op: shard.into(),
         inputs: vec![0],
     });
     Graph::new(nodes).unwrap()

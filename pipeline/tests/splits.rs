@@ -262,7 +262,7 @@ fn a_dataset_is_dealt_out_in_splits_of_the_size_asked_for() {
         let facts = graph.facts(&functions()).unwrap();
         let counted = facts.sources.iter().map(|source| match &source.splitting {
             Splitting::Counted(units) => units.splits(),
-            Splitting::Listed(_) | Splitting::Whole(_) => panic!("{source:?}"),
+            Splitting::Listed | Splitting::Whole(_) => panic!("{source:?}"),
         });
         counted.collect()
     };

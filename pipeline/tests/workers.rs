@@ -2,7 +2,7 @@
 
 use millstream_pipeline::exec::{ExecContext, ExecError, Executor};
 use millstream_pipeline::graph::{
-    Dataset, Graph, Op, Params, ServiceReader, Shard, ShardBy, ShardingError, Share, SpecField,
+    Dataset, Graph, Params, Sample, ServiceReader, Shard, ShardBy, ShardingError, Share, Shuffle, SpecField,
 };
 use millstream_testkit::rounds;
 use proptest::prelude::*;
@@ -43,14 +43,12 @@ fn sorted(models: impl IntoIterator<Item = Vec<Model>>) -> Vec<Model> {
 fn unsteady(graph: &Graph) -> Graph {
     let mut nodes = graph.nodes().to_vec();
     for node in &mut nodes {
-        if let Op::Shuffle(shuffle) = &mut node.op {
+        if let Some(shuffle) = node.op.of_mut::<Shuffle>() {
             shuffle.seed = None;
-        } else if let Op::Sample(sample) = &mut node.op {
+        } else if let Some(sample) = node.op.of_mut::<Sample>() {
             sample.seed = None;
-        } else if let Op::Map(_, schedule) = &mut node.op {
+        } else if let Some(schedule) = node.op.change().schedule_mut() {
             schedule.ordered = Some(false);
-        } else if let Op::Interleave(_, cycle) = &mut node.op {
-            cycle.schedule.ordered = Some(false);
         }
     }
     Graph::new(nodes).unwrap()
@@ -58,15 +56,7 @@ fn unsteady(graph: &Graph) -> Graph {
 
 fn shards_of(graph: &Graph) -> Vec<Shard> {
     let shards = graph.nodes().iter();
-    shards
-        .filter_map(|node| {
-            if let Op::Shard(shard) = node.op {
-                Some(shard)
-            } else {
-                None
-            }
-        })
-        .collect()
+    shards.filter_map(|node| node.op.of().copied()).collect()
 }
 
 fn one_of_three(dataset: Dataset, by: ShardBy) -> Result<Graph, ShardingError> {
@@ -221,7 +211,7 @@ fn what_has_no_files_is_not_divided_by_files_and_by_elements_instead() {
     let source_name = "range".to_owned();
     assert_eq!(error, ShardingError::NoFiles { source_name });
     let divided = one_of_three(numbers, ShardBy::FilesOrElements).unwrap();
-    assert!(matches!(divided.nodes().last().unwrap().op, Op::Shard(_)));
+    assert!(divided.nodes().last().unwrap().op.is::<Shard>());
     let error = one_of_three(Dataset::from_service(reader), ShardBy::FilesOrElements).unwrap_err();
     let source_name = "service".to_owned();
     assert_eq!(error, ShardingError::NoOrder { source_name });
@@ -515,7 +505,7 @@ mod files {
         let error = mixed.sharded(ShardBy::Files, share(5, 3)).unwrap_err();
         assert!(matches!(error, ShardingError::NoFiles { .. }), "{error}");
         let divided = mixed.sharded(ShardBy::FilesOrElements, share(5, 3)).unwrap();
-        assert!(matches!(divided.nodes().last().unwrap().op, Op::Shard(_)));
+        assert!(divided.nodes().last().unwrap().op.is::<Shard>());
     }
 
     #[test]

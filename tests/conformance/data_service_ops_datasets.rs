@@ -10,7 +10,7 @@ use millstream::control::{Code, DatasetId, Policy};
 use millstream::element::{Dtype, Element, ElementSpec, Structure, TensorSpec};
 use millstream::pipeline::exec::{ExecError, Functions, PreparedMap, Source, SourceFactory, Tensor, Value};
 use millstream::pipeline::graph::{
-    Cardinality, ConstantTensor, Dataset, Op, Params, ServiceReader, SourceDeclaration, SourceSignature,
+    Cardinality, ConstantTensor, Dataset, Params, ServiceReader, SourceDeclaration, SourceSignature,
     SpecField,
 };
 use millstream::{LocalReader, ReadRequest, functions, service_reader};
@@ -417,7 +417,7 @@ fn data_service_ops_test__from_dataset_id_wrong_element_spec() {
         let [node] = known.nodes() else {
             panic!("{known:?}")
         };
-        let Op::Service(reader) = &node.op else {
+        let Some(reader) = node.op.of::<ServiceReader>() else {
             panic!("{node:?}")
         };
         let wrong = TensorSpec::with_dims(Dtype::String, &[None]);

@@ -1,7 +1,8 @@
 //! The calls of neighbouring maps as one step. Where a picture is decoded and only a part of it is taken, the two are one call,
 //! which decodes that part.
 
-use crate::graph::{Function, Op};
+use crate::graph::Function;
+use crate::ops::map::Map;
 
 use super::call::{Call, Chain};
 use super::context::Shared;
@@ -10,7 +11,7 @@ use super::program::{Program, unprepared};
 
 impl Program {
     /// The maps at `nodes`, each of which is the input of the next, one after the other.
-    pub(super) fn calls(&self, nodes: &[usize], shared: &Shared) -> Result<Chain, ExecError> {
+    pub(crate) fn calls(&self, nodes: &[usize], shared: &Shared) -> Result<Chain, ExecError> {
         let mut calls = Vec::with_capacity(nodes.len());
         let mut rest = nodes;
         while let [node, behind @ ..] = rest {
@@ -21,7 +22,7 @@ impl Program {
                 calls.push(call);
                 rest = behind;
             } else {
-                calls.push(self.call(*node, self.function(*node)?, shared)?);
+                calls.push(self.call(*node, shared)?);
             }
         }
         Ok(calls.into())
@@ -29,10 +30,8 @@ impl Program {
 
     fn function(&self, node: usize) -> Result<&Function, ExecError> {
         let op = &self.graph.nodes()[node].op;
-        let Op::Map(function, _) = op else {
-            return Err(unprepared(op.name()));
-        };
-        Ok(function)
+        let map = op.of::<Map>().ok_or_else(|| unprepared(op.name()))?;
+        Ok(&map.function)
     }
 
     /// The maps at `node` and `next` as one call, where that does less than the two and yields the same.

@@ -15,7 +15,7 @@ use super::item::Item;
 use super::iterate::{Filled, Input, Stop};
 use super::measure::Stats;
 use super::measuring::Measuring;
-use super::program::{FilesOf, Means, OpenError, Program};
+use super::program::{FilesOf, Find, Means, OpenError, Program};
 use super::settings::Settings;
 use super::skipped::{Failures, Skipped};
 use super::splits::Feed;
@@ -52,12 +52,8 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Prepares `graph` and opens its sources. Blocks on storage where the context has neither plan nor
-    /// splits.
-    ///
-    /// # Errors
-    /// [`OpenError`] saying what is unknown, missing or does not fit.
-    pub fn open(graph: &Graph, context: ExecContext) -> Result<Executor, OpenError> {
+    /// Opens a graph of operations that `find` finds: see [`Executor::open`].
+    pub(crate) fn open_with(graph: &Graph, context: ExecContext, find: Find) -> Result<Executor, OpenError> {
         let facts = graph.facts(&*context.functions)?;
         if context.splits.is_some() {
             facts.splittable.map_err(OpenError::NotSplittable)?;
@@ -66,6 +62,7 @@ impl Executor {
         let means = Means {
             functions: &context.functions,
             storage: &storage,
+            find,
         };
         let executed = graph.rewritten_for(Rewrites::default(), context.splits.is_some());
         let program = Program::prepare(&executed, &means, None, files_of(&context))?;

@@ -75,7 +75,7 @@ impl Identity {
 }
 
 /// A name for contents, short enough for a file's and long enough that no two have one.
-pub(super) fn fingerprint(bytes: &[u8]) -> String {
+pub(crate) fn fingerprint(bytes: &[u8]) -> String {
     let digest = digest_of(bytes);
     let folded = bytes
         .iter()

@@ -19,7 +19,7 @@ const COLUMNS: [&str; 7] = [
 
 /// What an executor knows of its stages.
 #[derive(Debug)]
-pub(super) struct Measuring {
+pub(crate) struct Measuring {
     graph: Graph,
     /// Absent when nothing is measured.
     running: Option<Running>,
@@ -35,7 +35,7 @@ struct Running {
 
 impl Measuring {
     /// Of an executor of `graph`.
-    pub(super) fn new(graph: &Graph, measured: bool) -> Measuring {
+    pub(crate) fn new(graph: &Graph, measured: bool) -> Measuring {
         let running = measured.then(|| Running {
             meter: Arc::new(Meter::new(graph)),
             begun: Instant::now(),
@@ -48,13 +48,13 @@ impl Measuring {
         }
     }
 
-    pub(super) fn meter(&self) -> Option<Arc<Meter>> {
+    pub(crate) fn meter(&self) -> Option<Arc<Meter>> {
         self.running.as_ref().map(|running| Arc::clone(&running.meter))
     }
 
     /// Writes an element.
     #[inline]
-    pub(super) fn writing<T>(&mut self, write: impl FnOnce() -> T) -> T {
+    pub(crate) fn writing<T>(&mut self, write: impl FnOnce() -> T) -> T {
         match &mut self.running {
             None => write(),
             Some(Running { writing, sampler, .. }) => {
@@ -68,7 +68,7 @@ impl Measuring {
         }
     }
 
-    pub(super) fn stats(&self) -> Option<Stats> {
+    pub(crate) fn stats(&self) -> Option<Stats> {
         let running = self.running.as_ref()?;
         let drawing = self.graph.drawing();
         let mut stages = Vec::new();
@@ -87,7 +87,7 @@ impl Measuring {
         Some(Stats::new(running.begun.elapsed(), written_ns, stages))
     }
 
-    pub(super) fn drawing(&self) -> Drawing {
+    pub(crate) fn drawing(&self) -> Drawing {
         let Some(stats) = self.stats() else {
             return self.graph.drawing();
         };

@@ -9,12 +9,12 @@ use super::tune::Tuner;
 use crate::graph::{ExternalState, Graph};
 
 /// What an executor works with.
-pub(super) struct Settings {
-    pub(super) pool: Arc<Pool>,
-    pub(super) budget: Budget,
+pub(crate) struct Settings {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) budget: Budget,
     /// Absent where nothing is to be chosen by measurement.
-    pub(super) tuner: Option<Arc<Tuner>>,
-    pub(super) external_state: ExternalState,
+    pub(crate) tuner: Option<Arc<Tuner>>,
+    pub(crate) external_state: ExternalState,
 }
 
 impl Settings {
@@ -23,7 +23,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`ExecError`] of kind `Resource` when the system refuses a thread.
-    pub(super) fn of(graph: &Graph, pool: Arc<Pool>, budget: Budget) -> Result<Settings, ExecError> {
+    pub(crate) fn of(graph: &Graph, pool: Arc<Pool>, budget: Budget) -> Result<Settings, ExecError> {
         let (threading, autotune, external_state) = graph.settings();
         let pool = match threading.private_threads {
             None | Some(0) => pool,

@@ -4,24 +4,14 @@
 
 use std::fmt::Display;
 
-use minicbor::bytes::ByteVec;
-use minicbor::{Decode, Encode};
-
 use super::definition::{GRAPH_BYTES_MAX, Graph, NESTING_MAX, NODES_MAX, Node};
 use super::error::GraphError;
-use super::fold::Fold;
-use super::format::Format;
-use super::function::Function;
-use super::group::{Grouping, WindowSize};
-use super::image::ImageFunction;
-use super::kept::Kept;
-use super::native::Native;
-use super::op::{Cycle, FlatMap, Op, Schedule};
-use super::predicate::Predicate;
-use super::step::Step;
+use super::operation::{Op, Operation};
+use super::schedule::{Cycle, Schedule};
+use minicbor::bytes::ByteVec;
 
 /// A graph on the wire.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, minicbor::Encode, minicbor::Decode)]
 #[cbor(map)]
 struct GraphRecord {
     #[n(0)]
@@ -32,7 +22,7 @@ struct GraphRecord {
 }
 
 /// A node on the wire.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, minicbor::Encode, minicbor::Decode)]
 #[cbor(map)]
 struct NodeRecord {
     /// The operation's name.
@@ -75,11 +65,11 @@ impl Graph {
         Ok(bytes)
     }
 
-    /// Reads an encoded graph and checks it as [`Graph::new`] does.
+    /// Reads an encoded graph of operations that `find` finds, and checks it as [`Graph::new`] does.
     ///
     /// # Errors
     /// [`GraphError`]: an unknown operation is named; nothing else of it is looked at.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Graph, GraphError> {
+    pub(crate) fn decoded(bytes: &[u8], find: Find) -> Result<Graph, GraphError> {
         if bytes.len() > GRAPH_BYTES_MAX {
             return Err(GraphError::TooLarge {
                 what: "encoded bytes",
@@ -88,7 +78,7 @@ impl Graph {
         }
         let record = decode_record(bytes)?;
         let split_size = record.split_size;
-        let graph = Graph::new(decode_nodes(record, 0)?)?;
+        let graph = Graph::new(decode_nodes(record, 0, find)?)?;
         match split_size {
             Some(positions) => graph.with_split_size(positions),
             None => Ok(graph),
@@ -99,85 +89,21 @@ impl Graph {
 fn encode_node(node: &Node) -> Result<NodeRecord, GraphError> {
     let graphs = node.op.graphs();
     let functions: Result<Vec<Vec<u8>>, _> = graphs.iter().map(|(graph, _)| graph.to_bytes()).collect();
-    let (mut schedule, mut cycle) = (None, None);
-    let params = match &node.op {
-        Op::Range(params) => encoded(params)?,
-        Op::Counter(params) => encoded(params)?,
-        Op::Random(params) => encoded(params)?,
-        Op::Tensors(params) => encoded(params)?,
-        Op::TensorSlices(params) => encoded(params)?,
-        Op::Read(format) => format.encode()?,
-        Op::Files(params) => encoded(params)?,
-        Op::Source(params) => encoded(params)?,
-        Op::Service(params) => encoded(params)?,
-        Op::Argument | Op::Unbatch | Op::Concatenate => Vec::new(),
-        Op::Map(function, calls) => {
-            schedule = Some(*calls);
-            match function {
-                Function::Registered(params) => encoded(params)?,
-                Function::Image(image) => image.encode()?,
-                Function::Native(native) => native.encode()?,
-            }
-        }
-        Op::Filter(Predicate::Registered(params)) | Op::TakeWhile(Predicate::Registered(params)) => {
-            encoded(params)?
-        }
-        Op::Filter(Predicate::Expr(expr)) | Op::TakeWhile(Predicate::Expr(expr)) => encoded(expr)?,
-        Op::Batch(params) | Op::RaggedBatch(params) => encoded(params)?,
-        Op::PaddedBatch(params) => encoded(params)?,
-        Op::GroupByWindow(grouping) => match &grouping.size {
-            WindowSize::Fixed(size) => encoded(&Some(*size))?,
-            WindowSize::ByKey(_) => encoded(&None::<u64>)?,
-        },
-        Op::Window(_, params) => encoded(params)?,
-        Op::Bucket(_, params) => encoded(params)?,
-        Op::Shuffle(params) => encoded(params)?,
-        Op::Repeat(params) => encoded(params)?,
-        Op::Take(params) | Op::Skip(params) => encoded(params)?,
-        Op::Shard(params) => encoded(params)?,
-        Op::Enumerate(params) => encoded(params)?,
-        Op::Prefetch(params) => encoded(params)?,
-        Op::Options(params) => encoded(params)?,
-        Op::Zip(params) => encoded(params)?,
-        Op::Sample(params) => encoded(params)?,
-        Op::Choose(_, params) => encoded(params)?,
-        Op::Step(step) => step.encode()?,
-        Op::Fold(fold) => fold.encode()?,
-        Op::Kept(kept) => kept.encode()?,
-        Op::FlatMap(function) => encode_flat_map(function)?,
-        Op::Interleave(function, turns) => {
-            cycle = Some(*turns);
-            encode_flat_map(function)?
-        }
-    };
     Ok(NodeRecord {
         op: node.op.name().to_owned(),
-        params: params.into(),
+        params: node.op.encode()?.into(),
         inputs: node.inputs.clone(),
         functions: functions?.into_iter().map(ByteVec::from).collect(),
-        schedule,
-        cycle,
+        schedule: node.op.schedule(),
+        cycle: node.op.cycle(),
     })
-}
-
-/// The parameters of a function that is no graph; a graph is encoded beside them.
-fn encode_flat_map(function: &FlatMap) -> Result<Vec<u8>, GraphError> {
-    match function {
-        FlatMap::Registered(params) => encoded(params),
-        FlatMap::Graph(_) => Ok(Vec::new()),
-    }
 }
 
 fn decode_record(bytes: &[u8]) -> Result<GraphRecord, GraphError> {
     minicbor::decode(bytes).map_err(|error| GraphError::Malformed(error.to_string()))
 }
 
-/// The nodes of a graph within another that is nested this deep.
-fn inner_nodes(bytes: &[u8], nesting: usize) -> Result<Vec<Node>, GraphError> {
-    decode_nodes(decode_record(bytes)?, nesting + 1)
-}
-
-fn decode_nodes(record: GraphRecord, nesting: usize) -> Result<Vec<Node>, GraphError> {
+fn decode_nodes(record: GraphRecord, nesting: usize, find: Find) -> Result<Vec<Node>, GraphError> {
     if nesting > NESTING_MAX {
         return Err(GraphError::TooLarge {
             what: "nesting of functions",
@@ -192,158 +118,108 @@ fn decode_nodes(record: GraphRecord, nesting: usize) -> Result<Vec<Node>, GraphE
     }
     let nodes = record.nodes.into_iter().enumerate();
     nodes
-        .map(|(index, node)| decode_node(index, node, nesting))
+        .map(|(index, node)| decode_node(index, node, nesting, find))
         .collect()
 }
 
-fn decode_node(index: usize, record: NodeRecord, nesting: usize) -> Result<Node, GraphError> {
-    let params = Parameters {
-        node: index,
-        op: &record.op,
-        bytes: &record.params,
-    };
-    let op = if let Some(function) = decode_function(&params)? {
-        Op::Map(function, record.schedule.unwrap_or_default())
-    } else if let Some(format) = Format::decode(&record.op, &params)? {
-        Op::Read(format)
-    } else if let Some(op) = decode_plain(&params)? {
-        op
-    } else if let Some(step) = Step::decode(&params)? {
-        Op::Step(step)
-    } else if let Some(op) = decode_with_graphs(&params, &record, nesting)? {
-        op
-    } else {
+fn decode_node(index: usize, record: NodeRecord, nesting: usize, find: Find) -> Result<Node, GraphError> {
+    let Some(decode) = find(&record.op) else {
         return Err(GraphError::UnknownOp {
             op: record.op,
             node: index,
         });
     };
+    let op = decode(&Encoded {
+        node: index,
+        nesting,
+        find,
+        record: &record,
+    })?;
     Ok(Node {
         op,
         inputs: record.inputs,
     })
 }
 
-/// The function of an operation that is a map.
-fn decode_function(params: &Parameters<'_>) -> Result<Option<Function>, GraphError> {
-    Ok(Some(match params.op {
-        "map" => Function::Registered(params.decode()?),
-        _ if ImageFunction::NAMES.contains(&params.op) => {
-            return Ok(ImageFunction::decode(params)?.map(Function::Image));
-        }
-        _ => match Native::decode(params.op, params.bytes) {
-            Some(native) => Function::Native(native.map_err(|error| params.malformed(error))?),
-            None => return Ok(None),
-        },
-    }))
-}
+/// Reads an operation.
+pub(crate) type Decode = fn(&Encoded<'_>) -> Result<Op, GraphError>;
 
-/// An operation without graphs.
-fn decode_plain(params: &Parameters<'_>) -> Result<Option<Op>, GraphError> {
-    Ok(Some(match params.op {
-        "range" => Op::Range(params.decode()?),
-        "counter" => Op::Counter(params.decode()?),
-        "random" => Op::Random(params.decode()?),
-        "tensors" => Op::Tensors(params.decode()?),
-        "tensor_slices" => Op::TensorSlices(params.decode()?),
-        "files" => Op::Files(params.decode()?),
-        "source" => Op::Source(params.decode()?),
-        "service" => Op::Service(params.decode()?),
-        "argument" => Op::Argument,
-        "filter" => Op::Filter(Predicate::Registered(params.decode()?)),
-        "filter_expr" => Op::Filter(Predicate::Expr(params.decode()?)),
-        "batch" => Op::Batch(params.decode()?),
-        "unbatch" => Op::Unbatch,
-        "shuffle" => Op::Shuffle(params.decode()?),
-        "repeat" => Op::Repeat(params.decode()?),
-        "take" => Op::Take(params.decode()?),
-        "skip" => Op::Skip(params.decode()?),
-        "shard" => Op::Shard(params.decode()?),
-        "enumerate" => Op::Enumerate(params.decode()?),
-        "prefetch" => Op::Prefetch(params.decode()?),
-        "options" => Op::Options(params.decode()?),
-        "zip" => Op::Zip(params.decode()?),
-        "concatenate" => Op::Concatenate,
-        "sample" => Op::Sample(params.decode()?),
-        "padded_batch" => Op::PaddedBatch(params.decode()?),
-        "ragged_batch" => Op::RaggedBatch(params.decode()?),
-        "take_while" => Op::TakeWhile(Predicate::Registered(params.decode()?)),
-        "take_while_expr" => Op::TakeWhile(Predicate::Expr(params.decode()?)),
-        _ => return Ok(None),
-    }))
-}
+/// Finds what reads the operation of a name.
+pub(crate) type Find = fn(&str) -> Option<Decode>;
 
-/// An operation that has graphs as parameters, or may have.
-fn decode_with_graphs(
-    params: &Parameters<'_>,
-    record: &NodeRecord,
-    nesting: usize,
-) -> Result<Option<Op>, GraphError> {
-    let nodes = |index: usize, what: &str| {
-        let graph = record.functions.get(index);
-        let graph = graph.ok_or_else(|| params.malformed(format!("has no {what}")))?;
-        inner_nodes(graph, nesting)
-    };
-    let graph = |index: usize, what: &str| Graph::function(nodes(index, what)?);
-    let function = || -> Result<FlatMap, GraphError> {
-        Ok(if record.functions.is_empty() {
-            FlatMap::Registered(params.decode()?)
-        } else {
-            FlatMap::Graph(Box::new(graph(0, "function")?))
-        })
-    };
-    if let Some(fold) = Fold::decode(params, || graph(0, "function"))? {
-        return Ok(Some(Op::Fold(fold)));
-    }
-    if let Some(kept) = Kept::decode(params, |index| graph(index, "function"))? {
-        return Ok(Some(Op::Kept(kept)));
-    }
-    Ok(Some(match params.op {
-        "group_by_window" => Op::GroupByWindow(Box::new(Grouping {
-            key: graph(0, "key")?,
-            reduce: graph(1, "reduce function")?,
-            size: match params.decode()? {
-                Some(size) => WindowSize::Fixed(size),
-                None => WindowSize::ByKey(graph(2, "window size")?),
-            },
-        })),
-        "window" => Op::Window(Box::new(graph(0, "function")?), params.decode()?),
-        "bucket_by_sequence_length" => Op::Bucket(Box::new(graph(0, "length")?), params.decode()?),
-        "choose" => {
-            let choices = Graph::new(nodes(0, "choices")?)?;
-            Op::Choose(Box::new(choices), params.decode()?)
-        }
-        "flat_map" => Op::FlatMap(function()?),
-        "interleave" => {
-            let cycle = record.cycle.ok_or_else(|| params.malformed("has no cycle"))?;
-            Op::Interleave(function()?, cycle)
-        }
-        _ => return Ok(None),
-    }))
-}
-
-/// The parameters of a node that is being read.
-pub(super) struct Parameters<'b> {
+/// An operation that is being read.
+pub(crate) struct Encoded<'b> {
     node: usize,
-    pub(super) op: &'b str,
-    bytes: &'b [u8],
+    nesting: usize,
+    find: Find,
+    record: &'b NodeRecord,
 }
 
-impl<'b> Parameters<'b> {
-    pub(super) fn decode<T: Decode<'b, ()>>(&self) -> Result<T, GraphError> {
-        minicbor::decode(self.bytes).map_err(|error| self.malformed(error))
+impl<'b> Encoded<'b> {
+    /// The name of the operation.
+    pub(crate) fn name(&self) -> &'b str {
+        &self.record.op
     }
 
-    fn malformed(&self, reason: impl Display) -> GraphError {
+    /// Reads the parameters.
+    pub(crate) fn params<T: minicbor::Decode<'b, ()>>(&self) -> Result<T, GraphError> {
+        minicbor::decode(&self.record.params).map_err(|error| self.malformed(error))
+    }
+
+    /// The parameters as they were sent.
+    pub(crate) fn param_bytes(&self) -> &'b [u8] {
+        &self.record.params
+    }
+
+    /// How its calls are spread.
+    pub(crate) fn schedule(&self) -> Schedule {
+        self.record.schedule.unwrap_or_default()
+    }
+
+    /// How its datasets take turns.
+    pub(crate) fn cycle(&self) -> Result<Cycle, GraphError> {
+        self.record.cycle.ok_or_else(|| self.malformed("has no cycle"))
+    }
+
+    /// Whether graphs are among the parameters.
+    pub(crate) fn has_graphs(&self) -> bool {
+        !self.record.functions.is_empty()
+    }
+
+    /// Reads the body of a function, which is graph number `index`.
+    pub(crate) fn function(&self, index: usize, what: &str) -> Result<Graph, GraphError> {
+        Graph::function(self.nodes(index, what)?)
+    }
+
+    /// Reads a dataset of its own, which is graph number `index`.
+    pub(crate) fn dataset(&self, index: usize, what: &str) -> Result<Graph, GraphError> {
+        Graph::new(self.nodes(index, what)?)
+    }
+
+    /// The error of parameters that are not what they should be.
+    pub(crate) fn malformed(&self, reason: impl Display) -> GraphError {
         GraphError::Malformed(format!(
             "parameters of operation {:?} (node {}): {reason}",
-            self.op, self.node
+            self.record.op, self.node
         ))
     }
+
+    fn nodes(&self, index: usize, what: &str) -> Result<Vec<Node>, GraphError> {
+        let graph = self.record.functions.get(index);
+        let graph = graph.ok_or_else(|| self.malformed(format!("has no {what}")))?;
+        decode_nodes(decode_record(graph)?, self.nesting + 1, self.find)
+    }
+}
+
+/// Reads an operation that is its parameters.
+pub(crate) fn decode_params<T: Operation + for<'b> minicbor::Decode<'b, ()>>(
+    encoded: &Encoded<'_>,
+) -> Result<Op, GraphError> {
+    Ok(Op::new(encoded.params::<T>()?))
 }
 
 /// `value` as bytes.
-pub(super) fn encoded<T: Encode<()>>(value: &T) -> Result<Vec<u8>, GraphError> {
+pub(crate) fn encoded<T: minicbor::Encode<()>>(value: &T) -> Result<Vec<u8>, GraphError> {
     // Writing to memory cannot fail, so that only a value's own refusal is left.
     minicbor::to_vec(value).map_err(|error| GraphError::Malformed(error.to_string()))
 }

@@ -4,14 +4,12 @@
 
 use std::sync::Arc;
 
-use super::check::check_params;
 use super::error::GraphError;
-use super::op::{Op, operations};
+use super::operation::{Op, Role};
 use super::options::{Options, Travel};
-use super::rewrite::Rewrites;
+use super::rewrites::Rewrites;
 use super::settings::{Autotune, ExternalState, Threading};
 use super::split::{SPLIT_SIZE_MAX, Units};
-use super::step::Step;
 
 /// Nodes of a graph, sub-graphs included.
 pub const NODES_MAX: usize = 4096;
@@ -50,15 +48,15 @@ pub struct Graph {
 
 /// How a graph is executed that is not as it was defined any more. Not part of its encoding.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Execution {
+pub(crate) struct Execution {
     /// The numbers of the nodes in the graph as it was defined; empty = their own.
-    pub(super) origins: Vec<u32>,
+    pub(crate) origins: Vec<u32>,
     /// Whether neighbouring maps are executed each for itself.
-    pub(super) keeps_maps_apart: bool,
+    pub(crate) keeps_maps_apart: bool,
     /// Whether its sources are dealt out in splits.
-    pub(super) is_fed: bool,
+    pub(crate) is_fed: bool,
     /// The nodes as they were defined; absent = its own.
-    pub(super) defined: Option<Arc<[Node]>>,
+    pub(crate) defined: Option<Arc<[Node]>>,
 }
 
 impl Graph {
@@ -132,12 +130,12 @@ impl Graph {
     }
 
     /// Whether neighbouring maps with one schedule are executed as one step.
-    pub(super) fn fuses_maps(&self) -> bool {
+    pub(crate) fn fuses_maps(&self) -> bool {
         !self.execution.keeps_maps_apart
     }
 
     /// Whether it is executed with sources that are dealt out in splits.
-    pub(super) fn is_fed(&self) -> bool {
+    pub(crate) fn is_fed(&self) -> bool {
         self.execution.is_fed
     }
 
@@ -160,16 +158,11 @@ impl Graph {
 
     /// Its options, the last first.
     pub(crate) fn options(&self) -> impl Iterator<Item = &Options> {
-        self.nodes.iter().rev().filter_map(|node| {
-            let Op::Options(options) = &node.op else {
-                return None;
-            };
-            Some(options)
-        })
+        self.nodes.iter().rev().filter_map(|node| node.op.options())
     }
 
     /// This graph with nodes that a rewrite has left of its own, so that they need no check.
-    pub(super) fn executed_as(&self, nodes: Vec<Node>, execution: Execution) -> Graph {
+    pub(crate) fn executed_as(&self, nodes: Vec<Node>, execution: Execution) -> Graph {
         Graph {
             nodes,
             split_size: self.split_size,
@@ -186,8 +179,7 @@ impl Graph {
     pub(crate) fn ignores_errors(&self) -> bool {
         self.nodes.iter().any(|node| {
             let mut graphs = node.op.graphs().into_iter();
-            matches!(node.op, Op::Step(Step::IgnoreErrors(_)))
-                || graphs.any(|(graph, _)| graph.ignores_errors())
+            node.op.ignores_errors() || graphs.any(|(graph, _)| graph.ignores_errors())
         })
     }
 
@@ -224,12 +216,12 @@ impl Graph {
     }
 
     /// The same where nothing surrounds it: by default elements keep their order.
-    pub(super) fn is_deterministic(&self) -> bool {
+    pub(crate) fn is_deterministic(&self) -> bool {
         self.deterministic().unwrap_or(true)
     }
 
     /// This graph with nodes that differ from its own in their declarations only, so that they need no check.
-    pub(super) fn with_ops(&self, nodes: Vec<Node>) -> Graph {
+    pub(crate) fn with_ops(&self, nodes: Vec<Node>) -> Graph {
         debug_assert_eq!(nodes.len(), self.nodes.len());
         Graph {
             nodes,
@@ -292,28 +284,9 @@ impl Graph {
                 op: node.op.name(),
                 reason,
             };
-            debug_assert!(
-                operations().any(|name| name == node.op.name()),
-                "{:?} is not among the names of operations",
-                node.op.name()
-            );
             check_arity(node).map_err(invalid)?;
-            if matches!(node.op, Op::Argument) && role == Role::Dataset {
-                return Err(invalid(
-                    "stands for a function's argument, and this is no function".to_owned(),
-                ));
-            }
-            if role == Role::Value && !matches!(node.op, Op::Argument | Op::Map(..)) {
-                return Err(invalid(
-                    "stands in a function that makes one value of another, which is to be maps alone"
-                        .to_owned(),
-                ));
-            }
-            check_params(&node.op, node.inputs.len()).map_err(invalid)?;
-            if matches!(&node.op, Op::Kept(kept) if kept.is_in_files()) && nesting > 0 {
-                let reason = "keeps elements in files, and stands in a function, which is called for many";
-                return Err(invalid(reason.to_owned()));
-            }
+            node.op.check_place(role, nesting).map_err(invalid)?;
+            node.op.check(node.inputs.len()).map_err(invalid)?;
             for input in &node.inputs {
                 let input = *input as usize;
                 if input >= index {
@@ -352,17 +325,6 @@ impl Graph {
         }
         Ok(())
     }
-}
-
-/// What a graph is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    /// A dataset of its own.
-    Dataset,
-    /// The body of a function that makes a dataset of its argument.
-    Function,
-    /// The body of a function that makes one value of its argument: maps.
-    Value,
 }
 
 fn check_arity(node: &Node) -> Result<(), String> {

@@ -5,12 +5,9 @@
 use std::fmt::{self, Write};
 
 use super::dataset::Dataset;
-use super::definition::{Graph, Role};
+use super::definition::Graph;
 use super::error::GraphError;
-use super::op::Op;
-
-/// Characters of an operation's parameters that are shown.
-const LABEL_CHARS_MAX: usize = 96;
+use super::operation::Role;
 
 /// The operations of a dataset in the order in which they are drawn: the output first, each above what it reads; the
 /// bodies of functions and all inputs but the first of several stand to the right.
@@ -42,79 +39,6 @@ enum Edge {
     Body(&'static str),
 }
 
-impl Op {
-    /// The graph that it opens as a dataset of its own, for an element, for a window, or once.
-    pub(crate) fn body(&self) -> Option<&Graph> {
-        let bodies = self.graphs();
-        let mut opened = bodies.iter().filter(|(_, role)| *role != Role::Value);
-        opened.next().map(|(graph, _)| *graph)
-    }
-
-    /// Its name and its parameters, cut off where they are long.
-    pub fn label(&self) -> String {
-        if let Op::Map(function, schedule) = self {
-            let mut label = Cut::default();
-            let _ = write!(label, "{}", function.op_name());
-            if function.name() != function.op_name() {
-                let _ = write!(label, "({})", function.name());
-            }
-            match schedule.parallel {
-                1 => {}
-                super::AUTO => _ = write!(label, " ×AUTO"),
-                threads => _ = write!(label, " ×{threads}"),
-            }
-            return label.0;
-        }
-        let mut label = Cut::default();
-        let _ = write!(label, "{}", self.name());
-        if self.graphs().is_empty() {
-            let mut all = Cut::default();
-            // The only thing that can fail is the cut, which is wanted.
-            let _ = write!(all, "{self:?}");
-            let parameters = fields(&all.0);
-            if !parameters.is_empty() {
-                let _ = write!(label, "({parameters})");
-            }
-        }
-        label.0
-    }
-}
-
-/// The inside of the first braces, as derived `Debug` prints parameters.
-fn fields(debug: &str) -> String {
-    let Some((_, inside)) = debug.split_once('{') else {
-        return String::new();
-    };
-    let mut depth = 1;
-    let end = inside.find(|letter| {
-        depth += i32::from(letter == '{') - i32::from(letter == '}');
-        depth == 0
-    });
-    // Where the parameters were cut off there is no end.
-    let inside = inside[..end.unwrap_or(inside.len())].trim();
-    let kept = inside.split(", ").filter(|field| !field.ends_with(": None"));
-    kept.collect::<Vec<_>>().join(", ")
-}
-
-/// Text up to a length.
-#[derive(Default)]
-struct Cut(String);
-
-impl Write for Cut {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = LABEL_CHARS_MAX.saturating_sub(self.0.chars().count());
-        if text.chars().count() <= room {
-            self.0.push_str(text);
-            return Ok(());
-        }
-        self.0.extend(text.chars().take(room));
-        if !self.0.ends_with('…') {
-            self.0.push('…');
-        }
-        Err(fmt::Error)
-    }
-}
-
 impl Dataset {
     /// The dataset drawn as text: see [`Graph::drawing`]. What each operation costs is known where it is executed.
     ///
@@ -144,36 +68,6 @@ impl Graph {
         };
         drawing.add(self, self.output(), &mut Vec::new(), "", None, cells);
         drawing
-    }
-
-    /// Whether `node` is executed as a part of another operation, or not at all.
-    pub(crate) fn is_passed_over(&self, node: usize) -> bool {
-        let is_nothing = matches!(self.nodes()[node].op, Op::Options(_));
-        is_nothing || self.is_fused(node) || self.permuted(node).is_some()
-    }
-
-    /// Whether `node` is a map that is executed together with the map that reads it.
-    pub(crate) fn is_fused(&self, node: usize) -> bool {
-        let Op::Map(_, schedule) = &self.nodes()[node].op else {
-            return false;
-        };
-        if !self.fuses_maps() {
-            return false;
-        }
-        let user = self.user(node);
-        user.is_some_and(|user| matches!(&user.op, Op::Map(_, same) if same == schedule))
-    }
-
-    /// Whether `node` is a parallel map that a batch reads, so that its elements can be computed straight into their rows.
-    pub(crate) fn fills_rows(&self, node: usize) -> bool {
-        matches!(&self.nodes()[node].op, Op::Map(_, schedule) if schedule.parallel != 1)
-            && matches!(self.user(node).map(|user| &user.op), Some(Op::Batch(_)))
-    }
-
-    /// What reads `node`, of which there is one at most.
-    fn user(&self, node: usize) -> Option<&super::definition::Node> {
-        let reads = |user: &&super::definition::Node| user.inputs.contains(&(node as u32));
-        self.nodes()[node + 1..].iter().find(reads)
     }
 }
 
@@ -320,6 +214,7 @@ impl fmt::Display for Drawing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::label::LABEL_CHARS_MAX;
     use crate::graph::{Params, Window};
 
     #[test]

@@ -55,7 +55,7 @@ impl ErrorPolicy {
     }
 
     /// The rules that it obeys by itself.
-    pub(super) fn check(self) -> Result<(), String> {
+    pub(crate) fn check(self) -> Result<(), String> {
         if self.retries <= RETRIES_MAX {
             return Ok(());
         }

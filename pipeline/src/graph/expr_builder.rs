@@ -10,9 +10,7 @@ use super::native::{
     Compute, DecodeCsv, Feature, JsonField, Named, Outputs, ParseExample, ParseJson, ParseSequenceExample,
     SplitRagged, Tokenise,
 };
-use super::op::Op;
 use super::params::SpecField;
-use super::predicate::Predicate;
 
 impl Dataset {
     /// Puts what `expr` computes in the place of the component `name`, or adds it to the dict that an element is.
@@ -78,20 +76,6 @@ impl Dataset {
                 self
             }
         }
-    }
-
-    /// Keeps the elements for which `expr`, a `bool` scalar, holds.
-    ///
-    /// As `tf.data.Dataset.filter`.
-    pub fn filter_expr(self, expr: impl Into<Expr>) -> Dataset {
-        self.then(Op::Filter(Predicate::Expr(expr.into())))
-    }
-
-    /// The elements before the first one for which `expr`, a `bool` scalar, does not hold.
-    ///
-    /// As `tf.data.Dataset.take_while`.
-    pub fn take_while_expr(self, expr: impl Into<Expr>) -> Dataset {
-        self.then(Op::TakeWhile(Predicate::Expr(expr.into())))
     }
 
     /// Converts a component, as [`Expr::cast`].

@@ -19,9 +19,6 @@ pub enum Function {
 }
 
 impl Function {
-    /// The names of those that are of no family.
-    pub(super) const NAMES: &'static [&'static str] = &["map"];
-
     /// The name of the operation on the wire.
     pub fn op_name(&self) -> &'static str {
         match self {

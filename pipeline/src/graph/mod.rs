@@ -12,46 +12,38 @@
 //! - [`FilePart`] is a part of a file where a path would stand;
 //! - [`Graph::resolved`] writes the registry's answers into the graph, for those who have no such registry.
 
-mod cardinality;
-mod check;
-mod codec;
-mod combine;
-mod constant;
-mod dataset;
-mod definition;
-mod drawing;
-mod error;
-mod error_policy;
-mod expr;
-mod expr_builder;
-mod facts;
-mod fold;
-mod fold_builder;
-mod format;
-mod function;
-mod group;
-mod group_builder;
-mod group_spec;
-mod image;
-mod kept;
-mod kept_builder;
-mod native;
-mod op;
-mod options;
-mod pack_sequences;
-mod parameters;
-mod params;
-mod part;
-mod predicate;
-mod registry;
-mod resolve;
-mod rewrite;
-mod settings;
-mod sharding;
-mod spec;
-mod split;
-mod step;
-mod step_builder;
+pub(crate) mod cardinality;
+pub(crate) mod check;
+pub(crate) mod codec;
+pub(crate) mod constant;
+pub(crate) mod dataset;
+pub(crate) mod definition;
+pub(crate) mod drawing;
+pub(crate) mod error;
+pub(crate) mod error_policy;
+pub(crate) mod expr;
+pub(crate) mod expr_builder;
+pub(crate) mod facts;
+pub(crate) mod folding;
+pub(crate) mod format;
+pub(crate) mod function;
+pub(crate) mod function_spec;
+pub(crate) mod image;
+pub(crate) mod label;
+pub(crate) mod native;
+pub(crate) mod on_error;
+pub(crate) mod operation;
+pub(crate) mod options;
+pub(crate) mod padded;
+pub(crate) mod params;
+pub(crate) mod predicate;
+pub(crate) mod registry;
+pub(crate) mod resolve;
+pub(crate) mod rewrites;
+pub(crate) mod schedule;
+pub(crate) mod settings;
+pub(crate) mod spec;
+pub(crate) mod split;
 
 pub use constant::{Constant, ConstantTensor};
 pub use dataset::{AUTO, Dataset, PIXELS_MAX_DEFAULT};
@@ -67,7 +59,7 @@ pub use expr::{
     concat, joined, lit, stack,
 };
 pub use facts::{Cardinality, Facts};
-pub use fold::{Fold, Folding, RejectionResample, Resampling};
+pub use folding::Folding;
 #[cfg(feature = "mds")]
 pub(crate) use format::INDEX;
 pub use format::{
@@ -76,40 +68,82 @@ pub use format::{
     TABLE_ROWS_MAX, Table, TfRecord, WebDataset,
 };
 pub use function::{Function, RegisteredMap};
-pub use group::{Buckets, Grouping, PaddedBatch, Padding, Window, WindowSize};
 pub use image::{
     CenterCrop, CentralCrop, ColorJitter, Crop, DecodeImage, Flip, FlipAxis, Grayscale, HwcToChw,
     ImageFunction, Normalize, RandomCrop, RandomResizedCrop, Resize, ResizeMethod,
 };
-pub use kept::{CACHE_BYTES_DEFAULT, Cache, Kept, Packing, Snapshot};
 pub use native::{
     Compute, CsvField, DecodeCsv, Feature, FeatureLayout, JsonField, Named, Native, Outputs, ParseExample,
     ParseInt, ParseJson, ParseSequenceExample, Select, Selected, SplitRagged, TOKENISER_BYTES_MAX, Tokenise,
     Tokeniser,
 };
-pub use op::{
-    Batch, Choose, Count, Counter, Cycle, Enumerate, Files, FlatMap, OnError, Op, Prefetch, Random, Range,
-    RegisteredFlatMap, RegisteredSource, Repeat, Sample, Schedule, ServiceReader, Shard, Shuffle,
-    SourceDeclaration, TensorSlices, Tensors, Zip, operations,
-};
+pub use on_error::OnError;
+pub use operation::{Comparable, Given, Op, Operation, Role};
 pub use options::{Options, Travel};
-pub use pack_sequences::{Cut, PackSequences};
 pub use params::{Params, SpecField};
-pub use part::FilePart;
 pub use predicate::{Predicate, RegisteredPredicate};
 pub use registry::{NoFunctions, Registry, SourceSignature};
-pub use rewrite::Rewrites;
+pub use resolve::Resolution;
+pub use rewrites::Rewrites;
+pub use schedule::{Cycle, Schedule};
 pub use settings::{Autotune, ExternalState, PRIVATE_THREADS_MAX, Threading};
-pub use sharding::{ShardBy, ShardingError, Share};
 pub use spec::node_specs;
 pub use split::{SPLIT_SIZE_MAX, SourceFacts, Splitting, Units};
-pub use step::{AssertCardinality, IgnoreErrors, Rebatch, ShuffleAndRepeat, Statistics, Step};
 
 pub(crate) use expr::{Typed, TypedNode, axis_of, broadcast, column_of};
-pub(crate) use group_spec::{own_shapes, padded_shapes, ragged_rank};
 #[cfg(feature = "images")]
 pub(crate) use image::kept;
-pub(crate) use kept::path_spec;
-pub(crate) use kept_builder::by_turns;
+pub(crate) use padded::own_shapes;
 pub(crate) use predicate::typed_predicate;
-pub(crate) use spec::{component, source_signature};
+pub(crate) use spec::component;
+
+pub use crate::ops::argument::Argument;
+pub use crate::ops::assert_cardinality::AssertCardinality;
+pub use crate::ops::batch::Batch;
+pub use crate::ops::bucket::{Bucketing, Buckets, Padding};
+pub use crate::ops::cache::{CACHE_BYTES_DEFAULT, Cache};
+pub use crate::ops::choose::{Choose, Choosing};
+pub use crate::ops::concatenate::Concatenate;
+pub use crate::ops::counter::Counter;
+pub use crate::ops::enumerate::Enumerate;
+pub use crate::ops::files::FilePart;
+pub use crate::ops::files::Files;
+pub use crate::ops::filter::Filter;
+pub use crate::ops::flat_map::{FlatMap, RegisteredFlatMap};
+pub use crate::ops::group_by_window::{Grouping, WindowSize};
+pub use crate::ops::ignore_errors::IgnoreErrors;
+pub use crate::ops::interleave::Interleave;
+pub use crate::ops::map::Map;
+pub use crate::ops::operations;
+pub use crate::ops::pack_sequences::{Cut, PackSequences};
+pub use crate::ops::padded_batch::PaddedBatch;
+pub(crate) use crate::ops::padded_batch::padded_shapes;
+pub use crate::ops::prefetch::Prefetch;
+pub use crate::ops::ragged_batch::RaggedBatch;
+pub(crate) use crate::ops::ragged_batch::ragged_rank;
+pub use crate::ops::random::Random;
+pub use crate::ops::range::Range;
+pub use crate::ops::read::Read;
+pub use crate::ops::rebatch::Rebatch;
+pub use crate::ops::reduce::Reducing;
+pub use crate::ops::rejection_resample::{RejectionResample, Resampling};
+pub use crate::ops::repeat::Repeat;
+pub use crate::ops::sample::Sample;
+pub use crate::ops::scan::Scan;
+pub use crate::ops::service::ServiceReader;
+pub use crate::ops::shard::Shard;
+pub use crate::ops::shard::{ShardBy, ShardingError, Share};
+pub use crate::ops::shuffle::Shuffle;
+pub use crate::ops::shuffle_and_repeat::ShuffleAndRepeat;
+pub use crate::ops::skip::Skip;
+pub use crate::ops::snapshot::{Packing, Snapshot};
+pub use crate::ops::source::{RegisteredSource, SourceDeclaration};
+pub use crate::ops::statistics::Statistics;
+pub use crate::ops::take::Take;
+pub use crate::ops::take_while::TakeWhile;
+pub use crate::ops::tensor_slices::TensorSlices;
+pub use crate::ops::tensors::Tensors;
+pub use crate::ops::unbatch::Unbatch;
+pub use crate::ops::unique::Unique;
+pub use crate::ops::window::{Window, Windows};
+pub use crate::ops::zip::Zip;

@@ -4,7 +4,7 @@
 use minicbor::{Decode, Encode};
 
 use super::error_policy::ErrorPolicy;
-use super::rewrite::Rewrites;
+use super::rewrites::Rewrites;
 use super::settings::{Autotune, ExternalState, Threading};
 
 /// Parameters of `options`: how the dataset is executed up to there. What is absent is as it was.
@@ -39,7 +39,7 @@ pub struct Options {
 
 impl Options {
     /// The rules that parameters obey by themselves.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check_settings(&self) -> Result<(), String> {
         self.on_error.unwrap_or_default().check()?;
         self.threading.unwrap_or_default().check()?;
         self.autotune.unwrap_or_default().check()

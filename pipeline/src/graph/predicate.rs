@@ -5,7 +5,8 @@ use millstream_element::{Dtype, ElementSpec};
 use minicbor::{Decode, Encode};
 
 use super::check::check_name;
-use super::error::AnalysisError;
+use super::codec::{Encoded, encoded};
+use super::error::{AnalysisError, GraphError};
 use super::expr::{Expr, Typed, typed};
 use super::params::Params;
 use super::registry::Registry;
@@ -33,7 +34,7 @@ pub struct RegisteredPredicate {
 
 impl Predicate {
     /// A registered one.
-    pub(super) fn registered(function: impl Into<String>, params: Params) -> Predicate {
+    pub(crate) fn registered(function: impl Into<String>, params: Params) -> Predicate {
         Predicate::Registered(RegisteredPredicate {
             function: function.into(),
             params,
@@ -41,14 +42,31 @@ impl Predicate {
     }
 
     /// Which of its names an operation has on the wire: with a registered predicate, or with an expression.
-    pub(super) fn op_name(&self, registered: &'static str, expr: &'static str) -> &'static str {
+    pub(crate) fn op_name(&self, registered: &'static str, expr: &'static str) -> &'static str {
         match self {
             Predicate::Registered(_) => registered,
             Predicate::Expr(_) => expr,
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    /// Encodes the parameters.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        match self {
+            Predicate::Registered(params) => encoded(params),
+            Predicate::Expr(expr) => encoded(expr),
+        }
+    }
+
+    /// Reads the predicate of an operation, which is called `expr` if that is an expression.
+    pub(crate) fn decode(encoded: &Encoded<'_>, expr: &str) -> Result<Predicate, GraphError> {
+        Ok(if encoded.name() == expr {
+            Predicate::Expr(encoded.params()?)
+        } else {
+            Predicate::Registered(encoded.params()?)
+        })
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Predicate::Registered(registered) => check_name("function", &registered.function),
             Predicate::Expr(expr) => expr.check(),
@@ -56,7 +74,7 @@ impl Predicate {
     }
 
     /// Whether it can be asked of elements of `input`.
-    pub(super) fn fits(&self, registry: &dyn Registry, input: &ElementSpec) -> Result<(), AnalysisError> {
+    pub(crate) fn fits(&self, registry: &dyn Registry, input: &ElementSpec) -> Result<(), AnalysisError> {
         match self {
             Predicate::Registered(registered) => {
                 registry.filter(&registered.function, &registered.params, input)

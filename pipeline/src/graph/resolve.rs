@@ -2,17 +2,69 @@
 //! dispatcher, can analyse it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::fmt;
+
 use millstream_element::ElementSpec;
+use smallvec::{SmallVec, smallvec};
 
 use super::definition::{Graph, Node};
 use super::error::AnalysisError;
-use super::facts::Cardinality;
-use super::function::Function;
-use super::group::WindowSize;
-use super::op::{FlatMap, Op, SourceDeclaration};
-use super::params::SpecField;
+use super::operation::Given;
 use super::registry::Registry;
-use super::spec::{node_specs, source_signature};
+use super::spec::node_specs;
+
+/// What is known of an operation into which signatures are written.
+pub struct Resolution<'a> {
+    registry: &'a dyn Registry,
+    input: Option<&'a ElementSpec>,
+    output: &'a ElementSpec,
+}
+
+impl fmt::Debug for Resolution<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolution")
+            .field("input", &self.input)
+            .field("output", &self.output)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Resolution<'a> {
+    /// Returns the signatures of registered functions.
+    pub fn registry(&self) -> &'a dyn Registry {
+        self.registry
+    }
+
+    /// Returns the elements of the first input; `None` of a source.
+    pub fn input(&self) -> Option<&'a ElementSpec> {
+        self.input
+    }
+
+    /// Returns the elements that the operation yields.
+    pub fn output(&self) -> &'a ElementSpec {
+        self.output
+    }
+
+    /// Returns what comes into the operation `op`, for its own inference; `None` of a source.
+    pub fn given(&self, op: &'static str) -> Option<Given<'a>> {
+        let input = self.input?;
+        Some(Given {
+            op,
+            registry: self.registry,
+            specs: smallvec![input],
+            counts: SmallVec::new(),
+        })
+    }
+
+    /// Writes the signatures into `graph`, which is called with `argument`.
+    ///
+    /// # Errors
+    /// As [`Graph::facts`].
+    pub fn resolve(&self, graph: &mut Graph, argument: Option<&ElementSpec>) -> Result<(), AnalysisError> {
+        *graph = graph.resolved_within(self.registry, argument)?;
+        Ok(())
+    }
+}
 
 impl Graph {
     /// The graph with everything declared that `registry` knows of its functions and sources.
@@ -39,13 +91,7 @@ impl Graph {
     /// Whether it, or a function of it, reads files of which nothing declares what they hold.
     fn lacks_columns(&self) -> bool {
         self.nodes().iter().any(|node| {
-            let columns = if let Op::Read(format) = &node.op {
-                format.columns()
-            } else {
-                None
-            };
-            let is_undeclared = columns.is_some_and(|columns| columns.declared.is_none());
-            is_undeclared || node.op.graphs().iter().any(|(graph, _)| graph.lacks_columns())
+            node.op.lacks_columns() || node.op.graphs().iter().any(|(graph, _)| graph.lacks_columns())
         })
     }
 
@@ -58,7 +104,13 @@ impl Graph {
         let mut nodes = Vec::with_capacity(specs.len());
         for (node, output) in self.nodes().iter().zip(&specs) {
             let input = node.inputs.first().map(|input| &specs[*input as usize]);
-            let op = resolved_op(&node.op, registry, input, output)?;
+            let resolution = Resolution {
+                registry,
+                input,
+                output,
+            };
+            let mut op = node.op.clone();
+            op.change().resolve(&resolution)?;
             nodes.push(Node {
                 op,
                 inputs: node.inputs.clone(),
@@ -66,60 +118,4 @@ impl Graph {
         }
         Ok(self.with_ops(nodes))
     }
-}
-
-fn resolved_op(
-    op: &Op,
-    registry: &dyn Registry,
-    input: Option<&ElementSpec>,
-    output: &ElementSpec,
-) -> Result<Op, AnalysisError> {
-    let mut op = op.clone();
-    if let Op::Map(Function::Registered(registered), _) = &mut op {
-        registered.output = Some(SpecField(output.clone()));
-    } else if let Op::FlatMap(FlatMap::Registered(registered))
-    | Op::Interleave(FlatMap::Registered(registered), _) = &mut op
-    {
-        registered.output = Some(SpecField(output.clone()));
-    } else if let Op::FlatMap(FlatMap::Graph(body)) | Op::Interleave(FlatMap::Graph(body), _) = &mut op {
-        **body = body.resolved_within(registry, input)?;
-    } else if let Op::Window(graph, _) | Op::Bucket(graph, _) = &mut op {
-        **graph = graph.resolved_within(registry, input)?;
-    } else if let Op::Kept(kept) = &mut op {
-        kept.resolve(input, |function, argument| {
-            function.resolved_within(registry, argument)
-        })?;
-    } else if let Op::Fold(fold) = &mut op {
-        let argument = input.map(|input| fold.argument(registry, input)).transpose()?;
-        let function = fold.function().resolved_within(registry, argument.as_ref())?;
-        *fold.function_mut() = function;
-    } else if let Op::GroupByWindow(grouping) = &mut op {
-        grouping.key = grouping.key.resolved_within(registry, input)?;
-        grouping.reduce = grouping.reduce.resolved_within(registry, input)?;
-        if let WindowSize::ByKey(size) = &mut grouping.size {
-            let key = node_specs(&grouping.key, registry, input)?.pop();
-            *size = size.resolved_within(registry, key.as_ref())?;
-        }
-    } else if let Op::Choose(choices, _) = &mut op {
-        **choices = choices.resolved_within(registry, None)?;
-    } else if let Op::Read(format) = &mut op {
-        if let Some(columns) = format.columns_mut() {
-            columns.declared = Some(SpecField(output.clone()));
-        }
-    } else if let Op::Source(source) = &mut op {
-        let signature = source_signature(source, registry)?;
-        let (count, infinite) = match signature.cardinality {
-            Cardinality::Finite(count) => (Some(count), false),
-            Cardinality::Infinite => (None, true),
-            Cardinality::Unknown => (None, false),
-        };
-        let spec = SpecField(signature.spec);
-        source.declared = Some(SourceDeclaration {
-            spec,
-            count,
-            infinite,
-            indexable: signature.indexable,
-        });
-    }
-    Ok(op)
 }

@@ -56,7 +56,7 @@ pub enum ExternalState {
 
 impl Threading {
     /// The rules that it obeys by itself.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match self.private_threads {
             Some(threads) if threads > PRIVATE_THREADS_MAX => Err(format!(
                 "{threads} threads of its own; at most {PRIVATE_THREADS_MAX}"
@@ -68,7 +68,7 @@ impl Threading {
 
 impl Autotune {
     /// The rules that it obeys by itself.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match (self.threads, self.ram_bytes) {
             (Some(0), _) => Err("an autotuner without threads; leave it out, or switch it off".to_owned()),
             (_, Some(0)) => Err("an autotuner without memory; leave it out, or switch it off".to_owned()),

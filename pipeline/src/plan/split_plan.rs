@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use thiserror::Error;
 
 use crate::exec::Seeds;
-use crate::graph::{AnalysisError, Graph, Op, Registry, Splitting};
+use crate::graph::{AnalysisError, Files, Graph, Registry, Splitting};
 use crate::storage::{Storage, StorageError};
 
 use super::listing::listed;
@@ -74,7 +74,8 @@ impl SplitPlan {
     #[must_use]
     pub fn shuffled(mut self, graph: &Graph, order: FileOrder) -> SplitPlan {
         for (node, source) in graph.sources().into_iter().zip(&mut self.sources) {
-            if let (Op::Files(files), SourcePlan::Listed { items }) = (&graph.nodes()[node].op, source)
+            if let (Some(files), SourcePlan::Listed { items }) =
+                (graph.nodes()[node].op.of::<Files>(), source)
                 && files.shuffle
             {
                 let seeds = Seeds {
@@ -137,8 +138,12 @@ pub fn plan_splits(
                 splits: units.splits(),
             },
             Splitting::Whole(_) => SourcePlan::Counted { splits: 0 },
-            Splitting::Listed(files) => {
-                let found = listed(&files, storage)?;
+            Splitting::Listed => {
+                let found = match graph.nodes()[source.node].op.of::<Files>() {
+                    Some(files) => listed(files, storage)?,
+                    // Nothing else lists files.
+                    None => Vec::new(),
+                };
                 let items = if graph.reads_parts(source.node) {
                     parts(&found)
                 } else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream::element::ElementSpec;
 use millstream::pipeline::exec::{Caches, Functions};
 use millstream::pipeline::graph::{
-    Cardinality, Dataset, Graph as Definition, Kept, Op, ShardBy, Share, Step, node_specs,
+    Cache, Cardinality, Dataset, Graph as Definition, ServiceReader, ShardBy, Share, node_specs,
 };
 use millstream::{LocalElements, LocalRun};
 use pyo3::exceptions::PyValueError;
@@ -98,7 +98,7 @@ impl Graph {
 /// Whether a dataset caches elements in memory, other than in a function.
 fn caches_in_memory(graph: &Definition) -> bool {
     let mut nodes = graph.nodes().iter();
-    nodes.any(|node| matches!(&node.op, Op::Kept(Kept::Cache(cache)) if cache.path.is_none()))
+    nodes.any(|node| node.op.of().is_some_and(|cache: &Cache| cache.path.is_none()))
 }
 
 impl From<&Graph> for Dataset {
@@ -131,29 +131,10 @@ impl Graph {
         let graph = self.definition()?;
         let mut index = graph.output();
         while let Some(node) = graph.nodes().get(index) {
-            match (&node.op, node.inputs.first()) {
-                (Op::Batch(batch) | Op::RaggedBatch(batch), _) => return Ok(Some(batch.size)),
-                (Op::PaddedBatch(batch), _) => return Ok(Some(batch.size)),
-                (Op::Step(Step::Rebatch(rebatch)), _) => {
-                    return Ok(match rebatch.sizes.as_slice() {
-                        [size] => Some(*size),
-                        _ => None,
-                    });
-                }
-                (
-                    Op::Prefetch(_)
-                    | Op::Options(_)
-                    | Op::Take(_)
-                    | Op::Skip(_)
-                    | Op::Repeat(_)
-                    | Op::Shuffle(_)
-                    | Op::Shard(_)
-                    | Op::Filter(_)
-                    | Op::TakeWhile(_)
-                    | Op::Kept(_),
-                    Some(input),
-                ) => index = *input as usize,
-                _ => return Ok(None),
+            let op = &node.op;
+            match node.inputs.first() {
+                Some(input) if op.yields_its_input() => index = *input as usize,
+                _ => return Ok(op.batch_size()),
             }
         }
         Ok(None)
@@ -163,7 +144,7 @@ impl Graph {
     #[getter]
     fn is_served(&self) -> PyResult<bool> {
         let graph = self.definition()?;
-        Ok(graph.nodes().iter().any(|node| matches!(node.op, Op::Service(_))))
+        Ok(graph.nodes().iter().any(|node| node.op.is::<ServiceReader>()))
     }
 
     /// The share of one of `count` readers: divided by `files`, `elements`, `files_or_elements`, or where a `hint` says.

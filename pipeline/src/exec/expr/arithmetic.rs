@@ -10,7 +10,7 @@ use super::items::{Item, built, bytes_of, items};
 use super::number::{Float, Number, no_number, with_float, with_number};
 
 /// `unary` of each item.
-pub(super) fn unary(unary: Unary, of: &Tensor) -> Result<Tensor, String> {
+pub(crate) fn unary(unary: Unary, of: &Tensor) -> Result<Tensor, String> {
     let dtype = of.dtype();
     let result = if matches!(unary, Unary::IsNan | Unary::IsFinite) {
         Dtype::Bool
@@ -69,7 +69,7 @@ fn of_float<T: Float>(unary: Unary, from: &[u8], into: &mut [u8]) {
 }
 
 /// `binary` of items side by side, of one dtype.
-pub(super) fn binary(binary: Binary, one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
+pub(crate) fn binary(binary: Binary, one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
     let dtype = one.dtype();
     let walk = Walk::new([one.dims(), other.dims()])?;
     let result = if binary.compares() { Dtype::Bool } else { dtype };
@@ -161,7 +161,7 @@ fn calculated<T: Number>(
 }
 
 /// The quotients of floats.
-pub(super) fn quotient(one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
+pub(crate) fn quotient(one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
     let dtype = one.dtype();
     let walk = Walk::new([one.dims(), other.dims()])?;
     let operands = [bytes_of(one)?, bytes_of(other)?];
@@ -175,13 +175,13 @@ pub(super) fn quotient(one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
 }
 
 /// Items of `of`, at least those of `low` and at most those of `high`.
-pub(super) fn clipped(of: &Tensor, low: &Tensor, high: &Tensor) -> Result<Tensor, String> {
+pub(crate) fn clipped(of: &Tensor, low: &Tensor, high: &Tensor) -> Result<Tensor, String> {
     let raised = binary(Binary::Max, of, low)?;
     binary(Binary::Min, &raised, high)
 }
 
 /// Items of `yes` where `condition` holds, else of `no`.
-pub(super) fn chosen(condition: &Tensor, yes: &Tensor, no: &Tensor) -> Result<Tensor, String> {
+pub(crate) fn chosen(condition: &Tensor, yes: &Tensor, no: &Tensor) -> Result<Tensor, String> {
     let dtype = yes.dtype();
     let walk = Walk::new([condition.dims(), yes.dims(), no.dims()])?;
     let Some(size) = dtype.item_bytes() else {

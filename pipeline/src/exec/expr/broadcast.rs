@@ -10,13 +10,13 @@ use super::items::count;
 
 /// How `N` operands are walked.
 #[derive(Debug)]
-pub(super) struct Walk<const N: usize> {
+pub(crate) struct Walk<const N: usize> {
     /// The shape that they broadcast to.
-    pub(super) dims: Dims,
+    pub(crate) dims: Dims,
     /// Items of a row.
-    pub(super) inner: usize,
+    pub(crate) inner: usize,
     /// By how much each moves on along a row: 1 or 0.
-    pub(super) steps: [usize; N],
+    pub(crate) steps: [usize; N],
     /// The axes around a row, from the outermost.
     outer: SmallVec<[Axis<N>; 4]>,
 }
@@ -32,7 +32,7 @@ impl<const N: usize> Walk<N> {
     ///
     /// # Errors
     /// The reason, as text, when they do not broadcast.
-    pub(super) fn new(shapes: [&[u64]; N]) -> Result<Walk<N>, String> {
+    pub(crate) fn new(shapes: [&[u64]; N]) -> Result<Walk<N>, String> {
         let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
         let dim = |shape: &[u64], axis: usize| {
             let missing = rank - shape.len();
@@ -92,7 +92,7 @@ impl<const N: usize> Walk<N> {
     ///
     /// # Errors
     /// What `row` fails with.
-    pub(super) fn rows(
+    pub(crate) fn rows(
         &self,
         mut row: impl FnMut(usize, [usize; N]) -> Result<(), String>,
     ) -> Result<(), String> {

@@ -11,7 +11,7 @@ use super::items::{Item, built, bytes_of, items};
 const CHUNK: usize = 64;
 
 /// `of` with items of `dtype`.
-pub(super) fn cast(of: &Tensor, dtype: Dtype, saturate: bool) -> Result<Tensor, String> {
+pub(crate) fn cast(of: &Tensor, dtype: Dtype, saturate: bool) -> Result<Tensor, String> {
     let from = of.dtype();
     if from == dtype {
         return Ok(of.clone());

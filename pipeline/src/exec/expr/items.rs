@@ -6,10 +6,10 @@ use millstream_element::Dtype;
 use crate::exec::value::{Dims, Inline, Tensor, TensorData, fixed_bytes};
 
 /// Bytes of a tensor that is computed: what a record may have.
-pub(super) const TENSOR_BYTES_MAX: usize = 1 << 30;
+pub(crate) const TENSOR_BYTES_MAX: usize = 1 << 30;
 
 /// A number as it lies in a tensor.
-pub(super) trait Item: Copy {
+pub(crate) trait Item: Copy {
     /// Bytes of one.
     const BYTES: usize;
 
@@ -54,12 +54,12 @@ impl Item for bool {
 }
 
 /// The items that `bytes` are.
-pub(super) fn items<T: Item>(bytes: &[u8]) -> impl DoubleEndedIterator<Item = T> + ExactSizeIterator {
+pub(crate) fn items<T: Item>(bytes: &[u8]) -> impl DoubleEndedIterator<Item = T> + ExactSizeIterator {
     bytes.chunks_exact(T::BYTES).map(T::read)
 }
 
 /// A tensor whose bytes, zeros at first, are what `fill` makes of them. Of 16 bytes and less nothing is allocated.
-pub(super) fn built(
+pub(crate) fn built(
     dtype: Dtype,
     dims: Dims,
     fill: impl FnOnce(&mut [u8]) -> Result<(), String>,
@@ -88,14 +88,14 @@ pub(super) fn built(
 }
 
 /// The bytes of a tensor of items of a fixed size, which are computed by now.
-pub(super) fn bytes_of(tensor: &Tensor) -> Result<&[u8], String> {
+pub(crate) fn bytes_of(tensor: &Tensor) -> Result<&[u8], String> {
     tensor
         .contiguous()
         .ok_or_else(|| "a tensor is not computed".to_owned())
 }
 
 /// How many items these dimensions have.
-pub(super) fn count(dims: &[u64]) -> Result<usize, String> {
+pub(crate) fn count(dims: &[u64]) -> Result<usize, String> {
     let product = dims.iter().try_fold(1usize, |items, dim| {
         usize::try_from(*dim).ok().and_then(|dim| items.checked_mul(dim))
     });
@@ -107,7 +107,7 @@ pub(super) fn count(dims: &[u64]) -> Result<usize, String> {
 }
 
 /// The tensor with its bytes held in place if they are few.
-pub(super) fn settled(tensor: &Tensor) -> Result<Tensor, String> {
+pub(crate) fn settled(tensor: &Tensor) -> Result<Tensor, String> {
     if tensor.dtype().item_bytes().is_none() {
         return Ok(tensor.clone());
     }

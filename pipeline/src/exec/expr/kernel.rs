@@ -2,20 +2,20 @@
 
 use millstream_element::{Dtype, TensorSpec};
 
-use crate::exec::ops::tensors;
+use crate::exec::constants::tensors;
 use crate::exec::value::Tensor;
 use crate::graph::{Binary, ExprOp, Literal, Shaping};
 
 use super::{arithmetic, cast, pad, reduce, shaping, strings, text};
 
 /// Computes one operation of its operands.
-pub(super) type Kernel = Box<dyn Fn(&[&Tensor]) -> Result<Tensor, String> + Send + Sync>;
+pub(crate) type Kernel = Box<dyn Fn(&[&Tensor]) -> Result<Tensor, String> + Send + Sync>;
 
 /// How `op` is computed of operands like `given`.
 ///
 /// # Errors
 /// The reason, as text: what a caller wrote and nobody can compute.
-pub(super) fn kernel(op: &ExprOp, given: &[&TensorSpec]) -> Result<Kernel, String> {
+pub(crate) fn kernel(op: &ExprOp, given: &[&TensorSpec]) -> Result<Kernel, String> {
     let dtype = given.first().map_or(Dtype::I64, |first| first.dtype());
     let is_text = dtype.item_bytes().is_none();
     Ok(match op.clone() {

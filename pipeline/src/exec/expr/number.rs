@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use super::items::Item;
 
 /// An integer or a float.
-pub(super) trait Number: Item + PartialOrd {
+pub(crate) trait Number: Item + PartialOrd {
     /// What sums are kept in.
     type Sum: Copy + Default;
 
@@ -25,7 +25,7 @@ pub(super) trait Number: Item + PartialOrd {
 }
 
 /// A float.
-pub(super) trait Float: Number<Sum = f64> {
+pub(crate) trait Float: Number<Sum = f64> {
     fn wide(self) -> f64;
     fn narrow(wide: f64) -> Self;
     fn over(self, other: Self) -> Self;
@@ -336,9 +336,9 @@ macro_rules! with_float {
     };
 }
 
-pub(super) use {with_float, with_number};
+pub(crate) use {with_float, with_number};
 
 /// The refusal of what the analysis lets nobody ask.
-pub(super) fn no_number(dtype: millstream_element::Dtype) -> String {
+pub(crate) fn no_number(dtype: millstream_element::Dtype) -> String {
     format!("there is no such operation on {dtype}")
 }

@@ -8,7 +8,7 @@ use super::shaping::sliced;
 use super::strided::{Run, assembled};
 
 /// `of` with so many items of `value` before and behind each axis.
-pub(super) fn padded(of: &Tensor, value: &Tensor, pads: &[(u64, u64)]) -> Result<Tensor, String> {
+pub(crate) fn padded(of: &Tensor, value: &Tensor, pads: &[(u64, u64)]) -> Result<Tensor, String> {
     let from = of.dims();
     if pads.len() != from.len() {
         return Err(format!("{} pads for {} dimensions", pads.len(), from.len()));
@@ -54,7 +54,7 @@ pub(super) fn padded(of: &Tensor, value: &Tensor, pads: &[(u64, u64)]) -> Result
 }
 
 /// `of`, as long along an axis as `pad` says.
-pub(super) fn padded_to(of: &Tensor, value: &Tensor, pad: PadTo) -> Result<Tensor, String> {
+pub(crate) fn padded_to(of: &Tensor, value: &Tensor, pad: PadTo) -> Result<Tensor, String> {
     let rank = of.dims().len();
     let axis = axis_of(pad.axis, rank)?;
     let dim = of.dims()[axis];

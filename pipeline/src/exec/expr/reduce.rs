@@ -10,7 +10,7 @@ use super::items::{Item, built, bytes_of, count, items};
 use super::number::{Float, Number, no_number, with_float, with_number};
 
 /// `of` reduced as `reduce` says.
-pub(super) fn reduced(of: &Tensor, reduce: &Reduce) -> Result<Tensor, String> {
+pub(crate) fn reduced(of: &Tensor, reduce: &Reduce) -> Result<Tensor, String> {
     let plan = Plan::new(of.dims(), reduce)?;
     let dtype = of.dtype();
     let bytes = bytes_of(of)?;

@@ -12,14 +12,14 @@ use super::strided::{Run, assembled, strided_view, strides_of};
 use super::strings;
 
 /// The leading dimension.
-pub(super) fn length(of: &Tensor) -> Result<Tensor, String> {
+pub(crate) fn length(of: &Tensor) -> Result<Tensor, String> {
     let leading = of.dims().first();
     let leading = leading.ok_or_else(|| "a scalar has no length".to_owned())?;
     Ok(Tensor::i64(leading.cast_signed()))
 }
 
 /// All dimensions.
-pub(super) fn shape(of: &Tensor) -> Result<Tensor, String> {
+pub(crate) fn shape(of: &Tensor) -> Result<Tensor, String> {
     let dims = of.dims();
     built(Dtype::I64, Dims::from_slice(&[dims.len() as u64]), |into| {
         for (dim, into) in dims.iter().zip(into.chunks_exact_mut(8)) {
@@ -30,7 +30,7 @@ pub(super) fn shape(of: &Tensor) -> Result<Tensor, String> {
 }
 
 /// The same items in other dimensions.
-pub(super) fn with_dims(of: &Tensor, dims: Dims) -> Result<Tensor, String> {
+pub(crate) fn with_dims(of: &Tensor, dims: Dims) -> Result<Tensor, String> {
     if count(&dims)? != count(of.dims())? {
         return Err(format!(
             "the items of {:?} do not fit {:?}",
@@ -46,7 +46,7 @@ pub(super) fn with_dims(of: &Tensor, dims: Dims) -> Result<Tensor, String> {
 }
 
 /// The dimensions that `wanted` means for so many items.
-pub(super) fn reshaped(of: &Tensor, wanted: &[i64]) -> Result<Tensor, String> {
+pub(crate) fn reshaped(of: &Tensor, wanted: &[i64]) -> Result<Tensor, String> {
     let known = wanted.iter().filter_map(|dim| u64::try_from(*dim).ok());
     let known: Dims = known.collect();
     let others = count(&known)? as u64;
@@ -57,7 +57,7 @@ pub(super) fn reshaped(of: &Tensor, wanted: &[i64]) -> Result<Tensor, String> {
 }
 
 /// With an axis of one item at `axis`.
-pub(super) fn expanded(of: &Tensor, axis: i64) -> Result<Tensor, String> {
+pub(crate) fn expanded(of: &Tensor, axis: i64) -> Result<Tensor, String> {
     let mut dims = Dims::from_slice(of.dims());
     let axis = axis_of(axis, dims.len() + 1)?;
     dims.insert(axis, 1);
@@ -65,7 +65,7 @@ pub(super) fn expanded(of: &Tensor, axis: i64) -> Result<Tensor, String> {
 }
 
 /// Without `axes`, or without all of one item.
-pub(super) fn squeezed(of: &Tensor, axes: &[i64]) -> Result<Tensor, String> {
+pub(crate) fn squeezed(of: &Tensor, axes: &[i64]) -> Result<Tensor, String> {
     let rank = of.dims().len();
     let axes = axes.iter().map(|axis| axis_of(*axis, rank));
     let axes: Vec<usize> = axes.collect::<Result<_, _>>()?;
@@ -90,7 +90,7 @@ pub(super) fn squeezed(of: &Tensor, axes: &[i64]) -> Result<Tensor, String> {
 }
 
 /// The axes in this order, or in the reverse one.
-pub(super) fn transposed(of: &Tensor, axes: &[u64]) -> Result<Tensor, String> {
+pub(crate) fn transposed(of: &Tensor, axes: &[u64]) -> Result<Tensor, String> {
     let rank = of.dims().len();
     let axes: Vec<usize> = if axes.is_empty() {
         (0..rank).rev().collect()
@@ -107,7 +107,7 @@ pub(super) fn transposed(of: &Tensor, axes: &[u64]) -> Result<Tensor, String> {
 }
 
 /// What `of` is broadcast to these dimensions.
-pub(super) fn broadcast_to(of: &Tensor, wanted: &[u64]) -> Result<Tensor, String> {
+pub(crate) fn broadcast_to(of: &Tensor, wanted: &[u64]) -> Result<Tensor, String> {
     let from = of.dims();
     let refused = || format!("{from:?} does not broadcast to {wanted:?}");
     let missing = wanted.len().checked_sub(from.len()).ok_or_else(refused)?;
@@ -124,7 +124,7 @@ pub(super) fn broadcast_to(of: &Tensor, wanted: &[u64]) -> Result<Tensor, String
 }
 
 /// Parts along the leading axes.
-pub(super) fn sliced(of: &Tensor, spans: &[Span]) -> Result<Tensor, String> {
+pub(crate) fn sliced(of: &Tensor, spans: &[Span]) -> Result<Tensor, String> {
     let from = of.dims();
     if spans.len() > from.len() {
         return Err(format!("{} spans for {} dimensions", spans.len(), from.len()));
@@ -149,7 +149,7 @@ pub(super) fn sliced(of: &Tensor, spans: &[Span]) -> Result<Tensor, String> {
 }
 
 /// One behind the other along `axis`.
-pub(super) fn concatenated(operands: &[&Tensor], axis: i64) -> Result<Tensor, String> {
+pub(crate) fn concatenated(operands: &[&Tensor], axis: i64) -> Result<Tensor, String> {
     let first = operands
         .first()
         .ok_or_else(|| "there is nothing to join".to_owned())?;
@@ -199,7 +199,7 @@ pub(super) fn concatenated(operands: &[&Tensor], axis: i64) -> Result<Tensor, St
 }
 
 /// Side by side along a new axis.
-pub(super) fn stacked(operands: &[&Tensor], axis: i64) -> Result<Tensor, String> {
+pub(crate) fn stacked(operands: &[&Tensor], axis: i64) -> Result<Tensor, String> {
     let expanded: Vec<Tensor> = operands
         .iter()
         .map(|operand| expanded(operand, axis))
@@ -210,7 +210,7 @@ pub(super) fn stacked(operands: &[&Tensor], axis: i64) -> Result<Tensor, String>
 }
 
 /// The slices along `axis` that `indices` name.
-pub(super) fn gathered(of: &Tensor, indices: &Tensor, axis: i64) -> Result<Tensor, String> {
+pub(crate) fn gathered(of: &Tensor, indices: &Tensor, axis: i64) -> Result<Tensor, String> {
     let axis = axis_of(axis, of.dims().len())?;
     let along = of.dims()[axis];
     let wide = cast(indices, Dtype::I64, true)?;
@@ -240,7 +240,7 @@ pub(super) fn gathered(of: &Tensor, indices: &Tensor, axis: i64) -> Result<Tenso
 }
 
 /// 1 at the index, 0 elsewhere.
-pub(super) fn one_hot(of: &Tensor, one_hot: OneHot) -> Result<Tensor, String> {
+pub(crate) fn one_hot(of: &Tensor, one_hot: OneHot) -> Result<Tensor, String> {
     let to = one_hot.dtype.0;
     let one = cast(&Tensor::i64(1), to, false)?;
     let one = bytes_of(&one)?;
@@ -264,7 +264,7 @@ pub(super) fn one_hot(of: &Tensor, one_hot: OneHot) -> Result<Tensor, String> {
 }
 
 /// The numbers that the bytes of strings are.
-pub(super) fn decoded_raw(of: &Tensor, raw: DecodeRaw) -> Result<Tensor, String> {
+pub(crate) fn decoded_raw(of: &Tensor, raw: DecodeRaw) -> Result<Tensor, String> {
     let dtype = raw.dtype.0;
     let size = dtype.item_bytes().ok_or_else(|| no_number(dtype))?;
     let mut all: Vec<&[u8]> = Vec::new();

@@ -10,22 +10,22 @@ use super::strings;
 
 /// Items that are copied from one tensor into another.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// From which operand.
-    pub(super) operand: usize,
+    pub(crate) operand: usize,
     /// The first of its items.
-    pub(super) from: usize,
+    pub(crate) from: usize,
     /// How far its next one is.
-    pub(super) stride: isize,
+    pub(crate) stride: isize,
     /// Where the first comes to lie.
-    pub(super) to: usize,
+    pub(crate) to: usize,
     /// How many there are.
-    pub(super) items: usize,
+    pub(crate) items: usize,
 }
 
 /// The tensor of the shape `dims` that the runs make of `operands`, all of one dtype; elsewhere it has items of `background`,
 /// a scalar, or zeros and empty strings.
-pub(super) fn assembled(
+pub(crate) fn assembled(
     dims: Dims,
     operands: &[&Tensor],
     background: Option<&Tensor>,
@@ -109,7 +109,7 @@ fn assembled_strings(
 }
 
 /// The tensor whose item at every place of `dims` is the one of `of` at `first`, further by `strides` along each axis.
-pub(super) fn strided_view(
+pub(crate) fn strided_view(
     of: &Tensor,
     dims: Dims,
     first: usize,
@@ -154,7 +154,7 @@ pub(super) fn strided_view(
 }
 
 /// How far apart neighbours along each axis of `dims` are, in items.
-pub(super) fn strides_of(dims: &[u64]) -> SmallVec<[isize; 4]> {
+pub(crate) fn strides_of(dims: &[u64]) -> SmallVec<[isize; 4]> {
     let mut strides: SmallVec<[isize; 4]> = SmallVec::from_elem(1, dims.len());
     for axis in (1..dims.len()).rev() {
         strides[axis - 1] = strides[axis].wrapping_mul(dims[axis] as isize);

@@ -11,7 +11,7 @@ use super::broadcast::Walk;
 use super::items::{TENSOR_BYTES_MAX, built, bytes_of, count};
 
 /// The items, sharing their bytes.
-pub(super) fn items_of(tensor: &Tensor) -> Vec<Bytes> {
+pub(crate) fn items_of(tensor: &Tensor) -> Vec<Bytes> {
     match tensor.data() {
         TensorData::Shared(bytes) => vec![bytes.clone()],
         TensorData::Strings(items) => items.handles().collect(),
@@ -24,7 +24,7 @@ pub(super) fn items_of(tensor: &Tensor) -> Vec<Bytes> {
 }
 
 /// The strings that `f` makes of each.
-pub(super) fn mapped(
+pub(crate) fn mapped(
     of: &Tensor,
     dtype: Dtype,
     f: impl Fn(&Bytes) -> Result<Bytes, String>,
@@ -43,7 +43,7 @@ pub(super) fn mapped(
 }
 
 /// The numbers that `f` makes of each string, written to so many bytes as an item of `dtype` has.
-pub(super) fn numbered(
+pub(crate) fn numbered(
     of: &Tensor,
     dtype: Dtype,
     f: impl Fn(&[u8], &mut [u8]) -> Result<(), String>,
@@ -62,7 +62,7 @@ pub(super) fn numbered(
 }
 
 /// Whether strings are equal, or strings one behind the other.
-pub(super) fn binary(binary: Binary, one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
+pub(crate) fn binary(binary: Binary, one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
     if binary == Binary::Add {
         return joined(&[one, other], "");
     }
@@ -83,7 +83,7 @@ pub(super) fn binary(binary: Binary, one: &Tensor, other: &Tensor) -> Result<Ten
 }
 
 /// The strings of all operands as one, with `separator` between them.
-pub(super) fn joined(operands: &[&Tensor], separator: &str) -> Result<Tensor, String> {
+pub(crate) fn joined(operands: &[&Tensor], separator: &str) -> Result<Tensor, String> {
     let first = operands
         .first()
         .ok_or_else(|| "there is nothing to join".to_owned())?;
@@ -112,7 +112,7 @@ pub(super) fn joined(operands: &[&Tensor], separator: &str) -> Result<Tensor, St
 }
 
 /// The strings along the last axis as one.
-pub(super) fn joined_along(of: &Tensor, separator: &str) -> Result<Tensor, String> {
+pub(crate) fn joined_along(of: &Tensor, separator: &str) -> Result<Tensor, String> {
     let Some((along, rest)) = of.dims().split_last() else {
         return Err("a scalar has no axis to join along".to_owned());
     };
@@ -127,7 +127,7 @@ pub(super) fn joined_along(of: &Tensor, separator: &str) -> Result<Tensor, Strin
 }
 
 /// Strings of `yes` where `condition` holds, else of `no`.
-pub(super) fn chosen(
+pub(crate) fn chosen(
     walk: &Walk<3>,
     condition: &Tensor,
     yes: &Tensor,

@@ -25,7 +25,7 @@ const PATTERN_BYTES_MAX: usize = 16 << 20;
 ///
 /// # Errors
 /// The reason, as text: a pattern that is none, or a build without them.
-pub(super) fn kernel(text: &Text, dtype: Dtype) -> Result<Kernel, String> {
+pub(crate) fn kernel(text: &Text, dtype: Dtype) -> Result<Kernel, String> {
     let is_text = dtype == Dtype::String;
     Ok(match text.clone() {
         Text::Lower => {

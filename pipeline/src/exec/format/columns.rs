@@ -3,7 +3,7 @@
 use millstream_element::{ElementSpec, Structure};
 
 /// The columns that are wanted of those that are there: all, if none is named.
-pub(super) fn wanted(names: &[String], there: &[String]) -> Result<Vec<String>, String> {
+pub(crate) fn wanted(names: &[String], there: &[String]) -> Result<Vec<String>, String> {
     if names.is_empty() {
         return Ok(there.to_vec());
     }
@@ -17,7 +17,7 @@ pub(super) fn wanted(names: &[String], there: &[String]) -> Result<Vec<String>, 
 }
 
 /// The outermost names of an element that is a dict.
-pub(super) fn names_of(spec: &ElementSpec) -> Vec<String> {
+pub(crate) fn names_of(spec: &ElementSpec) -> Vec<String> {
     if let Structure::Dict(entries) = spec.structure() {
         entries.iter().map(|(name, _)| name.clone()).collect()
     } else {

@@ -17,7 +17,7 @@ use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Star
 /// Bytes of the fields of a row: a quote that is never closed makes the rest of a file one field.
 const ROW_BYTES_MAX: usize = 64 << 20;
 
-pub(super) struct Csv(pub(super) graph::Csv);
+pub(crate) struct Csv(pub(crate) graph::Csv);
 
 struct CsvFile {
     origins: Origins,

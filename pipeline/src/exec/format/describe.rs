@@ -9,7 +9,7 @@ use super::open::missing_feature;
 use super::reader::{Fault, Opened};
 
 /// What the files are that the example of `format` matches, as the first of them says.
-pub(in crate::exec) fn described(format: &Format, storage: &Storage) -> Result<ElementSpec, AnalysisError> {
+pub(crate) fn described(format: &Format, storage: &Storage) -> Result<ElementSpec, AnalysisError> {
     describe(format, storage).map_err(|reason| AnalysisError::Mismatch {
         op: format.op_name().to_owned(),
         reason,

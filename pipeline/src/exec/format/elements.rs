@@ -10,7 +10,7 @@ use crate::storage::Object;
 
 use super::reader::{BUFFER_BYTES, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
-pub(super) struct Elements(pub(super) graph::Elements);
+pub(crate) struct Elements(pub(crate) graph::Elements);
 
 struct ElementsFile {
     origins: Origins,

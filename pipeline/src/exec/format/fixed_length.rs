@@ -7,7 +7,7 @@ use crate::record::{FixedLengthReader, Stream, check_size};
 use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start};
 use super::tfrecord::record_of;
 
-pub(super) struct FixedLength(pub(super) graph::FixedLength);
+pub(crate) struct FixedLength(pub(crate) graph::FixedLength);
 
 struct FixedLengthFile {
     origins: Origins,

@@ -11,7 +11,7 @@ use crate::storage::{Object, Storage};
 
 use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
-pub(super) struct ImageFolder {
+pub(crate) struct ImageFolder {
     params: graph::ImageFolder,
     storage: Storage,
     /// The classes, in the order of their numbers, once they are known.
@@ -28,7 +28,7 @@ struct ImageFile {
 struct NoImage;
 
 impl ImageFolder {
-    pub(super) fn new(params: &graph::ImageFolder, storage: &Storage) -> ImageFolder {
+    pub(crate) fn new(params: &graph::ImageFolder, storage: &Storage) -> ImageFolder {
         ImageFolder {
             params: params.clone(),
             storage: storage.clone(),

@@ -15,7 +15,7 @@ use super::lines::{Line, Lines};
 use super::parse::{inline, integer, shown};
 use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start};
 
-pub(super) struct JsonLines(pub(super) graph::JsonLines);
+pub(crate) struct JsonLines(pub(crate) graph::JsonLines);
 
 struct JsonFile {
     lines: Lines<Stream>,

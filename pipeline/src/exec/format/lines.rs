@@ -11,13 +11,13 @@ use super::reader::{ReadError, Start};
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// A line without its end.
-pub(super) struct Line {
-    pub(super) text: Vec<u8>,
-    pub(super) origin: Origin,
+pub(crate) struct Line {
+    pub(crate) text: Vec<u8>,
+    pub(crate) origin: Origin,
 }
 
 /// The lines of a file.
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     origins: Origins,
     stream: R,
     /// Where the next line begins.
@@ -32,7 +32,7 @@ pub(super) struct Lines<R> {
 
 impl<R: BufRead> Lines<R> {
     /// The lines of `stream`, which is at the byte [`Lines::place`] of `start`.
-    pub(super) fn new(path: Arc<str>, stream: R, start: Start) -> Lines<R> {
+    pub(crate) fn new(path: Arc<str>, stream: R, start: Start) -> Lines<R> {
         Lines {
             origins: Origins::new(&path, "line"),
             stream,
@@ -44,7 +44,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// Where a stream is to be: where a line begins, or at the byte before a part, which tells whether one begins with it.
-    pub(super) fn place(start: Start) -> u64 {
+    pub(crate) fn place(start: Start) -> u64 {
         if start.place == 0 {
             start.begin.saturating_sub(1)
         } else {
@@ -53,7 +53,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// Passes over what is left of the line that begins before the part does.
-    pub(super) fn pass_rest(&mut self) -> Result<(), ReadError> {
+    pub(crate) fn pass_rest(&mut self) -> Result<(), ReadError> {
         if self.offset_bytes >= self.begin {
             return Ok(());
         }
@@ -70,12 +70,12 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// Where the next line begins.
-    pub(super) fn offset_bytes(&self) -> u64 {
+    pub(crate) fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }
 
     /// The next line, which ends with `\n` or `\r\n`; `None` at the end of the file.
-    pub(super) fn line(&mut self) -> Result<Option<Line>, ReadError> {
+    pub(crate) fn line(&mut self) -> Result<Option<Line>, ReadError> {
         if self.end.is_some_and(|end| self.offset_bytes >= end) {
             return Ok(None);
         }

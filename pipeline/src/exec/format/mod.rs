@@ -51,7 +51,7 @@ mod tfrecord;
 #[cfg(feature = "webdataset")]
 mod webdataset;
 
-pub(super) use describe::described;
+pub(crate) use describe::described;
 #[cfg(feature = "mds")]
 pub(crate) use mds::shards;
-pub(super) use open::{missing_feature, reading};
+pub(crate) use open::{missing_feature, reading};

@@ -19,7 +19,7 @@ use super::webdataset::WebDataset;
 use super::{fixed_length::FixedLength, tfrecord::TfRecord};
 
 /// The operation that reads files of `format`, which yield what `spec` says.
-pub(in crate::exec) fn reading(
+pub(crate) fn reading(
     format: &Format,
     spec: &ElementSpec,
     input: Input,
@@ -101,7 +101,7 @@ fn opener(format: &Format, spec: &ElementSpec, shared: &Shared) -> Result<Box<dy
 }
 
 /// Whether this build has what reads `format`; if not, the feature that is missing.
-pub(in crate::exec) fn missing_feature(format: &Format) -> Option<&'static str> {
+pub(crate) fn missing_feature(format: &Format) -> Option<&'static str> {
     const BUILT_IN: &[&str] = &[
         #[cfg(feature = "arrow")]
         "arrow",

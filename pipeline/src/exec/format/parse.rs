@@ -5,7 +5,7 @@ use millstream_element::Dtype;
 use crate::exec::value::{Dims, Inline, Tensor, TensorData};
 
 /// A scalar of fixed size from its little-endian bytes, at most 16.
-pub(super) fn inline(dtype: Dtype, bytes: &[u8]) -> Result<Tensor, String> {
+pub(crate) fn inline(dtype: Dtype, bytes: &[u8]) -> Result<Tensor, String> {
     match Inline::new(bytes) {
         Some(inline) if dtype.item_bytes() == Some(bytes.len()) => {
             Ok(Tensor::from_parts(dtype, Dims::new(), TensorData::Inline(inline)))
@@ -15,7 +15,7 @@ pub(super) fn inline(dtype: Dtype, bytes: &[u8]) -> Result<Tensor, String> {
 }
 
 /// What `text` says, read as `dtype`. Around numbers white space means nothing.
-pub(super) fn scalar(dtype: Dtype, text: &[u8]) -> Result<Tensor, String> {
+pub(crate) fn scalar(dtype: Dtype, text: &[u8]) -> Result<Tensor, String> {
     if dtype == Dtype::Bytes {
         return Ok(Tensor::bytes(text.to_vec()));
     }
@@ -30,7 +30,7 @@ pub(super) fn scalar(dtype: Dtype, text: &[u8]) -> Result<Tensor, String> {
 
 /// Zero, false or an empty text.
 #[cfg(feature = "sqlite")]
-pub(super) fn nothing(dtype: Dtype) -> Result<Tensor, String> {
+pub(crate) fn nothing(dtype: Dtype) -> Result<Tensor, String> {
     match dtype.item_bytes() {
         Some(bytes) => inline(dtype, &[0; 16][..bytes]),
         None => scalar(dtype, b""),
@@ -38,7 +38,7 @@ pub(super) fn nothing(dtype: Dtype) -> Result<Tensor, String> {
 }
 
 /// An integer of `dtype`, if it is one that has this value.
-pub(super) fn integer(dtype: Dtype, value: i128) -> Option<Vec<u8>> {
+pub(crate) fn integer(dtype: Dtype, value: i128) -> Option<Vec<u8>> {
     macro_rules! fitting {
         ($type:ty) => {
             <$type>::try_from(value)
@@ -98,7 +98,7 @@ fn utf8(text: &[u8]) -> Result<&str, String> {
 }
 
 /// As much of a text as a message has room for.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     const SHOWN: usize = 40;
     let mut shown: String = text.chars().take(SHOWN).collect();
     if text.chars().nth(SHOWN).is_some() {

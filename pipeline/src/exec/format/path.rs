@@ -5,7 +5,7 @@ use crate::exec::item::Item;
 use crate::exec::value::Tensor;
 
 /// The path that `item` is, which the operation `op` is to read.
-pub(super) fn path_of<'i>(op: &str, item: &'i Item) -> Result<&'i str, ExecError> {
+pub(crate) fn path_of<'i>(op: &str, item: &'i Item) -> Result<&'i str, ExecError> {
     item.value
         .first()
         .and_then(Tensor::contiguous)

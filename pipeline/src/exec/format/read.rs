@@ -16,7 +16,7 @@ use crate::storage::Storage;
 use super::path::path_of;
 use super::reader::{FileReader, OpenFile, ReadError, Record, Start};
 
-pub(in crate::exec) struct Read {
+pub(crate) struct Read {
     op: &'static str,
     is_divisible: bool,
     opener: Box<dyn OpenFile>,
@@ -40,7 +40,7 @@ struct OneFile {
 }
 
 impl Read {
-    pub(super) fn new(format: &Format, opener: Box<dyn OpenFile>, input: Input, shared: &Shared) -> Read {
+    pub(crate) fn new(format: &Format, opener: Box<dyn OpenFile>, input: Input, shared: &Shared) -> Read {
         Read {
             op: format.op_name(),
             is_divisible: format.is_divisible(),

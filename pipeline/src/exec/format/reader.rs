@@ -8,10 +8,10 @@ use crate::exec::value::Value;
 use crate::storage::{Object, Storage, StorageError, blame};
 
 /// Read-ahead of a file: large enough that a disk or a network file system streams.
-pub(super) const BUFFER_BYTES: usize = 256 << 10;
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// A reader of one file.
-pub(super) trait FileReader: Send {
+pub(crate) trait FileReader: Send {
     /// The next record, `None` at the end of the file. After an error of a record the ones behind it can be read, after
     /// any other error nothing.
     fn record(&mut self) -> Result<Option<Record>, ReadError>;
@@ -26,7 +26,7 @@ pub(super) trait FileReader: Send {
 }
 
 /// Makes readers of one format.
-pub(super) trait OpenFile: Send {
+pub(crate) trait OpenFile: Send {
     /// Opens the file at `path`, as a listing writes it.
     fn opened(&self, storage: &Storage, path: &str) -> Result<Opened, ReadError> {
         Opened::new(storage, path)
@@ -46,15 +46,15 @@ where
 }
 
 /// A file to be read.
-pub(super) struct Opened {
+pub(crate) struct Opened {
     /// As users may see it.
-    pub(super) path: Arc<str>,
-    pub(super) file: Object,
+    pub(crate) path: Arc<str>,
+    pub(crate) file: Object,
 }
 
 impl Opened {
     /// Opens `path`.
-    pub(super) fn new(storage: &Storage, path: &str) -> Result<Opened, ReadError> {
+    pub(crate) fn new(storage: &Storage, path: &str) -> Result<Opened, ReadError> {
         let file = storage.open(path)?;
         let path = Arc::clone(file.path());
         Ok(Opened { path, file })
@@ -63,35 +63,35 @@ impl Opened {
 
 /// Where a file is gone on with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Start {
+pub(crate) struct Start {
     /// What [`FileReader::place`] was.
-    pub(super) place: u64,
+    pub(crate) place: u64,
     /// Records that were passed, read or not.
-    pub(super) passed: u64,
+    pub(crate) passed: u64,
     /// Only records that begin at this byte or behind it, and before `end`, are wanted. Of formats that are not
     /// [divisible](crate::graph::Format::is_divisible) all are.
-    pub(super) begin: u64,
+    pub(crate) begin: u64,
     /// Where no wanted record begins any more; `None`: where the file ends.
-    pub(super) end: Option<u64>,
+    pub(crate) end: Option<u64>,
 }
 
 /// One record of a file.
-pub(super) struct Record {
-    pub(super) value: Value,
-    pub(super) origin: Origin,
+pub(crate) struct Record {
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
 }
 
 /// What is wrong, and whose fault it is: the data's, unless storage says otherwise.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) kind: ErrorKind,
-    pub(super) reason: String,
+pub(crate) struct Fault {
+    pub(crate) kind: ErrorKind,
+    pub(crate) reason: String,
 }
 
 #[cfg(feature = "numpy")]
 impl Fault {
     /// The same, of a part of the file.
-    pub(super) fn within(self, part: &str) -> Fault {
+    pub(crate) fn within(self, part: &str) -> Fault {
         Fault {
             reason: format!("{part}: {}", self.reason),
             ..self
@@ -129,12 +129,12 @@ impl From<io::Error> for Fault {
 
 /// What cannot be read.
 #[derive(Debug)]
-pub(super) struct ReadError {
+pub(crate) struct ReadError {
     /// Whether it is one record, so that the ones behind it can be read; else it is all that is left of the file.
-    pub(super) is_record: bool,
-    pub(super) kind: ErrorKind,
-    pub(super) reason: String,
-    pub(super) origin: Option<Origin>,
+    pub(crate) is_record: bool,
+    pub(crate) kind: ErrorKind,
+    pub(crate) reason: String,
+    pub(crate) origin: Option<Origin>,
 }
 
 impl From<StorageError> for ReadError {
@@ -148,7 +148,7 @@ impl From<StorageError> for ReadError {
 
 impl ReadError {
     /// The same, if `cause`, which it is made of, is not the data's fault: then it is not of one record either.
-    pub(super) fn blaming(self, cause: &io::Error) -> ReadError {
+    pub(crate) fn blaming(self, cause: &io::Error) -> ReadError {
         let kind = blame(cause);
         ReadError {
             is_record: self.is_record && kind == ErrorKind::Data,
@@ -158,7 +158,7 @@ impl ReadError {
     }
 
     /// A file that cannot be opened, as `reason` says, which names it.
-    pub(super) fn unopened(reason: String) -> ReadError {
+    pub(crate) fn unopened(reason: String) -> ReadError {
         ReadError {
             is_record: false,
             kind: ErrorKind::Data,
@@ -168,7 +168,7 @@ impl ReadError {
     }
 
     /// A file of which nothing can be read from `origin` on.
-    pub(super) fn file(origin: Origin, fault: impl Into<Fault>) -> ReadError {
+    pub(crate) fn file(origin: Origin, fault: impl Into<Fault>) -> ReadError {
         let Fault { kind, reason } = fault.into();
         ReadError {
             is_record: false,
@@ -179,7 +179,7 @@ impl ReadError {
     }
 
     /// The record at `origin`; everything behind it too, if it is not the data's fault.
-    pub(super) fn record(origin: Origin, fault: impl Into<Fault>) -> ReadError {
+    pub(crate) fn record(origin: Origin, fault: impl Into<Fault>) -> ReadError {
         let error = ReadError::file(origin, fault);
         ReadError {
             is_record: error.kind == ErrorKind::Data,
@@ -187,7 +187,7 @@ impl ReadError {
         }
     }
 
-    pub(super) fn into_exec(self, op: &str) -> ExecError {
+    pub(crate) fn into_exec(self, op: &str) -> ExecError {
         ExecError::new(self.kind, op, self.reason).at(self.origin.as_ref())
     }
 }

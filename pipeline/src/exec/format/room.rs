@@ -4,7 +4,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// A number of bytes that one thread takes, and another gives back.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     bytes_max: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Room {
-    pub(super) fn new(bytes_max: usize) -> Room {
+    pub(crate) fn new(bytes_max: usize) -> Room {
         Room {
             bytes_max,
             state: Mutex::default(),
@@ -26,7 +26,7 @@ impl Room {
     }
 
     /// Waits for room, and takes it. What is larger than the whole room takes it alone. Returns false once the room is closed.
-    pub(super) fn take(&self, bytes: usize) -> bool {
+    pub(crate) fn take(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();
         while !state.is_closed && state.taken > 0 && state.taken.saturating_add(bytes) > self.bytes_max {
             self.changed.wait(&mut state);
@@ -35,14 +35,14 @@ impl Room {
         !state.is_closed
     }
 
-    pub(super) fn give_back(&self, bytes: usize) {
+    pub(crate) fn give_back(&self, bytes: usize) {
         let mut state = self.state.lock();
         state.taken = state.taken.saturating_sub(bytes);
         self.changed.notify_one();
     }
 
     /// Ends the wait of the thread that takes.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_one();
     }

@@ -25,9 +25,9 @@ const AHEAD_ROWS: usize = 64;
 /// Bytes of these rows. A row of which one column is a gigabyte is ahead alone.
 const AHEAD_BYTES: usize = 4 << 20;
 
-pub(super) struct Sqlite {
-    pub(super) params: graph::Sqlite,
-    pub(super) cancel: Cancel,
+pub(crate) struct Sqlite {
+    pub(crate) params: graph::Sqlite,
+    pub(crate) cancel: Cancel,
 }
 
 struct SqliteFile {

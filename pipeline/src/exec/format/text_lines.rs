@@ -9,7 +9,7 @@ use crate::storage::Object;
 use super::lines::{Line, Lines};
 use super::reader::{BUFFER_BYTES, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
-pub(super) struct TextLines;
+pub(crate) struct TextLines;
 
 impl OpenFile for TextLines {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {

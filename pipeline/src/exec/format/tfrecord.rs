@@ -7,7 +7,7 @@ use crate::record::{RecordError, Stream, TfRecordReader};
 
 use super::reader::{FileReader, OpenFile, Opened, ReadError, Record, Start};
 
-pub(super) struct TfRecord(pub(super) graph::TfRecord);
+pub(crate) struct TfRecord(pub(crate) graph::TfRecord);
 
 struct TfRecordFile {
     origins: Origins,
@@ -42,7 +42,7 @@ impl FileReader for TfRecordFile {
 
 /// What was read of a record file, with its place.
 #[inline]
-pub(super) fn record_of(
+pub(crate) fn record_of(
     origins: &Origins,
     passed: &mut u64,
     record: Result<Option<(u64, Vec<u8>)>, RecordError>,

@@ -14,7 +14,7 @@ use crate::storage::Object;
 use super::reader::{BUFFER_BYTES, FileReader, OpenFile, Opened, ReadError, Record, Start};
 use super::tar::{TarEntry, TarError, TarReader};
 
-pub(super) struct WebDataset(pub(super) graph::WebDataset);
+pub(crate) struct WebDataset(pub(crate) graph::WebDataset);
 
 /// A shard being read.
 struct Shard {

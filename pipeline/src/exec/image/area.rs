@@ -11,7 +11,7 @@ const ATTEMPTS: usize = 10;
 
 /// What says which part is taken.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Rule {
+pub(crate) enum Rule {
     /// All of it.
     Whole,
     Fixed(Area),
@@ -26,7 +26,7 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    pub(super) fn fixed(crop: &Crop) -> Rule {
+    pub(crate) fn fixed(crop: &Crop) -> Rule {
         Rule::Fixed(Area {
             top: crop.top,
             left: crop.left,
@@ -39,7 +39,7 @@ impl Rule {
     ///
     /// # Errors
     /// The reason, as text, when the picture is too small.
-    pub(super) fn area(
+    pub(crate) fn area(
         &self,
         height: u32,
         width: u32,

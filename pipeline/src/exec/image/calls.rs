@@ -21,7 +21,7 @@ use super::area::Rule;
 use super::deferred::{Deferred, Step};
 use super::picture::{Shape, component};
 
-pub(super) struct ImageCall {
+pub(crate) struct ImageCall {
     op: &'static str,
     /// The component's place in the element.
     component: usize,
@@ -30,7 +30,7 @@ pub(super) struct ImageCall {
 }
 
 /// What is made of every picture.
-pub(super) enum Action {
+pub(crate) enum Action {
     /// A part of it.
     Crop(Rule),
     /// A part of it, or all, at another size.
@@ -44,9 +44,9 @@ pub(super) enum Action {
 
 /// A size and how it is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sizing {
-    pub(super) size: (u32, u32),
-    pub(super) filter: Filter,
+pub(crate) struct Sizing {
+    pub(crate) size: (u32, u32),
+    pub(crate) filter: Filter,
 }
 
 impl Sizing {
@@ -61,7 +61,7 @@ impl Sizing {
 
 impl Action {
     /// What `function` does; `None` for decoding, which makes pictures of what are none.
-    pub(super) fn of(function: &ImageFunction) -> Option<Action> {
+    pub(crate) fn of(function: &ImageFunction) -> Option<Action> {
         Some(match function {
             ImageFunction::Decode(_) => return None,
             ImageFunction::Crop(crop) => Action::Crop(Rule::fixed(crop)),
@@ -85,7 +85,7 @@ impl Action {
     }
 
     /// Which part of a picture is taken and what size it gets, if that is all that is done.
-    pub(super) fn part(self) -> Option<(Rule, Option<Sizing>)> {
+    pub(crate) fn part(self) -> Option<(Rule, Option<Sizing>)> {
         match self {
             Action::Crop(rule) => Some((rule, None)),
             // All of a picture is decoded as it is.
@@ -99,7 +99,7 @@ impl Action {
 }
 
 /// The seed that `function` has of its own.
-pub(super) fn own_seed(function: &ImageFunction) -> Option<u64> {
+pub(crate) fn own_seed(function: &ImageFunction) -> Option<u64> {
     match function {
         ImageFunction::RandomCrop(crop) => crop.seed,
         ImageFunction::RandomResizedCrop(crop) => crop.seed,
@@ -117,7 +117,7 @@ pub(super) fn own_seed(function: &ImageFunction) -> Option<u64> {
 }
 
 impl ImageCall {
-    pub(super) fn new(
+    pub(crate) fn new(
         node: usize,
         function: &ImageFunction,
         action: Action,
@@ -201,7 +201,7 @@ impl ImageCall {
 }
 
 /// The step that brings `area` of a picture of `shape` to a size.
-pub(super) fn resized(area: Area, sizing: Sizing, shape: &Shape) -> (Step, Dtype, [u64; 3]) {
+pub(crate) fn resized(area: Area, sizing: Sizing, shape: &Shape) -> (Step, Dtype, [u64; 3]) {
     let dims = [sizing.size.0.into(), sizing.size.1.into(), shape.channels as u64];
     let step = Step::Resize {
         area,

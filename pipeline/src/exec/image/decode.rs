@@ -13,7 +13,7 @@ use super::picture::component;
 
 const OP: &str = "decode_image";
 
-pub(super) struct DecodeCall {
+pub(crate) struct DecodeCall {
     /// The component's place in the element.
     component: usize,
     channels: u8,
@@ -23,7 +23,7 @@ pub(super) struct DecodeCall {
 }
 
 impl DecodeCall {
-    pub(super) fn new(decode: &DecodeImage, component: usize, skipped: Skipped) -> DecodeCall {
+    pub(crate) fn new(decode: &DecodeImage, component: usize, skipped: Skipped) -> DecodeCall {
         DecodeCall {
             component,
             channels: decode.channels(),
@@ -34,7 +34,7 @@ impl DecodeCall {
     }
 
     /// The header of the picture in `value`.
-    pub(super) fn open<'v>(&self, value: &'v Value) -> Result<Encoded<'v>, Failed> {
+    pub(crate) fn open<'v>(&self, value: &'v Value) -> Result<Encoded<'v>, Failed> {
         let tensor = component(OP, value, self.component).map_err(Failed::Ours)?;
         let no_bytes = || ExecError::new(ErrorKind::Internal, OP, "the image is not one byte string");
         let encoded = tensor.contiguous().ok_or_else(no_bytes).map_err(Failed::Ours)?;
@@ -42,14 +42,14 @@ impl DecodeCall {
     }
 
     /// The pixels of `area`.
-    pub(super) fn pixels(&self, encoded: Encoded<'_>, area: Area) -> Result<Tensor, Failed> {
+    pub(crate) fn pixels(&self, encoded: Encoded<'_>, area: Area) -> Result<Tensor, Failed> {
         let decoded = encoded.decode(area, self.channels).map_err(Failed::broken)?;
         tensor_of(decoded).map_err(Failed::Ours)
     }
 
     /// What becomes of the element whose picture was to be decoded: `decoded` in its place, or what this was told to do with
     /// broken ones.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &self,
         mut value: Value,
         decoded: Result<Tensor, Failed>,
@@ -70,7 +70,7 @@ impl DecodeCall {
 }
 
 /// Why there is no picture.
-pub(super) enum Failed {
+pub(crate) enum Failed {
     /// It is broken, and the element can be left out.
     Broken(ExecError),
     /// Something else.

@@ -19,7 +19,7 @@ const SCRATCH_BYTES_MAX: usize = 16 << 20;
 
 /// What is made of a picture.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// An area at another size.
     Resize {
         area: Area,
@@ -42,17 +42,17 @@ pub(super) enum Step {
 
 /// A picture not yet made of another.
 #[derive(Debug)]
-pub(super) struct Deferred {
-    pub(super) op: &'static str,
-    pub(super) input: Tensor,
-    pub(super) shape: Shape,
-    pub(super) step: Step,
-    pub(super) origin: Option<Origin>,
+pub(crate) struct Deferred {
+    pub(crate) op: &'static str,
+    pub(crate) input: Tensor,
+    pub(crate) shape: Shape,
+    pub(crate) step: Step,
+    pub(crate) origin: Option<Origin>,
 }
 
 impl Deferred {
     /// The tensor that it will be.
-    pub(super) fn tensor(self, dtype: Dtype, dims: [u64; 3]) -> Result<Tensor, ExecError> {
+    pub(crate) fn tensor(self, dtype: Dtype, dims: [u64; 3]) -> Result<Tensor, ExecError> {
         let op = self.op;
         Tensor::deferred(dtype, &dims, Arc::new(self))
             .map_err(|reason| ExecError::new(ErrorKind::Caller, op, reason))

@@ -11,4 +11,4 @@ mod open;
 mod part;
 mod picture;
 
-pub(super) use open::{call, fused};
+pub(crate) use open::{call, fused};

@@ -11,7 +11,7 @@ use super::part::PartCall;
 use super::{calls, decode};
 
 /// `function` at `node` as a call on the component at `component`.
-pub(in crate::exec) fn call(
+pub(crate) fn call(
     node: usize,
     function: &ImageFunction,
     component: usize,
@@ -28,7 +28,7 @@ pub(in crate::exec) fn call(
 
 /// `decode` and the function behind it, at a node of its own, as one call, if that one takes a part of the picture or changes its
 /// size.
-pub(in crate::exec) fn fused(
+pub(crate) fn fused(
     decode: &ImageFunction,
     (node, function): (usize, &ImageFunction),
     component: usize,

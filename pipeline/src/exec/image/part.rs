@@ -13,7 +13,7 @@ use super::decode::{DecodeCall, Failed};
 use super::deferred::Deferred;
 use super::picture::Shape;
 
-pub(super) struct PartCall {
+pub(crate) struct PartCall {
     decode: DecodeCall,
     /// The operation that takes the part.
     op: &'static str,
@@ -23,7 +23,7 @@ pub(super) struct PartCall {
 }
 
 impl PartCall {
-    pub(super) fn new(
+    pub(crate) fn new(
         decode: DecodeCall,
         op: &'static str,
         seeds: Seeds,

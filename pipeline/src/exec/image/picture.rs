@@ -7,16 +7,16 @@ use crate::exec::value::{Tensor, Value};
 
 /// The type and the sides of a picture, none of which is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) dtype: Dtype,
-    pub(super) height: u32,
-    pub(super) width: u32,
-    pub(super) channels: usize,
+pub(crate) struct Shape {
+    pub(crate) dtype: Dtype,
+    pub(crate) height: u32,
+    pub(crate) width: u32,
+    pub(crate) channels: usize,
 }
 
 impl Shape {
     /// That of the tensor, if it is a picture.
-    pub(super) fn of(op: &str, tensor: &Tensor) -> Result<Shape, ExecError> {
+    pub(crate) fn of(op: &str, tensor: &Tensor) -> Result<Shape, ExecError> {
         let (dtype, dims) = (tensor.dtype(), tensor.dims());
         let refused = || {
             ExecError::new(
@@ -40,18 +40,18 @@ impl Shape {
         })
     }
 
-    pub(super) fn dims(&self) -> [u64; 3] {
+    pub(crate) fn dims(&self) -> [u64; 3] {
         [self.height.into(), self.width.into(), self.channels as u64]
     }
 
     /// Bytes of a pixel. What exists in memory has a size that fits.
-    pub(super) fn pixel_bytes(&self) -> usize {
+    pub(crate) fn pixel_bytes(&self) -> usize {
         self.channels * self.dtype.item_bytes().unwrap_or(0)
     }
 }
 
 /// The component at `component`.
-pub(super) fn component<'v>(op: &str, value: &'v Value, component: usize) -> Result<&'v Tensor, ExecError> {
+pub(crate) fn component<'v>(op: &str, value: &'v Value, component: usize) -> Result<&'v Tensor, ExecError> {
     value
         .get(component)
         .ok_or_else(|| ExecError::new(ErrorKind::Internal, op, "the component is missing"))

@@ -5,8 +5,8 @@ use millstream_element::{Dtype, ElementSpec};
 use serde_json::Value as Json;
 
 use crate::exec::call::{Call, Place};
+use crate::exec::constants::tensors;
 use crate::exec::error::{ErrorKind, ExecError};
-use crate::exec::ops::tensors;
 use crate::exec::value::{Dims, Tensor, Value};
 use crate::graph::{JsonField, LiteralTensor, ParseJson, column_of};
 

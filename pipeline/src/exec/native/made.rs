@@ -7,7 +7,7 @@ use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::value::{Dims, Inline, Tensor, TensorData, Value};
 
 /// Takes the component at `place`, computed, out of `value`.
-pub(super) fn taken(op: &str, value: &mut Value, place: usize) -> Result<Tensor, ExecError> {
+pub(crate) fn taken(op: &str, value: &mut Value, place: usize) -> Result<Tensor, ExecError> {
     if place >= value.len() {
         return Err(ExecError::new(
             ErrorKind::Internal,
@@ -19,7 +19,7 @@ pub(super) fn taken(op: &str, value: &mut Value, place: usize) -> Result<Tensor,
 }
 
 /// The strings of a tensor, sharing their bytes.
-pub(super) fn items(tensor: &Tensor) -> Vec<Bytes> {
+pub(crate) fn items(tensor: &Tensor) -> Vec<Bytes> {
     match tensor.data() {
         TensorData::Shared(bytes) => vec![bytes.clone()],
         TensorData::Strings(items) => items.handles().collect(),
@@ -32,7 +32,7 @@ pub(super) fn items(tensor: &Tensor) -> Vec<Bytes> {
 }
 
 /// A tensor of numbers, in place if it is small.
-pub(super) fn fixed(dtype: Dtype, dims: Dims, bytes: Vec<u8>) -> Result<Tensor, String> {
+pub(crate) fn fixed(dtype: Dtype, dims: Dims, bytes: Vec<u8>) -> Result<Tensor, String> {
     let expected = crate::exec::value::fixed_bytes(dtype, &dims);
     match Inline::new(&bytes) {
         Some(inline) if expected == Some(bytes.len()) => {

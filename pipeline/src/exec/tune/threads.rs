@@ -8,16 +8,16 @@
 
 /// What a stage did since the last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// Work of all its threads.
-    pub(super) busy_ns: u64,
+    pub(crate) busy_ns: u64,
     /// Threads it may ever have.
-    pub(super) threads_max: u32,
+    pub(crate) threads_max: u32,
 }
 
 /// The threads of each stage, of `budget` for all of them, given what they did in `interval_ns`. Each has one, even where that
 /// is more than the budget.
-pub(super) fn shares(loads: &[Load], interval_ns: u64, budget: u32) -> Vec<u32> {
+pub(crate) fn shares(loads: &[Load], interval_ns: u64, budget: u32) -> Vec<u32> {
     let mut shares = vec![1u32; loads.len()];
     let mut left = u64::from(budget).saturating_sub(loads.len() as u64);
     while left > 0 {

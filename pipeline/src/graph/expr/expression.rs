@@ -40,7 +40,7 @@ impl Expr {
     }
 
     /// `op` of these operands. What they have in common is computed once.
-    pub(super) fn of(op: ExprOp, operands: impl IntoIterator<Item = Expr>) -> Expr {
+    pub(crate) fn of(op: ExprOp, operands: impl IntoIterator<Item = Expr>) -> Expr {
         let mut nodes: Vec<ExprNode> = Vec::new();
         let mut args = Vec::new();
         for operand in operands {
@@ -66,7 +66,7 @@ impl Expr {
     }
 
     /// The number it is, when it is nothing but one.
-    pub(super) fn literal_mut(&mut self) -> Option<&mut super::literal::Literal> {
+    pub(crate) fn literal_mut(&mut self) -> Option<&mut super::literal::Literal> {
         match self.nodes.as_mut_slice() {
             [
                 ExprNode {

@@ -66,7 +66,7 @@ impl Tensor {
 
 impl Literal {
     /// What is wrong with it by itself.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Literal::Tensor(tensor) => tensor.constant().map(|_| ()),
             Literal::Int(_) | Literal::Float(_) | Literal::Bool(_) | Literal::Text(_) => Ok(()),
@@ -74,12 +74,12 @@ impl Literal {
     }
 
     /// Whether it takes the dtype of what it meets.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         !matches!(self, Literal::Tensor(_))
     }
 
     /// The dtype that it has by itself.
-    pub(super) fn dtype(&self) -> Dtype {
+    pub(crate) fn dtype(&self) -> Dtype {
         match self {
             Literal::Int(_) => Dtype::I64,
             Literal::Float(_) => Dtype::F64,
@@ -93,7 +93,7 @@ impl Literal {
     ///
     /// # Errors
     /// The reason, as text, when it is no such number.
-    pub(super) fn of(&self, dtype: Dtype) -> Result<Tensor, String> {
+    pub(crate) fn of(&self, dtype: Dtype) -> Result<Tensor, String> {
         let scalar = |data| Tensor {
             dtype: DtypeField(dtype),
             dims: Vec::new(),

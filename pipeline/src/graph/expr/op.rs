@@ -353,7 +353,7 @@ impl ExprOp {
     }
 
     /// The least and the most operands.
-    pub(super) fn arity(&self) -> (usize, usize) {
+    pub(crate) fn arity(&self) -> (usize, usize) {
         match self {
             ExprOp::Column(_) | ExprOp::Literal(_) => (0, 0),
             ExprOp::Unary(_) | ExprOp::Cast(_) | ExprOp::Reduce(_) => (1, 1),
@@ -365,7 +365,7 @@ impl ExprOp {
     }
 
     /// What parameters cannot be like.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             ExprOp::Literal(literal) => literal.check(),
             ExprOp::Shaping(shaping) => shaping.check(),

@@ -3,7 +3,7 @@
 use millstream_element::{Dtype, TensorSpec};
 
 /// Dimensions as far as they are known.
-pub(super) type Known = Vec<Option<u64>>;
+pub(crate) type Known = Vec<Option<u64>>;
 
 /// The axis that `axis` names of `rank`; negative ones count from the end.
 pub(crate) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
@@ -31,7 +31,7 @@ pub(crate) fn broadcast(one: Option<u64>, other: Option<u64>) -> Result<Option<u
 }
 
 /// The shape that all of `specs` broadcast to; `None` = of unknown rank.
-pub(super) fn broadcast_all(specs: &[&TensorSpec]) -> Result<Option<Known>, String> {
+pub(crate) fn broadcast_all(specs: &[&TensorSpec]) -> Result<Option<Known>, String> {
     let mut dims: Known = Vec::new();
     for spec in specs {
         let Some(other) = spec.dims() else {
@@ -49,7 +49,7 @@ pub(super) fn broadcast_all(specs: &[&TensorSpec]) -> Result<Option<Known>, Stri
 }
 
 /// A tensor of these dimensions, or of an unknown rank.
-pub(super) fn tensor(dtype: Dtype, dims: Option<Known>) -> TensorSpec {
+pub(crate) fn tensor(dtype: Dtype, dims: Option<Known>) -> TensorSpec {
     match dims {
         Some(dims) => TensorSpec::with_dims(dtype, &dims),
         None => TensorSpec::unknown_rank(dtype),

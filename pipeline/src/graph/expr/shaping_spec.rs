@@ -10,7 +10,7 @@ use super::typed::{is_integer, is_text, wants};
 ///
 /// # Errors
 /// The reason, as text.
-pub(super) fn shaping_spec(shaping: &Shaping, given: &[&TensorSpec]) -> Result<TensorSpec, String> {
+pub(crate) fn shaping_spec(shaping: &Shaping, given: &[&TensorSpec]) -> Result<TensorSpec, String> {
     let of = given
         .first()
         .copied()

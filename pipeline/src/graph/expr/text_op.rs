@@ -118,7 +118,7 @@ pub struct Lookup {
 
 impl Text {
     /// The name in messages.
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Text::Lower => "lower",
             Text::Upper => "upper",
@@ -137,7 +137,7 @@ impl Text {
         }
     }
 
-    pub(super) fn arity(&self) -> (usize, usize) {
+    pub(crate) fn arity(&self) -> (usize, usize) {
         match self {
             Text::Join(_) => (1, OPERANDS_MAX),
             Text::Lower
@@ -156,7 +156,7 @@ impl Text {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Text::Matches(pattern, _) => check_length("pattern", pattern),
             Text::Replace(pattern, rewrite, _) => {

@@ -10,7 +10,7 @@ use super::typed::{is_float, is_integer, is_number, is_text, wants, with_dtype};
 ///
 /// # Errors
 /// The reason, as text.
-pub(super) fn text_spec(text: &Text, given: &[&TensorSpec]) -> Result<TensorSpec, String> {
+pub(crate) fn text_spec(text: &Text, given: &[&TensorSpec]) -> Result<TensorSpec, String> {
     let of = given
         .first()
         .copied()

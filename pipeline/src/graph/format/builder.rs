@@ -2,14 +2,14 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::{Graph, Node};
-use crate::graph::op::{OnError, Op};
+use crate::graph::on_error::OnError;
+use crate::ops::read::Read;
 
 use super::csv::Csv;
 use super::family::Format;
 use super::image_folder::ImageFolder;
 use super::json_lines::JsonLines;
-use super::mds::{INDEX, Mds};
+use super::mds::Mds;
 use super::numpy::Numpy;
 use super::records::{Compression, FixedLength, TfRecord};
 use super::sqlite::Sqlite;
@@ -24,7 +24,7 @@ impl Dataset {
     /// file and place, or left out: see [`OnError`].
     pub fn webdataset<'a>(self, fields: impl IntoIterator<Item = &'a str>, on_error: OnError) -> Dataset {
         let fields = fields.into_iter().map(str::to_owned).collect();
-        self.then(Op::Read(Format::WebDataset(WebDataset { fields, on_error })))
+        self.then(Read(Format::WebDataset(WebDataset { fields, on_error })))
     }
 
     /// The lines of the UTF-8 text files whose paths this dataset yields, as string scalars without their `\n` or
@@ -32,7 +32,7 @@ impl Dataset {
     ///
     /// As `tf.data.TextLineDataset`. A line of more than 64 MiB, or that is no UTF-8, is an error with its file and place.
     pub fn text_lines(self) -> Dataset {
-        self.then(Op::Read(Format::TextLines))
+        self.then(Read(Format::TextLines))
     }
 
     /// The records of the TFRecord files whose paths this dataset yields, as byte strings. Their checksums are checked:
@@ -40,7 +40,7 @@ impl Dataset {
     ///
     /// As `tf.data.TFRecordDataset`.
     pub fn tfrecord(self, compression: Compression) -> Dataset {
-        self.then(Op::Read(Format::TfRecord(TfRecord { compression })))
+        self.then(Read(Format::TfRecord(TfRecord { compression })))
     }
 
     /// The records, all of one length, of the files whose paths this dataset yields, as byte strings. A file that does
@@ -48,7 +48,7 @@ impl Dataset {
     ///
     /// As `tf.data.FixedLengthRecordDataset`; lengths are in bytes, none of them beyond a record's limit.
     pub fn fixed_length_records(self, layout: FixedLength) -> Dataset {
-        self.then(Op::Read(Format::FixedLength(layout)))
+        self.then(Read(Format::FixedLength(layout)))
     }
 
     /// The rows of the CSV files whose paths this dataset yields: a dict of scalars, one for each of the columns.
@@ -56,7 +56,7 @@ impl Dataset {
     /// As `tf.data.experimental.CsvDataset`. Rows of another number of fields, and values of another type, are errors with their
     /// file and place, or left out.
     pub fn csv(self, csv: Csv) -> Dataset {
-        self.then(Op::Read(Format::Csv(csv)))
+        self.then(Read(Format::Csv(csv)))
     }
 
     /// The documents of the files whose paths this dataset yields, one a line: a dict of tensors, one for each of the
@@ -64,7 +64,7 @@ impl Dataset {
     ///
     /// Lines that are no JSON, and values that are missing or of another type, are errors with their file and place, or left out.
     pub fn json_lines(self, json: JsonLines) -> Dataset {
-        self.then(Op::Read(Format::JsonLines(json)))
+        self.then(Read(Format::JsonLines(json)))
     }
 
     /// The rows of the `.npy` files whose paths this dataset yields, or their arrays: one tensor.
@@ -105,7 +105,7 @@ impl Dataset {
     /// As `tf.data.experimental.SqlDataset`. A query that is none, or that would change something, is refused; a value of another
     /// type is an error of its row, or left out.
     pub fn sqlite(self, sqlite: Sqlite) -> Dataset {
-        self.then(Op::Read(Format::Sqlite(sqlite)))
+        self.then(Read(Format::Sqlite(sqlite)))
     }
 
     /// The samples of the MosaicML shards whose paths this dataset yields: a dict by the columns' names.
@@ -124,7 +124,7 @@ impl Dataset {
     /// As `torchvision.datasets.ImageFolder` and `keras.utils.image_dataset_from_directory`: bytes that are not decoded, an
     /// `i64`, a string.
     pub fn image_folder(folder: ImageFolder) -> Dataset {
-        Dataset::files(folder.pattern()).then(Op::Read(Format::ImageFolder(folder)))
+        Dataset::files(folder.pattern()).then(Read(Format::ImageFolder(folder)))
     }
 
     /// Reads files that say what is in them, which can be found out of the ones that are listed below.
@@ -135,75 +135,6 @@ impl Dataset {
         {
             columns.example = example;
         }
-        self.then(Op::Read(format))
+        self.then(Read(format))
     }
-
-    /// The same, but where files below are indexes of shards, they are the shards.
-    pub(in crate::graph) fn of_indexes(mut self) -> Dataset {
-        if let Some(node) = self.listing()
-            && let Some(Op::Files(files)) = self.nodes.get_mut(node).map(|node| &mut node.op)
-            && files.pattern.rsplit('/').next() == Some(INDEX)
-        {
-            files.are_indexes = Some(true);
-        }
-        self
-    }
-
-    /// The pattern of the files whose paths this dataset yields, where it is the pattern of a `files` below.
-    pub(in crate::graph) fn listed(&self) -> Option<String> {
-        let Op::Files(files) = &self.nodes.get(self.listing()?)?.op else {
-            return None;
-        };
-        Some(files.pattern.clone())
-    }
-
-    /// The `files` below, of which this dataset yields the paths.
-    fn listing(&self) -> Option<usize> {
-        let mut at = self.nodes.len().checked_sub(1)?;
-        loop {
-            let node = self.nodes.get(at)?;
-            if let Op::Files(_) = &node.op {
-                return Some(at);
-            }
-            if let Op::Shuffle(_)
-            | Op::Repeat(_)
-            | Op::Take(_)
-            | Op::Skip(_)
-            | Op::Shard(_)
-            | Op::Prefetch(_)
-            | Op::Options(_)
-            | Op::Filter(_) = &node.op
-                && let [input] = node.inputs[..]
-            {
-                at = input as usize;
-            } else {
-                return None;
-            }
-        }
-    }
-}
-
-/// The operation, with the files that `pattern` matches as examples for the readers of its argument's files.
-pub(in crate::graph) fn with_example(mut op: Op, pattern: &str) -> Op {
-    let of_argument = |graph: &Graph, node: &Node| {
-        let input = node
-            .inputs
-            .first()
-            .and_then(|input| graph.nodes().get(*input as usize));
-        input.is_some_and(|input| matches!(input.op, Op::Argument))
-    };
-    for graph in op.graphs_mut() {
-        let nodes = graph.nodes().iter().map(|node| {
-            let mut filled = node.clone();
-            if let Op::Read(format) = &mut filled.op
-                && of_argument(graph, node)
-                && let Some(columns) = format.columns_mut()
-            {
-                columns.example.get_or_insert_with(|| pattern.to_owned());
-            }
-            filled
-        });
-        *graph = graph.with_ops(nodes.collect());
-    }
-    op
 }

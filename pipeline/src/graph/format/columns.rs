@@ -51,7 +51,7 @@ impl Columns {
         self
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if let Some(pattern) = &self.example {
             check_name("pattern", pattern)?;
         }

@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 
 use crate::graph::check::check_names;
 use crate::graph::expr::DtypeField;
-use crate::graph::op::OnError;
+use crate::graph::on_error::OnError;
 
 use super::records::Compression;
 
@@ -109,7 +109,7 @@ impl Csv {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.columns.is_empty() {
             return Err("reads no column".to_owned());
         }
@@ -138,7 +138,7 @@ impl Csv {
         check_names("column", self.columns.iter().map(|column| column.name.as_str()))
     }
 
-    pub(super) fn spec(&self) -> Result<ElementSpec, SpecError> {
+    pub(crate) fn spec(&self) -> Result<ElementSpec, SpecError> {
         let columns = self.columns.iter();
         ElementSpec::dict(columns.map(|column| (column.name.clone(), TensorSpec::scalar(column.dtype.0))))
     }

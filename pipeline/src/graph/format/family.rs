@@ -3,9 +3,9 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 
-use crate::graph::codec::{Parameters, encoded};
+use crate::graph::codec::{Encoded, encoded};
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::op::OnError;
+use crate::graph::on_error::OnError;
 use crate::graph::registry::Registry;
 
 use super::columns::Columns;
@@ -55,7 +55,7 @@ pub enum Format {
 
 impl Format {
     /// The names of all of them.
-    pub(in crate::graph) const NAMES: &'static [&'static str] = &[
+    pub(crate) const NAMES: &'static [&'static str] = &[
         "text_lines",
         "tfrecord",
         "fixed_length",
@@ -167,7 +167,7 @@ impl Format {
     }
 
     /// The rules that the parameters obey by themselves.
-    pub(in crate::graph) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Format::TextLines | Format::TfRecord(_) | Format::Elements(_) => Ok(()),
             Format::FixedLength(fixed) => fixed.check(),
@@ -183,7 +183,7 @@ impl Format {
     }
 
     /// What the files yield that `input`'s elements are the paths of.
-    pub(in crate::graph) fn spec(
+    pub(crate) fn spec(
         &self,
         registry: &dyn Registry,
         input: &ElementSpec,
@@ -241,7 +241,7 @@ impl Format {
     }
 
     /// The same, to be filled in.
-    pub(in crate::graph) fn columns_mut(&mut self) -> Option<&mut Columns> {
+    pub(crate) fn columns_mut(&mut self) -> Option<&mut Columns> {
         if let Format::Npy(numpy) | Format::Npz(numpy) = self {
             Some(&mut numpy.columns)
         } else if let Format::Parquet(table) | Format::Arrow(table) = self {
@@ -253,7 +253,7 @@ impl Format {
         }
     }
 
-    pub(in crate::graph) fn encode(&self) -> Result<Vec<u8>, GraphError> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, GraphError> {
         match self {
             Format::TextLines => Ok(Vec::new()),
             Format::TfRecord(params) => encoded(params),
@@ -270,25 +270,25 @@ impl Format {
         }
     }
 
-    /// The format that is read by the operation of this name, if there is one.
-    pub(in crate::graph) fn decode(op: &str, params: &Parameters<'_>) -> Result<Option<Format>, GraphError> {
-        Ok(Some(match op {
+    /// The format that is read by the operation of this name.
+    pub(crate) fn decode(params: &Encoded<'_>) -> Result<Format, GraphError> {
+        Ok(match params.name() {
             "text_lines" => Format::TextLines,
-            "tfrecord" => Format::TfRecord(params.decode()?),
-            "fixed_length" => Format::FixedLength(params.decode()?),
-            "webdataset" => Format::WebDataset(params.decode()?),
-            "csv" => Format::Csv(params.decode()?),
-            "json_lines" => Format::JsonLines(params.decode()?),
-            "npy" => Format::Npy(params.decode()?),
-            "npz" => Format::Npz(params.decode()?),
-            "parquet" => Format::Parquet(params.decode()?),
-            "arrow" => Format::Arrow(params.decode()?),
-            "sqlite" => Format::Sqlite(params.decode()?),
-            "mds" => Format::Mds(params.decode()?),
-            "image_folder" => Format::ImageFolder(params.decode()?),
-            "elements" => Format::Elements(params.decode()?),
-            _ => return Ok(None),
-        }))
+            "tfrecord" => Format::TfRecord(params.params()?),
+            "fixed_length" => Format::FixedLength(params.params()?),
+            "webdataset" => Format::WebDataset(params.params()?),
+            "csv" => Format::Csv(params.params()?),
+            "json_lines" => Format::JsonLines(params.params()?),
+            "npy" => Format::Npy(params.params()?),
+            "npz" => Format::Npz(params.params()?),
+            "parquet" => Format::Parquet(params.params()?),
+            "arrow" => Format::Arrow(params.params()?),
+            "sqlite" => Format::Sqlite(params.params()?),
+            "mds" => Format::Mds(params.params()?),
+            "image_folder" => Format::ImageFolder(params.params()?),
+            "elements" => Format::Elements(params.params()?),
+            _ => return Err(params.malformed("is no format")),
+        })
     }
 
     fn mismatch(&self, reason: String) -> AnalysisError {

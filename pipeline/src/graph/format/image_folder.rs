@@ -5,7 +5,7 @@ use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
 use minicbor::{Decode, Encode};
 
 use crate::graph::check::{check_name, check_names};
-use crate::graph::op::OnError;
+use crate::graph::on_error::OnError;
 
 /// Parameters of `image_folder`: the files below a root, each of the class whose folder it is in, at any depth.
 ///
@@ -63,13 +63,13 @@ impl ImageFolder {
         format!("{root}/*/**/*")
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         check_name("root", &self.root)?;
         check_names("class", self.classes.iter().map(String::as_str))?;
         check_names("extension", self.extensions.iter().map(String::as_str))
     }
 
-    pub(super) fn spec() -> Result<ElementSpec, SpecError> {
+    pub(crate) fn spec() -> Result<ElementSpec, SpecError> {
         ElementSpec::dict([
             ("image", TensorSpec::scalar(Dtype::Bytes)),
             ("label", TensorSpec::scalar(Dtype::I64)),

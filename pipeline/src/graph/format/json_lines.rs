@@ -5,7 +5,7 @@ use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
 use minicbor::{Decode, Encode};
 
 use crate::graph::check::{check_name, check_names};
-use crate::graph::op::OnError;
+use crate::graph::on_error::OnError;
 use crate::graph::params::SpecField;
 
 use super::records::Compression;
@@ -110,7 +110,7 @@ impl JsonLines {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.fields.is_empty() {
             return Err("reads no field".to_owned());
         }
@@ -118,7 +118,7 @@ impl JsonLines {
         check_names("field", self.fields.iter().map(|field| field.name.as_str()))
     }
 
-    pub(super) fn spec(&self) -> Result<ElementSpec, SpecError> {
+    pub(crate) fn spec(&self) -> Result<ElementSpec, SpecError> {
         let fields = self.fields.iter();
         let fields = fields.filter_map(|field| Some((field.name.clone(), field.tensor()?.clone())));
         ElementSpec::dict(fields)

@@ -3,7 +3,7 @@
 
 use minicbor::{Decode, Encode};
 
-use crate::graph::op::OnError;
+use crate::graph::on_error::OnError;
 
 use super::columns::Columns;
 

@@ -22,7 +22,6 @@ mod sqlite;
 mod tables;
 mod webdataset;
 
-pub(super) use builder::with_example;
 pub use columns::Columns;
 pub use csv::{CSV_FIELDS_MAX, Csv, CsvColumn};
 pub use elements::Elements;

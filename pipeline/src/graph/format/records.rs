@@ -51,7 +51,7 @@ pub struct FixedLength {
 
 impl FixedLength {
     /// What no file can be like.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.record_bytes == 0 {
             return Err("reads records of no bytes".to_owned());
         }

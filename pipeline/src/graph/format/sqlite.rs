@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 
 use crate::graph::check::check_names;
 use crate::graph::expr::DtypeField;
-use crate::graph::op::OnError;
+use crate::graph::on_error::OnError;
 
 /// Bytes of a query.
 const QUERY_BYTES_MAX: usize = 1 << 20;
@@ -73,7 +73,7 @@ impl Sqlite {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.query.trim().is_empty() || self.query.len() > QUERY_BYTES_MAX {
             return Err(format!(
                 "has a query of {} bytes, which is not within 1..={QUERY_BYTES_MAX}",
@@ -96,7 +96,7 @@ impl Sqlite {
         check_names("column", self.columns.iter().map(|column| column.name.as_str()))
     }
 
-    pub(super) fn spec(&self) -> Result<ElementSpec, SpecError> {
+    pub(crate) fn spec(&self) -> Result<ElementSpec, SpecError> {
         let columns = self.columns.iter();
         ElementSpec::dict(columns.map(|column| (column.name.clone(), TensorSpec::scalar(column.dtype.0))))
     }

@@ -3,7 +3,7 @@
 
 use minicbor::{Decode, Encode};
 
-use crate::graph::op::OnError;
+use crate::graph::on_error::OnError;
 
 use super::columns::Columns;
 
@@ -64,7 +64,7 @@ impl Table {
             .is_none_or(|paths| paths.iter().any(within))
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match self.rows {
             Some(rows) if rows == 0 || rows > TABLE_ROWS_MAX => Err(format!(
                 "reads {rows} rows at once, which is not within 1..={TABLE_ROWS_MAX}"

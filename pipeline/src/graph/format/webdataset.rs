@@ -5,7 +5,7 @@ use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
 use minicbor::{Decode, Encode};
 
 use crate::graph::check::check_names;
-use crate::graph::op::OnError;
+use crate::graph::on_error::OnError;
 
 /// The name of the component that `webdataset` adds: the sample's key.
 pub const KEY_COMPONENT: &str = "__key__";
@@ -23,14 +23,14 @@ pub struct WebDataset {
 }
 
 impl WebDataset {
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.fields.is_empty() {
             return Err("names no fields, such as \"jpg\"".to_owned());
         }
         check_names("field", self.fields.iter().map(String::as_str))
     }
 
-    pub(super) fn spec(&self) -> Result<ElementSpec, SpecError> {
+    pub(crate) fn spec(&self) -> Result<ElementSpec, SpecError> {
         let fields = self.fields.iter();
         let fields = fields.map(|field| (field.clone(), TensorSpec::scalar(Dtype::Bytes)));
         ElementSpec::dict(fields.chain([(KEY_COMPONENT.to_owned(), TensorSpec::scalar(Dtype::String))]))

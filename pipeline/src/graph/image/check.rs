@@ -11,7 +11,7 @@ const CHANNELS_MAX: usize = 1 << 12;
 const FACTOR_MAX: f64 = 1e6;
 
 impl ImageFunction {
-    pub(in crate::graph) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             ImageFunction::Decode(decode) => decode.check(),
             ImageFunction::Resize(resize) => check_size(resize.height, resize.width),

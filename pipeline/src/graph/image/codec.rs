@@ -1,14 +1,14 @@
 //! The functions of pictures as bytes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use crate::graph::codec::{Parameters, encoded};
+use crate::graph::codec::{Encoded, encoded};
 use crate::graph::error::GraphError;
 
 use super::ImageFunction;
 
 impl ImageFunction {
     /// The parameters, encoded by themselves.
-    pub(in crate::graph) fn encode(&self) -> Result<Vec<u8>, GraphError> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, GraphError> {
         match self {
             ImageFunction::Decode(params) => encoded(params),
             ImageFunction::Resize(params) => encoded(params),
@@ -25,22 +25,22 @@ impl ImageFunction {
         }
     }
 
-    /// The function that `params` are of; `None` when they are of none of pictures.
-    pub(in crate::graph) fn decode(params: &Parameters<'_>) -> Result<Option<ImageFunction>, GraphError> {
-        Ok(Some(match params.op {
-            "decode_image" => ImageFunction::Decode(params.decode()?),
-            "resize" => ImageFunction::Resize(params.decode()?),
-            "crop" => ImageFunction::Crop(params.decode()?),
-            "central_crop" => ImageFunction::CentralCrop(params.decode()?),
-            "center_crop" => ImageFunction::CenterCrop(params.decode()?),
-            "random_crop" => ImageFunction::RandomCrop(params.decode()?),
-            "random_resized_crop" => ImageFunction::RandomResizedCrop(params.decode()?),
-            "flip" => ImageFunction::Flip(params.decode()?),
-            "color_jitter" => ImageFunction::ColorJitter(params.decode()?),
-            "normalize" => ImageFunction::Normalize(params.decode()?),
-            "rgb_to_grayscale" => ImageFunction::Grayscale(params.decode()?),
-            "hwc_to_chw" => ImageFunction::HwcToChw(params.decode()?),
-            _ => return Ok(None),
-        }))
+    /// Reads the function of the operation's name.
+    pub(crate) fn decode(params: &Encoded<'_>) -> Result<ImageFunction, GraphError> {
+        Ok(match params.name() {
+            "decode_image" => ImageFunction::Decode(params.params()?),
+            "resize" => ImageFunction::Resize(params.params()?),
+            "crop" => ImageFunction::Crop(params.params()?),
+            "central_crop" => ImageFunction::CentralCrop(params.params()?),
+            "center_crop" => ImageFunction::CenterCrop(params.params()?),
+            "random_crop" => ImageFunction::RandomCrop(params.params()?),
+            "random_resized_crop" => ImageFunction::RandomResizedCrop(params.params()?),
+            "flip" => ImageFunction::Flip(params.params()?),
+            "color_jitter" => ImageFunction::ColorJitter(params.params()?),
+            "normalize" => ImageFunction::Normalize(params.params()?),
+            "rgb_to_grayscale" => ImageFunction::Grayscale(params.params()?),
+            "hwc_to_chw" => ImageFunction::HwcToChw(params.params()?),
+            _ => return Err(params.malformed("is no function of pictures")),
+        })
     }
 }

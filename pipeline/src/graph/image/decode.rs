@@ -4,7 +4,7 @@
 use minicbor::{Decode, Encode};
 
 use crate::graph::dataset::PIXELS_MAX_DEFAULT;
-use crate::graph::op::OnError;
+use crate::graph::on_error::OnError;
 
 /// Parameters of `decode_image`: JPEG, PNG or WebP, told apart by the bytes, as `tf.io.decode_image` does. Of an animation
 /// the first picture; of 16 bits a channel the high 8.
@@ -42,7 +42,7 @@ impl DecodeImage {
         self.channels.unwrap_or(3)
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.pixels_max == 0 {
             return Err("allows no pixels".to_owned());
         }

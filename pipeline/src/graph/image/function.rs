@@ -1,7 +1,7 @@
 //! The functions of pictures: their names and where the picture is.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use crate::graph::op::OnError;
+use crate::graph::on_error::OnError;
 
 use super::{
     CenterCrop, CentralCrop, ColorJitter, Crop, DecodeImage, Flip, Grayscale, HwcToChw, Normalize,
@@ -39,7 +39,7 @@ pub enum ImageFunction {
 
 impl ImageFunction {
     /// The names of all of them.
-    pub(in crate::graph) const NAMES: &'static [&'static str] = &[
+    pub(crate) const NAMES: &'static [&'static str] = &[
         "decode_image",
         "resize",
         "crop",
@@ -91,7 +91,7 @@ impl ImageFunction {
     }
 
     /// Whether it leaves out elements.
-    pub(in crate::graph) fn may_skip(&self) -> bool {
+    pub(crate) fn may_skip(&self) -> bool {
         matches!(self, ImageFunction::Decode(decode) if decode.on_error == OnError::Skip)
     }
 }

@@ -19,7 +19,7 @@ struct Shape {
 
 impl ImageFunction {
     /// The elements that come of elements of `input`.
-    pub(in crate::graph) fn spec(&self, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+    pub(crate) fn spec(&self, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
         let yields = |spec: &TensorSpec| self.yields(spec);
         replaced(self.op_name(), input, self.component(), self.wants(), yields)
     }

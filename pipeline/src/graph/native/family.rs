@@ -53,7 +53,7 @@ macro_rules! family {
             }
 
             /// The function that is called `op`, from its encoded parameters; `None` for another operation.
-            pub(in crate::graph) fn decode(
+            pub(crate) fn decode(
                 op: &str,
                 params: &[u8],
             ) -> Option<Result<Native, minicbor::decode::Error>> {
@@ -94,19 +94,19 @@ family! {
 }
 
 impl Native {
-    pub(in crate::graph) fn encode(&self) -> Result<Vec<u8>, GraphError> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, GraphError> {
         self.function()
             .encoded()
             .map_err(|error| GraphError::Malformed(error.to_string()))
     }
 
     /// What its parameters cannot be like, whatever comes in.
-    pub(in crate::graph) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.function().checked()
     }
 
     /// What it yields of elements of `input`.
-    pub(in crate::graph) fn output(&self, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+    pub(crate) fn output(&self, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
         let refused = |reason| AnalysisError::Mismatch {
             op: self.op_name().to_owned(),
             reason,

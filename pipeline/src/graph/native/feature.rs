@@ -131,7 +131,7 @@ impl Feature {
     }
 
     /// Structure and components, of one example or of several: `rows` of them, if that is known.
-    pub(super) fn specs(&self, rows: Option<Option<u64>>) -> (Structure, Vec<TensorSpec>) {
+    pub(crate) fn specs(&self, rows: Option<Option<u64>>) -> (Structure, Vec<TensorSpec>) {
         let dtype = self.dtype.0;
         let leading: Vec<Option<u64>> = rows.into_iter().collect();
         let inner = |dims: &[u64]| dims.iter().copied().map(Some).collect::<Vec<_>>();
@@ -162,7 +162,7 @@ impl Feature {
 }
 
 /// What features cannot be like.
-pub(super) fn check_features(features: &[Feature], others: &[Feature]) -> Result<(), String> {
+pub(crate) fn check_features(features: &[Feature], others: &[Feature]) -> Result<(), String> {
     if features.is_empty() && others.is_empty() {
         return Err("names no features".to_owned());
     }
@@ -178,7 +178,7 @@ pub(super) fn check_features(features: &[Feature], others: &[Feature]) -> Result
 
 /// `input` with the component `name`, one that its structure names directly, gone, and further ones instead: all of an
 /// element that was nothing else.
-pub(super) fn unpacked(
+pub(crate) fn unpacked(
     input: &ElementSpec,
     name: &str,
     parts: impl IntoIterator<Item = (String, (Structure, Vec<TensorSpec>))>,
@@ -222,7 +222,7 @@ pub(super) fn unpacked(
 }
 
 /// Which examples the component `name` holds: `None` = one; else so many, if that is known.
-pub(super) fn rows_of(input: &ElementSpec, name: &str) -> Result<Option<Option<u64>>, String> {
+pub(crate) fn rows_of(input: &ElementSpec, name: &str) -> Result<Option<Option<u64>>, String> {
     let spec = &input.components()[column_of(name, input)?];
     let is_text = matches!(spec.dtype(), Dtype::Bytes | Dtype::String);
     match spec.dims() {

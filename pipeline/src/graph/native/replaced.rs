@@ -5,7 +5,7 @@ use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use crate::graph::expr::column_of;
 
 /// `input` with `output` in place of the component `name`, which is to be what `accepts` says.
-pub(super) fn replaced(
+pub(crate) fn replaced(
     input: &ElementSpec,
     name: &str,
     wanted: &str,
@@ -22,6 +22,6 @@ pub(super) fn replaced(
 }
 
 /// Whether `spec` may be one string or byte string.
-pub(super) fn is_string(spec: &TensorSpec) -> bool {
+pub(crate) fn is_string(spec: &TensorSpec) -> bool {
     spec.accepts(Dtype::Bytes, &[]) || spec.accepts(Dtype::String, &[])
 }

@@ -11,7 +11,7 @@ const RANK_MAX: usize = 16;
 
 /// How the values of a column are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     /// A scalar of fixed size.
     Scalar(Dtype),
     /// A scalar as decimal text.
@@ -26,7 +26,7 @@ pub(super) enum Encoding {
 
 impl Encoding {
     /// The encoding of this name.
-    pub(super) fn named(name: &str) -> Result<Encoding, String> {
+    pub(crate) fn named(name: &str) -> Result<Encoding, String> {
         let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
         Ok(match kind {
             "bytes" | "jpeg" | "png" => Encoding::Bytes,
@@ -64,7 +64,7 @@ impl Encoding {
     }
 
     /// What describes its values, of which `sample` is one.
-    pub(super) fn spec(&self, sample: Option<&Bytes>) -> Result<TensorSpec, String> {
+    pub(crate) fn spec(&self, sample: Option<&Bytes>) -> Result<TensorSpec, String> {
         Ok(match self {
             Encoding::Scalar(dtype) | Encoding::Decimal(dtype) => TensorSpec::scalar(*dtype),
             Encoding::Text => TensorSpec::scalar(Dtype::String),
@@ -86,7 +86,7 @@ impl Encoding {
     }
 
     /// A value.
-    pub(super) fn tensor(&self, bytes: Bytes) -> Result<Tensor, String> {
+    pub(crate) fn tensor(&self, bytes: Bytes) -> Result<Tensor, String> {
         match self {
             Encoding::Scalar(dtype) => inline(*dtype, &bytes),
             Encoding::Decimal(dtype) => scalar(*dtype, &bytes),

@@ -131,7 +131,7 @@ impl Said<'_> {
 }
 
 /// The shard at `path`, or the first one of the index there.
-pub(in crate::exec::format) fn first(storage: &Storage, path: &str) -> Result<Opened, String> {
+pub(crate) fn first(storage: &Storage, path: &str) -> Result<Opened, String> {
     let first = if path.ends_with(INDEX) {
         shards(storage, path)?.swap_remove(0).path
     } else {
@@ -142,7 +142,7 @@ pub(in crate::exec::format) fn first(storage: &Storage, path: &str) -> Result<Op
 
 /// Opens a shard that is `written` as a listing writes it, or by its path, and holds it against what its index says. One with a
 /// checksum is read once more for that.
-pub(super) fn opened(storage: &Storage, written: &str) -> Result<Opened, ReadError> {
+pub(crate) fn opened(storage: &Storage, written: &str) -> Result<Opened, ReadError> {
     let said = Said::of(written);
     let opened = Opened::new(storage, said.path)?;
     let differs = |what: String| ReadError {

@@ -10,6 +10,6 @@ mod index;
 mod reader;
 mod shard;
 
-pub(super) use index::first;
+pub(crate) use index::first;
 pub(crate) use index::shards;
-pub(super) use reader::{Mds, describe};
+pub(crate) use reader::{Mds, describe};

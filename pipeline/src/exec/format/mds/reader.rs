@@ -13,7 +13,7 @@ use super::encoding::Encoding;
 use super::index;
 use super::shard::{MdsColumn, Shard};
 
-pub(in crate::exec::format) struct Mds(pub(in crate::exec::format) ElementSpec);
+pub(crate) struct Mds(pub(crate) ElementSpec);
 
 struct MdsFile {
     origins: Origins,
@@ -25,7 +25,7 @@ struct MdsFile {
 }
 
 /// What an element of such shards is.
-pub(in crate::exec::format) fn describe(file: Opened, params: &graph::Mds) -> Result<ElementSpec, Fault> {
+pub(crate) fn describe(file: Opened, params: &graph::Mds) -> Result<ElementSpec, Fault> {
     let mut shard = Shard::open(file.file)?;
     let sample = if shard.count() > 0 {
         Some(shard.sample(0)?)

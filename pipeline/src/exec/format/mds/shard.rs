@@ -18,18 +18,18 @@ const BLOCK_BYTES: u64 = 1 << 20;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// A shard whose samples can be read.
-pub(super) struct Shard {
+pub(crate) struct Shard {
     bytes: Source,
     /// Where each sample begins, and where the last one ends.
     begins: Vec<u32>,
-    pub(super) columns: Vec<MdsColumn>,
+    pub(crate) columns: Vec<MdsColumn>,
 }
 
 /// A column of a shard.
-pub(super) struct MdsColumn {
-    pub(super) name: String,
+pub(crate) struct MdsColumn {
+    pub(crate) name: String,
     /// The encoding, by the name that it has in the shard.
-    pub(super) encoding: String,
+    pub(crate) encoding: String,
     /// Bytes of a value, where all have as many.
     size: Option<u32>,
 }
@@ -42,7 +42,7 @@ enum Source {
 }
 
 impl Shard {
-    pub(super) fn open(file: Object) -> Result<Shard, Fault> {
+    pub(crate) fn open(file: Object) -> Result<Shard, Fault> {
         let mut bytes = Source::File(file, 0, Bytes::new());
         if bytes.range(0, 4)? == ZSTD_MAGIC[..] {
             bytes = bytes.decompressed()?;
@@ -80,23 +80,23 @@ impl Shard {
         })
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         (self.begins.len() - 1) as u64
     }
 
     /// The memory that it holds: of what is compressed all of it.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         let (Source::File(_, _, bytes) | Source::Memory(bytes)) = &self.bytes;
         bytes.len() + size_of_val(&self.begins[..])
     }
 
     /// Where sample `index` begins, which is there.
-    pub(super) fn offset_bytes(&self, index: u64) -> u64 {
+    pub(crate) fn offset_bytes(&self, index: u64) -> u64 {
         u64::from(self.begins[index as usize])
     }
 
     /// The values of sample `index`, which is there, in the order of the columns.
-    pub(super) fn sample(&mut self, index: u64) -> Result<Vec<Bytes>, Fault> {
+    pub(crate) fn sample(&mut self, index: u64) -> Result<Vec<Bytes>, Fault> {
         let (begin, end) = (self.offset_bytes(index), self.offset_bytes(index + 1));
         let mut sample = self.bytes.range(begin, end)?;
         let garbled = || Fault::from("the sizes of its values are not that of the sample");
@@ -225,7 +225,7 @@ fn columns(config: &[u8]) -> Result<Vec<MdsColumn>, Fault> {
 
 impl MdsColumn {
     /// How its values are written.
-    pub(super) fn encoding(&self) -> Result<Encoding, String> {
+    pub(crate) fn encoding(&self) -> Result<Encoding, String> {
         Encoding::named(&self.encoding).map_err(|reason| format!("column {:?} {reason}", self.name))
     }
 }

@@ -18,19 +18,19 @@ const RANK_MAX: usize = 16;
 
 /// What an array says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) items: ItemType,
-    pub(super) is_big_endian: bool,
-    pub(super) shape: Vec<u64>,
+pub(crate) struct Header {
+    pub(crate) items: ItemType,
+    pub(crate) is_big_endian: bool,
+    pub(crate) shape: Vec<u64>,
     /// Bytes in front of the items.
-    pub(super) header_bytes: u64,
+    pub(crate) header_bytes: u64,
     /// Bytes of the items.
-    pub(super) data_bytes: u64,
+    pub(crate) data_bytes: u64,
 }
 
 /// The type of the items of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ItemType {
+pub(crate) enum ItemType {
     /// Of fixed size, as tensors have them.
     Fixed(Dtype),
     /// Byte strings of at most so many bytes, filled up with zeros.
@@ -41,7 +41,7 @@ pub(super) enum ItemType {
 
 impl ItemType {
     /// Bytes of an item.
-    pub(super) fn bytes(self) -> u64 {
+    pub(crate) fn bytes(self) -> u64 {
         match self {
             // An item has at most 16 bytes.
             ItemType::Fixed(dtype) => dtype.item_bytes().unwrap_or(0) as u64,
@@ -50,7 +50,7 @@ impl ItemType {
         }
     }
 
-    pub(super) fn dtype(self) -> Dtype {
+    pub(crate) fn dtype(self) -> Dtype {
         match self {
             ItemType::Fixed(dtype) => dtype,
             ItemType::Bytes(_) => Dtype::Bytes,
@@ -59,7 +59,7 @@ impl ItemType {
     }
 
     /// Bytes that belong together, which the other byte order turns round.
-    pub(super) fn swapped_bytes(self) -> usize {
+    pub(crate) fn swapped_bytes(self) -> usize {
         match self {
             ItemType::Fixed(Dtype::C64) => 4,
             ItemType::Fixed(Dtype::C128) => 8,
@@ -72,7 +72,7 @@ impl ItemType {
 
 impl Header {
     /// Reads the header at the start of `file`.
-    pub(super) fn read(file: &mut impl Read) -> Result<Header, Fault> {
+    pub(crate) fn read(file: &mut impl Read) -> Result<Header, Fault> {
         let mut start = [0; 8];
         file.read_exact(&mut start)?;
         if start[..6] != *MAGIC {
@@ -142,7 +142,7 @@ impl Header {
     }
 
     /// The shape of an element: of a row unless it is the whole array.
-    pub(super) fn dims(&self, whole: bool) -> Result<&[u64], String> {
+    pub(crate) fn dims(&self, whole: bool) -> Result<&[u64], String> {
         match self.shape.split_first() {
             _ if whole => Ok(&self.shape),
             Some((rows, _)) if *rows > EMPTY_ROWS_MAX && self.data_bytes == 0 => Err(format!(
@@ -154,7 +154,7 @@ impl Header {
     }
 
     /// What describes the elements of such arrays: of whole ones the leading dimension varies.
-    pub(super) fn spec(&self, whole: bool) -> Result<TensorSpec, String> {
+    pub(crate) fn spec(&self, whole: bool) -> Result<TensorSpec, String> {
         let mut dims: Vec<Option<u64>> = self.dims(whole)?.iter().copied().map(Some).collect();
         if whole && let Some(leading) = dims.first_mut() {
             *leading = None;

@@ -9,7 +9,7 @@ use crate::exec::value::Tensor;
 use super::header::{Header, ItemType};
 
 /// Reads `wanted` bytes, taking memory as far as there are any.
-pub(super) fn read_bytes(stream: &mut impl Read, wanted: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bytes(stream: &mut impl Read, wanted: u64) -> io::Result<Vec<u8>> {
     // At most 1 MiB is taken before any of it was read.
     let mut bytes = Vec::with_capacity(wanted.min(1 << 20) as usize);
     let read = stream.take(wanted).read_to_end(&mut bytes)? as u64;
@@ -21,7 +21,7 @@ pub(super) fn read_bytes(stream: &mut impl Read, wanted: u64) -> io::Result<Vec<
 }
 
 /// The bytes of items as tensors have them.
-pub(super) fn in_order(header: &Header, mut bytes: Vec<u8>) -> Bytes {
+pub(crate) fn in_order(header: &Header, mut bytes: Vec<u8>) -> Bytes {
     let together = header.items.swapped_bytes();
     if header.is_big_endian && together > 1 {
         bytes.chunks_exact_mut(together).for_each(<[u8]>::reverse);
@@ -30,7 +30,7 @@ pub(super) fn in_order(header: &Header, mut bytes: Vec<u8>) -> Bytes {
 }
 
 /// The tensor of these bytes, which are in order.
-pub(super) fn tensor(header: &Header, dims: &[u64], bytes: Bytes) -> Result<Tensor, String> {
+pub(crate) fn tensor(header: &Header, dims: &[u64], bytes: Bytes) -> Result<Tensor, String> {
     if let ItemType::Fixed(dtype) = header.items {
         if dtype == millstream_element::Dtype::Bool && bytes.iter().any(|byte| *byte > 1) {
             return Err("a boolean is neither 0 nor 1".to_owned());

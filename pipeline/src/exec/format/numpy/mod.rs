@@ -9,5 +9,5 @@ mod items;
 mod npy;
 mod npz;
 
-pub(super) use npy::{Npy, describe as describe_npy};
-pub(super) use npz::{Npz, describe as describe_npz};
+pub(crate) use npy::{Npy, describe as describe_npy};
+pub(crate) use npz::{Npz, describe as describe_npz};

@@ -21,9 +21,9 @@ const BLOCK_BYTES: u64 = 1 << 20;
 /// Rows of a block, of which each may be empty.
 const BLOCK_ROWS_MAX: u64 = 1 << 16;
 
-pub(in crate::exec::format) struct Npy {
-    pub(in crate::exec::format) params: graph::Numpy,
-    pub(in crate::exec::format) spec: ElementSpec,
+pub(crate) struct Npy {
+    pub(crate) params: graph::Numpy,
+    pub(crate) spec: ElementSpec,
 }
 
 struct NpyFile {
@@ -43,10 +43,7 @@ struct NpyFile {
 }
 
 /// What an element of such files is.
-pub(in crate::exec::format) fn describe(
-    file: &mut Opened,
-    params: &graph::Numpy,
-) -> Result<ElementSpec, Fault> {
+pub(crate) fn describe(file: &mut Opened, params: &graph::Numpy) -> Result<ElementSpec, Fault> {
     let spec = Header::read(&mut file.file)?.spec(params.whole)?;
     ElementSpec::single(spec).map_err(|error| Fault::from(error.to_string()))
 }

@@ -19,9 +19,9 @@ use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError
 /// Bytes of the arrays of an archive that are wanted, which are held in memory.
 const ARRAYS_BYTES_MAX: u64 = 1 << 30;
 
-pub(in crate::exec::format) struct Npz {
-    pub(in crate::exec::format) params: graph::Numpy,
-    pub(in crate::exec::format) spec: ElementSpec,
+pub(crate) struct Npz {
+    pub(crate) params: graph::Numpy,
+    pub(crate) spec: ElementSpec,
 }
 
 struct NpzFile {
@@ -33,7 +33,7 @@ struct NpzFile {
 }
 
 /// What an element of such files is.
-pub(in crate::exec::format) fn describe(file: Opened, params: &graph::Numpy) -> Result<ElementSpec, Fault> {
+pub(crate) fn describe(file: Opened, params: &graph::Numpy) -> Result<ElementSpec, Fault> {
     let mut archive = archive(file.file)?;
     let there = array_names(&archive);
     let mut fields: Vec<(String, TensorSpec)> = Vec::new();

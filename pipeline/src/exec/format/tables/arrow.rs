@@ -13,7 +13,7 @@ use crate::exec::format::reader::{Fault, Opened};
 use super::messages::{Head, Messages};
 use super::rows::{Batches, Table, TableFile, WantedRows};
 
-pub(in crate::exec::format) struct Arrow;
+pub(crate) struct Arrow;
 
 /// A file whose batches are read.
 struct Decoding {

@@ -22,7 +22,7 @@ use crate::exec::value::{Dims, Tensor, TensorData};
 use super::shape::{Leaf, Shape};
 
 /// A column of a batch, ready to be taken apart.
-pub(super) struct Column {
+pub(crate) struct Column {
     lists: usize,
     dims: Vec<u64>,
     /// The items of all rows, one behind the other.
@@ -35,16 +35,16 @@ pub(super) struct Column {
 
 /// The tensors of a batch.
 #[derive(Default)]
-pub(super) struct Converted {
-    pub(super) columns: Vec<Column>,
+pub(crate) struct Converted {
+    pub(crate) columns: Vec<Column>,
     /// The rows in which something is null, with the first column in which it is.
-    pub(super) null_rows: Vec<(usize, String)>,
+    pub(crate) null_rows: Vec<(usize, String)>,
 }
 
 impl Converted {
     /// Adds `array`, the column `name`, of which `shape` says what becomes of it. Nulls are read as nothing of their type, and
     /// noted unless they are wanted so.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         name: &str,
         array: &ArrayRef,
@@ -83,7 +83,7 @@ impl Converted {
     }
 
     /// Adds tensors without items in the places of a column that was not read, because nobody looks at them.
-    pub(super) fn leave_out(&mut self, shape: &Shape) -> Result<(), String> {
+    pub(crate) fn leave_out(&mut self, shape: &Shape) -> Result<(), String> {
         match shape {
             Shape::Leaf(leaf) => self.columns.push(Column::left_out(leaf)?),
             Shape::Struct(fields) => {
@@ -170,7 +170,7 @@ impl Column {
     }
 
     /// Appends the tensors of the whole batch.
-    pub(super) fn batch(self, into: &mut impl Extend<Tensor>) -> Result<(), String> {
+    pub(crate) fn batch(self, into: &mut impl Extend<Tensor>) -> Result<(), String> {
         into.extend([self.values]);
         for splits in self.splits {
             into.extend([indices(&splits)?]);
@@ -179,7 +179,7 @@ impl Column {
     }
 
     /// Appends the tensors of one row.
-    pub(super) fn row(&self, row: usize, into: &mut impl Extend<Tensor>) -> Result<(), String> {
+    pub(crate) fn row(&self, row: usize, into: &mut impl Extend<Tensor>) -> Result<(), String> {
         if !self.is_read {
             into.extend([self.values.clone()]);
             for _ in 1..self.lists {

@@ -13,7 +13,7 @@ const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
 /// Checks that `page` does not become larger than `most` bytes: what it says of itself at its end, and, if it is large, what it
 /// is. Of a page of the second version, where something else can come first, nothing is said.
-pub(super) fn check(page: &[u8], most: u64) -> Result<(), String> {
+pub(crate) fn check(page: &[u8], most: u64) -> Result<(), String> {
     let refused = |bytes: String| {
         Err(format!(
             "a page has {bytes} bytes uncompressed, the limit is {most}: write smaller pages"

@@ -18,21 +18,21 @@ const METADATA_BYTES_MAX: u32 = 64 << 20;
 const BODY_BYTES_MAX: u64 = 4 << 30;
 
 /// The messages of a file.
-pub(super) struct Messages {
+pub(crate) struct Messages {
     stream: BufReader<Object>,
     offset_bytes: u64,
     file_bytes: u64,
 }
 
 /// A message whose body has not been read.
-pub(super) struct Head {
+pub(crate) struct Head {
     /// The length in front of it, and what describes it.
     metadata: Vec<u8>,
     body_bytes: u64,
 }
 
 impl Messages {
-    pub(super) fn new(mut file: Object) -> Result<Messages, Fault> {
+    pub(crate) fn new(mut file: Object) -> Result<Messages, Fault> {
         let file_bytes = file.len();
         let mut start = Vec::new();
         file.seek(SeekFrom::Start(0))?;
@@ -52,7 +52,7 @@ impl Messages {
     }
 
     /// What describes the next message; `None` at the end. [`Messages::body`] or [`Messages::pass_over`] follows.
-    pub(super) fn head(&mut self) -> Result<Option<Head>, Fault> {
+    pub(crate) fn head(&mut self) -> Result<Option<Head>, Fault> {
         if self.offset_bytes == self.file_bytes {
             return Ok(None);
         }
@@ -92,7 +92,7 @@ impl Messages {
     }
 
     /// The whole message, as the decoder takes it.
-    pub(super) fn body(&mut self, head: Head) -> Result<(Block, Buffer), Fault> {
+    pub(crate) fn body(&mut self, head: Head) -> Result<(Block, Buffer), Fault> {
         let metadata_bytes = head.metadata.len();
         let mut bytes = head.metadata;
         // The file has this many bytes.
@@ -105,7 +105,7 @@ impl Messages {
     }
 
     /// Passes over the body of a message.
-    pub(super) fn pass_over(&mut self, head: &Head) -> Result<(), Fault> {
+    pub(crate) fn pass_over(&mut self, head: &Head) -> Result<(), Fault> {
         self.stream.seek_relative(head.body_bytes as i64)?;
         self.offset_bytes += head.body_bytes;
         Ok(())
@@ -119,21 +119,21 @@ impl Messages {
 }
 
 impl Head {
-    pub(super) fn kind(&self) -> Result<MessageHeader, Fault> {
+    pub(crate) fn kind(&self) -> Result<MessageHeader, Fault> {
         Ok(message(&self.metadata)?.header_type())
     }
 
-    pub(super) fn message(&self) -> Result<Message<'_>, Fault> {
+    pub(crate) fn message(&self) -> Result<Message<'_>, Fault> {
         message(&self.metadata)
     }
 
     /// What describes it.
-    pub(super) fn described(&self) -> &[u8] {
+    pub(crate) fn described(&self) -> &[u8] {
         self.metadata.get(8..).unwrap_or_default()
     }
 
     /// Rows of the batch that it is.
-    pub(super) fn rows(&self) -> Result<u64, Fault> {
+    pub(crate) fn rows(&self) -> Result<u64, Fault> {
         let message = message(&self.metadata)?;
         let rows = message
             .header_as_record_batch()

@@ -15,6 +15,6 @@ mod rows;
 mod shape;
 mod thrift;
 
-pub(super) use arrow::Arrow;
-pub(super) use parquet::Parquet;
-pub(super) use rows::{Tables, describe};
+pub(crate) use arrow::Arrow;
+pub(crate) use parquet::Parquet;
+pub(crate) use rows::{Tables, describe};

@@ -30,7 +30,7 @@ const HEADER_BYTES: u64 = 1 << 10;
 /// Bytes that it may have beyond those.
 const HEADER_BYTES_MAX: u64 = 16 << 20;
 
-pub(in crate::exec::format) struct Parquet;
+pub(crate) struct Parquet;
 
 /// A file as the decoder reads it.
 struct Chunks {

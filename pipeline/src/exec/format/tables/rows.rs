@@ -25,13 +25,13 @@ use super::shape::{Shape, element};
 const ROWS_AT_ONCE: usize = 1024;
 
 /// How the tables of a format are opened.
-pub(in crate::exec::format) trait TableFile: Send {
+pub(crate) trait TableFile: Send {
     /// The table in a file.
     fn open(&self, file: &Opened) -> Result<Box<dyn Table>, Fault>;
 }
 
 /// An open table.
-pub(in crate::exec::format) trait Table {
+pub(crate) trait Table {
     /// What its columns are.
     fn schema(&self) -> Arc<Schema>;
 
@@ -43,25 +43,25 @@ pub(in crate::exec::format) trait Table {
 }
 
 /// Which rows of a table are wanted. With their batches comes the number of the first row of the part.
-pub(in crate::exec::format) struct WantedRows {
+pub(crate) struct WantedRows {
     /// The indices of the columns.
-    pub(super) columns: Vec<usize>,
+    pub(crate) columns: Vec<usize>,
     /// Only rows whose group begins within these bytes of the file: of formats that have such. Others have no parts.
-    pub(super) part: Range<u64>,
+    pub(crate) part: Range<u64>,
     /// Rows of those that are passed over.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// Rows of a batch, roughly.
-    pub(super) rows: usize,
+    pub(crate) rows: usize,
 }
 
 /// The batches of a file, in order.
-pub(in crate::exec::format) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Fault>> + Send>;
+pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Fault>> + Send>;
 
 /// The tables of one format.
-pub(in crate::exec::format) struct Tables<F> {
-    pub(in crate::exec::format) format: F,
-    pub(in crate::exec::format) params: graph::Table,
-    pub(in crate::exec::format) spec: ElementSpec,
+pub(crate) struct Tables<F> {
+    pub(crate) format: F,
+    pub(crate) params: graph::Table,
+    pub(crate) spec: ElementSpec,
 }
 
 struct TableReader {
@@ -98,7 +98,7 @@ struct Current {
 }
 
 /// What an element of such files is.
-pub(in crate::exec::format) fn describe(
+pub(crate) fn describe(
     format: &impl TableFile,
     file: &Opened,
     params: &graph::Table,

@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 16;
 
 /// What becomes of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// A tensor.
     Leaf(Leaf),
     /// A dict of them.
@@ -21,17 +21,17 @@ pub(super) enum Shape {
 
 /// A column that is a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Leaf {
+pub(crate) struct Leaf {
     /// Lists of any length, one in the other, from the outermost in.
-    pub(super) lists: usize,
+    pub(crate) lists: usize,
     /// Lengths of the lists of fixed length within them.
-    pub(super) dims: Vec<u64>,
-    pub(super) dtype: Dtype,
+    pub(crate) dims: Vec<u64>,
+    pub(crate) dtype: Dtype,
 }
 
 impl Shape {
     /// What becomes of the column `field`.
-    pub(super) fn of(field: &Field) -> Result<Shape, String> {
+    pub(crate) fn of(field: &Field) -> Result<Shape, String> {
         Shape::of_type(field.data_type(), 0).map_err(|reason| format!("column {:?} {reason}", field.name()))
     }
 
@@ -53,7 +53,7 @@ impl Shape {
     }
 
     /// How it nests, and what describes its tensors: of one row, or of batches.
-    pub(super) fn spec(&self, batches: bool) -> (Structure, Vec<TensorSpec>) {
+    pub(crate) fn spec(&self, batches: bool) -> (Structure, Vec<TensorSpec>) {
         match self {
             Shape::Leaf(leaf) => leaf.spec(batches),
             Shape::Struct(fields) => {
@@ -119,7 +119,7 @@ impl Leaf {
 }
 
 /// The element of a table with these columns.
-pub(super) fn element(columns: &[(String, Shape)], batches: bool) -> Result<ElementSpec, String> {
+pub(crate) fn element(columns: &[(String, Shape)], batches: bool) -> Result<ElementSpec, String> {
     let (structure, specs) = Shape::Struct(columns.to_vec()).spec(batches);
     ElementSpec::new(structure, specs).map_err(|error| error.to_string())
 }

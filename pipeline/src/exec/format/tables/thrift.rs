@@ -7,7 +7,7 @@ const DEPTH_MAX: usize = 16;
 /// Groups of columns within each other: far more than any column that is read has.
 const SCHEMA_DEPTH_MAX: usize = 100;
 /// Bytes of a page, uncompressed.
-pub(super) const PAGE_BYTES_MAX: i64 = 512 << 20;
+pub(crate) const PAGE_BYTES_MAX: i64 = 512 << 20;
 /// Bytes of a page, uncompressed, that says that it has grown by more than [`GROWTH_MAX`]: a page of equal values is small, and may.
 const GROWN_PAGE_BYTES_MAX: i64 = 16 << 20;
 /// Times as many bytes as compressed: what gzip makes at most of anything.
@@ -19,7 +19,7 @@ const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
 /// Checks that the schema in a file's metadata is a tree of no more columns than it lists, and of no absurd depth.
-pub(super) fn check_schema(metadata: &[u8]) -> Result<(), String> {
+pub(crate) fn check_schema(metadata: &[u8]) -> Result<(), String> {
     let corrupt = || "the file is corrupt: its schema cannot be read".to_owned();
     let mut skim = Skim(metadata);
     let children = skim.schema().ok_or_else(corrupt)?;
@@ -49,7 +49,7 @@ pub(super) fn check_schema(metadata: &[u8]) -> Result<(), String> {
 }
 
 /// Checks the sizes in a page's header, of which `header` has the first bytes.
-pub(super) fn check_page(header: &[u8]) -> Result<(), String> {
+pub(crate) fn check_page(header: &[u8]) -> Result<(), String> {
     let sizes = Skim(header).page_bytes();
     let sizes = sizes.filter(|(uncompressed, compressed)| *uncompressed >= 0 && *compressed >= 0);
     let (uncompressed, compressed) =

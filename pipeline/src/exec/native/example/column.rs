@@ -12,7 +12,7 @@ const PADDED_BYTES_MAX: usize = 1 << 30;
 
 /// The values of a feature in the order of the examples.
 #[derive(Debug)]
-pub(super) struct Column<'b> {
+pub(crate) struct Column<'b> {
     feature: &'b Feature,
     /// Numbers, little-endian.
     fixed: Vec<u8>,
@@ -22,7 +22,7 @@ pub(super) struct Column<'b> {
 }
 
 impl<'b> Column<'b> {
-    pub(super) fn new(feature: &'b Feature, rows: usize) -> Column<'b> {
+    pub(crate) fn new(feature: &'b Feature, rows: usize) -> Column<'b> {
         Column {
             feature,
             fixed: Vec::new(),
@@ -32,7 +32,7 @@ impl<'b> Column<'b> {
     }
 
     /// Which field of a `Feature` holds its values.
-    pub(super) fn kind(&self) -> u64 {
+    pub(crate) fn kind(&self) -> u64 {
         let dtype = self.feature.dtype.0;
         if dtype == Dtype::F32 {
             2
@@ -44,12 +44,12 @@ impl<'b> Column<'b> {
     }
 
     /// Adds numbers.
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.fixed.extend_from_slice(bytes);
     }
 
     /// Adds a string.
-    pub(super) fn push_item(&mut self, item: &'b [u8]) -> Result<(), String> {
+    pub(crate) fn push_item(&mut self, item: &'b [u8]) -> Result<(), String> {
         if self.feature.dtype.0 == Dtype::String && std::str::from_utf8(item).is_err() {
             return Err("a string is not UTF-8: declare it as bytes".to_owned());
         }
@@ -61,7 +61,7 @@ impl<'b> Column<'b> {
     ///
     /// # Errors
     /// What is wrong, as text, when it should be another number of them.
-    pub(super) fn end_row(&mut self, count: u64) -> Result<(), String> {
+    pub(crate) fn end_row(&mut self, count: u64) -> Result<(), String> {
         let wanted = self.feature.values();
         match (&self.feature.layout, wanted) {
             (FeatureLayout::Fixed(dims, _), Some(wanted)) if wanted != count => {
@@ -82,7 +82,7 @@ impl<'b> Column<'b> {
     ///
     /// # Errors
     /// That it is missing, as text, when it has no default.
-    pub(super) fn missing(&mut self) -> Result<(), String> {
+    pub(crate) fn missing(&mut self) -> Result<(), String> {
         let FeatureLayout::Fixed(_, default) = &self.feature.layout else {
             self.lengths.push(0);
             return Ok(());
@@ -113,7 +113,7 @@ impl<'b> Column<'b> {
     }
 
     /// The components that it becomes; `batched` = with a row for every example. `record` is what strings are parts of.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         mut self,
         batched: bool,
         record: Option<&Bytes>,

@@ -5,7 +5,7 @@ use super::wire::{Content, Fields, varint};
 
 /// Calls `entry` with the key and the value of every entry of the map that is field `number` of `message`, which is
 /// `within` a field of the outer message. A key that comes twice is handed over twice: the last one counts.
-pub(super) fn entries<'b>(
+pub(crate) fn entries<'b>(
     outer: &'b [u8],
     within: u64,
     mut entry: impl FnMut(&'b [u8], &'b [u8]) -> Result<(), String>,
@@ -37,7 +37,7 @@ pub(super) fn entries<'b>(
 }
 
 /// Calls `feature` with every feature of a `FeatureList`.
-pub(super) fn features<'b>(
+pub(crate) fn features<'b>(
     list: &'b [u8],
     mut feature: impl FnMut(&'b [u8]) -> Result<(), String>,
 ) -> Result<(), String> {
@@ -62,7 +62,7 @@ fn message(number: u64, content: Content<'_>, wanted: u64) -> Result<Option<&[u8
 }
 
 /// Whether a `Feature` holds a list at all; one that does not counts as missing.
-pub(super) fn is_set(feature: &[u8]) -> Result<bool, &'static str> {
+pub(crate) fn is_set(feature: &[u8]) -> Result<bool, &'static str> {
     let mut fields = Fields::of(feature);
     while let Some((number, _)) = fields.next()? {
         if (1..=3).contains(&number) {
@@ -73,7 +73,7 @@ pub(super) fn is_set(feature: &[u8]) -> Result<bool, &'static str> {
 }
 
 /// Adds the values of a `Feature` to `column`, and returns how many there are.
-pub(super) fn values<'b>(feature: &'b [u8], column: &mut Column<'b>) -> Result<u64, String> {
+pub(crate) fn values<'b>(feature: &'b [u8], column: &mut Column<'b>) -> Result<u64, String> {
     const KINDS: [&str; 4] = ["nothing", "byte strings", "floats", "integers"];
     let wanted = column.kind();
     let mut count = 0;

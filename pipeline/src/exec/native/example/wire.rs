@@ -2,13 +2,13 @@
 
 /// The fields of a message that are still to be read.
 #[derive(Debug, Clone)]
-pub(super) struct Fields<'b> {
+pub(crate) struct Fields<'b> {
     rest: &'b [u8],
 }
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Content<'b> {
+pub(crate) enum Content<'b> {
     Varint(u64),
     Fixed32([u8; 4]),
     Fixed64,
@@ -16,7 +16,7 @@ pub(super) enum Content<'b> {
 }
 
 impl<'b> Fields<'b> {
-    pub(super) fn of(message: &'b [u8]) -> Fields<'b> {
+    pub(crate) fn of(message: &'b [u8]) -> Fields<'b> {
         Fields { rest: message }
     }
 
@@ -24,7 +24,7 @@ impl<'b> Fields<'b> {
     ///
     /// # Errors
     /// What is wrong with the message, as text.
-    pub(super) fn next(&mut self) -> Result<Option<(u64, Content<'b>)>, &'static str> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, Content<'b>)>, &'static str> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -62,7 +62,7 @@ impl<'b> Fields<'b> {
 const CUT_OFF: &str = "it is cut off";
 
 /// Takes a number of variable length from the front of `bytes`.
-pub(super) fn varint(bytes: &mut &[u8]) -> Result<u64, &'static str> {
+pub(crate) fn varint(bytes: &mut &[u8]) -> Result<u64, &'static str> {
     let mut value = 0u64;
     for (index, byte) in bytes.iter().enumerate().take(10) {
         // The tenth byte has room for one more bit.

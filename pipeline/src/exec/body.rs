@@ -1,0 +1,257 @@
+//! The dataset that a function makes of an element or of a window of them: the function's body, executed anew with these as
+//! its argument, or whatever a registered function opens. In which order several are read is not known here.
+
+use std::sync::Arc;
+
+use millstream_element::ElementSpec;
+
+use crate::exec::call::guarded;
+use crate::exec::context::Shared;
+use crate::exec::error::{BoxError, ErrorKind, ExecError, Origin};
+use crate::exec::functions::SitedFlatMapCall;
+use crate::exec::item::Item;
+use crate::exec::iterate::Input;
+use crate::exec::program::Program;
+use crate::exec::random::{Seeds, mix};
+use crate::exec::site::Site;
+use crate::exec::source::Source;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::token::{self, Marks};
+
+use crate::exec::yielded::check;
+
+/// What makes a dataset of an element.
+pub(crate) enum Body {
+    Program {
+        program: Arc<Program>,
+        shared: Shared,
+    },
+    Registered {
+        name: String,
+        call: SitedFlatMapCall,
+        output: ElementSpec,
+        seeds: Seeds,
+        shared: Shared,
+    },
+}
+
+/// What a dataset is made of.
+pub(crate) struct Given {
+    /// The elements, without marks: those of the dataset get theirs from here and not below.
+    items: Arc<[Item]>,
+    /// The splits that all of them stand for.
+    marks: Marks,
+    /// Where the first of them is.
+    position: u64,
+    /// The record that it was made of, if it is the only one.
+    origin: Option<Origin>,
+}
+
+/// A dataset being read.
+pub(crate) struct Opened {
+    given: Given,
+    inner: Inner,
+    /// Elements read of it.
+    read: u64,
+    /// Whether it failed where it cannot go on.
+    is_over: bool,
+}
+
+enum Inner {
+    Tree(Input),
+    Source(Box<dyn Source>),
+    /// It failed, and is not read any more.
+    Unopened,
+}
+
+impl Given {
+    /// One element.
+    pub(crate) fn element(mut item: Item) -> Given {
+        let marks = std::mem::take(&mut item.marks);
+        Given {
+            position: item.position,
+            origin: item.origin.clone(),
+            items: Arc::new([item]),
+            marks,
+        }
+    }
+
+    /// Several elements.
+    pub(crate) fn window(mut items: Vec<Item>) -> Given {
+        let mut marks = Marks::new();
+        for item in &mut items {
+            token::merge(&mut marks, std::mem::take(&mut item.marks));
+        }
+        Given {
+            position: items.first().map_or(0, |item| item.position),
+            origin: None,
+            items: items.into(),
+            marks,
+        }
+    }
+
+    fn save(&self, state: &mut StateWriter) -> Result<(), StateError> {
+        if !self.marks.is_empty() {
+            return Err(StateError::SplitDriven);
+        }
+        state.number(self.items.len() as u64)?;
+        self.items.iter().try_for_each(|item| state.item(item))
+    }
+
+    fn restored(state: &mut StateReader<'_>) -> Result<Given, StateError> {
+        let mut items = Vec::new();
+        for _ in 0..state.number()? {
+            items.push(state.item()?);
+        }
+        let origin = match &items[..] {
+            [only] => only.origin.clone(),
+            _ => None,
+        };
+        Ok(Given {
+            origin,
+            ..Given::window(items)
+        })
+    }
+}
+
+impl Body {
+    /// What executes `program` anew for each dataset.
+    pub(crate) fn program(program: &Arc<Program>, shared: &Shared) -> Body {
+        Body::Program {
+            program: Arc::clone(program),
+            shared: shared.clone(),
+        }
+    }
+
+    /// The dataset of `given` in pass `pass` over the elements: a body draws anew in every pass.
+    pub(crate) fn open(&self, given: Given, pass: u64) -> Result<Opened, ExecError> {
+        let inner = match self.inner(&given, pass) {
+            Ok(inner) => inner,
+            Err(error) => {
+                let error = error.at(given.origin.as_ref()).at_position(given.position);
+                self.leave_out(error, &given.marks)?;
+                Inner::Unopened
+            }
+        };
+        let is_over = matches!(inner, Inner::Unopened);
+        Ok(Opened {
+            given,
+            inner,
+            read: 0,
+            is_over,
+        })
+    }
+
+    /// The next element of `opened`, which stands for the splits of what it was made of.
+    pub(crate) fn next(&self, opened: &mut Opened) -> Result<Option<Item>, ExecError> {
+        let mut item = loop {
+            if opened.is_over {
+                return Ok(None);
+            }
+            match self.pull(&mut opened.inner) {
+                Ok(Some(item)) => break item,
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    // Behind the failure of one element the dataset goes on; of any other nothing is left.
+                    opened.is_over = !error.is_passable();
+                    self.leave_out(error.at_position(opened.given.position), &opened.given.marks)?;
+                }
+            }
+        };
+        item.marks = opened.given.marks.clone();
+        item.position = mix(opened.given.position, opened.read);
+        item.origin = item.origin.or_else(|| opened.given.origin.clone());
+        opened.read = opened.read.wrapping_add(1);
+        Ok(Some(item))
+    }
+
+    pub(crate) fn save(opened: &mut Opened, state: &mut StateWriter) -> Result<(), StateError> {
+        opened.given.save(state)?;
+        state.number(opened.read)?;
+        state.flag(opened.is_over)?;
+        match &mut opened.inner {
+            Inner::Tree(tree) if !opened.is_over => tree.save(state),
+            Inner::Tree(_) | Inner::Source(_) | Inner::Unopened => Ok(()),
+        }
+    }
+
+    /// What [`Body::save`] saved in pass `pass`.
+    pub(crate) fn restore(&self, state: &mut StateReader<'_>, pass: u64) -> Result<Opened, StateError> {
+        let given = Given::restored(state)?;
+        let (read, is_over) = (state.number()?, state.flag()?);
+        let mut inner = if is_over {
+            Inner::Unopened
+        } else {
+            self.inner(&given, pass)?
+        };
+        match &mut inner {
+            Inner::Tree(tree) => tree.restore(state)?,
+            Inner::Source(source) => guarded(self.name(), || source.advance(read))?,
+            Inner::Unopened => {}
+        }
+        Ok(Opened {
+            given,
+            inner,
+            read,
+            is_over,
+        })
+    }
+
+    fn inner(&self, given: &Given, pass: u64) -> Result<Inner, ExecError> {
+        match self {
+            Body::Program { program, shared } => {
+                let within = shared.within(mix(given.position, pass), pass);
+                program.open(&within, Some(&given.items)).map(Inner::Tree)
+            }
+            Body::Registered {
+                name,
+                call,
+                seeds,
+                shared,
+                ..
+            } => {
+                // A function that says more of its failure, such as its traceback, says it as an `ExecError`.
+                let failed = |error: BoxError| match error.downcast::<ExecError>() {
+                    Ok(error) => *error,
+                    Err(error) => ExecError::new(ErrorKind::UserFunction, &**name, error.to_string()),
+                };
+                let site = Site::new(seeds, pass, given.position, &shared.cancel);
+                let open = || {
+                    // Given one element: windows have bodies.
+                    let value = given.items.first().map(|item| item.value.clone());
+                    call(value.unwrap_or_default(), &site).map_err(failed)
+                };
+                guarded(name, open).map(Inner::Source)
+            }
+        }
+    }
+
+    fn pull(&self, inner: &mut Inner) -> Result<Option<Item>, ExecError> {
+        match inner {
+            Inner::Tree(tree) => tree.next(),
+            Inner::Unopened => Ok(None),
+            Inner::Source(source) => {
+                let name = self.name();
+                let value = guarded(name, || source.next())?;
+                if let (Some(value), Body::Registered { output, .. }) = (&value, self) {
+                    check(name, output, value)?;
+                }
+                Ok(value.map(|value| Item::new(value, 0)))
+            }
+        }
+    }
+
+    /// Passes on what ended a dataset made of elements that stand for `marks`, or leaves out the rest of it.
+    fn leave_out(&self, error: ExecError, marks: &Marks) -> Result<(), ExecError> {
+        let (Body::Program { shared, .. } | Body::Registered { shared, .. }) = self;
+        shared.faults().leave_out(error.stand_within(shared.node), marks)
+    }
+
+    /// Whom to name when a source fails; a body's operations name themselves.
+    fn name(&self) -> &str {
+        match self {
+            Body::Program { .. } => "body",
+            Body::Registered { name, .. } => name,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What the operations that keep elements in files share: a directory, begun, gone on with, finished or given up, and what
+//! its failures say.
+
+use std::io;
+use std::path::Path;
+
+use millstream_element::ElementSpec;
+
+use crate::exec::context::Shared;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::item::Item;
+use crate::exec::saved::encoded;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::graph::Packing;
+use crate::saved::{Begun, Folder, Sink};
+
+/// A directory of elements as an operation sees it.
+pub(crate) struct Keeping {
+    op: &'static str,
+    /// As users may see it.
+    path: String,
+    folder: Folder,
+    spec: ElementSpec,
+    packing: Packing,
+}
+
+impl Keeping {
+    pub(crate) fn new(op: &'static str, path: &Path, spec: ElementSpec, packing: Packing) -> Keeping {
+        Keeping {
+            op,
+            path: path.display().to_string(),
+            folder: Folder::new(path),
+            spec,
+            packing,
+        }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn spec(&self) -> &ElementSpec {
+        &self.spec
+    }
+
+    pub(crate) fn begin(&self) -> Result<Begun, ExecError> {
+        let begun = self.folder.begin(&self.spec, self.packing);
+        begun.map_err(|error| self.failed("open", &error))
+    }
+
+    /// Adds `item` to a shard.
+    pub(crate) fn write(&self, sink: &mut Sink, shard: u64, item: &Item) -> Result<(), ExecError> {
+        let bytes = encoded(item.clone())?;
+        sink.write(shard, &bytes)
+            .map_err(|error| self.failed("write", &error))
+    }
+
+    pub(crate) fn finish(&self, sink: Sink) -> Result<(), ExecError> {
+        sink.finish().map_err(|error| self.failed("finish", &error))
+    }
+
+    /// Gives up what was written of a pass that was not read to its end.
+    pub(crate) fn discard(&self, sink: Sink) -> Result<(), ExecError> {
+        let (op, path) = (self.op, &*self.path);
+        tracing::warn!(
+            op,
+            path,
+            "a pass was not read to its end, so nothing of it is kept"
+        );
+        sink.discard().map_err(|error| self.failed("remove", &error))
+    }
+
+    pub(crate) fn save(&self, sink: &mut Sink, state: &mut StateWriter) -> Result<(), StateError> {
+        let written = sink.flush().map_err(|error| self.failed("write", &error))?;
+        state.number(written.len() as u64)?;
+        for (shard, bytes, elements) in written {
+            state.number(shard)?;
+            state.number(bytes)?;
+            state.number(elements)?;
+        }
+        Ok(())
+    }
+
+    /// What became of what [`Keeping::save`] saved, and how many elements it had. `None` when it is not there any more.
+    pub(crate) fn restore(&self, state: &mut StateReader<'_>) -> Result<(Option<Begun>, u64), StateError> {
+        let mut written = Vec::new();
+        let mut elements = 0u64;
+        for _ in 0..state.number()? {
+            let shard = (state.number()?, state.number()?, state.number()?);
+            elements = elements.saturating_add(shard.2);
+            written.push(shard);
+        }
+        let begun = self.folder.resume(&self.spec, self.packing, &written);
+        let begun = begun.map_err(|error| self.failed("open", &error))?;
+        if begun.is_none() {
+            let (op, path) = (self.op, &*self.path);
+            tracing::warn!(
+                op,
+                path,
+                "what was written before is gone, so nothing of this pass is kept"
+            );
+        }
+        Ok((begun, elements))
+    }
+
+    /// The failure to `what` the directory, which names it.
+    pub(crate) fn failed(&self, what: &str, error: &io::Error) -> ExecError {
+        const OF_DATA: [io::ErrorKind; 4] = [
+            io::ErrorKind::UnexpectedEof,
+            io::ErrorKind::InvalidData,
+            io::ErrorKind::NotFound,
+            io::ErrorKind::NotADirectory,
+        ];
+        let kind = if OF_DATA.contains(&error.kind()) {
+            ErrorKind::Data
+        } else {
+            ErrorKind::Resource
+        };
+        let reason = if error.kind() == io::ErrorKind::UnexpectedEof {
+            "it is cut off".to_owned()
+        } else {
+            error.to_string()
+        };
+        let path = &self.path;
+        let cure = if kind == ErrorKind::Data {
+            "; remove it to have it written anew"
+        } else {
+            ""
+        };
+        ExecError::new(kind, self.op, format!("cannot {what} {path}: {reason}{cure}"))
+    }
+}
+
+/// Checks whether elements may be kept in this folder.
+pub(crate) fn permitted(op: &'static str, path: &str, shared: &Shared) -> Result<(), ExecError> {
+    let permitted = shared.storage.permits(path);
+    permitted.map_err(|error| ExecError::new(error.kind(), op, error.to_string()))
+}

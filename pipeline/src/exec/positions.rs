@@ -1,0 +1,76 @@
+//! `range` and `tensor_slices`: sources whose elements follow from their positions.
+
+use crate::exec::cursor::Cursor;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::order::Order;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::value::{Tensor, Value};
+
+pub(crate) struct Positions<F> {
+    op: &'static str,
+    /// The element at a position; every position of the cursor has one.
+    value: F,
+    cursor: Cursor,
+    /// Which of them comes when.
+    order: Order,
+}
+
+impl<F: Fn(u64) -> Option<Value> + Send> Positions<F> {
+    pub(crate) fn new(op: &'static str, value: F, cursor: Cursor, order: Order) -> Positions<F> {
+        Positions {
+            op,
+            value,
+            cursor,
+            order,
+        }
+    }
+}
+
+impl<F: Fn(u64) -> Option<Value> + Send> Iterate for Positions<F> {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        let Some(position) = self.cursor.next()? else {
+            return Ok(None);
+        };
+        let missing = || ExecError::new(ErrorKind::Internal, self.op, "there is no element at a position");
+        let place = self.order.place(self.cursor.pass(), position);
+        let value = (self.value)(place).ok_or_else(missing)?;
+        let marks = self.cursor.marks(position, self.cursor.is_last());
+        Ok(Some(Item {
+            value,
+            marks,
+            position: place,
+            origin: None,
+        }))
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.cursor.restart()
+    }
+
+    fn further(&self) -> Further {
+        self.cursor.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin(self.op)?;
+        self.cursor.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin(self.op)?;
+        self.cursor.restore(state)
+    }
+}
+
+/// A source whose elements are numbers that follow from their positions.
+pub(crate) fn numbers(
+    op: &'static str,
+    value: impl Fn(u64) -> i64 + Send + 'static,
+    cursor: Cursor,
+    order: Order,
+) -> Input {
+    let value = move |position| Some(Value::from_buf([Tensor::i64(value(position))]));
+    Box::new(Positions::new(op, value, cursor, order))
+}

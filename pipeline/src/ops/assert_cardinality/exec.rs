@@ -1,0 +1,102 @@
+//! `assert_cardinality`: holds the number of elements of every pass against what was stated.
+
+use super::definition;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
+use crate::exec::room::Room;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::token;
+use crate::graph::codec::decode_params;
+
+/// The room of the operation.
+pub(crate) const ROOM: Room = Room {
+    names: &[&["assert_cardinality"]],
+    decode: decode_params::<definition::AssertCardinality>,
+    prepare,
+};
+
+fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
+    let operation = *preparing.of::<definition::AssertCardinality>()?;
+    prepared(move |opening| {
+        // Of a share nothing is known.
+        let is_whole = opening.shared.feed.is_none();
+        Ok(Box::new(AssertCardinality::new(
+            operation.count,
+            is_whole,
+            opening.input()?,
+        )))
+    })
+}
+
+pub(crate) struct AssertCardinality {
+    /// Absent = there is no end.
+    count: Option<u64>,
+    /// Whether all of the dataset is read here.
+    is_whole: bool,
+    input: Input,
+    /// Elements of this pass.
+    seen: u64,
+}
+
+impl AssertCardinality {
+    pub(crate) fn new(count: Option<u64>, is_whole: bool, input: Input) -> AssertCardinality {
+        AssertCardinality {
+            count,
+            is_whole,
+            input,
+            seen: 0,
+        }
+    }
+}
+
+impl Iterate for AssertCardinality {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        let item = self.input.next()?;
+        if !self.is_whole {
+            return Ok(item);
+        }
+        let wrong = match (&item, self.count) {
+            (Some(_), Some(count)) if self.seen >= count => Some(format!(
+                "the dataset was stated to have {count} elements and has more"
+            )),
+            (None, Some(count)) if self.seen < count => Some(format!(
+                "the dataset was stated to have {count} elements and has {}",
+                self.seen
+            )),
+            (None, None) => Some(format!(
+                "the dataset was stated to have no end and ends after {} elements",
+                self.seen
+            )),
+            (Some(_) | None, _) => None,
+        };
+        if let Some(message) = wrong {
+            item.iter().for_each(|item| token::abandon(&item.marks));
+            return Err(ExecError::new(ErrorKind::Data, "assert_cardinality", message));
+        }
+        self.seen = self.seen.saturating_add(u64::from(item.is_some()));
+        Ok(item)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.seen = 0;
+        self.input.restart()
+    }
+
+    fn further(&self) -> Further {
+        self.input.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("assert_cardinality")?;
+        state.number(self.seen)?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("assert_cardinality")?;
+        self.seen = state.number()?;
+        self.input.restore(state)
+    }
+}

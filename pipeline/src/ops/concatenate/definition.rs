@@ -1,0 +1,66 @@
+//! The definition of `concatenate`: the elements of several inputs, one input after the other.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+
+use crate::graph::cardinality::added;
+use crate::graph::codec::Encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::NODES_MAX;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::spec::alike;
+use std::ops::RangeInclusive;
+
+/// The operation `concatenate`, which has no parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Concatenate;
+
+impl Operation for Concatenate {
+    fn name(&self) -> &'static str {
+        "concatenate"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        Ok(Vec::new())
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=NODES_MAX
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        alike(&given.specs).map_err(|reason| given.mismatch(reason))
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(given.counts.iter().copied().fold(Cardinality::Finite(0), added))
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(_: &Encoded<'_>) -> Result<Op, GraphError> {
+    Ok(Op::new(Concatenate))
+}
+
+impl Dataset {
+    /// The elements of this dataset and then those of `other`, which yields the same structure and dtypes. Dimensions may
+    /// differ, and are unknown of the whole where they do.
+    ///
+    /// As `tf.data.Dataset.concatenate`; what does not fit is refused when the dataset is analysed.
+    pub fn concatenate(self, other: Dataset) -> Dataset {
+        let is_joined = self.nodes.last().is_some_and(|node| node.op.is::<Concatenate>());
+        if !is_joined {
+            return Dataset::joined(Concatenate, [self, other]);
+        }
+        // One operation for a chain of them, however long: depth is limited, inputs are not.
+        let mut joined = self;
+        let Some(mut node) = joined.nodes.pop() else {
+            return joined;
+        };
+        node.inputs.push(joined.append(other));
+        joined.nodes.push(node);
+        joined
+    }
+}

@@ -1,0 +1,71 @@
+//! The definition of `counter`: integers counted up or down without end.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::{Dtype, ElementSpec};
+use minicbor::{Decode, Encode};
+
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Operation};
+use crate::graph::registry::Registry;
+use crate::graph::split::Splitting;
+use std::ops::RangeInclusive;
+
+/// Parameters of `counter`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Counter {
+    /// The first value.
+    #[n(0)]
+    pub start: i64,
+    /// The difference of neighbours. Beyond the largest value follows the smallest.
+    #[n(1)]
+    pub step: i64,
+}
+
+impl Counter {
+    /// The value at `position`.
+    pub fn value(&self, position: u64) -> i64 {
+        self.start.wrapping_add(self.step.wrapping_mul(position as i64))
+    }
+}
+
+impl Operation for Counter {
+    fn name(&self) -> &'static str {
+        "counter"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        0..=0
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        given.scalar(Dtype::I64)
+    }
+
+    fn cardinality(&self, _: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(Cardinality::Infinite)
+    }
+
+    /// Values follow from their positions, of which there are more than anyone reads.
+    fn splitting(&self, graph: &Graph, _: &dyn Registry) -> Result<Splitting, AnalysisError> {
+        Ok(Splitting::Counted(graph.units(u64::MAX)))
+    }
+}
+
+impl Dataset {
+    /// The integers `start, start + step, …` without end, as `i64` scalars. Where splits are dealt out, each is of one
+    /// worker.
+    ///
+    /// Beyond the largest value follows the smallest. As `tf.data.Dataset.counter`.
+    pub fn counter(start: i64, step: i64) -> Dataset {
+        Dataset::source(Counter { start, step })
+    }
+}

@@ -1,0 +1,6 @@
+//! `counter`: integers counted up or down without end.
+
+mod definition;
+pub(crate) mod exec;
+
+pub use definition::Counter;

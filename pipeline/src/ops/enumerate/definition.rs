@@ -1,0 +1,49 @@
+//! The definition of `enumerate`: every element after its number.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::{Dtype, ElementSpec};
+use minicbor::{Decode, Encode};
+
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::operation::{Given, Operation};
+use crate::graph::spec::side_by_side;
+
+/// Parameters of `enumerate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Enumerate {
+    /// The number of the first element of every pass.
+    #[n(0)]
+    pub start: i64,
+}
+
+impl Operation for Enumerate {
+    fn name(&self) -> &'static str {
+        "enumerate"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        let number = given.scalar(Dtype::I64)?;
+        side_by_side(None, &[&number, given.input()?]).map_err(|reason| given.not_allowed(reason))
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("numbers the elements of each task")
+    }
+}
+
+impl Dataset {
+    /// Tuples of a number, counted from `start` on in every pass, and the element. Where splits are dealt out, each
+    /// task counts its own elements.
+    ///
+    /// As `tf.data.Dataset.enumerate`; the number is an `i64` scalar.
+    pub fn enumerate(self, start: i64) -> Dataset {
+        self.then(Enumerate { start })
+    }
+}

@@ -1,0 +1,205 @@
+//! Parts of files: how one is written where a path would stand, and which files may be read in parts.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::ops::Range;
+
+use crate::graph::definition::Graph;
+use crate::graph::operation::Op;
+use crate::ops::argument::Argument;
+use crate::ops::filter::Filter;
+use crate::ops::flat_map::FlatMap;
+use crate::ops::interleave::Interleave;
+use crate::ops::map::Map;
+use crate::ops::prefetch::Prefetch;
+use crate::ops::read::Read;
+use crate::ops::repeat::Repeat;
+use crate::ops::shuffle::Shuffle;
+
+/// A file, or the part of one that begins with certain bytes: of its records those that begin there, wherever they end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePart<'p> {
+    /// The file.
+    pub path: &'p str,
+    /// The bytes; `None`: all.
+    pub range: Option<Range<u64>>,
+}
+
+impl<'p> FilePart<'p> {
+    /// Reads what [`FilePart::written`] wrote; any other text is the path of a file.
+    pub fn of(text: &'p str) -> FilePart<'p> {
+        let part = text.split_once('\0').and_then(|(path, range)| {
+            let (start, end) = range.split_once('-')?;
+            let range = number(start)?..number(end)?;
+            (!range.is_empty()).then_some(FilePart {
+                path,
+                range: Some(range),
+            })
+        });
+        part.unwrap_or(FilePart {
+            path: text,
+            range: None,
+        })
+    }
+
+    /// As text that no path of a file is, and that stands behind its file's path, and parts of a file by their bytes, where texts
+    /// are in order.
+    pub fn written(&self) -> String {
+        match &self.range {
+            None => self.path.to_owned(),
+            Some(Range { start, end }) => format!("{}\0{start:016x}-{end:016x}", self.path),
+        }
+    }
+}
+
+/// A number of 16 hexadecimal digits.
+fn number(text: &str) -> Option<u64> {
+    let is_one = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_one.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+}
+
+impl Graph {
+    /// Whether the files that the source `node` lists may be read in parts: their paths go straight to a reader that can, and
+    /// nothing on the way or within a function that reads one file sees how many files, or how many records of a file, there are.
+    pub fn reads_parts(&self, node: usize) -> bool {
+        let Some(consumer) = self.consumer(node) else {
+            return false;
+        };
+        let op = &self.nodes()[consumer].op;
+        if let Some(Read(format)) = op.of() {
+            return format.is_divisible();
+        }
+        let function = op.of::<Interleave>().map(|interleave| &interleave.function);
+        if let Some(FlatMap::Graph(body)) = function.or(op.of()) {
+            return body.is_read_by_the_record();
+        }
+        let is_passed =
+            op.is::<Shuffle>() || op.is::<Repeat>() || op.is::<Prefetch>() || op.options().is_some();
+        is_passed && self.reads_parts(consumer)
+    }
+
+    /// Of the body of a function: whether it reads the file that is its argument, and treats each record for itself.
+    fn is_read_by_the_record(&self) -> bool {
+        let mut arguments = self.nodes().iter().enumerate();
+        let Some((argument, _)) = arguments.find(|(_, node)| node.op.is::<Argument>()) else {
+            return false;
+        };
+        if arguments.any(|(_, node)| node.inputs.is_empty()) {
+            return false;
+        }
+        let Some(mut above) = self.consumer(argument) else {
+            return false;
+        };
+        let is_reader = self.nodes()[above]
+            .op
+            .of()
+            .is_some_and(|Read(format)| format.is_divisible());
+        while is_reader && above != self.output() {
+            match self.consumer(above) {
+                Some(next) if is_by_the_record(&self.nodes()[next].op) => above = next,
+                Some(_) | None => return false,
+            }
+        }
+        is_reader
+    }
+
+    /// The one node that takes what `node` yields.
+    fn consumer(&self, node: usize) -> Option<usize> {
+        let takes = |inputs: &[u32]| inputs.iter().filter(|input| **input as usize == node).count();
+        let mut consumers = self
+            .nodes()
+            .iter()
+            .enumerate()
+            .filter(|(_, other)| takes(&other.inputs) > 0);
+        let (only, consumer) = consumers.next()?;
+        (consumers.next().is_none() && takes(&consumer.inputs) == 1).then_some(only)
+    }
+}
+
+/// Whether `op` makes of each element one or none, without looking at others.
+fn is_by_the_record(op: &Op) -> bool {
+    op.is::<Map>() || op.is::<Filter>() || op.is::<Prefetch>() || op.options().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::graph::{AUTO, Compression, Dataset, FixedLength, Params};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_part_is_read_as_it_was_written_and_no_path_is_taken_for_one(
+            path in "[a-z/\u{e9} \0.-]{0,8}",
+            range in prop::option::of((any::<u64>(), any::<u64>())),
+        ) {
+            let range = range.filter(|(start, end)| start < end).map(|(start, end)| start..end);
+            let part = FilePart { path: &path, range };
+            if !path.contains('\0') {
+                let written = part.written();
+                prop_assert_eq!(FilePart::of(&written), part.clone());
+            }
+            prop_assert_eq!(FilePart::of(&path), FilePart { path: &path, range: None });
+        }
+    }
+
+    #[test]
+    fn parts_stand_behind_their_file_and_in_its_order() {
+        let part = |path, range| FilePart { path, range }.written();
+        let texts = [
+            part("a", Some(0..9)),
+            part("a", Some(9..1 << 40)),
+            part("a", Some(1 << 40..u64::MAX)),
+            part("a.txt", None),
+            part("b", Some(0..1)),
+        ];
+        assert!(texts.is_sorted());
+    }
+
+    #[test]
+    fn files_are_read_in_parts_where_nobody_notices() {
+        let files = || Dataset::files("/data/*");
+        let fixed = |compression| FixedLength {
+            record_bytes: 8,
+            header_bytes: 0,
+            footer_bytes: 0,
+            compression,
+        };
+        let each = |body: fn(Dataset) -> Dataset| files().interleave(2, 1, body);
+        for (dataset, expected) in [
+            (files().text_lines(), true),
+            (
+                files()
+                    .shuffle(9, None)
+                    .repeat(None)
+                    .text_lines()
+                    .skip(1)
+                    .batch(2, false),
+                true,
+            ),
+            (files().fixed_length_records(fixed(Compression::None)), true),
+            (files().fixed_length_records(fixed(Compression::Gzip)), false),
+            (files().tfrecord(Compression::None), false),
+            (files().take(2).text_lines(), false),
+            (files().map("f", Params::none()).text_lines(), false),
+            (files(), false),
+            (each(Dataset::text_lines), true),
+            (
+                each(|file| file.text_lines().map("f", Params::none()).parallel(AUTO)),
+                true,
+            ),
+            (each(|file| file.text_lines().skip(1)), false),
+            (each(|file| file.text_lines().repeat(Some(2))), false),
+            (
+                each(|file| file.text_lines().concatenate(Dataset::files("x").text_lines())),
+                false,
+            ),
+            (each(|file| file.repeat(Some(2)).text_lines()), false),
+        ] {
+            let graph = dataset.graph().unwrap();
+            let source = graph.sources()[0];
+            assert_eq!(graph.reads_parts(source), expected, "{graph:?}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The definition of `filter`: the elements for which a predicate holds.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+
+use crate::graph::cardinality::thinned;
+use crate::graph::codec::Encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::expr::Expr;
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::params::Params;
+use crate::graph::predicate::Predicate;
+
+/// The operation `filter`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filter(pub Predicate);
+
+impl Operation for Filter {
+    fn name(&self) -> &'static str {
+        self.0.op_name("filter", "filter_expr")
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        self.0.encode()
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        self.0.check()
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        self.0.fits(given.registry, given.input()?)?;
+        given.input().cloned()
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        given.count().map(thinned)
+    }
+
+    fn ignores_order(&self) -> bool {
+        true
+    }
+
+    fn yields_its_input(&self) -> bool {
+        true
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
+    Predicate::decode(encoded, "filter_expr").map(|predicate| Op::new(Filter(predicate)))
+}
+
+impl Dataset {
+    /// Keeps the elements for which the registered predicate `name` holds.
+    ///
+    /// As `tf.data.Dataset.filter`.
+    pub fn filter(self, name: impl Into<String>, params: Params) -> Dataset {
+        self.then(Filter(Predicate::registered(name, params)))
+    }
+
+    /// Keeps the elements for which `expr`, a `bool` scalar, holds.
+    ///
+    /// As `tf.data.Dataset.filter`.
+    pub fn filter_expr(self, expr: impl Into<Expr>) -> Dataset {
+        self.then(Filter(Predicate::Expr(expr.into())))
+    }
+}

@@ -1,0 +1,6 @@
+//! `filter`: the elements for which a predicate holds.
+
+mod definition;
+pub(crate) mod exec;
+
+pub use definition::Filter;

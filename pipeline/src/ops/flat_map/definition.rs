@@ -1,0 +1,194 @@
+//! The definition of `flat_map`: a dataset for each element, one after the other.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+use minicbor::{Decode, Encode};
+use smallvec::{SmallVec, smallvec};
+
+use crate::graph::cardinality::{multiplied, of_body, thinned};
+use crate::graph::check::check_name;
+use crate::graph::codec::{Encoded, encoded};
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::Role;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::params::{Params, SpecField};
+use crate::graph::resolve::Resolution;
+use crate::graph::spec::node_specs;
+use crate::ops::read::{is_of_shards, with_example};
+
+/// Parameters of `flat_map` and `interleave`: the dataset that each element becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FlatMap {
+    /// A sub-graph in which [`Op::Argument`](crate::graph::Op::Argument) stands for the element.
+    Graph(Box<Graph>),
+    /// A registered function that opens a source for the element.
+    Registered(RegisteredFlatMap),
+}
+
+/// Parameters of a `flat_map` or `interleave` whose function is registered.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct RegisteredFlatMap {
+    /// The registered name.
+    #[n(0)]
+    pub name: String,
+    /// What the function receives beside the element.
+    #[n(1)]
+    pub params: Params,
+    /// What its datasets yield, where declared; else the registry is asked.
+    #[n(2)]
+    pub output: Option<SpecField>,
+}
+
+impl FlatMap {
+    pub(crate) fn encoded(&self) -> Result<Vec<u8>, GraphError> {
+        match self {
+            FlatMap::Registered(params) => encoded(params),
+            // A graph is encoded beside the parameters.
+            FlatMap::Graph(_) => Ok(Vec::new()),
+        }
+    }
+
+    pub(crate) fn decoded(encoded: &Encoded<'_>) -> Result<FlatMap, GraphError> {
+        Ok(if encoded.has_graphs() {
+            FlatMap::Graph(Box::new(encoded.function(0, "function")?))
+        } else {
+            FlatMap::Registered(encoded.params()?)
+        })
+    }
+
+    pub(crate) fn check_name(&self) -> Result<(), String> {
+        match self {
+            FlatMap::Graph(_) => Ok(()),
+            FlatMap::Registered(registered) => check_name("function", &registered.name),
+        }
+    }
+}
+
+impl Operation for FlatMap {
+    fn name(&self) -> &'static str {
+        "flat_map"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        self.encoded()
+    }
+
+    fn graphs(&self) -> SmallVec<[(&Graph, Role); 1]> {
+        match self {
+            FlatMap::Graph(body) => smallvec![(&**body, Role::Function)],
+            FlatMap::Registered(_) => SmallVec::new(),
+        }
+    }
+
+    fn graphs_mut(&mut self) -> SmallVec<[&mut Graph; 1]> {
+        match self {
+            FlatMap::Graph(body) => smallvec![&mut **body],
+            FlatMap::Registered(_) => SmallVec::new(),
+        }
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        self.check_name()
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        let input = given.input()?;
+        match self {
+            FlatMap::Graph(body) => {
+                let output = node_specs(body, given.registry, Some(input))?.pop();
+                output.ok_or_else(|| given.mismatch("it has no function"))
+            }
+            FlatMap::Registered(registered) => match &registered.output {
+                Some(output) => Ok(output.0.clone()),
+                None => given
+                    .registry
+                    .flat_map(&registered.name, &registered.params, input),
+            },
+        }
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        let count = given.count()?;
+        Ok(match self {
+            FlatMap::Graph(body) => multiplied(count, of_body(body, given.input()?, given.registry)?),
+            FlatMap::Registered(_) => thinned(count),
+        })
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("makes several elements of one position")
+    }
+
+    fn resolve(&mut self, resolution: &Resolution<'_>) -> Result<(), AnalysisError> {
+        match self {
+            FlatMap::Graph(body) => resolution.resolve(body, resolution.input()),
+            FlatMap::Registered(registered) => {
+                registered.output = Some(SpecField(resolution.output().clone()));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
+    FlatMap::decoded(encoded).map(Op::new)
+}
+
+impl Dataset {
+    /// The datasets that `body` makes of the elements, one after the other. `body` is handed the placeholder
+    /// for its argument: a dataset of that one element.
+    ///
+    /// As `tf.data.Dataset.flat_map`. A failure in the body is the element's; behind one that the body goes on after, so does its
+    /// dataset.
+    pub fn flat_map(self, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
+        self.expanded(body, Op::new)
+    }
+
+    /// The datasets that the registered function `name` makes of the elements, one after the other.
+    pub fn flat_map_registered(self, name: impl Into<String>, params: Params) -> Dataset {
+        self.then(FlatMap::Registered(RegisteredFlatMap {
+            name: name.into(),
+            params,
+            output: None,
+        }))
+    }
+
+    /// As [`Dataset::flat_map_registered`], stating what the datasets yield, for whoever does not have the
+    /// function registered.
+    pub fn flat_map_declared(self, name: impl Into<String>, params: Params, output: ElementSpec) -> Dataset {
+        self.then(FlatMap::Registered(RegisteredFlatMap {
+            name: name.into(),
+            params,
+            output: Some(SpecField(output)),
+        }))
+    }
+
+    /// The operation that `op` makes of a function's body.
+    pub(crate) fn expanded(
+        mut self,
+        body: impl FnOnce(Dataset) -> Dataset,
+        op: impl FnOnce(FlatMap) -> Op,
+    ) -> Dataset {
+        match crate::ops::argument::body(body) {
+            Ok(body) => {
+                let op = op(FlatMap::Graph(Box::new(body)));
+                if op.graphs().iter().any(|(graph, _)| is_of_shards(graph)) {
+                    self = self.of_indexes();
+                }
+                match self.listed() {
+                    Some(pattern) => self.then(with_example(op, &pattern)),
+                    None => self.then(op),
+                }
+            }
+            Err(error) => {
+                self.error.get_or_insert(error);
+                self
+            }
+        }
+    }
+}

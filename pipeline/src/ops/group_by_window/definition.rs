@@ -1,0 +1,164 @@
+//! The definition of `group_by_window`: a dataset of each group of elements with one key.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::{Dtype, ElementSpec};
+use smallvec::{SmallVec, smallvec};
+
+use crate::graph::cardinality::thinned;
+use crate::graph::check::check_buffer;
+use crate::graph::codec::{Encoded, encoded};
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::function_spec::{reduced_spec, wants_number};
+use crate::graph::operation::Role;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::resolve::Resolution;
+use crate::graph::spec::node_specs;
+use crate::ops::argument::body;
+
+/// Parameters of `group_by_window`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grouping {
+    /// Makes an `i64` of an element: maps over its argument.
+    pub key: Graph,
+    /// How many elements of one key are reduced together.
+    pub size: WindowSize,
+    /// The dataset of a window, which is the argument.
+    pub reduce: Graph,
+}
+
+/// How many elements a window has, at least 1.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WindowSize {
+    /// As many for every key.
+    Fixed(u64),
+    /// What maps make of the key, an `i64`.
+    ByKey(Graph),
+}
+
+impl Operation for Grouping {
+    fn name(&self) -> &'static str {
+        "group_by_window"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        match &self.size {
+            WindowSize::Fixed(size) => encoded(&Some(*size)),
+            WindowSize::ByKey(_) => encoded(&None::<u64>),
+        }
+    }
+
+    fn graphs(&self) -> SmallVec<[(&Graph, Role); 1]> {
+        let mut graphs = smallvec![(&self.key, Role::Value), (&self.reduce, Role::Function)];
+        if let WindowSize::ByKey(size) = &self.size {
+            graphs.push((size, Role::Value));
+        }
+        graphs
+    }
+
+    fn graphs_mut(&mut self) -> SmallVec<[&mut Graph; 1]> {
+        let mut graphs = smallvec![&mut self.key, &mut self.reduce];
+        if let WindowSize::ByKey(size) = &mut self.size {
+            graphs.push(size);
+        }
+        graphs
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        match &self.size {
+            WindowSize::Fixed(size) => check_buffer("window", *size),
+            WindowSize::ByKey(_) => Ok(()),
+        }
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        let input = given.input()?;
+        wants_number("the key", &self.key, given.registry, input)?;
+        match &self.size {
+            WindowSize::Fixed(_) => {}
+            WindowSize::ByKey(size) => {
+                wants_number(
+                    "the size of a window",
+                    size,
+                    given.registry,
+                    &given.scalar(Dtype::I64)?,
+                )?;
+            }
+        }
+        reduced_spec("group_by_window", &self.reduce, given.registry, input)
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        given.count().map(thinned)
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("mixes positions")
+    }
+
+    fn resolve(&mut self, resolution: &Resolution<'_>) -> Result<(), AnalysisError> {
+        let input = resolution.input();
+        resolution.resolve(&mut self.key, input)?;
+        resolution.resolve(&mut self.reduce, input)?;
+        if let WindowSize::ByKey(size) = &mut self.size {
+            let key = node_specs(&self.key, resolution.registry(), input)?.pop();
+            resolution.resolve(size, key.as_ref())?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
+    Ok(Op::new(Grouping {
+        key: encoded.function(0, "key")?,
+        reduce: encoded.function(1, "reduce function")?,
+        size: match encoded.params()? {
+            Some(size) => WindowSize::Fixed(size),
+            None => WindowSize::ByKey(encoded.function(2, "window size")?),
+        },
+    }))
+}
+
+impl Dataset {
+    /// Collects elements by key, and yields the dataset that `reduce` makes of each `size` elements of one key as soon as
+    /// they are there; at the end, of what is left of each key, in the order of the keys.
+    ///
+    /// `key` is handed an element and is a chain of maps that ends in an `i64`. `reduce` is handed the dataset of the
+    /// window. At most 2^24 elements are held.
+    ///
+    /// As `tf.data.Dataset.group_by_window`. What is held beyond the pipeline's byte budget is an error.
+    pub fn group_by_window(
+        self,
+        key: impl FnOnce(Dataset) -> Dataset,
+        size: u64,
+        reduce: impl FnOnce(Dataset) -> Dataset,
+    ) -> Dataset {
+        self.grouped(key, Ok(WindowSize::Fixed(size)), reduce)
+    }
+
+    /// As [`Dataset::group_by_window`], with windows of as many elements as `size` makes of the key: a chain of maps from
+    /// `i64` to `i64`, asked at the first element of each window.
+    pub fn group_by_window_sized(
+        self,
+        key: impl FnOnce(Dataset) -> Dataset,
+        size: impl FnOnce(Dataset) -> Dataset,
+        reduce: impl FnOnce(Dataset) -> Dataset,
+    ) -> Dataset {
+        self.grouped(key, body(size).map(WindowSize::ByKey), reduce)
+    }
+
+    fn grouped(
+        self,
+        key: impl FnOnce(Dataset) -> Dataset,
+        size: Result<WindowSize, GraphError>,
+        reduce: impl FnOnce(Dataset) -> Dataset,
+    ) -> Dataset {
+        match (body(key), size, body(reduce)) {
+            (Ok(key), Ok(size), Ok(reduce)) => self.then(Grouping { key, size, reduce }),
+            (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => self.failed(error),
+        }
+    }
+}

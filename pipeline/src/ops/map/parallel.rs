@@ -1,0 +1,350 @@
+//! `map` on the threads of the pool: as many calls at once as asked for, results in the order of the input,
+//! or in the order in which they are ready.
+//!
+//! A thread of its own reads the input, so that an input that waits withholds no result. What the input fails
+//! with comes after the results of all that came before it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender, bounded, never, select};
+
+use crate::exec::budget::Charge;
+use crate::exec::call::{self, Chain};
+use crate::exec::context::Shared;
+use crate::exec::error::ExecError;
+use crate::exec::expected::Expected;
+use crate::exec::faults::Faults;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::measure::is_sampled;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::tune::Knob;
+use crate::graph::AUTO;
+
+use crate::exec::read_ahead::{Held, Polled, ReadAhead};
+
+/// Calls under way or finished and not yet pulled, per parallel call: more than one keeps a thread busy while
+/// the first one's result waits for its turn, and lets whoever pulls take several for one wake-up.
+const WINDOW_PER_CALL: usize = 4;
+
+type Outcome = Result<Option<Item>, ExecError>;
+
+/// A finished call, charged for what it holds.
+struct Finished {
+    outcome: Outcome,
+    charge: Charge,
+}
+
+pub(crate) struct ParallelMap {
+    chain: Chain,
+    input: ReadAhead,
+    faults: Faults,
+    shared: Shared,
+    ordered: bool,
+    /// Whether its elements are rows of batches, which compute what is left to be done.
+    is_batched: bool,
+    parallel: usize,
+    /// Where the number of calls is chosen, up to `parallel`.
+    knob: Option<Arc<Knob>>,
+    pass: u64,
+    done: Sender<(u64, Finished)>,
+    results: Receiver<(u64, Finished)>,
+    /// The call of the front of `places`; calls are numbered from 0 on.
+    first: u64,
+    /// Ordered: one per call not yet pulled, in the order of the input, empty while it is under way.
+    /// Unordered: finished calls, as they came.
+    places: VecDeque<Option<Finished>>,
+    /// Calls whose outcome has not arrived.
+    under_way: usize,
+    /// What the next results are expected to hold: a picture is a hundred times its file.
+    expected: Expected,
+}
+
+impl ParallelMap {
+    /// `parallel` calls at once; 0 = as many as turn out to be needed, or one per thread of the pool where nothing is tuned. Of
+    /// what elements of the input and results are `expected` to hold both are said.
+    pub(crate) fn new(
+        chain: Chain,
+        parallel: u32,
+        ordered: bool,
+        is_batched: bool,
+        expected: (Expected, Expected),
+        input: Input,
+        shared: Shared,
+    ) -> ParallelMap {
+        let (expected_input, expected) = expected;
+        let knob = match &shared.tuner {
+            Some(tuner) if parallel == AUTO => Some(tuner.knob()),
+            Some(_) | None => None,
+        };
+        let parallel = match &knob {
+            Some(knob) => knob.threads(),
+            None if parallel == AUTO => shared.pool.threads(),
+            None => parallel as usize,
+        };
+        if let Some(stage) = &shared.stage {
+            stage.set_threads(parallel.min(shared.pool.threads()));
+        }
+        // Every outcome has room, so that no thread of the pool ever waits for whoever pulls.
+        let (done, results) = bounded(parallel * WINDOW_PER_CALL);
+        ParallelMap {
+            chain,
+            input: ReadAhead::new("map", parallel, expected_input, input, shared.clone()),
+            faults: shared.faults(),
+            shared,
+            ordered,
+            is_batched,
+            parallel,
+            knob,
+            pass: 0,
+            done,
+            results,
+            first: 0,
+            places: VecDeque::new(),
+            under_way: 0,
+            expected,
+        }
+    }
+
+    /// Calls at once, for now.
+    fn threads(&self) -> usize {
+        let chosen = self.knob.as_ref().map(|knob| knob.threads());
+        chosen.map_or(self.parallel, |threads| threads.min(self.parallel))
+    }
+
+    /// Memory for the result of one more call, if it may be made: within the window, and within the byte budget unless it is the
+    /// only one. As long as it is unknown what results hold there is no call that would only wait for a thread.
+    fn room(&self) -> Option<Charge> {
+        let held = if self.ordered {
+            self.places.len()
+        } else {
+            self.places.len() + self.under_way
+        };
+        let window = if self.expected.is_known() {
+            self.threads() * WINDOW_PER_CALL
+        } else {
+            self.threads()
+        };
+        if held >= window {
+            return None;
+        }
+        let budget = &self.shared.budget;
+        let bytes = self.expected.bytes(budget);
+        if held == 0 {
+            return Some(budget.charge(bytes));
+        }
+        budget.try_take(bytes, false)
+    }
+
+    /// Makes the calls for which there are elements and room. `Some` once the input has ended or failed.
+    fn top_up(&mut self) -> Result<Option<Result<(), ExecError>>, ExecError> {
+        while let Some(room) = self.room() {
+            match self.input.poll()? {
+                Polled::Item(held) => self.submit(held, room)?,
+                Polled::Pending => break,
+                Polled::Ended(Err(error)) if error.is_passable() => self.pass_on(error),
+                Polled::Ended(end) => return Ok(Some(end)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Begins the call of an element, with memory for its result.
+    fn submit(&mut self, held: Held, mut charge: Charge) -> Result<(), ExecError> {
+        let number = self.first.wrapping_add(self.places.len() as u64);
+        let (chain, done, pass) = (Arc::clone(&self.chain), self.done.clone(), self.pass);
+        let cancel = self.shared.cancel.clone();
+        let faults = self.faults.clone();
+        let stage = self.shared.stage.clone();
+        let tuned = self.knob.clone().zip(self.shared.tuner.clone());
+        // What a function left to be done when it is written is done in the pool, or it would not be parallel: by the call, or
+        // by the batch when it is known where the row is, if there is no failure that would come too late then.
+        let compute = if self.is_batched {
+            call::certain
+        } else {
+            call::settled
+        };
+        let job = move || {
+            let begun = (stage.is_some() || tuned.is_some()).then(Instant::now);
+            // Both are there until the call has returned.
+            let (item, made_of) = held;
+            // What was queued when the pipeline was cancelled is not worth a call.
+            let outcome = cancel
+                .check("map")
+                .and_then(|()| call::run(&chain, item, pass, &faults))
+                .and_then(|item| item.map(compute).transpose());
+            charge.set(outcome.iter().flatten().map(Item::held_bytes).sum());
+            drop(made_of);
+            if let (Some(stage), Some(begun)) = (stage, begun) {
+                stage.note_pool(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            }
+            if let (Some((knob, tuner)), Some(begun)) = (tuned, begun) {
+                tuner.note(&knob, begun);
+            }
+            // Nobody listens any more when the pipeline was dropped.
+            let _ = done.send((number, Finished { outcome, charge }));
+        };
+        self.shared
+            .pool
+            .submit("map", &self.shared.cancel, Box::new(job))?;
+        self.under_way += 1;
+        if self.ordered {
+            self.places.push_back(None);
+        }
+        Ok(())
+    }
+
+    /// Puts what the input failed with, and goes on behind, where it comes after what was before it.
+    fn pass_on(&mut self, error: ExecError) {
+        self.places.push_back(Some(Finished {
+            outcome: Err(error),
+            charge: self.shared.budget.charge(0),
+        }));
+    }
+
+    /// Puts an outcome that has arrived where it is pulled from.
+    fn place(&mut self, number: u64, finished: Finished) {
+        self.under_way -= 1;
+        if matches!(finished.outcome, Ok(Some(_))) || !self.expected.is_known() {
+            self.expected.note(finished.charge.bytes());
+        }
+        if !self.ordered {
+            self.places.push_back(Some(finished));
+        } else if let Some(place) = self.places.get_mut(number.wrapping_sub(self.first) as usize) {
+            // At most a window of places: the difference is small.
+            *place = Some(finished);
+        }
+    }
+
+    /// The outcome to be pulled next, if it is there.
+    fn ready(&mut self) -> Option<Outcome> {
+        let finished = self.places.pop_front_if(|place| place.is_some()).flatten()?;
+        if self.ordered {
+            self.first = self.first.wrapping_add(1);
+        }
+        Some(finished.outcome)
+    }
+
+    /// Waits for an outcome, or for an element if there is room for its call.
+    fn wait(&mut self, room: Option<Charge>) -> Result<(), ExecError> {
+        if self.under_way == 0 {
+            self.input.want();
+        }
+        let nothing = never();
+        let arrivals = self
+            .input
+            .arrivals()
+            .filter(|_| room.is_some())
+            .unwrap_or(&nothing);
+        let arrived = select! {
+            recv(self.results) -> result => {
+                let (number, finished) = result.map_err(|_| ExecError::cancelled("map"))?;
+                self.place(number, finished);
+                None
+            }
+            recv(arrivals) -> held => held.ok(),
+            recv(self.shared.cancel.signal()) -> _ => return Err(ExecError::cancelled("map")),
+        };
+        match (arrived, room) {
+            (Some(held), Some(room)) => {
+                self.input.took();
+                self.submit(held, room)
+            }
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
+
+    /// Counts the results that wait, in samples.
+    fn note_ready(&self) {
+        if let Some(stage) = self.shared.stage.as_ref().filter(|_| is_sampled()) {
+            let ready = self.places.iter().filter(|place| place.is_some()).count();
+            stage.note_ready(ready, self.threads() * WINDOW_PER_CALL);
+            stage.set_threads(self.threads().min(self.shared.pool.threads()));
+        }
+    }
+
+    fn finish_calls(&mut self) -> Result<(), ExecError> {
+        while self.under_way > 0 {
+            self.wait(None)?;
+        }
+        Ok(())
+    }
+}
+
+impl Iterate for ParallelMap {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        loop {
+            while let Ok((number, finished)) = self.results.try_recv() {
+                self.place(number, finished);
+            }
+            let end = self.top_up()?;
+            self.note_ready();
+            if let Some(outcome) = self.ready() {
+                match outcome? {
+                    Some(item) => return Ok(Some(item)),
+                    None => continue,
+                }
+            }
+            match end {
+                Some(end) if self.under_way == 0 => return end.map(|()| None),
+                Some(_) => self.wait(None)?,
+                None => self.wait(self.room())?,
+            }
+        }
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.finish_calls()?;
+        if self.ordered {
+            self.first = self.first.wrapping_add(self.places.len() as u64);
+        }
+        self.places.clear();
+        self.pass = self.pass.wrapping_add(1);
+        self.input.restart()
+    }
+
+    fn further(&self) -> Further {
+        self.input.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        self.finish_calls()?;
+        state.begin("parallel_map")?;
+        state.number(self.pass)?;
+        for finished in self.places.iter().flatten() {
+            match &finished.outcome {
+                Ok(Some(item)) => {
+                    state.flag(true)?;
+                    state.flag(true)?;
+                    state.item(item)?;
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    state.flag(true)?;
+                    state.flag(false)?;
+                    state.failure(error)?;
+                }
+            }
+        }
+        state.flag(false)?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("parallel_map")?;
+        self.pass = state.number()?;
+        while state.flag()? {
+            let outcome = if state.flag()? {
+                Ok(Some(state.item()?))
+            } else {
+                Err(state.failure()?)
+            };
+            let bytes = outcome.iter().flatten().map(Item::held_bytes).sum();
+            let charge = self.shared.budget.charge(bytes);
+            self.places.push_back(Some(Finished { outcome, charge }));
+        }
+        self.input.restore(state)
+    }
+}

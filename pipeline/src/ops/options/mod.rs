@@ -1,0 +1,4 @@
+//! `options`: how everything below is executed.
+
+mod definition;
+pub(crate) mod exec;

@@ -1,0 +1,278 @@
+//! `pack_sequences`: sequences of tokens one behind the other, in rows of one length.
+
+use millstream_element::{Dtype, ElementSpec};
+
+use super::definition;
+use crate::exec::cancel::Cancel;
+use crate::exec::context::Shared;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
+use crate::exec::random::mix;
+use crate::exec::room::Room;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::token::{self, Marks};
+use crate::exec::value::{Tensor, Value};
+use crate::graph::codec::decode_params;
+use crate::graph::{self, Cut, column_of};
+
+/// The room of the operation.
+pub(crate) const ROOM: Room = Room {
+    names: &[&["pack_sequences"]],
+    decode: decode_params::<definition::PackSequences>,
+    prepare,
+};
+
+fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
+    let operation = preparing.of::<definition::PackSequences>()?.clone();
+    prepared(move |opening| {
+        let shared = &opening.own_shared();
+        Ok(Box::new(PackSequences::new(
+            operation.clone(),
+            opening.input_spec()?,
+            opening.input()?,
+            shared,
+        )?))
+    })
+}
+
+const OP: &str = "pack_sequences";
+
+pub(crate) struct PackSequences {
+    pack: graph::PackSequences,
+    component: usize,
+    input: Input,
+    cancel: Cancel,
+    /// The sequence of which tokens are left for the next row.
+    pending: Option<Pending>,
+    ended: bool,
+}
+
+/// A sequence, computed, of which the tokens from `next` on are left.
+struct Pending {
+    item: Item,
+    next: usize,
+}
+
+/// A row that is being filled.
+#[derive(Default)]
+struct Row {
+    tokens: Vec<u8>,
+    segments: Vec<u8>,
+    positions: Vec<u8>,
+    /// How many sequences are in it.
+    sequences: i32,
+    marks: Marks,
+    /// Of its first token.
+    position: u64,
+}
+
+impl PackSequences {
+    pub(crate) fn new(
+        pack: graph::PackSequences,
+        spec: &ElementSpec,
+        input: Input,
+        shared: &Shared,
+    ) -> Result<PackSequences, ExecError> {
+        let component = column_of(&pack.component, spec)
+            .map_err(|reason| ExecError::new(ErrorKind::Caller, OP, reason))?;
+        Ok(PackSequences {
+            pack,
+            component,
+            input,
+            cancel: shared.cancel.clone(),
+            pending: None,
+            ended: false,
+        })
+    }
+
+    /// Reads a sequence if none is left; `false` at the end.
+    fn ensure_pending(&mut self) -> Result<bool, ExecError> {
+        while self.pending.is_none() && !self.ended {
+            self.cancel.check(OP)?;
+            match self.input.next()? {
+                Some(item) => self.pending = Some(self.opened(item)?),
+                None => self.ended = true,
+            }
+        }
+        Ok(self.pending.is_some())
+    }
+
+    fn opened(&self, mut item: Item) -> Result<Pending, ExecError> {
+        let missing = || ExecError::new(ErrorKind::Internal, OP, "the component is missing");
+        let tokens = item.value.get(self.component).ok_or_else(missing);
+        let tokens = tokens
+            .and_then(Tensor::settled)
+            .and_then(|tokens| match tokens.dims() {
+                [_] => Ok(tokens),
+                dims => {
+                    let message = format!("the tokens are no vector, they have the shape {dims:?}");
+                    Err(ExecError::new(ErrorKind::Data, OP, message))
+                }
+            });
+        let tokens = tokens.map_err(|error| {
+            token::abandon(&item.marks);
+            error.at(item.origin.as_ref()).at_position(item.position)
+        })?;
+        // What is not packed is not kept.
+        item.value = Value::from_buf([tokens]);
+        Ok(Pending { item, next: 0 })
+    }
+
+    /// How many tokens the pending sequence has, with its separator.
+    fn length(&self, pending: &Pending) -> usize {
+        let tokens = pending
+            .item
+            .value
+            .first()
+            .and_then(|tokens| tokens.dims().first());
+        let tokens = tokens.map_or(0, |tokens| *tokens as usize);
+        tokens + usize::from(self.pack.separator.is_some())
+    }
+
+    /// Moves tokens of the pending sequence to `row`, as many as belong there; `false` if it is to begin the next one.
+    fn fill(&mut self, row: &mut Row) -> Result<bool, ExecError> {
+        let Some(mut pending) = self.pending.take() else {
+            return Ok(true);
+        };
+        let length = self.length(&pending);
+        let room = self.pack.length as usize - row.len();
+        let left = length - pending.next;
+        if self.pack.cut == Cut::TooLong && left > room && row.len() > 0 {
+            self.pending = Some(pending);
+            return Ok(false);
+        }
+        let taken = left.min(room);
+        if row.len() == 0 {
+            row.position = mix(pending.item.position, pending.next as u64);
+        }
+        if taken > 0 {
+            row.sequences += 1;
+            self.push(row, &pending, taken)?;
+        }
+        token::merge(&mut row.marks, pending.item.marks.clone());
+        pending.next += taken;
+        if pending.next < length {
+            self.pending = Some(pending);
+        }
+        Ok(true)
+    }
+
+    fn push(&self, row: &mut Row, pending: &Pending, taken: usize) -> Result<(), ExecError> {
+        let missing = || ExecError::new(ErrorKind::Internal, OP, "the tokens are missing");
+        let tokens = pending.item.value.first().ok_or_else(missing)?;
+        let bytes = tokens.contiguous().ok_or_else(missing)?;
+        let size = tokens.dtype().item_bytes().ok_or_else(missing)?;
+        let there = bytes.len() / size;
+        let end = pending.next + taken;
+        row.tokens.extend_from_slice(
+            bytes
+                .get(pending.next.min(there) * size..end.min(there) * size)
+                .unwrap_or_default(),
+        );
+        if end > there {
+            self.push_token(row, self.pack.separator.unwrap_or(0), size);
+        }
+        for position in pending.next..end {
+            row.segments.extend(row.sequences.to_le_bytes());
+            // A sequence of more tokens than an i32 counts is beyond what a tensor may have.
+            row.positions.extend((position as i32).to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// The low bytes of a token that fits.
+    fn push_token(&self, row: &mut Row, token: i64, size: usize) {
+        row.tokens.extend_from_slice(&token.to_le_bytes()[..size.min(8)]);
+    }
+
+    /// `row` as an element, padded.
+    fn finished(&self, mut row: Row, dtype: Dtype) -> Result<Item, ExecError> {
+        let size = dtype.item_bytes().unwrap_or(8);
+        let length = self.pack.length;
+        for _ in row.len()..length as usize {
+            self.push_token(&mut row, self.pack.padding, size);
+            row.segments.extend(0i32.to_le_bytes());
+            row.positions.extend(0i32.to_le_bytes());
+        }
+        let refused = |reason| ExecError::new(ErrorKind::Internal, OP, reason);
+        let mut value = Value::new();
+        value.push(Tensor::fixed(dtype, &[length], row.tokens).map_err(refused)?);
+        for numbers in [row.segments, row.positions] {
+            value.push(Tensor::fixed(Dtype::I32, &[length], numbers).map_err(refused)?);
+        }
+        Ok(Item {
+            value,
+            marks: row.marks,
+            position: row.position,
+            origin: None,
+        })
+    }
+}
+
+impl Row {
+    /// Tokens in it.
+    fn len(&self) -> usize {
+        self.segments.len() / size_of::<i32>()
+    }
+}
+
+impl Iterate for PackSequences {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        let mut row = Row::default();
+        let mut dtype = Dtype::I64;
+        while (row.len() as u64) < self.pack.length && self.ensure_pending()? {
+            let tokens = self
+                .pending
+                .as_ref()
+                .and_then(|pending| pending.item.value.first());
+            dtype = tokens.map_or(dtype, Tensor::dtype);
+            if !self.fill(&mut row)? {
+                break;
+            }
+        }
+        let is_last = self.ended && self.pending.is_none();
+        let is_dropped = is_last && self.pack.drop_remainder && (row.len() as u64) < self.pack.length;
+        if row.len() == 0 || is_dropped {
+            return Ok(None);
+        }
+        self.finished(row, dtype).map(Some)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        (self.pending, self.ended) = (None, false);
+        self.input.restart()
+    }
+
+    fn further(&self) -> Further {
+        self.input.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin(OP)?;
+        state.flag(self.ended)?;
+        state.flag(self.pending.is_some())?;
+        if let Some(pending) = &self.pending {
+            state.item(&pending.item)?;
+            state.number(pending.next as u64)?;
+        }
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin(OP)?;
+        self.ended = state.flag()?;
+        if state.flag()? {
+            // Only its tokens were kept, so that they are now its first component.
+            let component = std::mem::replace(&mut self.component, 0);
+            let pending = self.opened(state.item()?);
+            self.component = component;
+            let mut pending = pending?;
+            let next = usize::try_from(state.number()?).unwrap_or(usize::MAX);
+            pending.next = next.min(self.length(&pending));
+            self.pending = Some(pending);
+        }
+        self.input.restore(state)
+    }
+}

@@ -1,0 +1,55 @@
+//! The definition of `prefetch`: a buffer that a thread of its own fills.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::graph::AUTO;
+use crate::graph::check::check_buffer;
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::error::GraphError;
+use crate::graph::operation::Operation;
+
+/// Parameters of `prefetch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Prefetch {
+    /// Elements buffered ahead, at least 1; the executor buffers at most 4096.
+    #[n(0)]
+    pub buffer: u64,
+}
+
+impl Operation for Prefetch {
+    fn name(&self) -> &'static str {
+        "prefetch"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        if self.buffer == u64::from(AUTO) {
+            return Ok(());
+        }
+        check_buffer("prefetch buffer", self.buffer)
+    }
+
+    fn ignores_order(&self) -> bool {
+        true
+    }
+
+    fn yields_its_input(&self) -> bool {
+        true
+    }
+}
+
+impl Dataset {
+    /// A buffer of elements that a thread fills ahead: of `buffer` of them, at most 4096, within the pipeline's
+    /// byte budget. [`AUTO`], which is 0: of two, and of twice as many each time that it was full and runs dry.
+    ///
+    /// As `tf.data.Dataset.prefetch`.
+    pub fn prefetch(self, buffer: u64) -> Dataset {
+        self.then(Prefetch { buffer })
+    }
+}

@@ -1,0 +1,6 @@
+//! `prefetch`: a buffer that a thread of its own fills.
+
+mod definition;
+pub(crate) mod exec;
+
+pub use definition::Prefetch;

@@ -1,0 +1,75 @@
+//! The definition of `random`: random integers without end.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::{Dtype, ElementSpec};
+use minicbor::{Decode, Encode};
+
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Operation};
+use crate::graph::registry::Registry;
+use crate::graph::split::Splitting;
+use std::ops::RangeInclusive;
+
+/// Parameters of `random`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Random {
+    /// The seed; without one every task draws its own.
+    #[n(0)]
+    pub seed: Option<u64>,
+    /// Whether every pass and epoch draws alike.
+    #[n(1)]
+    #[cbor(default)]
+    pub fixed: bool,
+}
+
+impl Operation for Random {
+    fn name(&self) -> &'static str {
+        "random"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        0..=0
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        given.scalar(Dtype::I64)
+    }
+
+    fn cardinality(&self, _: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(Cardinality::Infinite)
+    }
+
+    /// Values follow from their positions, of which there are more than anyone reads.
+    fn splitting(&self, graph: &Graph, _: &dyn Registry) -> Result<Splitting, AnalysisError> {
+        Ok(Splitting::Counted(graph.units(u64::MAX)))
+    }
+
+    fn draw_alike(&mut self, seed: u64) {
+        self.seed.get_or_insert(seed);
+    }
+
+    fn fix_draws(&mut self) -> bool {
+        self.fixed = true;
+        true
+    }
+}
+
+impl Dataset {
+    /// Random integers without end, uniform over `0..2^32` as the tf.data service's are, as `i64` scalars: drawn anew every
+    /// pass, the same on every worker with a seed, each worker's own without. Where splits are dealt out, each position
+    /// is drawn by one worker.
+    ///
+    /// As `tf.data.Dataset.random`; other numbers.
+    pub fn random(seed: Option<u64>) -> Dataset {
+        Dataset::source(Random { seed, fixed: false })
+    }
+}

@@ -1,0 +1,6 @@
+//! `random`: random integers without end.
+
+mod definition;
+pub(crate) mod exec;
+
+pub use definition::Random;

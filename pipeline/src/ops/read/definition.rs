@@ -1,0 +1,63 @@
+//! The definition of `read`: the contents of the files whose paths come in.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+
+use crate::graph::cardinality::thinned;
+use crate::graph::codec::Encoded;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::format::Format;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::params::SpecField;
+use crate::graph::resolve::Resolution;
+
+/// The operation that reads files of a format.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Read(pub Format);
+
+impl Operation for Read {
+    fn name(&self) -> &'static str {
+        self.0.op_name()
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        self.0.encode()
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        self.0.check()
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        self.0.spec(given.registry, given.input()?)
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        given.count().map(thinned)
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("reads a file from its start and cannot be opened at a position")
+    }
+
+    fn reads_files(&self) -> bool {
+        true
+    }
+
+    fn lacks_columns(&self) -> bool {
+        self.0.columns().is_some_and(|columns| columns.declared.is_none())
+    }
+
+    fn resolve(&mut self, resolution: &Resolution<'_>) -> Result<(), AnalysisError> {
+        if let Some(columns) = self.0.columns_mut() {
+            columns.declared = Some(SpecField(resolution.output().clone()));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
+    Format::decode(encoded).map(|format| Op::new(Read(format)))
+}

@@ -1,0 +1,26 @@
+//! The execution of `read`: files, in the format of the operation.
+
+use super::definition;
+use crate::exec::format;
+use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
+use crate::exec::room::Room;
+use crate::graph::Format;
+
+/// The room of the operations that read files.
+pub(crate) const ROOM: Room = Room {
+    names: &[Format::NAMES],
+    decode: definition::decode,
+    prepare,
+};
+
+fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
+    let format = preparing.of::<definition::Read>()?.0.clone();
+    if let Some(feature) = format::missing_feature(&format) {
+        let op = format.op_name();
+        return Err(OpenError::Feature { op, feature });
+    }
+    prepared(move |opening| {
+        let input = opening.input()?;
+        format::reading(&format, opening.spec(), input, &opening.own_shared())
+    })
+}

@@ -1,0 +1,79 @@
+//! The files that a reader reads: where their pattern stands below it.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::{Graph, Node};
+use crate::graph::format::{Format, INDEX};
+use crate::graph::operation::Op;
+use crate::ops::argument::Argument;
+use crate::ops::files::Files;
+
+use super::definition::Read;
+
+impl Dataset {
+    /// The same, but where files below are indexes of shards, they are the shards.
+    pub(crate) fn of_indexes(mut self) -> Dataset {
+        if let Some(node) = self.listing()
+            && let Some(files) = self
+                .nodes
+                .get_mut(node)
+                .and_then(|node| node.op.of_mut::<Files>())
+            && files.pattern.rsplit('/').next() == Some(INDEX)
+        {
+            files.are_indexes = Some(true);
+        }
+        self
+    }
+
+    /// The pattern of the files whose paths this dataset yields, where it is the pattern of a `files` below.
+    pub(crate) fn listed(&self) -> Option<String> {
+        let files = self.nodes.get(self.listing()?)?.op.of::<Files>()?;
+        Some(files.pattern.clone())
+    }
+
+    /// The `files` below, of which this dataset yields the paths.
+    fn listing(&self) -> Option<usize> {
+        let mut at = self.nodes.len().checked_sub(1)?;
+        loop {
+            let node = self.nodes.get(at)?;
+            if node.op.is::<Files>() {
+                return Some(at);
+            }
+            match node.inputs[..] {
+                [input] if node.op.yields_its_input() => at = input as usize,
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// The operation, with the files that `pattern` matches as examples for the readers of its argument's files.
+pub(crate) fn with_example(mut op: Op, pattern: &str) -> Op {
+    let of_argument = |graph: &Graph, node: &Node| {
+        let input = node
+            .inputs
+            .first()
+            .and_then(|input| graph.nodes().get(*input as usize));
+        input.is_some_and(|input| input.op.is::<Argument>())
+    };
+    for graph in op.change().graphs_mut() {
+        let nodes = graph.nodes().iter().map(|node| {
+            let mut filled = node.clone();
+            if of_argument(graph, node)
+                && let Some(Read(format)) = filled.op.of_mut()
+                && let Some(columns) = format.columns_mut()
+            {
+                columns.example.get_or_insert_with(|| pattern.to_owned());
+            }
+            filled
+        });
+        *graph = graph.with_ops(nodes.collect());
+    }
+    op
+}
+
+/// Whether the body of a function reads the shards of an index.
+pub(crate) fn is_of_shards(graph: &Graph) -> bool {
+    let reads = |op: &Op| matches!(op.of(), Some(Read(Format::Mds(_))));
+    graph.nodes().iter().any(|node| reads(&node.op))
+}

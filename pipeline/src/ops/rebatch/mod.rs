@@ -1,0 +1,6 @@
+//! `rebatch`: batches cut anew, into batches of other sizes.
+
+mod definition;
+pub(crate) mod exec;
+
+pub use definition::Rebatch;

@@ -1,0 +1,93 @@
+//! The definition of `reduce`: the state that a function leaves after all elements.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+use smallvec::{SmallVec, smallvec};
+
+use crate::graph::codec::{Encoded, encoded};
+use crate::graph::constant::Constant;
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::folding::Folding;
+use crate::graph::operation::Role;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::resolve::Resolution;
+use crate::ops::argument::body;
+
+/// The operation `reduce`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reducing(pub Folding);
+
+impl Reducing {
+    /// Returns what the function is called with, where elements of `input` come in.
+    pub(crate) fn argument(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        self.0.argument(given, &self.spec(given)?)
+    }
+}
+
+impl Operation for Reducing {
+    fn name(&self) -> &'static str {
+        "reduce"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(&self.0.initial)
+    }
+
+    fn graphs(&self) -> SmallVec<[(&Graph, Role); 1]> {
+        smallvec![(&self.0.function, Role::Value)]
+    }
+
+    fn graphs_mut(&mut self) -> SmallVec<[&mut Graph; 1]> {
+        smallvec![&mut self.0.function]
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        self.0.initial.check()
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        self.0.state(given, |_, made| Ok(made))
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(match given.count()? {
+            // Of what has no end there is none; nothing shorter can be said.
+            Cardinality::Infinite => Cardinality::Unknown,
+            Cardinality::Finite(_) | Cardinality::Unknown => Cardinality::Finite(1),
+        })
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("makes one element of all that a task has")
+    }
+
+    fn resolve(&mut self, resolution: &Resolution<'_>) -> Result<(), AnalysisError> {
+        let argument = resolution.given(self.name()).map(|given| self.argument(&given));
+        let argument = argument.transpose()?;
+        resolution.resolve(&mut self.0.function, argument.as_ref())
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
+    Folding::decode(encoded).map(|folding| Op::new(Reducing(folding)))
+}
+
+impl Dataset {
+    /// One element: what `function` leaves of `initial` after all elements, which of no elements is `initial` itself.
+    ///
+    /// `function` is handed a dict of `state` and `element` and is a chain of maps that ends in the next state, of the same
+    /// structure and dtypes. Where splits are dealt out each task reduces its own, to an element each.
+    /// `Executor::into_only` runs such a dataset.
+    ///
+    /// As `tf.data.Dataset.reduce`.
+    pub fn reduce(self, initial: Constant, function: impl FnOnce(Dataset) -> Dataset) -> Dataset {
+        match body(function) {
+            Ok(function) => self.then(Reducing(Folding { initial, function })),
+            Err(error) => self.failed(error),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The definition of `rejection_resample`: elements with their classes, dropped until classes are as frequent as is wanted.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
+use minicbor::{Decode, Encode};
+use smallvec::{SmallVec, smallvec};
+
+use crate::graph::cardinality::thinned;
+use crate::graph::codec::{Encoded, encoded};
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::function_spec::wants_number;
+use crate::graph::operation::Role;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::ops::argument::body;
+
+/// Classes that `rejection_resample` may tell apart.
+const CLASSES_MAX: usize = 1 << 16;
+
+/// Parameters of `rejection_resample` and its function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resampling {
+    /// The class of an element: maps that end in an `i64`.
+    pub class: Graph,
+    /// How frequent classes are to be.
+    pub params: RejectionResample,
+}
+
+/// Parameters of `rejection_resample`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct RejectionResample {
+    /// How frequent each class is to be, in relation to the others: at least 0, and one of them above.
+    #[n(0)]
+    pub target: Vec<f64>,
+    /// How frequent each class is in the input; absent = counted as elements come.
+    #[n(1)]
+    pub initial: Option<Vec<f64>>,
+    /// The seed; without one every task draws its own.
+    #[n(2)]
+    pub seed: Option<u64>,
+}
+
+impl Operation for Resampling {
+    fn name(&self) -> &'static str {
+        "rejection_resample"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(&self.params)
+    }
+
+    fn graphs(&self) -> SmallVec<[(&Graph, Role); 1]> {
+        smallvec![(&self.class, Role::Value)]
+    }
+
+    fn graphs_mut(&mut self) -> SmallVec<[&mut Graph; 1]> {
+        smallvec![&mut self.class]
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        self.params.check()
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        let input = given.input()?;
+        wants_number("the class", &self.class, given.registry, input)?;
+        let structure = Structure::Tuple(vec![Structure::Leaf, input.structure().clone()]);
+        let class = TensorSpec::scalar(Dtype::I64);
+        let components = std::iter::once(class).chain(input.components().iter().cloned());
+        ElementSpec::new(structure, components.collect()).map_err(|error| given.not_allowed(error))
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        given.count().map(thinned)
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("drops elements by draws that count those of each task")
+    }
+
+    fn draw_alike(&mut self, seed: u64) {
+        self.params.seed.get_or_insert(seed);
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
+    Ok(Op::new(Resampling {
+        class: encoded.function(0, "function")?,
+        params: encoded.params()?,
+    }))
+}
+
+impl RejectionResample {
+    fn check(&self) -> Result<(), String> {
+        check_distribution("target", &self.target)?;
+        let Some(initial) = &self.initial else {
+            return Ok(());
+        };
+        check_distribution("initial", initial)?;
+        if initial.len() != self.target.len() {
+            return Err(format!(
+                "has {} classes in the initial distribution and {} in the target",
+                initial.len(),
+                self.target.len()
+            ));
+        }
+        let mut pairs = self.target.iter().zip(initial);
+        match pairs.position(|(target, initial)| *target > 0.0 && *initial == 0.0) {
+            Some(class) => Err(format!(
+                "is to yield elements of class {class}, which does not occur in the initial distribution"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_distribution(what: &str, distribution: &[f64]) -> Result<(), String> {
+    if distribution.is_empty() || distribution.len() > CLASSES_MAX {
+        return Err(format!(
+            "has {} classes in the {what} distribution, it takes 1 to {CLASSES_MAX}",
+            distribution.len()
+        ));
+    }
+    let is_wrong = |share: &&f64| !(share.is_finite() && **share >= 0.0);
+    if let Some(share) = distribution.iter().find(is_wrong) {
+        return Err(format!(
+            "has {share} in the {what} distribution, which is not a finite number of at least 0"
+        ));
+    }
+    let sum: f64 = distribution.iter().sum();
+    if sum > 0.0 && sum.is_finite() {
+        Ok(())
+    } else {
+        Err(format!("has a {what} distribution whose sum is {sum}"))
+    }
+}
+
+impl Dataset {
+    /// Tuples of the class and the element, so many elements dropped of each class that classes are as frequent as `target`
+    /// says, in relation to each other.
+    ///
+    /// `class` is handed an element and is a chain of maps that ends in an `i64`, an index of `target`. `initial` says how
+    /// frequent classes are in this dataset; without it they are counted as elements come, and the first ones are drawn by a
+    /// guess. An element is yielded at most once.
+    ///
+    /// As `tf.data.Dataset.rejection_resample`. A class that `target` does not have is an error of its element.
+    pub fn rejection_resample(
+        self,
+        class: impl FnOnce(Dataset) -> Dataset,
+        target: impl Into<Vec<f64>>,
+        initial: Option<Vec<f64>>,
+        seed: Option<u64>,
+    ) -> Dataset {
+        let params = RejectionResample {
+            target: target.into(),
+            initial,
+            seed,
+        };
+        match body(class) {
+            Ok(class) => self.then(Resampling { class, params }),
+            Err(error) => self.failed(error),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The definition of `repeat`: the input several times over.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::graph::cardinality::repeated;
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Operation};
+
+/// Parameters of `repeat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Repeat {
+    /// How many passes; absent = without end.
+    #[n(0)]
+    pub count: Option<u64>,
+}
+
+impl Operation for Repeat {
+    fn name(&self) -> &'static str {
+        "repeat"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(repeated(self.count, given.count()?))
+    }
+
+    // A repetition ignores the order too, but ends that are shuffled across would wait for passes without end.
+
+    fn yields_its_input(&self) -> bool {
+        true
+    }
+}
+
+impl Dataset {
+    /// The dataset `count` times over, without end for `None`.
+    ///
+    /// As `tf.data.Dataset.repeat`. Without end over nothing, it ends.
+    pub fn repeat(self, count: Option<u64>) -> Dataset {
+        self.then(Repeat { count })
+    }
+}

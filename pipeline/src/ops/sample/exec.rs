@@ -1,0 +1,32 @@
+//! The execution of `sample`: draws among inputs.
+
+use super::definition;
+use super::pick::{Draws, Pick};
+use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
+use crate::exec::room::Room;
+use crate::graph::codec::decode_params;
+
+/// The room of the operation.
+pub(crate) const ROOM: Room = Room {
+    names: &[&["sample"]],
+    decode: decode_params::<definition::Sample>,
+    prepare,
+};
+
+fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
+    let operation = preparing.of::<definition::Sample>()?.clone();
+    prepared(move |opening| {
+        let inputs = opening.inputs()?;
+        let shared = opening.shared;
+        let seeds = shared
+            .seeds(opening.drawn(), operation.seed)
+            .fixed_if(operation.fixed);
+        let picks = Draws::new(&operation.weights, seeds);
+        Ok(Box::new(Pick::new(
+            picks,
+            inputs,
+            operation.stop_on_empty,
+            shared.cancel.clone(),
+        )))
+    })
+}

@@ -1,0 +1,100 @@
+//! The definition of `scan`: what a function makes of each element and a state that it changes.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+use smallvec::{SmallVec, smallvec};
+
+use crate::graph::cardinality::{multiplied, of_body};
+use crate::graph::codec::{Encoded, encoded};
+use crate::graph::constant::Constant;
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::folding::Folding;
+use crate::graph::operation::Role;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::resolve::Resolution;
+use crate::ops::argument::body;
+
+/// The operation `scan`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scan(pub Folding);
+
+impl Scan {
+    /// Returns what the function is called with, where elements of `input` come in.
+    pub(crate) fn argument(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        self.0.argument(given, &self.state(given)?)
+    }
+
+    fn state(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        self.0
+            .state(given, |state, made| Ok(Folding::parts(given, state, &made)?.0))
+    }
+}
+
+impl Operation for Scan {
+    fn name(&self) -> &'static str {
+        "scan"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(&self.0.initial)
+    }
+
+    fn graphs(&self) -> SmallVec<[(&Graph, Role); 1]> {
+        smallvec![(&self.0.function, Role::Value)]
+    }
+
+    fn graphs_mut(&mut self) -> SmallVec<[&mut Graph; 1]> {
+        smallvec![&mut self.0.function]
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        self.0.initial.check()
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        let state = self.state(given)?;
+        let made = self.0.made(given, &state)?;
+        Folding::parts(given, &state, &made).map(|(_, output)| output)
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        let argument = self.argument(given)?;
+        let each = of_body(&self.0.function, &argument, given.registry)?;
+        Ok(multiplied(given.count()?, each))
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("carries a state through the elements of each task")
+    }
+
+    fn resolve(&mut self, resolution: &Resolution<'_>) -> Result<(), AnalysisError> {
+        let argument = resolution.given(self.name()).map(|given| self.argument(&given));
+        let argument = argument.transpose()?;
+        resolution.resolve(&mut self.0.function, argument.as_ref())
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
+    Folding::decode(encoded).map(|folding| Op::new(Scan(folding)))
+}
+
+impl Dataset {
+    /// What `function` makes of each element and a state, which begins as `initial` in every pass.
+    ///
+    /// `function` is handed a dict of `state` and `element` and is a chain of maps that ends in a tuple, or dict, of two: the
+    /// next state, of the same structure and dtypes, and the element that is yielded. Where splits are dealt out or the
+    /// dataset is divided below, each task has a state of its own. The state is saved with the executor's.
+    ///
+    /// As `tf.data.Dataset.scan`. A function whose state is of another structure or dtype is refused when the dataset is
+    /// analysed.
+    pub fn scan(self, initial: Constant, function: impl FnOnce(Dataset) -> Dataset) -> Dataset {
+        match body(function) {
+            Ok(function) => self.then(Scan(Folding { initial, function })),
+            Err(error) => self.failed(error),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `scan`: what a function makes of each element and a state; and the step that it shares with `reduce`.
+
+use super::definition;
+use crate::exec::call::{self, Chain};
+use crate::exec::cancel::Cancel;
+use crate::exec::constants;
+use crate::exec::context::Shared;
+use crate::exec::error::{ErrorKind, ExecError};
+use crate::exec::faults::Faults;
+use crate::exec::item::Item;
+use crate::exec::iterate::{Further, Input, Iterate};
+use crate::exec::program::Program;
+use crate::exec::program::{OpenError, Opening, Prepared, Preparing};
+use crate::exec::room::Room;
+use crate::exec::state::{StateError, StateReader, StateWriter};
+use crate::exec::value::Value;
+use std::sync::Arc;
+
+/// The room of the operation.
+pub(crate) const ROOM: Room = Room {
+    names: &[&["scan"]],
+    decode: definition::decode,
+    prepare,
+};
+
+fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
+    let operation = preparing.of::<definition::Scan>()?;
+    let argument = operation.argument(&preparing.given()?)?;
+    Ok(Box::new(WithScan {
+        function: preparing.body(&operation.0.function, Some(&argument))?,
+        operation: operation.clone(),
+    }))
+}
+
+struct WithScan {
+    operation: definition::Scan,
+    function: Arc<Program>,
+}
+
+impl Prepared for WithScan {
+    fn open(&self, opening: &Opening<'_>) -> Result<Input, ExecError> {
+        let input = opening.input()?;
+        let shared = &opening.own_shared();
+        let initial = constants::value(&self.operation.0.initial, "scan")?;
+        Ok(Box::new(Scan::new(
+            initial,
+            self.function.chain(shared)?,
+            input,
+            shared,
+        )))
+    }
+
+    fn listings(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        self.function.listings()
+    }
+}
+
+pub(crate) struct Scan {
+    initial: Value,
+    /// Settled, so that no state holds the ones before it.
+    state: Value,
+    chain: Chain,
+    input: Input,
+    cancel: Cancel,
+    faults: Faults,
+    pass: u64,
+}
+
+impl Scan {
+    pub(crate) fn new(initial: Value, chain: Chain, input: Input, shared: &Shared) -> Scan {
+        Scan {
+            state: initial.clone(),
+            initial,
+            chain,
+            input,
+            cancel: shared.cancel.clone(),
+            faults: shared.faults(),
+            pass: 0,
+        }
+    }
+}
+
+impl Iterate for Scan {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        while let Some(item) = self.input.next()? {
+            if let Some(mut made) = step("scan", &self.chain, &self.state, item, self.pass, &self.faults)? {
+                let output = made.value.drain(self.state.len()..).collect();
+                self.state = std::mem::replace(&mut made.value, output);
+                return Ok(Some(made));
+            }
+            self.cancel.check("scan")?;
+        }
+        Ok(None)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        self.state = self.initial.clone();
+        self.pass = self.pass.wrapping_add(1);
+        self.input.restart()
+    }
+
+    fn further(&self) -> Further {
+        self.input.further()
+    }
+
+    fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        state.begin("scan")?;
+        state.number(self.pass)?;
+        state.item(&Item::new(self.state.clone(), 0))?;
+        self.input.save(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        state.begin("scan")?;
+        self.pass = state.number()?;
+        self.state = restored(state, &self.initial)?;
+        self.input.restore(state)
+    }
+}
+
+/// What `chain` makes of `state` and `item`, settled; its first components are the next state. `None` when a function left
+/// the element out.
+pub(crate) fn step(
+    op: &str,
+    chain: &Chain,
+    state: &Value,
+    mut item: Item,
+    pass: u64,
+    faults: &Faults,
+) -> Result<Option<Item>, ExecError> {
+    let element = std::mem::replace(&mut item.value, state.clone());
+    item.value.extend(element);
+    let made = call::run(chain, item, pass, faults).and_then(|made| made.map(call::settled).transpose())?;
+    match made {
+        Some(made) if made.value.len() < state.len() => {
+            let message = "its function made less than the next state";
+            let error = ExecError::new(ErrorKind::UserFunction, op, message).at_position(made.position);
+            faults.leave_out(error, &made.marks).map(|()| None)
+        }
+        made => Ok(made),
+    }
+}
+
+/// A state that was saved, of which `initial` is one.
+pub(crate) fn restored(state: &mut StateReader<'_>, initial: &Value) -> Result<Value, StateError> {
+    let value = state.item()?.value;
+    if value.len() == initial.len() {
+        Ok(value)
+    } else {
+        let (found, expected) = (value.len(), initial.len());
+        Err(StateError::Malformed(format!(
+            "a state of {found} components, which has {expected}"
+        )))
+    }
+}

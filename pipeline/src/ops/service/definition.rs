@@ -1,0 +1,75 @@
+//! The definition of `service`: what another pool of workers yields.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+use minicbor::{Decode, Encode};
+
+use crate::graph::cardinality::declared;
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Operation};
+use crate::graph::params::{Params, SpecField};
+use crate::graph::registry::Registry;
+use crate::graph::split::Splitting;
+use crate::graph::split::WITHOUT_SPLITS;
+use std::ops::RangeInclusive;
+
+/// Parameters of `service`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct ServiceReader {
+    /// What the reader's factory receives.
+    #[n(0)]
+    pub params: Params,
+    /// What the service yields.
+    #[n(1)]
+    pub spec: SpecField,
+    /// How many elements: absent = unknown.
+    #[n(2)]
+    pub count: Option<u64>,
+    /// Whether it never ends.
+    #[n(3)]
+    pub infinite: bool,
+}
+
+impl Operation for ServiceReader {
+    fn name(&self) -> &'static str {
+        "service"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        0..=0
+    }
+
+    fn spec(&self, _: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        Ok(self.spec.0.clone())
+    }
+
+    fn cardinality(&self, _: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(declared(self.count, self.infinite))
+    }
+
+    fn splitting(&self, _: &Graph, _: &dyn Registry) -> Result<Splitting, AnalysisError> {
+        Ok(Splitting::Whole(format!(
+            "reads another service, which deals out its own splits: deal out the dataset that one reads, or \
+             {WITHOUT_SPLITS}"
+        )))
+    }
+}
+
+impl Dataset {
+    /// What a service yields. `reader.params` are for the reader's factory, which whoever executes the graph
+    /// provides.
+    ///
+    /// As `tf.data.experimental.service.from_dataset_id`.
+    pub fn from_service(reader: ServiceReader) -> Dataset {
+        Dataset::source(reader)
+    }
+}

@@ -1,0 +1,6 @@
+//! `service`: what another pool of workers yields.
+
+mod definition;
+pub(crate) mod exec;
+
+pub use definition::ServiceReader;

@@ -1,0 +1,76 @@
+//! The definition of `shuffle`: a uniform draw from a buffer of elements.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::graph::check::check_buffer;
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::error::GraphError;
+use crate::graph::operation::Operation;
+
+/// Parameters of `shuffle`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Shuffle {
+    /// Elements held to draw from, at least 1.
+    #[n(0)]
+    pub buffer: u64,
+    /// The seed; without one every task draws its own.
+    #[n(1)]
+    pub seed: Option<u64>,
+    /// Whether every pass and epoch draws alike.
+    #[n(2)]
+    #[cbor(default)]
+    pub fixed: bool,
+}
+
+impl Operation for Shuffle {
+    fn name(&self) -> &'static str {
+        "shuffle"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        check_buffer("shuffle buffer", self.buffer)
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("mixes positions")
+    }
+
+    fn ignores_order(&self) -> bool {
+        true
+    }
+
+    fn yields_its_input(&self) -> bool {
+        true
+    }
+
+    fn draw_alike(&mut self, seed: u64) {
+        self.seed.get_or_insert(seed);
+    }
+
+    fn fix_draws(&mut self) -> bool {
+        self.fixed = true;
+        true
+    }
+}
+
+impl Dataset {
+    /// Uniform draws from a buffer of elements, anew every pass: the same on every worker with a seed, each
+    /// worker's own without.
+    ///
+    /// As `tf.data.Dataset.shuffle` that reshuffles each iteration. The buffer is counted by its bytes too: one that does not fit
+    /// into the pipeline's byte budget is an error. One of 0 is refused.
+    pub fn shuffle(self, buffer: u64, seed: Option<u64>) -> Dataset {
+        self.then(Shuffle {
+            buffer,
+            seed,
+            fixed: false,
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! The definition of `shuffle_and_repeat`: the input several times over, each pass shuffled.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::graph::cardinality::repeated;
+use crate::graph::check::check_buffer;
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Operation};
+
+/// Parameters of `shuffle_and_repeat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ShuffleAndRepeat {
+    /// Elements held to draw from, at least 1.
+    #[n(0)]
+    pub buffer: u64,
+    /// How many passes; absent = without end.
+    #[n(1)]
+    pub count: Option<u64>,
+    /// The seed; without one every task draws its own.
+    #[n(2)]
+    pub seed: Option<u64>,
+}
+
+impl Operation for ShuffleAndRepeat {
+    fn name(&self) -> &'static str {
+        "shuffle_and_repeat"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        check_buffer("shuffle buffer", self.buffer)
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(repeated(self.count, given.count()?))
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("mixes positions")
+    }
+
+    fn draw_alike(&mut self, seed: u64) {
+        self.seed.get_or_insert(seed);
+    }
+}
+
+impl Dataset {
+    /// The dataset `count` times over, without end for `None`, each pass shuffled anew by draws from a buffer: the same
+    /// elements in the same order as of [`Dataset::shuffle`] and [`Dataset::repeat`], but the buffer takes in the next pass
+    /// while this one is drawn to its end. Passes do not mix.
+    ///
+    /// As `tf.data.experimental.shuffle_and_repeat`.
+    pub fn shuffle_and_repeat(self, buffer: u64, count: Option<u64>, seed: Option<u64>) -> Dataset {
+        self.then(ShuffleAndRepeat { buffer, count, seed })
+    }
+}

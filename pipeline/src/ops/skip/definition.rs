@@ -1,0 +1,53 @@
+//! The definition of `skip`: all but the first elements.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Operation};
+
+/// Parameters of `skip`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Skip {
+    /// How many elements.
+    #[n(0)]
+    pub count: u64,
+}
+
+impl Operation for Skip {
+    fn name(&self) -> &'static str {
+        "skip"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(match given.count()? {
+            Cardinality::Finite(all) => Cardinality::Finite(all.saturating_sub(self.count)),
+            endless @ (Cardinality::Infinite | Cardinality::Unknown) => endless,
+        })
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("counts elements of each task, not positions of the source")
+    }
+
+    fn yields_its_input(&self) -> bool {
+        true
+    }
+}
+
+impl Dataset {
+    /// All but the first `count` elements.
+    ///
+    /// As `tf.data.Dataset.skip`. Where splits are dealt out, of each task.
+    pub fn skip(self, count: u64) -> Dataset {
+        self.then(Skip { count })
+    }
+}

@@ -1,0 +1,266 @@
+//! The definition of `snapshot`: the elements that were written when the same dataset was first read to its end.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use minicbor::{Decode, Encode};
+use smallvec::SmallVec;
+
+use crate::graph::check::check_name;
+use crate::graph::codec::{Encoded, encoded};
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::format::{Elements, Format};
+use crate::graph::function_spec::wants_number;
+use crate::graph::operation::Role;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::params::SpecField;
+use crate::graph::resolve::Resolution;
+use crate::graph::spec::node_specs;
+use crate::ops::argument::body;
+use crate::ops::cache::check_kept_place;
+use crate::ops::read::Read;
+
+/// Shards that elements are written to by turns, unless a function says otherwise: as many are read at once.
+pub(crate) const SHARDS: u64 = 8;
+
+/// Parameters of `snapshot`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// The directory that snapshots are kept in, each in one named after what it is of.
+    pub path: String,
+    /// How elements are packed.
+    pub packing: Packing,
+    /// Makes the number of an element's shard, an `i64` from 0 on: maps over an element. Absent = by turns.
+    pub shard: Option<Graph>,
+    /// Makes elements of the paths of the shards. Absent = shards by turns.
+    pub reader: Option<Graph>,
+}
+
+/// The parameters of `snapshot` that are no functions.
+#[derive(Debug, Clone, Encode, Decode)]
+#[cbor(map)]
+struct SnapshotRecord {
+    #[n(0)]
+    path: String,
+    #[n(1)]
+    packing: Packing,
+    #[n(2)]
+    has_shard: bool,
+    #[n(3)]
+    has_reader: bool,
+}
+
+/// How elements in files are packed, some of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Packing {
+    /// They are not.
+    #[default]
+    #[n(0)]
+    None,
+    /// LZ4 blocks: quick.
+    #[n(1)]
+    Lz4,
+    /// gzip: small.
+    #[n(2)]
+    Gzip,
+}
+
+impl Operation for Snapshot {
+    fn name(&self) -> &'static str {
+        "snapshot"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(&SnapshotRecord {
+            path: self.path.clone(),
+            packing: self.packing,
+            has_shard: self.shard.is_some(),
+            has_reader: self.reader.is_some(),
+        })
+    }
+
+    fn graphs(&self) -> SmallVec<[(&Graph, Role); 1]> {
+        let shard = self.shard.iter().map(|graph| (graph, Role::Value));
+        let reader = self.reader.iter().map(|graph| (graph, Role::Function));
+        shard.chain(reader).collect()
+    }
+
+    fn graphs_mut(&mut self) -> SmallVec<[&mut Graph; 1]> {
+        self.shard.iter_mut().chain(&mut self.reader).collect()
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        check_name("path", &self.path)
+    }
+
+    fn check_place(&self, role: Role, nesting: usize) -> Result<(), String> {
+        check_kept_place(role, nesting, true)
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        let input = given.input()?;
+        if let Some(shard) = &self.shard {
+            wants_number("the shard", shard, given.registry, input)?;
+        }
+        if let Some(reader) = &self.reader {
+            let read = node_specs(reader, given.registry, Some(&path_spec()?))?.pop();
+            if read.as_ref() != Some(input) {
+                let read = read.map_or_else(|| "nothing".to_owned(), |spec| spec.to_string());
+                let reason = format!("its reader is to yield what was written, {input}, and yields {read}");
+                return Err(given.mismatch(reason));
+            }
+        }
+        Ok(input.clone())
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        match &self.reader {
+            Some(_) => Ok(Cardinality::Unknown),
+            None => given.count(),
+        }
+    }
+
+    fn keeps_elements(&self) -> bool {
+        true
+    }
+
+    fn keeps_files(&self) -> bool {
+        true
+    }
+
+    fn yields_its_input(&self) -> bool {
+        true
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("yields in a pass what it kept of another")
+    }
+
+    fn take_share(&mut self, index: u64, count: u64) {
+        self.path.push_str(&format!("-{index}-of-{count}"));
+    }
+
+    fn reads_files(&self) -> bool {
+        false
+    }
+
+    fn resolve(&mut self, resolution: &Resolution<'_>) -> Result<(), AnalysisError> {
+        if let Some(shard) = &mut self.shard {
+            resolution.resolve(shard, resolution.input())?;
+        }
+        if let Some(reader) = &mut self.reader {
+            resolution.resolve(reader, Some(&path_spec()?))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
+    let record: SnapshotRecord = encoded.params()?;
+    let function = |index| encoded.function(index, "function");
+    let shard = record.has_shard.then(|| function(0)).transpose()?;
+    let reader = record.has_reader.then(|| function(usize::from(record.has_shard)));
+    Ok(Op::new(Snapshot {
+        path: record.path,
+        packing: record.packing,
+        shard,
+        reader: reader.transpose()?,
+    }))
+}
+
+/// What the reader of a snapshot is given: the path of a shard.
+pub(crate) fn path_spec() -> Result<ElementSpec, AnalysisError> {
+    ElementSpec::single(TensorSpec::scalar(Dtype::String)).map_err(|error| mismatch(error.to_string()))
+}
+
+fn mismatch(reason: String) -> AnalysisError {
+    AnalysisError::Mismatch {
+        op: "snapshot".to_owned(),
+        reason,
+    }
+}
+
+/// The function that makes elements of `spec` of the paths of shards which were written by turns.
+pub(crate) fn by_turns(spec: ElementSpec) -> Result<Graph, AnalysisError> {
+    let reader = body(|shards| shards.interleave(SHARDS, 1, |shard| shard.elements(spec)));
+    reader.map_err(|error| AnalysisError::Mismatch {
+        op: "snapshot".to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// A path in which no character stands for others.
+fn escaped(path: &str) -> String {
+    let mut escaped = String::with_capacity(path.len());
+    for character in path.chars() {
+        if matches!(character, '*' | '?' | '[' | ']') {
+            escaped.extend(['[', character, ']']);
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
+impl Dataset {
+    /// The elements that were written when the same dataset, up to here, was first read to its end, in a directory within
+    /// `path` that is named after its definition: what is changed is written anew.
+    ///
+    /// While another execution writes it, and in the first one, elements pass as they come. Code of registered functions is
+    /// not part of a definition: remove the directory when it changes what it yields. Sharing is as of
+    /// [`Dataset::cache_in`].
+    ///
+    /// As `tf.data.Dataset.snapshot`.
+    pub fn snapshot(self, path: impl Into<String>, packing: Packing) -> Dataset {
+        self.then(Snapshot {
+            path: path.into(),
+            packing,
+            shard: None,
+            reader: None,
+        })
+    }
+
+    /// As [`Dataset::snapshot`], with functions. `shard` is handed an element and is a chain of maps that ends in the number of
+    /// its shard, an `i64` from 0 on, of up to 512. `reader` is handed the dataset of the paths of the shards, in order, and
+    /// makes the elements of them again, by [`Dataset::elements`].
+    pub fn snapshot_with(
+        self,
+        path: impl Into<String>,
+        packing: Packing,
+        shard: impl FnOnce(Dataset) -> Dataset,
+        reader: impl FnOnce(Dataset) -> Dataset,
+    ) -> Dataset {
+        match (body(shard), body(reader)) {
+            (Ok(shard), Ok(reader)) => self.then(Snapshot {
+                path: path.into(),
+                packing,
+                shard: Some(shard),
+                reader: Some(reader),
+            }),
+            (Err(error), _) | (_, Err(error)) => self.failed(error),
+        }
+    }
+
+    /// The elements in the files whose paths this dataset yields, of which each was written by a `save` or a `snapshot` of
+    /// elements of `spec`.
+    ///
+    /// As what a reader of `tf.data.Dataset.load` is given. What is damaged or of another type is an error with its file and
+    /// place.
+    pub fn elements(self, spec: ElementSpec) -> Dataset {
+        let spec = SpecField(spec);
+        self.then(Read(Format::Elements(Elements { spec })))
+    }
+
+    /// The elements of `spec` that were saved in the directory `path`, in the order in which they were saved. Shards are dealt
+    /// out in splits as files are.
+    ///
+    /// As `tf.data.Dataset.load`.
+    pub fn load(path: &str, spec: ElementSpec) -> Dataset {
+        Dataset::files(format!("{}/*.elements", escaped(path)))
+            .interleave(SHARDS, 1, |shard| shard.elements(spec))
+    }
+}

@@ -1,0 +1,153 @@
+//! The definition of `source`: a source written in Rust and registered by name.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+use minicbor::{Decode, Encode};
+
+use crate::graph::cardinality::declared;
+use crate::graph::check::check_name;
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Operation};
+use crate::graph::params::{Params, SpecField};
+use crate::graph::registry::Registry;
+use crate::graph::registry::SourceSignature;
+use crate::graph::resolve::Resolution;
+use crate::graph::split::Splitting;
+use crate::graph::split::WITHOUT_SPLITS;
+use std::ops::RangeInclusive;
+
+/// Parameters of `source`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct RegisteredSource {
+    /// The registered name.
+    #[n(0)]
+    pub name: String,
+    /// What its factory receives.
+    #[n(1)]
+    pub params: Params,
+    /// The signature, where it was declared or resolved; else the registry is asked.
+    #[n(2)]
+    pub declared: Option<SourceDeclaration>,
+}
+
+/// A registered source's signature written into the graph, so that who has no such source can still analyse it.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct SourceDeclaration {
+    /// What it yields.
+    #[n(0)]
+    pub spec: SpecField,
+    /// How many elements: absent = unknown.
+    #[n(1)]
+    pub count: Option<u64>,
+    /// Whether it never ends.
+    #[n(2)]
+    pub infinite: bool,
+    /// Whether it can be opened at any range of positions, hence split.
+    #[n(3)]
+    pub indexable: bool,
+}
+
+impl RegisteredSource {
+    /// Returns the signature: as the graph declares it, else as the registry knows it.
+    ///
+    /// # Errors
+    /// [`AnalysisError::Unknown`] for a source that nobody registered.
+    pub(crate) fn signature(&self, registry: &dyn Registry) -> Result<SourceSignature, AnalysisError> {
+        match &self.declared {
+            None => registry.source(&self.name, &self.params),
+            Some(known) => Ok(SourceSignature {
+                spec: known.spec.0.clone(),
+                cardinality: declared(known.count, known.infinite),
+                indexable: known.indexable,
+            }),
+        }
+    }
+}
+
+impl Operation for RegisteredSource {
+    fn name(&self) -> &'static str {
+        "source"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        0..=0
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        check_name("source", &self.name)
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        Ok(self.signature(given.registry)?.spec)
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(self.signature(given.registry)?.cardinality)
+    }
+
+    fn source_name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn splitting(&self, graph: &Graph, registry: &dyn Registry) -> Result<Splitting, AnalysisError> {
+        let signature = self.signature(registry)?;
+        Ok(match (signature.indexable, signature.cardinality) {
+            (true, Cardinality::Finite(count)) => Splitting::Counted(graph.units(count)),
+            (true, Cardinality::Infinite | Cardinality::Unknown) => Splitting::Whole(format!(
+                "does not know how many elements it has: declare a finite count, or {WITHOUT_SPLITS}"
+            )),
+            (false, _) => Splitting::Whole(format!(
+                "cannot be opened at a position: make it indexable, or {WITHOUT_SPLITS}"
+            )),
+        })
+    }
+
+    fn resolve(&mut self, resolution: &Resolution<'_>) -> Result<(), AnalysisError> {
+        let signature = self.signature(resolution.registry())?;
+        let (count, infinite) = match signature.cardinality {
+            Cardinality::Finite(count) => (Some(count), false),
+            Cardinality::Infinite => (None, true),
+            Cardinality::Unknown => (None, false),
+        };
+        self.declared = Some(SourceDeclaration {
+            spec: SpecField(signature.spec),
+            count,
+            infinite,
+            indexable: signature.indexable,
+        });
+        Ok(())
+    }
+}
+
+impl Dataset {
+    /// A source registered by name.
+    ///
+    /// The counterpart of `tf.data.Dataset.from_generator`. An element that is not what its signature says is an error of the
+    /// function; what becomes of errors [`Dataset::on_error`] says.
+    pub fn registered_source(name: impl Into<String>, params: Params) -> Dataset {
+        Dataset::source(RegisteredSource {
+            name: name.into(),
+            params,
+            declared: None,
+        })
+    }
+
+    /// A source registered by name on the workers, with its signature, for whoever does not have it registered.
+    pub fn declared_source(name: impl Into<String>, params: Params, declared: SourceDeclaration) -> Dataset {
+        Dataset::source(RegisteredSource {
+            name: name.into(),
+            params,
+            declared: Some(declared),
+        })
+    }
+}

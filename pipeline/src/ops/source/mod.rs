@@ -1,0 +1,6 @@
+//! `source`: a source written in Rust and registered by name.
+
+mod definition;
+pub(crate) mod exec;
+
+pub use definition::{RegisteredSource, SourceDeclaration};

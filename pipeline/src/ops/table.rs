@@ -1,0 +1,102 @@
+//! The table of all operations.
+//!
+//! Owns the one line that each operation has outside of its folder. Refuses to know what operations do.
+
+use crate::exec::program::Prepare;
+use crate::exec::room::Room;
+use crate::exec::{ExecContext, Executor, OpenError};
+use crate::graph::codec::Decode;
+use crate::graph::{Graph, GraphError};
+
+/// The rooms of all operations, in no particular order.
+const ROOMS: &[&Room] = &[
+    &super::argument::exec::ROOM,
+    &super::assert_cardinality::exec::ROOM,
+    &super::batch::exec::ROOM,
+    &super::bucket::exec::ROOM,
+    &super::cache::exec::ROOM,
+    &super::choose::exec::ROOM,
+    &super::concatenate::exec::ROOM,
+    &super::counter::exec::ROOM,
+    &super::enumerate::exec::ROOM,
+    &super::files::exec::ROOM,
+    &super::filter::exec::ROOM,
+    &super::flat_map::exec::ROOM,
+    &super::group_by_window::exec::ROOM,
+    &super::ignore_errors::exec::ROOM,
+    &super::interleave::exec::ROOM,
+    &super::map::exec::ROOM,
+    &super::options::exec::ROOM,
+    &super::pack_sequences::exec::ROOM,
+    &super::padded_batch::exec::ROOM,
+    &super::prefetch::exec::ROOM,
+    &super::ragged_batch::exec::ROOM,
+    &super::random::exec::ROOM,
+    &super::range::exec::ROOM,
+    &super::read::exec::ROOM,
+    &super::rebatch::exec::ROOM,
+    &super::reduce::exec::ROOM,
+    &super::rejection_resample::exec::ROOM,
+    &super::repeat::exec::ROOM,
+    &super::sample::exec::ROOM,
+    &super::scan::exec::ROOM,
+    &super::service::exec::ROOM,
+    &super::shard::exec::ROOM,
+    &super::shuffle::exec::ROOM,
+    &super::shuffle_and_repeat::exec::ROOM,
+    &super::skip::exec::ROOM,
+    &super::snapshot::exec::ROOM,
+    &super::source::exec::ROOM,
+    &super::statistics::exec::ROOM,
+    &super::take::exec::ROOM,
+    &super::take_while::exec::ROOM,
+    &super::tensor_slices::exec::ROOM,
+    &super::tensors::exec::ROOM,
+    &super::unbatch::exec::ROOM,
+    &super::unique::exec::ROOM,
+    &super::window::exec::ROOM,
+    &super::zip::exec::ROOM,
+];
+
+/// The names of all operations, in no particular order.
+pub fn operations() -> impl Iterator<Item = &'static str> {
+    ROOMS
+        .iter()
+        .flat_map(|room| room.names)
+        .flat_map(|names| names.iter())
+        .copied()
+}
+
+fn room(name: &str) -> Option<&'static Room> {
+    let has_name = |room: &&&Room| room.names.iter().any(|names| names.contains(&name));
+    ROOMS.iter().find(has_name).copied()
+}
+
+pub(crate) fn decode_of(name: &str) -> Option<Decode> {
+    room(name).map(|room| room.decode)
+}
+
+pub(crate) fn prepare_of(name: &str) -> Option<Prepare> {
+    room(name).map(|room| room.prepare)
+}
+
+impl Graph {
+    /// Reads an encoded graph and checks it as [`Graph::new`] does.
+    ///
+    /// # Errors
+    /// [`GraphError`]: an unknown operation is named; nothing else of it is looked at.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Graph, GraphError> {
+        Graph::decoded(bytes, decode_of)
+    }
+}
+
+impl Executor {
+    /// Prepares `graph` and opens its sources. Blocks on storage where the context has neither plan nor
+    /// splits.
+    ///
+    /// # Errors
+    /// [`OpenError`] saying what is unknown, missing or does not fit.
+    pub fn open(graph: &Graph, context: ExecContext) -> Result<Executor, OpenError> {
+        Executor::open_with(graph, context, prepare_of)
+    }
+}

@@ -1,0 +1,55 @@
+//! The definition of `take`: the first elements.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use minicbor::{Decode, Encode};
+
+use crate::graph::codec::encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Operation};
+
+/// Parameters of `take`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Take {
+    /// How many elements.
+    #[n(0)]
+    pub count: u64,
+}
+
+impl Operation for Take {
+    fn name(&self) -> &'static str {
+        "take"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(match given.count()? {
+            _ if self.count == 0 => Cardinality::Finite(0),
+            Cardinality::Finite(count) => Cardinality::Finite(count.min(self.count)),
+            Cardinality::Infinite => Cardinality::Finite(self.count),
+            Cardinality::Unknown => Cardinality::Unknown,
+        })
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("counts elements of each task, not positions of the source")
+    }
+
+    fn yields_its_input(&self) -> bool {
+        true
+    }
+}
+
+impl Dataset {
+    /// The first `count` elements.
+    ///
+    /// As `tf.data.Dataset.take`. Where splits are dealt out, of each task.
+    pub fn take(self, count: u64) -> Dataset {
+        self.then(Take { count })
+    }
+}

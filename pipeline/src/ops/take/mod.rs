@@ -1,0 +1,6 @@
+//! `take`: the first elements.
+
+mod definition;
+pub(crate) mod exec;
+
+pub use definition::Take;

@@ -1,0 +1,70 @@
+//! The definition of `take_while`: the elements before the first for which a predicate does not hold.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+
+use crate::graph::cardinality::thinned;
+use crate::graph::codec::Encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::expr::Expr;
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::params::Params;
+use crate::graph::predicate::Predicate;
+
+/// The operation `take_while`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TakeWhile(pub Predicate);
+
+impl Operation for TakeWhile {
+    fn name(&self) -> &'static str {
+        self.0.op_name("take_while", "take_while_expr")
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        self.0.encode()
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        self.0.check()
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        self.0.fits(given.registry, given.input()?)?;
+        given.input().cloned()
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        given.count().map(thinned)
+    }
+
+    fn yields_its_input(&self) -> bool {
+        true
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("counts elements of each task, not positions of the source")
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
+    Predicate::decode(encoded, "take_while_expr").map(|predicate| Op::new(TakeWhile(predicate)))
+}
+
+impl Dataset {
+    /// The elements before the first one for which the registered predicate `name` does not hold.
+    ///
+    /// As `tf.data.Dataset.take_while`.
+    pub fn take_while(self, name: impl Into<String>, params: Params) -> Dataset {
+        self.then(TakeWhile(Predicate::registered(name, params)))
+    }
+
+    /// The elements before the first one for which `expr`, a `bool` scalar, does not hold.
+    ///
+    /// As `tf.data.Dataset.take_while`.
+    pub fn take_while_expr(self, expr: impl Into<Expr>) -> Dataset {
+        self.then(TakeWhile(Predicate::Expr(expr.into())))
+    }
+}

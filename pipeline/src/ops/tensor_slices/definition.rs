@@ -1,0 +1,77 @@
+//! The definition of `tensor_slices`: the slices of tensors that the graph holds.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+use minicbor::{Decode, Encode};
+
+use crate::graph::codec::encoded;
+use crate::graph::constant::{Constant, ConstantTensor};
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Operation};
+use crate::graph::params::SpecField;
+use crate::graph::registry::Registry;
+use crate::graph::split::Splitting;
+use std::ops::RangeInclusive;
+
+/// Parameters of `tensor_slices`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct TensorSlices {
+    /// The tensors that are sliced along their leading dimension, which all share.
+    #[n(0)]
+    pub constant: Constant,
+}
+
+impl Operation for TensorSlices {
+    fn name(&self) -> &'static str {
+        "tensor_slices"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        0..=0
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        self.constant.slices().map(|_| ())
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        self.constant
+            .slice_spec()
+            .map_err(|reason| given.mismatch(reason))
+    }
+
+    fn cardinality(&self, _: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        let slices = self.constant.slices();
+        Ok(slices.map_or(Cardinality::Unknown, Cardinality::Finite))
+    }
+
+    fn splitting(&self, graph: &Graph, _: &dyn Registry) -> Result<Splitting, AnalysisError> {
+        Ok(match self.constant.slices() {
+            Ok(count) => Splitting::Counted(graph.units(count)),
+            Err(reason) => Splitting::Whole(reason),
+        })
+    }
+}
+
+impl Dataset {
+    /// The slices of tensors along their common leading dimension. `spec` describes the whole tensors.
+    ///
+    /// As `tf.data.Dataset.from_tensor_slices`: slices are without that dimension. Tensors whose leading dimensions differ, or
+    /// that have none, are refused.
+    pub fn tensor_slices(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {
+        Dataset::source(TensorSlices {
+            constant: Constant {
+                spec: SpecField(spec),
+                tensors,
+            },
+        })
+    }
+}

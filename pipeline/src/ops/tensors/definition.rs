@@ -1,0 +1,71 @@
+//! The definition of `tensors`: one element that the graph holds.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+use minicbor::{Decode, Encode};
+
+use crate::graph::codec::encoded;
+use crate::graph::constant::{Constant, ConstantTensor};
+use crate::graph::dataset::Dataset;
+use crate::graph::definition::Graph;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Operation};
+use crate::graph::params::SpecField;
+use crate::graph::registry::Registry;
+use crate::graph::split::Splitting;
+use std::ops::RangeInclusive;
+
+/// Parameters of `tensors`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Tensors {
+    /// The element.
+    #[n(0)]
+    pub constant: Constant,
+}
+
+impl Operation for Tensors {
+    fn name(&self) -> &'static str {
+        "tensors"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        encoded(self)
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        0..=0
+    }
+
+    fn check(&self, _: usize) -> Result<(), String> {
+        self.constant.check()
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        let checked = self.constant.check().map(|()| self.constant.spec.0.clone());
+        checked.map_err(|reason| given.mismatch(reason))
+    }
+
+    fn cardinality(&self, _: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        Ok(Cardinality::Finite(1))
+    }
+
+    fn splitting(&self, graph: &Graph, _: &dyn Registry) -> Result<Splitting, AnalysisError> {
+        Ok(Splitting::Counted(graph.units(1)))
+    }
+}
+
+impl Dataset {
+    /// One element: these tensors, which `spec` describes. So a sparse or ragged tensor becomes part of a dataset.
+    ///
+    /// As `tf.data.Dataset.from_tensors`. Bytes that `spec` does not describe are refused.
+    pub fn tensors(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {
+        Dataset::source(Tensors {
+            constant: Constant {
+                spec: SpecField(spec),
+                tensors,
+            },
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! The definition of `unbatch`: the rows of every element, one by one.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+
+use crate::graph::cardinality::{multiplied, rows};
+use crate::graph::codec::Encoded;
+use crate::graph::dataset::Dataset;
+use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::facts::Cardinality;
+use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::spec::without_leading;
+
+/// The operation `unbatch`, which has no parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unbatch;
+
+impl Operation for Unbatch {
+    fn name(&self) -> &'static str {
+        "unbatch"
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, GraphError> {
+        Ok(Vec::new())
+    }
+
+    fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
+        without_leading(given.input()?).map_err(|reason| given.mismatch(reason))
+    }
+
+    fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
+        let rows = rows(given.input()?).map_or(Cardinality::Unknown, Cardinality::Finite);
+        Ok(multiplied(given.count()?, rows))
+    }
+
+    fn misaligns(&self, _: bool) -> Option<&'static str> {
+        Some("makes several elements of one position")
+    }
+}
+
+/// Reads the operation.
+pub(crate) fn decode(_: &Encoded<'_>) -> Result<Op, GraphError> {
+    Ok(Op::new(Unbatch))
+}
+
+impl Dataset {
+    /// The rows of every element along its leading dimension: the inverse of [`Dataset::batch`].
+    ///
+    /// As `tf.data.Dataset.unbatch`. Components of different lengths, or without a leading dimension, are an error of that
+    /// element.
+    pub fn unbatch(self) -> Dataset {
+        self.then(Unbatch)
+    }
+}

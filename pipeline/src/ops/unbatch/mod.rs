@@ -1,0 +1,6 @@
+//! `unbatch`: the rows of every element, one by one.
+
+mod definition;
+pub(crate) mod exec;
+
+pub use definition::Unbatch;

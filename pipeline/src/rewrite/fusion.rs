@@ -1,0 +1,41 @@
+//! Which operations are executed together.
+//!
+//! Owns the rule for neighbouring maps, and for a batch that computes its rows in place. Refuses to know how either is executed.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use crate::graph::{Graph, Node};
+use crate::ops::batch::Batch;
+use crate::ops::map::Map;
+
+impl Graph {
+    /// Whether `node` is executed as a part of another operation, or not at all.
+    pub(crate) fn is_passed_over(&self, node: usize) -> bool {
+        self.nodes()[node].op.options().is_some() || self.is_fused(node) || self.permuted(node).is_some()
+    }
+
+    /// Whether `node` is a map that is executed together with the map that reads it.
+    pub(crate) fn is_fused(&self, node: usize) -> bool {
+        let Some(map) = self.nodes()[node].op.of::<Map>() else {
+            return false;
+        };
+        if !self.fuses_maps() {
+            return false;
+        }
+        let user = self.user(node);
+        let user = user.and_then(|user| user.op.of::<Map>());
+        user.is_some_and(|user| user.schedule == map.schedule)
+    }
+
+    /// Whether `node` is a parallel map that a batch reads, so that its elements can be computed straight into their rows.
+    pub(crate) fn fills_rows(&self, node: usize) -> bool {
+        let map = self.nodes()[node].op.of::<Map>();
+        map.is_some_and(|map| map.schedule.parallel != 1)
+            && self.user(node).is_some_and(|user| user.op.is::<Batch>())
+    }
+
+    /// What reads `node`, of which there is one at most.
+    fn user(&self, node: usize) -> Option<&Node> {
+        let reads = |user: &&Node| user.inputs.contains(&(node as u32));
+        self.nodes()[node + 1..].iter().find(reads)
+    }
+}

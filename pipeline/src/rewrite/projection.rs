@@ -1,0 +1,90 @@
+//! Columns of Parquet files that the map right behind the reader does not look at are not read.
+//!
+//! Elements keep their components, and those have no items: nobody sees them. A column in which something may be null is read all
+//! the same where a null is an error.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::apply::Edit;
+use crate::graph::expr::ExprOp;
+use crate::graph::format::{Format, Table};
+use crate::graph::function::Function;
+use crate::graph::native::{Compute, Native, Outputs};
+use crate::graph::operation::Op;
+use crate::ops::map::Map;
+use crate::ops::read::Read;
+
+pub(crate) fn rule(op: &Op, below: &Op) -> Option<Edit> {
+    let (
+        Some(Map {
+            function: Function::Native(native),
+            ..
+        }),
+        Some(Read(Format::Parquet(table))),
+    ) = (op.of(), below.of())
+    else {
+        return None;
+    };
+    if table.looked_at.is_some() {
+        return None;
+    }
+    let looked_at = looked_at(native)?;
+    let narrowed = Table {
+        looked_at: Some(looked_at),
+        ..table.clone()
+    };
+    Some(Edit::Below(Op::new(Read(Format::Parquet(narrowed)))))
+}
+
+/// The components that `native` looks at; `None` = all, or whichever there is.
+fn looked_at(native: &Native) -> Option<Vec<String>> {
+    let names: Vec<String> = if let Native::Select(select) = native {
+        let selected = select.components.iter();
+        selected.map(|selected| selected.from.clone()).collect()
+    } else if let Native::Compute(Compute {
+        outputs: Outputs::Dict | Outputs::Tuple | Outputs::Single | Outputs::Nested,
+        exprs,
+        ..
+    }) = native
+    {
+        let nodes = exprs.iter().flat_map(|named| named.expr.nodes());
+        let columns = nodes.filter_map(|node| {
+            let ExprOp::Column(name) = &node.op else {
+                return None;
+            };
+            Some(name.clone())
+        });
+        columns.collect()
+    } else {
+        return None;
+    };
+    let is_one = |name: &String| !name.is_empty();
+    (!names.is_empty() && names.iter().all(is_one)).then_some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Columns, Dataset, Rewrites, col};
+
+    /// What of `a`, `b` and `c` is looked at.
+    fn left(then: impl Fn(Dataset) -> Dataset) -> Vec<&'static str> {
+        let table = Table::rows(Columns::named(["a", "b", "c"]).like("none"));
+        let graph = then(Dataset::files("none").parquet(table)).graph().unwrap();
+        let graph = graph.rewritten(Rewrites::default());
+        let Some(Read(Format::Parquet(table))) = graph.nodes()[1].op.of() else {
+            panic!("it reads tables");
+        };
+        let names = ["a", "b", "c"].into_iter();
+        names.filter(|name| table.is_looked_at(name)).collect()
+    }
+
+    #[test]
+    fn only_what_is_looked_at_is_read() {
+        assert_eq!(left(|rows| rows.select([("c", "d")])), ["c"]);
+        let sum = || [("sum", col("a") + col("b.field"))];
+        assert_eq!(left(|rows| rows.map_exprs(sum())), ["a", "b"]);
+        assert_eq!(left(|rows| rows.with_component("d", col("a"))), ["a", "b", "c"]);
+        assert_eq!(left(|rows| rows.take(3)), ["a", "b", "c"]);
+        assert_eq!(left(|rows| rows.take(3).select([("c", "c")])), ["a", "b", "c"]);
+    }
+}
