@@ -195,7 +195,8 @@ fn every_operation_on_groups_survives_its_encoding() {
 
 #[test]
 fn specs_are_inferred_through_the_picture_pipeline() {
-    let facts = pictures().graph().unwrap().facts(&NoFunctions).unwrap();
+    let graph = pictures().graph().unwrap();
+    let facts = graph.facts(&NoFunctions).unwrap();
     let expected = ElementSpec::dict([
         ("image", TensorSpec::fixed(Dtype::U8, &[32, 224, 224, 3])),
         ("label", TensorSpec::fixed(Dtype::I64, &[32])),

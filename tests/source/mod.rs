@@ -2,6 +2,7 @@
 //! their tables, are in `tidy.rs`; nothing here knows this project's crates.
 //!
 //! - [`corpora`]: fuzz targets and their inputs
+//! - [`cycles`]: files that import each other in a circle
 //! - [`lexer`]: code, comments and literals told apart
 //! - [`tree`]: the project's files, and findings
 //! - [`shape`]: lengths, openings, tables of contents, attributes
@@ -11,6 +12,7 @@
 //! - [`protocol`]: numbered rules and their citations
 
 pub(crate) mod corpora;
+pub(crate) mod cycles;
 pub(crate) mod lexer;
 pub(crate) mod manifest;
 pub(crate) mod paths;

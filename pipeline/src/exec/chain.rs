@@ -1,13 +1,17 @@
 //! The calls of neighbouring maps as one step. Where a picture is decoded and only a part of it is taken, the two are one call,
 //! which decodes that part.
 
+#[cfg(feature = "images")]
 use crate::graph::Function;
+#[cfg(feature = "images")]
 use crate::ops::map::Map;
 
 use super::call::{Call, Chain};
 use super::context::Shared;
 use super::error::ExecError;
-use super::program::{Program, unprepared};
+use super::program::Program;
+#[cfg(feature = "images")]
+use super::program::unprepared;
 
 impl Program {
     /// The maps at `nodes`, each of which is the input of the next, one after the other.
@@ -28,6 +32,7 @@ impl Program {
         Ok(calls.into())
     }
 
+    #[cfg(feature = "images")]
     fn function(&self, node: usize) -> Result<&Function, ExecError> {
         let op = &self.graph.nodes()[node].op;
         let map = op.of::<Map>().ok_or_else(|| unprepared(op.name()))?;

@@ -95,6 +95,7 @@ pub(crate) use expr::{Typed, TypedNode, axis_of, broadcast, column_of};
 pub(crate) use image::kept;
 pub(crate) use padded::own_shapes;
 pub(crate) use predicate::typed_predicate;
+#[cfg(feature = "images")]
 pub(crate) use spec::component;
 
 pub use crate::ops::argument::Argument;

@@ -28,7 +28,6 @@ pub use elements::Elements;
 pub use family::Format;
 pub use image_folder::{IMAGE_EXTENSIONS, ImageFolder};
 pub use json_lines::{JsonColumn, JsonLines};
-#[cfg(feature = "mds")]
 pub(crate) use mds::INDEX;
 pub use mds::Mds;
 pub use numpy::Numpy;

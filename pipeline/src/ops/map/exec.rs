@@ -132,7 +132,7 @@ fn image_call(opening: &Opening<'_>, function: &ImageFunction) -> Result<Box<dyn
 
 #[cfg(not(feature = "images"))]
 fn image_call(_: &Opening<'_>, function: &ImageFunction) -> Result<Box<dyn Call>, ExecError> {
-    Err(unprepared(function.op_name()))
+    Err(crate::exec::program::unprepared(function.op_name()))
 }
 
 pub(crate) struct Map {
