@@ -22,7 +22,7 @@ use crate::ops::read::{is_of_shards, with_example};
 /// Parameters of `flat_map` and `interleave`: the dataset that each element becomes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FlatMap {
-    /// A sub-graph in which [`Op::Argument`](crate::graph::Op::Argument) stands for the element.
+    /// A sub-graph in which [`Argument`](crate::ops::argument::Argument) stands for the element.
     Graph(Box<Graph>),
     /// A registered function that opens a source for the element.
     Registered(RegisteredFlatMap),
