@@ -139,7 +139,9 @@ impl Stopwatch {
         let bottleneck = match waited_for {
             _ if !is_held_up => Bottleneck::Trainer,
             // A reading that has ended without an element waits for nothing.
-            Some(Bottleneck::Network | Bottleneck::Workers) if self.elements == 0 && waits.is_zero() => {
+            Some(Bottleneck::Network | Bottleneck::Workers | Bottleneck::Dispatcher)
+                if self.elements == 0 && waits.is_zero() =>
+            {
                 Bottleneck::Unmeasured
             }
             Some(waited_for) => waited_for,
@@ -185,7 +187,7 @@ mod tests {
 
     #[test]
     fn an_ended_reading_without_elements_blames_nobody() {
-        for seen in [Bottleneck::Network, Bottleneck::Workers] {
+        for seen in [Bottleneck::Network, Bottleneck::Workers, Bottleneck::Dispatcher] {
             assert_eq!(
                 bottleneck_without_elements(Duration::ZERO, seen),
                 Bottleneck::Unmeasured
