@@ -8,7 +8,9 @@ use std::sync::Arc;
 use millstream_control::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 use millstream_element::ElementSpec;
 use millstream_pipeline::exec::Functions;
-use millstream_pipeline::graph::{AnalysisError, Format, Params, Registry, ShardBy, Share, SourceSignature};
+use millstream_pipeline::graph::{
+    AnalysisError, FileFormat, Params, Registry, ShardBy, Share, SourceSignature,
+};
 use millstream_pipeline::plan::FileOrder;
 use millstream_pipeline::storage::Storage;
 use millstream_pipeline::{graph, plan};
@@ -99,7 +101,7 @@ impl Registry for Declared<'_> {
         self.0.source(name, params)
     }
 
-    fn files(&self, format: &Format) -> Result<ElementSpec, AnalysisError> {
+    fn files(&self, format: &dyn FileFormat) -> Result<ElementSpec, AnalysisError> {
         self.0.files(format)
     }
 }

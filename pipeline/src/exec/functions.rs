@@ -1,6 +1,7 @@
 //! What is registered by name in this process: map functions, predicates, flat_map functions, sources, and
 //! the factory of the service reader. Signature and call come from one closure, so that they cannot disagree.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use millstream_element::ElementSpec;
 
-use crate::graph::{AnalysisError, Format, Params, Registry, SourceSignature};
+use crate::graph::{AnalysisError, FileFormat, Format, Params, Registry, SourceSignature};
 use crate::storage::Storage;
 
 use super::cancel::Cancel;
@@ -275,8 +276,12 @@ impl Registry for Functions {
             .map_err(|reason| refused(name, reason))
     }
 
-    fn files(&self, format: &Format) -> Result<ElementSpec, AnalysisError> {
-        super::format::described(format, &Storage::default())
+    fn files(&self, format: &dyn FileFormat) -> Result<ElementSpec, AnalysisError> {
+        let known: &dyn Any = format;
+        match known.downcast_ref::<Format>() {
+            Some(known) => super::format::described(known, &Storage::default()),
+            None => Err(refused(format.op_name(), "is read by nothing here".to_owned())),
+        }
     }
 }
 

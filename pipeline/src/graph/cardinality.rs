@@ -1,38 +1,17 @@
-//! How many elements every operation yields, as far as the graph alone tells.
+//! How many elements a dataset has, and how operations change that.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
 
-use super::definition::Graph;
-use super::error::AnalysisError;
-use super::facts::Cardinality;
-use super::operation::Given;
-use super::registry::Registry;
-use super::spec::node_specs;
-
-/// The cardinality of `graph`, whose nodes yield `specs`.
-///
-/// # Errors
-/// [`AnalysisError`] for a source nobody registered.
-pub(crate) fn cardinality(
-    graph: &Graph,
-    specs: &[ElementSpec],
-    registry: &dyn Registry,
-) -> Result<Cardinality, AnalysisError> {
-    let mut all: Vec<Cardinality> = Vec::with_capacity(graph.nodes().len());
-    for node in graph.nodes() {
-        let inputs = node.inputs.iter().map(|input| *input as usize);
-        let given = Given {
-            op: node.op.name(),
-            registry,
-            specs: inputs.clone().map(|input| &specs[input]).collect(),
-            counts: inputs.map(|input| all[input]).collect(),
-        };
-        let count = node.op.cardinality(&given)?;
-        drop(given);
-        all.push(count);
-    }
-    Ok(all[graph.output()])
+/// How many elements a dataset has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cardinality {
+    /// It never ends.
+    Infinite,
+    /// The graph does not tell.
+    Unknown,
+    /// Exactly so many.
+    Finite(u64),
 }
 
 /// A cardinality as graphs declare it.
@@ -42,16 +21,6 @@ pub(crate) fn declared(count: Option<u64>, infinite: bool) -> Cardinality {
         (false, Some(count)) => Cardinality::Finite(count),
         (false, None) => Cardinality::Unknown,
     }
-}
-
-/// How many elements the body of a function makes of one element of `spec`.
-pub(crate) fn of_body(
-    body: &Graph,
-    spec: &ElementSpec,
-    registry: &dyn Registry,
-) -> Result<Cardinality, AnalysisError> {
-    let specs = node_specs(body, registry, Some(spec))?;
-    cardinality(body, &specs, registry)
 }
 
 /// How many elements so many passes have; without end for `None`.

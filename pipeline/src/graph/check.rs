@@ -1,7 +1,7 @@
 //! Rules that parameters of several operations obey by themselves. What depends on what comes in is the analysis'.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::definition::{BUFFER_MAX, CYCLE_MAX, NAME_BYTES_MAX};
+use super::limits::{BUFFER_MAX, CYCLE_MAX, NAME_BYTES_MAX};
 use super::schedule::{Cycle, Schedule};
 
 /// Calls that run, or datasets that are read, at once, each in a thread of its own.

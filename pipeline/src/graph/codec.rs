@@ -4,10 +4,11 @@
 
 use std::fmt::Display;
 
-use super::definition::{GRAPH_BYTES_MAX, Graph, NESTING_MAX, NODES_MAX, Node};
 use super::error::GraphError;
-use super::operation::{Op, Operation};
+use super::limits::{GRAPH_BYTES_MAX, NESTING_MAX, NODES_MAX};
 use super::schedule::{Cycle, Schedule};
+use super::tree::{Graph, Node};
+use super::tree::{Op, Operation};
 use minicbor::bytes::ByteVec;
 
 /// A graph on the wire.

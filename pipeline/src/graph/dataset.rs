@@ -1,10 +1,10 @@
 //! The fluent way to write a graph. Mistakes are kept until [`Dataset::graph`], so that chains stay chains.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::definition::{Graph, Node};
 use super::error::GraphError;
-use super::operation::Op;
 use super::schedule::Schedule;
+use super::tree::Op;
+use super::tree::{Graph, Node};
 
 /// As many threads as seem right: see [`Dataset::parallel`].
 pub const AUTO: u32 = 0;

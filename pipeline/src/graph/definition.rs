@@ -1,63 +1,14 @@
-//! The graph of a dataset: nodes in topological order, the last of which is the output. A graph that exists
-//! is valid: inputs precede their users, every node feeds exactly one other, and the limits below hold.
+//! Makes graphs: nodes in topological order, the last of which is the output. A graph that exists is valid: inputs precede their
+//! users, every node feeds exactly one other, and the limits hold.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::sync::Arc;
-
 use super::error::GraphError;
-use super::operation::{Op, Role};
+use super::limits::{DEPTH_MAX, NESTING_MAX, NODES_MAX};
 use super::options::{Options, Travel};
 use super::rewrites::Rewrites;
 use super::settings::{Autotune, ExternalState, Threading};
-use super::split::{SPLIT_SIZE_MAX, Units};
-
-/// Nodes of a graph, sub-graphs included.
-pub const NODES_MAX: usize = 4096;
-/// Operations one behind the other from the output to a source, sub-graphs included: execution recurses this
-/// deep.
-pub const DEPTH_MAX: usize = 256;
-/// Sub-graphs within sub-graphs.
-pub const NESTING_MAX: usize = 8;
-/// Bytes of an encoded graph.
-pub const GRAPH_BYTES_MAX: usize = 16 << 20;
-/// Bytes of a name: of a function, a component, a field, a pattern.
-pub const NAME_BYTES_MAX: usize = 4096;
-/// Elements that `shuffle`, `batch` and `prefetch` may hold.
-pub const BUFFER_MAX: u64 = 1 << 24;
-
-/// Datasets that an `interleave` may have open at once: each holds at least a file, as a rule.
-pub const CYCLE_MAX: u64 = 4096;
-
-/// One operation and the nodes it reads.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Node {
-    /// What it does.
-    pub op: Op,
-    /// Indices of the nodes it reads, each below its own.
-    pub inputs: Vec<u32>,
-}
-
-/// A dataset's definition. Made by [`super::Dataset`] or [`Graph::from_bytes`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct Graph {
-    nodes: Vec<Node>,
-    /// Positions of a split, if it is asked for: 1 to [`SPLIT_SIZE_MAX`].
-    split_size: Option<u64>,
-    execution: Execution,
-}
-
-/// How a graph is executed that is not as it was defined any more. Not part of its encoding.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Execution {
-    /// The numbers of the nodes in the graph as it was defined; empty = their own.
-    pub(crate) origins: Vec<u32>,
-    /// Whether neighbouring maps are executed each for itself.
-    pub(crate) keeps_maps_apart: bool,
-    /// Whether its sources are dealt out in splits.
-    pub(crate) is_fed: bool,
-    /// The nodes as they were defined; absent = its own.
-    pub(crate) defined: Option<Arc<[Node]>>,
-}
+use super::tree::{Execution, Graph, Node, Role};
+use super::units::{SPLIT_SIZE_MAX, Units};
 
 impl Graph {
     /// Checks `nodes`, whose last is the output, and makes a graph of them.
@@ -86,11 +37,6 @@ impl Graph {
         };
         graph.check(Role::Function)?;
         Ok(graph)
-    }
-
-    /// The nodes, inputs before their users.
-    pub fn nodes(&self) -> &[Node] {
-        &self.nodes
     }
 
     /// The index of the output.

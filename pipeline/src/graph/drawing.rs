@@ -5,9 +5,9 @@
 use std::fmt::{self, Write};
 
 use super::dataset::Dataset;
-use super::definition::Graph;
 use super::error::GraphError;
-use super::operation::Role;
+use super::tree::Graph;
+use super::tree::Role;
 
 /// The operations of a dataset in the order in which they are drawn: the output first, each above what it reads; the
 /// bodies of functions and all inputs but the first of several stand to the right.

@@ -38,7 +38,7 @@ pub enum GraphError {
     /// No split has so many positions.
     #[error(
         "splits of {positions} positions were asked for: a split has 1 to {}",
-        super::split::SPLIT_SIZE_MAX
+        super::units::SPLIT_SIZE_MAX
     )]
     SplitSize {
         /// What was asked for.

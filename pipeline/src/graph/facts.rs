@@ -3,23 +3,13 @@
 
 use millstream_element::ElementSpec;
 
-use super::cardinality::cardinality;
-use super::definition::Graph;
+use super::cardinality::Cardinality;
+use super::counting::cardinality;
 use super::error::AnalysisError;
 use super::registry::Registry;
 use super::spec::node_specs;
 use super::split::{self, SourceFacts};
-
-/// How many elements a dataset has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cardinality {
-    /// It never ends.
-    Infinite,
-    /// The graph does not tell.
-    Unknown,
-    /// Exactly so many.
-    Finite(u64),
-}
+use super::tree::Graph;
 
 /// What the analysis finds.
 #[derive(Debug, Clone, PartialEq)]

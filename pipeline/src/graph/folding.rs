@@ -7,10 +7,10 @@ use millstream_element::{ElementSpec, Structure};
 
 use super::codec::Encoded;
 use super::constant::Constant;
-use super::definition::Graph;
 use super::error::{AnalysisError, GraphError};
-use super::operation::Given;
 use super::spec::{node_specs, widened};
+use super::tree::Given;
+use super::tree::Graph;
 
 /// How often the shapes of a state are made wider until they describe what a function makes of it: a dimension at a time.
 const WIDENED_MAX: usize = 64;

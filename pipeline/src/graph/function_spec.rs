@@ -3,10 +3,10 @@
 
 use millstream_element::{Dtype, ElementSpec};
 
-use super::definition::Graph;
 use super::error::AnalysisError;
 use super::registry::Registry;
 use super::spec::node_specs;
+use super::tree::Graph;
 
 /// What `reduce` makes of windows of elements of `input`.
 pub(crate) fn reduced_spec(

@@ -16,6 +16,7 @@ pub(crate) mod cardinality;
 pub(crate) mod check;
 pub(crate) mod codec;
 pub(crate) mod constant;
+pub(crate) mod counting;
 pub(crate) mod dataset;
 pub(crate) mod definition;
 pub(crate) mod drawing;
@@ -30,9 +31,9 @@ pub(crate) mod function;
 pub(crate) mod function_spec;
 pub(crate) mod image;
 pub(crate) mod label;
+pub(crate) mod limits;
 pub(crate) mod native;
 pub(crate) mod on_error;
-pub(crate) mod operation;
 pub(crate) mod options;
 pub(crate) mod padded;
 pub(crate) mod params;
@@ -44,12 +45,12 @@ pub(crate) mod schedule;
 pub(crate) mod settings;
 pub(crate) mod spec;
 pub(crate) mod split;
+pub(crate) mod tree;
+pub(crate) mod units;
 
+pub use cardinality::Cardinality;
 pub use constant::{Constant, ConstantTensor};
 pub use dataset::{AUTO, Dataset, PIXELS_MAX_DEFAULT};
-pub use definition::{
-    BUFFER_MAX, CYCLE_MAX, DEPTH_MAX, GRAPH_BYTES_MAX, Graph, NAME_BYTES_MAX, NESTING_MAX, NODES_MAX, Node,
-};
 pub use drawing::Drawing;
 pub use error::{AnalysisError, GraphError};
 pub use error_policy::{ErrorPolicy, RETRIES_MAX};
@@ -58,7 +59,7 @@ pub use expr::{
     Lookup, OneHot, PadTo, Reduce, Reduction, Shaping, Span, Split, Substr, Text, TextUnit, Unary, col,
     concat, joined, lit, stack,
 };
-pub use facts::{Cardinality, Facts};
+pub use facts::Facts;
 pub use folding::Folding;
 #[cfg(feature = "mds")]
 pub(crate) use format::INDEX;
@@ -72,23 +73,24 @@ pub use image::{
     CenterCrop, CentralCrop, ColorJitter, Crop, DecodeImage, Flip, FlipAxis, Grayscale, HwcToChw,
     ImageFunction, Normalize, RandomCrop, RandomResizedCrop, Resize, ResizeMethod,
 };
+pub use limits::{BUFFER_MAX, CYCLE_MAX, DEPTH_MAX, GRAPH_BYTES_MAX, NAME_BYTES_MAX, NESTING_MAX, NODES_MAX};
 pub use native::{
     Compute, CsvField, DecodeCsv, Feature, FeatureLayout, JsonField, Named, Native, Outputs, ParseExample,
     ParseInt, ParseJson, ParseSequenceExample, Select, Selected, SplitRagged, TOKENISER_BYTES_MAX, Tokenise,
     Tokeniser,
 };
 pub use on_error::OnError;
-pub use operation::{Comparable, Given, Op, Operation, Role};
 pub use options::{Options, Travel};
 pub use params::{Params, SpecField};
 pub use predicate::{Predicate, RegisteredPredicate};
-pub use registry::{NoFunctions, Registry, SourceSignature};
-pub use resolve::Resolution;
+pub use registry::{FileFormat, NoFunctions, Registry, SourceSignature};
 pub use rewrites::Rewrites;
 pub use schedule::{Cycle, Schedule};
 pub use settings::{Autotune, ExternalState, PRIVATE_THREADS_MAX, Threading};
 pub use spec::node_specs;
-pub use split::{SPLIT_SIZE_MAX, SourceFacts, Splitting, Units};
+pub use split::SourceFacts;
+pub use tree::{Comparable, Given, Graph, Node, Op, Operation, Resolution, Role};
+pub use units::{SPLIT_SIZE_MAX, Splitting, Units};
 
 pub(crate) use expr::{Typed, TypedNode, axis_of, broadcast, column_of};
 #[cfg(feature = "images")]

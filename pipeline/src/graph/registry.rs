@@ -2,11 +2,12 @@
 //! sources.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::any::Any;
+
 use millstream_element::ElementSpec;
 
+use super::cardinality::Cardinality;
 use super::error::AnalysisError;
-use super::facts::Cardinality;
-use super::format::Format;
 use super::params::Params;
 
 /// The signatures of registered functions. The executor's `Functions` is one; a dispatcher that runs no
@@ -47,13 +48,19 @@ pub trait Registry: Send + Sync {
     ///
     /// # Errors
     /// [`AnalysisError::Mismatch`] when nobody can tell here, or that file cannot be read.
-    fn files(&self, format: &Format) -> Result<ElementSpec, AnalysisError> {
+    fn files(&self, format: &dyn FileFormat) -> Result<ElementSpec, AnalysisError> {
         Err(AnalysisError::Mismatch {
             op: format.op_name().to_owned(),
             reason: "what its files hold is not declared, and is not looked up here: declare the columns"
                 .to_owned(),
         })
     }
+}
+
+/// A format of files that say themselves what is in them.
+pub trait FileFormat: Any {
+    /// Returns the name of the operation that reads such files.
+    fn op_name(&self) -> &'static str;
 }
 
 /// What a registered source says of itself.

@@ -2,60 +2,14 @@
 //! dispatcher, can analyse it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::fmt;
-
 use millstream_element::ElementSpec;
-use smallvec::{SmallVec, smallvec};
 
-use super::definition::{Graph, Node};
 use super::error::AnalysisError;
-use super::operation::Given;
 use super::registry::Registry;
 use super::spec::node_specs;
+use super::tree::{Graph, Node, Resolution};
 
-/// What is known of an operation into which signatures are written.
-pub struct Resolution<'a> {
-    registry: &'a dyn Registry,
-    input: Option<&'a ElementSpec>,
-    output: &'a ElementSpec,
-}
-
-impl fmt::Debug for Resolution<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resolution")
-            .field("input", &self.input)
-            .field("output", &self.output)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<'a> Resolution<'a> {
-    /// Returns the signatures of registered functions.
-    pub fn registry(&self) -> &'a dyn Registry {
-        self.registry
-    }
-
-    /// Returns the elements of the first input; `None` of a source.
-    pub fn input(&self) -> Option<&'a ElementSpec> {
-        self.input
-    }
-
-    /// Returns the elements that the operation yields.
-    pub fn output(&self) -> &'a ElementSpec {
-        self.output
-    }
-
-    /// Returns what comes into the operation `op`, for its own inference; `None` of a source.
-    pub fn given(&self, op: &'static str) -> Option<Given<'a>> {
-        let input = self.input?;
-        Some(Given {
-            op,
-            registry: self.registry,
-            specs: smallvec![input],
-            counts: SmallVec::new(),
-        })
-    }
-
+impl Resolution<'_> {
     /// Writes the signatures into `graph`, which is called with `argument`.
     ///
     /// # Errors

@@ -4,11 +4,11 @@
 use millstream_element::{ElementSpec, Structure, TensorSpec};
 use smallvec::SmallVec;
 
-use super::definition::{Graph, Node};
 use super::error::AnalysisError;
 use super::expr::column_of;
-use super::operation::Given;
 use super::registry::Registry;
+use super::tree::Given;
+use super::tree::{Graph, Node};
 
 /// The spec of every node's elements, in node order. `argument` is the spec of a function's argument.
 ///

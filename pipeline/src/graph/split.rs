@@ -1,15 +1,11 @@
 //! How the sources of a graph are dealt out in splits, and whether elements stay aligned with source positions.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::ops::Range;
-
-use super::definition::Graph;
 use super::error::AnalysisError;
 use super::registry::Registry;
-
-/// What to do with a source that cannot be dealt out.
-pub(crate) const WITHOUT_SPLITS: &str =
-    "use the sharding policy `off`, under which every worker reads all of it";
+use super::tree::Graph;
+use super::units::Splitting;
+use super::units::WITHOUT_SPLITS;
 
 /// One source of a graph.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,63 +16,6 @@ pub struct SourceFacts {
     pub name: String,
     /// How it is dealt out.
     pub splitting: Splitting,
-}
-
-/// How a source is dealt out.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Splitting {
-    /// In ranges of positions.
-    Counted(Units),
-    /// One file a split, or a part of one where the reader can; which files there are is found out when an iteration is planned.
-    Listed,
-    /// It cannot be: the reason.
-    Whole(String),
-}
-
-/// Positions dealt out in ranges of a fixed size: a pure function of their number, so that every worker and the
-/// dispatcher agree without being told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Units {
-    positions: u64,
-    unit: u64,
-}
-
-/// Splits a source is cut into, where it has as many positions: enough to balance workers, and few enough
-/// that one element made of all of them can name them in its header.
-const SPLITS_WANTED: u64 = 1024;
-/// Positions a split has at most, which bounds what one lost split costs.
-pub const SPLIT_SIZE_MAX: u64 = 4096;
-
-impl Units {
-    /// The units of a source of so many positions: `positions / 1024` positions each, rounded up, but at most
-    /// 4096.
-    pub fn of(positions: u64) -> Units {
-        Units::sized(positions, positions.div_ceil(SPLITS_WANTED))
-    }
-
-    /// Units of `unit` positions each, 1 to [`SPLIT_SIZE_MAX`], the last perhaps of fewer.
-    pub fn sized(positions: u64, unit: u64) -> Units {
-        let unit = unit.clamp(1, SPLIT_SIZE_MAX);
-        Units { positions, unit }
-    }
-
-    /// Positions of the source.
-    pub fn positions(&self) -> u64 {
-        self.positions
-    }
-
-    /// How many splits there are.
-    pub fn splits(&self) -> u64 {
-        self.positions.div_ceil(self.unit)
-    }
-
-    /// The positions of split `index`. `None` if there is no such split.
-    pub fn range(&self, index: u64) -> Option<Range<u64>> {
-        let start = index
-            .checked_mul(self.unit)
-            .filter(|start| *start < self.positions)?;
-        Some(start..start.saturating_add(self.unit).min(self.positions))
-    }
 }
 
 /// The sources of `graph`, depth first.

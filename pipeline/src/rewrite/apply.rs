@@ -2,23 +2,11 @@
 //! reads, and knows nothing of graphs.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use super::edit::Edit;
 use super::{casts, counts, full_shuffles, noop, prefetches, projection};
-use crate::graph::definition::{Execution, Graph, Node};
-use crate::graph::operation::Op;
 use crate::graph::rewrites::Rewrites;
-
-/// What a rule wants of the operation it looked at.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Edit {
-    /// Whoever reads it reads what it reads.
-    Remove,
-    /// It takes the place of the operation that it reads as well.
-    Merge(Op),
-    /// This takes the place of the operation that it reads.
-    Below(Op),
-    /// It and the operation that it reads change places.
-    Swap,
-}
+use crate::graph::tree::Op;
+use crate::graph::tree::{Execution, Graph, Node};
 
 /// Looks at an operation and at the one it reads first.
 type Rule = fn(&Op, &Op) -> Option<Edit>;

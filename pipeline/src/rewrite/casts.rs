@@ -4,14 +4,14 @@
 //! It stays below a `prefetch`, which takes its work to another thread, and below a `batch`, which writes the rows of what is below it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::apply::Edit;
+use super::edit::Edit;
 use crate::graph::expr::{Expr, ExprOp};
 use crate::graph::function::Function;
 use crate::graph::image::ImageFunction;
 use crate::graph::native::{Compute, Native, Outputs};
-use crate::graph::operation::Op;
 use crate::graph::predicate::Predicate;
 use crate::graph::schedule::Schedule;
+use crate::graph::tree::Op;
 use crate::ops::filter::Filter;
 use crate::ops::map::Map;
 use crate::ops::shard::Shard;

@@ -1,8 +1,8 @@
 //! The first of the first elements are the first, and what comes behind what comes behind comes further behind.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::apply::Edit;
-use crate::graph::operation::Op;
+use super::edit::Edit;
+use crate::graph::tree::Op;
 use crate::ops::skip::Skip;
 use crate::ops::take::Take;
 

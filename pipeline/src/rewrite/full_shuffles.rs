@@ -6,10 +6,10 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::noop;
-use crate::graph::definition::{Graph, Node};
 use crate::graph::function::Function;
-use crate::graph::operation::Op;
 use crate::graph::predicate::Predicate;
+use crate::graph::tree::Op;
+use crate::graph::tree::{Graph, Node};
 use crate::ops::filter::Filter;
 use crate::ops::map::Map;
 use crate::ops::range::Range;

@@ -3,6 +3,7 @@
 //!
 //! - [`apply`]: applies the rules, each of which looks at one operation and what it reads;
 //! - [`full_shuffles`]: shuffles that permute the positions of a source;
+//! - [`edit`]: what a rule wants
 //! - [`noop`]: operations that do nothing;
 //! - [`counts`]: counts of counts;
 //! - [`casts`]: casts that can wait;
@@ -14,6 +15,7 @@
 mod apply;
 mod casts;
 mod counts;
+mod edit;
 mod full_shuffles;
 mod fusion;
 mod noop;

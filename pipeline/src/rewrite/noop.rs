@@ -1,8 +1,8 @@
 //! Operations that do nothing are removed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::apply::Edit;
-use crate::graph::operation::Op;
+use super::edit::Edit;
+use crate::graph::tree::Op;
 use crate::ops::repeat::Repeat;
 use crate::ops::shard::Shard;
 use crate::ops::shuffle::Shuffle;

@@ -2,8 +2,8 @@
 //! same.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::apply::Edit;
-use crate::graph::operation::Op;
+use super::edit::Edit;
+use crate::graph::tree::Op;
 use crate::ops::prefetch::Prefetch;
 
 pub(crate) fn rule(op: &Op, below: &Op) -> Option<Edit> {

@@ -4,12 +4,12 @@
 //! the same where a null is an error.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::apply::Edit;
+use super::edit::Edit;
 use crate::graph::expr::ExprOp;
 use crate::graph::format::{Format, Table};
 use crate::graph::function::Function;
 use crate::graph::native::{Compute, Native, Outputs};
-use crate::graph::operation::Op;
+use crate::graph::tree::Op;
 use crate::ops::map::Map;
 use crate::ops::read::Read;
 

@@ -3,7 +3,7 @@
 use minicbor::{Decode, Encode};
 
 use super::op::ExprOp;
-use crate::graph::definition::NAME_BYTES_MAX;
+use crate::graph::limits::NAME_BYTES_MAX;
 
 /// Operations of one expression, those it shares counted once.
 pub const EXPR_NODES_MAX: usize = 4096;

@@ -6,7 +6,7 @@ use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use crate::graph::codec::{Encoded, encoded};
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::on_error::OnError;
-use crate::graph::registry::Registry;
+use crate::graph::registry::{FileFormat, Registry};
 
 use super::columns::Columns;
 use super::csv::Csv;
@@ -51,6 +51,12 @@ pub enum Format {
     ImageFolder(ImageFolder),
     /// Elements that were saved.
     Elements(Elements),
+}
+
+impl FileFormat for Format {
+    fn op_name(&self) -> &'static str {
+        Format::op_name(self)
+    }
 }
 
 impl Format {

@@ -3,7 +3,7 @@
 use millstream_element::{ElementSpec, MAX_COMPONENTS, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
 
-use super::family::NativeFunction;
+use super::function::NativeFunction;
 use crate::graph::check::check_name;
 use crate::graph::expr::{Expr, ExprOp, Typed, column_of, typed};
 use crate::graph::params::SpecField;

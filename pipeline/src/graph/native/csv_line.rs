@@ -3,8 +3,8 @@
 use millstream_element::{Dtype, ElementSpec, MAX_COMPONENTS, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
 
-use super::family::NativeFunction;
 use super::feature::unpacked;
+use super::function::NativeFunction;
 use crate::graph::check::check_name;
 use crate::graph::constant::{Constant, ConstantTensor};
 use crate::graph::expr::{DtypeField, column_of};

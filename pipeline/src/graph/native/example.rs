@@ -3,8 +3,8 @@
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
 
-use super::family::NativeFunction;
 use super::feature::{Feature, FeatureLayout, check_features, rows_of, unpacked};
+use super::function::NativeFunction;
 
 /// Parameters of `parse_example`: the component, one serialised `tf.train.Example` or a vector of them, becomes its features.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

@@ -1,31 +1,17 @@
 //! The family of native functions: one line each.
 
 use millstream_element::ElementSpec;
-use minicbor::{Decode, Encode};
 
 use super::compute::Compute;
 use super::csv_line::DecodeCsv;
 use super::example::{ParseExample, ParseSequenceExample};
+use super::function::NativeFunction;
 use super::json::ParseJson;
 use super::parse_int::ParseInt;
 use super::select::Select;
 use super::split_ragged::SplitRagged;
 use super::tokenise::Tokenise;
 use crate::graph::error::{AnalysisError, GraphError};
-
-/// What a native function says of itself.
-pub(crate) trait NativeFunction: Encode<()> + for<'b> Decode<'b, ()> {
-    /// What parameters cannot be like, whatever comes in.
-    fn check(&self) -> Result<(), String>;
-
-    /// What it yields of elements of `input`; the reason, as text, why it takes none such.
-    fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String>;
-
-    /// The cargo feature that its calls need.
-    fn feature(&self) -> Option<&'static str> {
-        None
-    }
-}
 
 macro_rules! family {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {

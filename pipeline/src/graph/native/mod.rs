@@ -10,6 +10,7 @@ mod csv_line;
 mod example;
 mod family;
 mod feature;
+pub(crate) mod function;
 mod json;
 mod parse_int;
 mod replaced;

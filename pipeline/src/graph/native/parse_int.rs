@@ -3,7 +3,7 @@
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use minicbor::{Decode, Encode};
 
-use super::family::NativeFunction;
+use super::function::NativeFunction;
 use super::replaced::{is_string, replaced};
 
 /// Parameters of `parse_int`.

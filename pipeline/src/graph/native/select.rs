@@ -3,7 +3,7 @@
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
 
-use super::family::NativeFunction;
+use super::function::NativeFunction;
 use crate::graph::check::check_name;
 use crate::graph::expr::column_of;
 

@@ -3,8 +3,8 @@
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
 
-use super::family::NativeFunction;
 use super::feature::{rows_of, unpacked};
+use super::function::NativeFunction;
 use crate::graph::expr::{Split, column_of};
 
 /// Parameters of `split_ragged`.

@@ -3,8 +3,8 @@
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use minicbor::{Decode, Encode};
 
-use super::family::NativeFunction;
 use super::feature::rows_of;
+use super::function::NativeFunction;
 use super::replaced::{is_string, replaced};
 use crate::graph::check::check_name;
 use crate::graph::expr::DtypeField;

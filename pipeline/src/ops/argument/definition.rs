@@ -1,13 +1,13 @@
 //! The definition of `argument`: the argument of a function, as a dataset of one element.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::codec::Encoded;
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::Graph;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::Role;
-use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::tree::Graph;
+use crate::graph::tree::Role;
+use crate::graph::tree::{Given, Op, Operation};
 use std::ops::RangeInclusive;
 
 /// The operation `argument`, which has no parameters.

@@ -7,8 +7,8 @@ use crate::graph::check::check_name;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::GraphError;
-use crate::graph::operation::Operation;
-use crate::graph::operation::Role;
+use crate::graph::tree::Operation;
+use crate::graph::tree::Role;
 
 /// Bytes that a `cache` in memory holds unless it is told otherwise: more is for a file.
 pub const CACHE_BYTES_DEFAULT: u64 = 1 << 30;

@@ -5,18 +5,18 @@ use millstream_element::{Dtype, ElementSpec};
 use minicbor::{Decode, Encode};
 use smallvec::{SmallVec, smallvec};
 
-use crate::graph::cardinality::cardinality;
+use crate::graph::cardinality::Cardinality;
 use crate::graph::codec::{Encoded, encoded};
+use crate::graph::counting::cardinality;
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::Graph;
-use crate::graph::definition::NODES_MAX;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::Role;
-use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::limits::NODES_MAX;
 use crate::graph::registry::Registry;
-use crate::graph::resolve::Resolution;
 use crate::graph::spec::{alike, node_specs};
+use crate::graph::tree::Graph;
+use crate::graph::tree::Resolution;
+use crate::graph::tree::Role;
+use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::Argument;
 use std::ops::RangeInclusive;
 

@@ -3,14 +3,14 @@
 
 use millstream_element::ElementSpec;
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::added;
 use crate::graph::codec::Encoded;
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::NODES_MAX;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::limits::NODES_MAX;
 use crate::graph::spec::alike;
+use crate::graph::tree::{Given, Op, Operation};
 use std::ops::RangeInclusive;
 
 /// The operation `concatenate`, which has no parameters.

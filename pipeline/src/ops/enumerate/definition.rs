@@ -7,8 +7,8 @@ use minicbor::{Decode, Encode};
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::operation::{Given, Operation};
 use crate::graph::spec::side_by_side;
+use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `enumerate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use crate::graph::definition::Graph;
-use crate::graph::operation::Op;
+use crate::graph::tree::Graph;
+use crate::graph::tree::Op;
 use crate::ops::argument::Argument;
 use crate::ops::filter::Filter;
 use crate::ops::flat_map::FlatMap;

@@ -5,18 +5,19 @@ use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
 use smallvec::{SmallVec, smallvec};
 
-use crate::graph::cardinality::{multiplied, of_body, thinned};
+use crate::graph::cardinality::Cardinality;
+use crate::graph::cardinality::{multiplied, thinned};
 use crate::graph::check::check_name;
 use crate::graph::codec::{Encoded, encoded};
+use crate::graph::counting::of_body;
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::Graph;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::Role;
-use crate::graph::operation::{Given, Op, Operation};
 use crate::graph::params::{Params, SpecField};
-use crate::graph::resolve::Resolution;
 use crate::graph::spec::node_specs;
+use crate::graph::tree::Graph;
+use crate::graph::tree::Resolution;
+use crate::graph::tree::Role;
+use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::read::{is_of_shards, with_example};
 
 /// Parameters of `flat_map` and `interleave`: the dataset that each element becomes.

@@ -4,18 +4,18 @@
 use millstream_element::{Dtype, ElementSpec};
 use smallvec::{SmallVec, smallvec};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
 use crate::graph::check::check_buffer;
 use crate::graph::codec::{Encoded, encoded};
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::Graph;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
 use crate::graph::function_spec::{reduced_spec, wants_number};
-use crate::graph::operation::Role;
-use crate::graph::operation::{Given, Op, Operation};
-use crate::graph::resolve::Resolution;
 use crate::graph::spec::node_specs;
+use crate::graph::tree::Graph;
+use crate::graph::tree::Resolution;
+use crate::graph::tree::Role;
+use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::body;
 
 /// Parameters of `group_by_window`.

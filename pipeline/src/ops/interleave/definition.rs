@@ -4,17 +4,17 @@
 use millstream_element::ElementSpec;
 use smallvec::SmallVec;
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::check::check_cycle;
 use crate::graph::codec::Encoded;
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::Graph;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::Role;
-use crate::graph::operation::{Given, Op, Operation};
 use crate::graph::params::{Params, SpecField};
-use crate::graph::resolve::Resolution;
 use crate::graph::schedule::{Cycle, Schedule};
+use crate::graph::tree::Graph;
+use crate::graph::tree::Resolution;
+use crate::graph::tree::Role;
+use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::flat_map::{FlatMap, RegisteredFlatMap};
 
 /// The operation `interleave`.

@@ -4,21 +4,21 @@
 use millstream_element::ElementSpec;
 
 use crate::graph::AUTO;
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
 use crate::graph::check::{check_component, check_name, check_schedule};
 use crate::graph::codec::{Encoded, encoded};
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
 use crate::graph::function::{Function, RegisteredMap};
 use crate::graph::image::ImageFunction;
 use crate::graph::label;
 use crate::graph::native::{Native, ParseInt, Select, Selected};
-use crate::graph::operation::Role;
-use crate::graph::operation::{Given, Op, Operation};
 use crate::graph::params::{Params, SpecField};
-use crate::graph::resolve::Resolution;
 use crate::graph::schedule::Schedule;
+use crate::graph::tree::Resolution;
+use crate::graph::tree::Role;
+use crate::graph::tree::{Given, Op, Operation};
 
 /// The operation `map` and all that are maps of a native function.
 #[derive(Debug, Clone, PartialEq)]

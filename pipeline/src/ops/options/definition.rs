@@ -1,14 +1,14 @@
 //! The definition of `options`: how everything below is executed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::error_policy::ErrorPolicy;
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Operation};
 use crate::graph::options::Options;
+use crate::graph::tree::{Given, Operation};
 
 impl Operation for Options {
     fn name(&self) -> &'static str {

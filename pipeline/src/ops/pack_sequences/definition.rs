@@ -4,14 +4,14 @@
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use minicbor::{Decode, Encode};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
 use crate::graph::check::check_buffer;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::expr::column_of;
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Operation};
+use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `pack_sequences`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

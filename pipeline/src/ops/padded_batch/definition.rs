@@ -5,14 +5,14 @@ use millstream_element::{ElementSpec, TensorSpec};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::batched;
 use crate::graph::check::check_buffer;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Operation};
 use crate::graph::padded::{own_shapes, stacked};
+use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `padded_batch`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

@@ -4,13 +4,13 @@
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::batched;
 use crate::graph::check::check_buffer;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Operation};
+use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `ragged_batch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]

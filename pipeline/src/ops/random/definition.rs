@@ -4,14 +4,14 @@
 use millstream_element::{Dtype, ElementSpec};
 use minicbor::{Decode, Encode};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::Graph;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Operation};
 use crate::graph::registry::Registry;
-use crate::graph::split::Splitting;
+use crate::graph::tree::Graph;
+use crate::graph::tree::{Given, Operation};
+use crate::graph::units::Splitting;
 use std::ops::RangeInclusive;
 
 /// Parameters of `random`.

@@ -3,14 +3,14 @@
 
 use millstream_element::ElementSpec;
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
 use crate::graph::codec::Encoded;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
 use crate::graph::format::Format;
-use crate::graph::operation::{Given, Op, Operation};
 use crate::graph::params::SpecField;
-use crate::graph::resolve::Resolution;
+use crate::graph::tree::Resolution;
+use crate::graph::tree::{Given, Op, Operation};
 
 /// The operation that reads files of a format.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,9 +2,9 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::{Graph, Node};
 use crate::graph::format::{Format, INDEX};
-use crate::graph::operation::Op;
+use crate::graph::tree::Op;
+use crate::graph::tree::{Graph, Node};
 use crate::ops::argument::Argument;
 use crate::ops::files::Files;
 

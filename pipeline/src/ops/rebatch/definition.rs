@@ -4,14 +4,14 @@
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::rows;
 use crate::graph::check::check_buffer;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Operation};
 use crate::graph::spec::without_leading;
+use crate::graph::tree::{Given, Operation};
 
 /// Sizes that a `rebatch` goes through by turns.
 const SIZES_MAX: usize = 4096;

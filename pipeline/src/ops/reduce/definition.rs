@@ -4,16 +4,16 @@
 use millstream_element::ElementSpec;
 use smallvec::{SmallVec, smallvec};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::codec::{Encoded, encoded};
 use crate::graph::constant::Constant;
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::Graph;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
 use crate::graph::folding::Folding;
-use crate::graph::operation::Role;
-use crate::graph::operation::{Given, Op, Operation};
-use crate::graph::resolve::Resolution;
+use crate::graph::tree::Graph;
+use crate::graph::tree::Resolution;
+use crate::graph::tree::Role;
+use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::body;
 
 /// The operation `reduce`.

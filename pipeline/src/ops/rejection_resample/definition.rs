@@ -5,15 +5,15 @@ use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
 use smallvec::{SmallVec, smallvec};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
 use crate::graph::codec::{Encoded, encoded};
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::Graph;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
 use crate::graph::function_spec::wants_number;
-use crate::graph::operation::Role;
-use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::tree::Graph;
+use crate::graph::tree::Role;
+use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::body;
 
 /// Classes that `rejection_resample` may tell apart.

@@ -3,12 +3,12 @@
 
 use minicbor::{Decode, Encode};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::repeated;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Operation};
+use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `repeat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]

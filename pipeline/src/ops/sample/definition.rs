@@ -4,14 +4,14 @@
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::added;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::NODES_MAX;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Operation};
+use crate::graph::limits::NODES_MAX;
 use crate::graph::spec::alike;
+use crate::graph::tree::{Given, Operation};
 use std::ops::RangeInclusive;
 
 /// Parameters of `sample`.

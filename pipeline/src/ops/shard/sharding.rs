@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 
 use thiserror::Error;
 
-use crate::graph::definition::{BUFFER_MAX, Graph, Node};
 use crate::graph::error::GraphError;
-use crate::graph::operation::Op;
+use crate::graph::limits::BUFFER_MAX;
+use crate::graph::tree::Op;
+use crate::graph::tree::{Graph, Node};
 use crate::ops::assert_cardinality::AssertCardinality;
 use crate::ops::files::Files;
 use crate::ops::prefetch::Prefetch;

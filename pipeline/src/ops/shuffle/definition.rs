@@ -7,7 +7,7 @@ use crate::graph::check::check_buffer;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::GraphError;
-use crate::graph::operation::Operation;
+use crate::graph::tree::Operation;
 
 /// Parameters of `shuffle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]

@@ -4,20 +4,20 @@
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::declared;
 use crate::graph::check::check_name;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::Graph;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Operation};
 use crate::graph::params::{Params, SpecField};
 use crate::graph::registry::Registry;
 use crate::graph::registry::SourceSignature;
-use crate::graph::resolve::Resolution;
-use crate::graph::split::Splitting;
-use crate::graph::split::WITHOUT_SPLITS;
+use crate::graph::tree::Graph;
+use crate::graph::tree::Resolution;
+use crate::graph::tree::{Given, Operation};
+use crate::graph::units::Splitting;
+use crate::graph::units::WITHOUT_SPLITS;
 use std::ops::RangeInclusive;
 
 /// Parameters of `source`.

@@ -7,7 +7,7 @@ use crate::graph::check::check_name;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::GraphError;
-use crate::graph::operation::Operation;
+use crate::graph::tree::Operation;
 
 /// Parameters of `statistics`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

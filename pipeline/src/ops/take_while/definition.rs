@@ -3,15 +3,15 @@
 
 use millstream_element::ElementSpec;
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
 use crate::graph::codec::Encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::expr::Expr;
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Op, Operation};
 use crate::graph::params::Params;
 use crate::graph::predicate::Predicate;
+use crate::graph::tree::{Given, Op, Operation};
 
 /// The operation `take_while`.
 #[derive(Debug, Clone, PartialEq)]

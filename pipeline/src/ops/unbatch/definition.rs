@@ -3,13 +3,13 @@
 
 use millstream_element::ElementSpec;
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::{multiplied, rows};
 use crate::graph::codec::Encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Op, Operation};
 use crate::graph::spec::without_leading;
+use crate::graph::tree::{Given, Op, Operation};
 
 /// The operation `unbatch`, which has no parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! The definition of `unique`: each element once, however often it comes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
 use crate::graph::codec::Encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
-use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::tree::{Given, Op, Operation};
 
 /// The operation `unique`, which has no parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,16 +5,16 @@ use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
 use smallvec::{SmallVec, smallvec};
 
+use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
 use crate::graph::codec::{Encoded, encoded};
 use crate::graph::dataset::Dataset;
-use crate::graph::definition::BUFFER_MAX;
-use crate::graph::definition::Graph;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::facts::Cardinality;
 use crate::graph::function_spec::reduced_spec;
-use crate::graph::operation::Role;
-use crate::graph::operation::{Given, Op, Operation};
+use crate::graph::limits::BUFFER_MAX;
+use crate::graph::tree::Graph;
+use crate::graph::tree::Role;
+use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::body;
 
 /// Parameters of `window`.

@@ -1,7 +1,7 @@
-//! What the graph asks of an operation: its name, parameters and rules, and what it makes of what comes in.
+//! The graph of a dataset, and what it asks of its operations: names, parameters, rules, and what each makes of its input.
 //!
-//! Owns the trait that every operation implements in its room below `ops`, and the node of a graph that holds one. Refuses to know
-//! any operation, and how one is executed.
+//! Owns the nodes of a graph and the trait that every operation implements in its room below `ops`. Refuses to know any operation,
+//! and how one is executed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::any::Any;
@@ -10,17 +10,53 @@ use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
-use super::definition::Graph;
+use super::cardinality::Cardinality;
 use super::error::{AnalysisError, GraphError};
-use super::facts::Cardinality;
 use super::label;
 use super::options::Options;
 use super::registry::Registry;
-use super::resolve::Resolution;
 use super::schedule::{Cycle, Schedule};
-use super::split::Splitting;
+use super::units::Splitting;
+
+/// One operation and the nodes it reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// What it does.
+    pub op: Op,
+    /// Indices of the nodes it reads, each below its own.
+    pub inputs: Vec<u32>,
+}
+
+/// A dataset's definition. Made by [`Dataset`](super::Dataset) or [`Graph::from_bytes`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Graph {
+    pub(crate) nodes: Vec<Node>,
+    /// Positions of a split, if it is asked for: 1 to [`SPLIT_SIZE_MAX`](super::SPLIT_SIZE_MAX).
+    pub(crate) split_size: Option<u64>,
+    pub(crate) execution: Execution,
+}
+
+/// How a graph is executed that is not as it was defined any more. Not part of its encoding.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Execution {
+    /// The numbers of the nodes in the graph as it was defined; empty = their own.
+    pub(crate) origins: Vec<u32>,
+    /// Whether neighbouring maps are executed each for itself.
+    pub(crate) keeps_maps_apart: bool,
+    /// Whether its sources are dealt out in splits.
+    pub(crate) is_fed: bool,
+    /// The nodes as they were defined; absent = its own.
+    pub(crate) defined: Option<Arc<[Node]>>,
+}
+
+impl Graph {
+    /// Returns the nodes, inputs before their users.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+}
 
 /// One kind of operation with its parameters.
 ///
@@ -374,5 +410,49 @@ impl Given<'_> {
 
     fn nothing(&self) -> AnalysisError {
         self.mismatch("it is given nothing to work on")
+    }
+}
+
+/// What is known of an operation into which signatures are written.
+pub struct Resolution<'a> {
+    pub(crate) registry: &'a dyn Registry,
+    pub(crate) input: Option<&'a ElementSpec>,
+    pub(crate) output: &'a ElementSpec,
+}
+
+impl fmt::Debug for Resolution<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolution")
+            .field("input", &self.input)
+            .field("output", &self.output)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Resolution<'a> {
+    /// Returns the signatures of registered functions.
+    pub fn registry(&self) -> &'a dyn Registry {
+        self.registry
+    }
+
+    /// Returns the elements of the first input; `None` of a source.
+    pub fn input(&self) -> Option<&'a ElementSpec> {
+        self.input
+    }
+
+    /// Returns the elements that the operation yields.
+    pub fn output(&self) -> &'a ElementSpec {
+        self.output
+    }
+
+    /// Returns what comes into the operation `op`, for its own inference; `None` of a source.
+    pub fn given(&self, op: &'static str) -> Option<Given<'a>> {
+        let input = self.input?;
+        Some(Given {
+            op,
+            registry: self.registry,
+            specs: smallvec![input],
+            counts: SmallVec::new(),
+        })
     }
 }

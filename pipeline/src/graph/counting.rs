@@ -1,0 +1,45 @@
+//! How many elements every operation of a graph yields, as far as the graph alone tells.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use millstream_element::ElementSpec;
+
+use super::cardinality::Cardinality;
+use super::error::AnalysisError;
+use super::registry::Registry;
+use super::spec::node_specs;
+use super::tree::{Given, Graph};
+
+/// The cardinality of `graph`, whose nodes yield `specs`.
+///
+/// # Errors
+/// [`AnalysisError`] for a source nobody registered.
+pub(crate) fn cardinality(
+    graph: &Graph,
+    specs: &[ElementSpec],
+    registry: &dyn Registry,
+) -> Result<Cardinality, AnalysisError> {
+    let mut all: Vec<Cardinality> = Vec::with_capacity(graph.nodes().len());
+    for node in graph.nodes() {
+        let inputs = node.inputs.iter().map(|input| *input as usize);
+        let given = Given {
+            op: node.op.name(),
+            registry,
+            specs: inputs.clone().map(|input| &specs[input]).collect(),
+            counts: inputs.map(|input| all[input]).collect(),
+        };
+        let count = node.op.cardinality(&given)?;
+        drop(given);
+        all.push(count);
+    }
+    Ok(all[graph.output()])
+}
+
+/// How many elements the body of a function makes of one element of `spec`.
+pub(crate) fn of_body(
+    body: &Graph,
+    spec: &ElementSpec,
+    registry: &dyn Registry,
+) -> Result<Cardinality, AnalysisError> {
+    let specs = node_specs(body, registry, Some(spec))?;
+    cardinality(body, &specs, registry)
+}
