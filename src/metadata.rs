@@ -1,11 +1,9 @@
-//! What is known of a registered dataset, in the words of the planes that know it.
+//! The facts of a registered dataset, decoded from the dispatcher's answer. Knows no connection.
 
 use millstream_control::rpc::DatasetInfo;
 use millstream_control::{Cardinality, DatasetId, Policy};
 use millstream_dataplane::transport::Compression;
 use millstream_element::ElementSpec;
-
-use crate::service::ServiceError;
 
 /// A registered dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,13 +25,15 @@ impl DatasetMetadata {
         self.cardinality.distributed(policy, num_consumers)
     }
 
-    pub(crate) fn new(info: DatasetInfo) -> Result<Self, ServiceError> {
+    /// # Errors
+    /// The dataset, and which of its facts cannot be read.
+    pub(crate) fn new(info: DatasetInfo) -> Result<Self, String> {
         let spec = ElementSpec::from_bytes(&info.facts.spec)
-            .map_err(|error| ServiceError::Definition(format!("dataset {}: {error}", info.id)))?;
+            .map_err(|error| format!("dataset {}: {error}", info.id))?;
         let compression = info.facts.compression.as_deref().map(str::parse);
         let compression = compression
             .transpose()
-            .map_err(|error| ServiceError::Definition(format!("dataset {}: {error}", info.id)))?;
+            .map_err(|error| format!("dataset {}: {error}", info.id))?;
         Ok(Self {
             id: info.id,
             spec,

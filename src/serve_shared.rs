@@ -11,7 +11,7 @@ use millstream_link::Lane;
 #[cfg(target_os = "linux")]
 use tokio::task::JoinSet;
 
-use crate::worker::WorkerError;
+use crate::worker::error::WorkerError;
 
 /// Listens on a lane from then on, until it ends, unless nothing is to be shared. The text is the address that readers are
 /// told.

@@ -201,7 +201,9 @@ impl Service {
     /// There is none of this id.
     pub fn dataset(&self, id: &DatasetId) -> Result<DatasetMetadata, ServiceError> {
         let (client, id) = (self.client.clone(), id.clone());
-        self.ask(async move { DatasetMetadata::new(client.dataset(&id).await?) })
+        self.ask(
+            async move { DatasetMetadata::new(client.dataset(&id).await?).map_err(ServiceError::Definition) },
+        )
     }
 
     /// The graph of a dataset, as it was registered: to be looked at, or drawn.

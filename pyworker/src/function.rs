@@ -1,37 +1,23 @@
-//! Python's functions as maps of a pipeline, and what all kinds of code are registered by. Nothing of the code is read here but its
-//! header: a dispatcher learns what a dataset yields without running anything.
+//! Python's functions as maps of a pipeline. This file reads only the header of the code, so that a dispatcher learns the
+//! elements of a dataset without running anything.
 
 use std::sync::{Arc, OnceLock};
 
 use millstream_element::ElementSpec;
-use millstream_pipeline::exec::{Functions, PreparedSitedMap, Site, SitedMapCall, Value};
+use millstream_pipeline::exec::{PreparedSitedMap, Site, SitedMapCall, Value};
 use millstream_pipeline::graph::Params;
 
 use super::crew::{Crew, Job};
 use super::crews::Crews;
 use super::described::{Kind, described};
-use super::flat_map;
 use super::interpreter::Interpreter;
-use super::iterable::Iterables;
-use super::params::{Header, Limits, NAME, PythonParams};
+use super::params::{Header, Limits, PythonParams};
 
-/// The functions, and Python's, run by processes of `interpreter`, which are started when there is code to run.
-#[must_use]
-pub fn registered(functions: Functions, interpreter: Interpreter) -> Functions {
-    let crews = Arc::new(Crews::default());
-    let iterables = Iterables::new(interpreter.clone(), Arc::clone(&crews));
-    let maps = (interpreter.clone(), Arc::clone(&crews));
-    functions
-        .with_sited_map(NAME, move |params, input| {
-            prepared(&maps.0, &maps.1, params, input)
-        })
-        .with_sited_flat_map(NAME, move |params, input| {
-            flat_map::prepared(&interpreter, &crews, params, input)
-        })
-        .with_source(NAME, iterables)
-}
-
-fn prepared(
+/// A function that makes one element of each element.
+///
+/// # Errors
+/// The parameters cannot be read, or `interpreter` is of another version than the code.
+pub(super) fn prepared(
     interpreter: &Interpreter,
     crews: &Arc<Crews>,
     params: &Params,
@@ -45,10 +31,10 @@ fn prepared(
     Ok(PreparedSitedMap { output, call })
 }
 
-/// A function whose crew is gathered when it is called for the first time: whoever only looks at a dataset runs nothing.
+/// A function whose crew starts at the first call, so that looking at a dataset runs nothing.
 #[derive(Debug)]
 pub(super) struct OnCall {
-    /// What it yields.
+    /// The elements that it yields.
     pub(super) output: ElementSpec,
     interpreter: Interpreter,
     described: String,
@@ -60,10 +46,10 @@ pub(super) struct OnCall {
 }
 
 impl OnCall {
-    /// Of these parameters.
+    /// The function that `params` describe.
     ///
     /// # Errors
-    /// What is wrong with them, or that `interpreter` is of another version.
+    /// The parameters cannot be read, or `interpreter` is of another version than the code.
     pub(super) fn new(
         interpreter: &Interpreter,
         crews: &Arc<Crews>,
@@ -84,12 +70,12 @@ impl OnCall {
         })
     }
 
-    /// The site of a call as the code is told it.
+    /// The part of a call's site that the code may see.
     pub(super) fn told<'s>(&self, site: &Site<'s>) -> Site<'s> {
         Header::told(self.seeded, site)
     }
 
-    /// Who runs it.
+    /// The processes that run it.
     pub(super) fn crew(&self) -> &Arc<Crew> {
         self.crew.get_or_init(|| {
             self.crews.crew(Job {

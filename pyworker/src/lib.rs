@@ -10,7 +10,8 @@
 //! - `isolation`: how far their code is kept from what the worker may do
 //! - `executor`: one process that calls the function, and the wait for what it makes
 //! - `foreman`: the process that imports what code needs, and starts and reaps executors
-//! - `function`, `flat_map`, `iterable`: what is registered with the pipeline
+//! - `function`, `flat_map`, `iterable`: the kinds of code that the pipeline runs
+//! - `registration`: their registration with the pipeline
 //! - `interpreter`: which Python
 //! - `params`: the parameters of both: what they yield and the code, with limits
 //! - `region`: memory that this process and one executor share (unsafe)
@@ -44,13 +45,15 @@ mod params;
 #[cfg(target_os = "linux")]
 mod region;
 #[cfg(target_os = "linux")]
+mod registration;
+#[cfg(target_os = "linux")]
 mod socket;
 #[cfg(target_os = "linux")]
 mod wire;
 
 pub use environment::ExecutorEnvironment;
-#[cfg(target_os = "linux")]
-pub use function::registered;
 pub use interpreter::Interpreter;
 pub use isolation::{Isolation, UnknownIsolation};
 pub use params::{Limits, NAME, PythonParams};
+#[cfg(target_os = "linux")]
+pub use registration::registered;

@@ -1,6 +1,7 @@
 //! A worker: a control agent, the pipeline and the data plane in one process.
 //!
 //! - [`config`]: what a worker is told
+//! - [`error`]: the error of a worker as a whole
 //! - [`running`]: starting, following the dispatcher, stopping
 //! - [`stopper`]: what is wanted of it
 //! - `drain`: how it leaves in good order
@@ -13,6 +14,7 @@
 
 pub mod config;
 mod drain;
+pub mod error;
 mod feed;
 mod pace;
 mod reports;
@@ -24,5 +26,6 @@ mod tasks;
 mod threads;
 
 pub use config::WorkerConfig;
-pub use running::{Worker, WorkerError};
+pub use error::WorkerError;
+pub use running::Worker;
 pub use stopper::WorkerStopper;

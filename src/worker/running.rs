@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents};
-use millstream_control::{Error, Policy, TaskDef, TaskId};
+use millstream_control::{Policy, TaskDef, TaskId};
 use millstream_dataplane::transport::quic::CLIENT_LIMITS;
 use millstream_dataplane::worker::{Server, ServerConfig};
 use millstream_element::SlotAlloc;
@@ -21,7 +21,6 @@ use millstream_link::{
 };
 use millstream_pipeline::exec::{Cancel, Functions, Pool, SharedBudget};
 use millstream_pipeline::storage::Storage;
-use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
@@ -38,6 +37,7 @@ use crate::connect::alpn;
 use crate::local::LocalEntry;
 use crate::serve::serve;
 use crate::serve_shared;
+use crate::worker::error::WorkerError;
 
 /// How long the end of the tasks, and then of the lane, is waited for; a user's function may be stuck for ever.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -49,32 +49,6 @@ const QUIET_LOOK: Duration = Duration::from_millis(20);
 
 /// Ends of tasks that wait until the worker looks.
 const ENDS_MAX: usize = 1024;
-
-/// Why a worker cannot start, or could not go on.
-#[derive(Debug, Error)]
-pub enum WorkerError {
-    /// The caller gave an address that is none.
-    #[error("dispatcher address: {0}")]
-    Address(String),
-    /// The caller's settings contradict each other.
-    #[error("{0}")]
-    Settings(String),
-    /// The address cannot be had, or the key does not allow it.
-    #[error("{0}")]
-    Bind(String),
-    /// The dispatcher cannot be reached, or refuses this worker.
-    #[error(transparent)]
-    Dispatcher(#[from] Error),
-    /// The system gives no thread.
-    #[error("{0}")]
-    Resource(String),
-    /// A part of it panicked: a bug.
-    #[error(transparent)]
-    Lane(#[from] LaneError),
-    /// It was told to end before it had started.
-    #[error("it was told to end before it had started")]
-    GivenUp,
-}
 
 /// A worker that serves. Dropping it ends it without farewell; [`Worker::stop`] says goodbye, and [`Worker::drain`] loses
 /// nothing. Each waits for its tasks, and after two seconds leaves behind what is stuck in a user's function.

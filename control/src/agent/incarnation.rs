@@ -9,7 +9,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::running::{AgentEvent, AgentShared};
+use super::event::AgentEvent;
+use super::shared::AgentShared;
 use crate::dispatcher::WorkerPush;
 use crate::dispatcher::{StopReason, TaskDef};
 use crate::error::{Code, Error};

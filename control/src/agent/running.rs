@@ -1,6 +1,5 @@
 //! The agent: its incarnations, one after the other, and what its worker does through it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,16 +11,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::AgentConfig;
+use super::event::AgentEvent;
 use super::feed::{FeedControl, Returns, SplitFeed};
 use super::incarnation;
 use super::produced::ProducedSplits;
-use crate::dispatcher::{StopReason, TaskDef};
+use super::shared::AgentShared;
 use crate::error::Error;
 use crate::id::{ClientId, TaskId, WorkerId};
-use crate::job::Policy;
 use crate::links::LinkCounts;
 use crate::pace::Pace;
-use crate::rpc::session::Session;
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 use crate::split::LeaseRange;
 
@@ -31,39 +29,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Ranges of leases in one message: at 19 bytes each they fit a small request.
 const MISSED_MAX: usize = 1024;
-
-/// What a worker must do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AgentEvent {
-    /// Run a task.
-    StartTask(TaskDef),
-    /// Forget a task, with everything of it that is not delivered.
-    StopTask {
-        /// Which.
-        task: TaskId,
-        /// Why.
-        reason: StopReason,
-    },
-    /// Serve a client of these tasks no more, and say with [`Agent::splits_missed`] what it took with it (C6.7).
-    ReleaseClient {
-        /// Which.
-        client: ClientId,
-        /// The tasks that it reads.
-        tasks: Vec<TaskId>,
-    },
-    /// Forget all tasks: the dispatcher was out of reach for too long and has given them away, or it said so. The agent
-    /// registers anew by itself.
-    LeaseLapsed,
-    /// Forget all tasks: the dispatcher restarted without its memory. The agent registers anew by itself.
-    DispatcherRestarted,
-    /// The service ends: forget all tasks, and leave.
-    ShutDown {
-        /// Who has asked for it, in words.
-        by: String,
-    },
-    /// The agent has ended: the dispatcher refuses this worker, or was out of reach for too long.
-    Failed(Error),
-}
 
 /// What happens to a worker, in order.
 #[derive(Debug)]
@@ -84,32 +49,6 @@ pub struct Agent {
     shared: Arc<AgentShared>,
     driver: JoinHandle<()>,
     registered: watch::Receiver<Option<Result<WorkerId, Error>>>,
-}
-
-#[derive(Debug)]
-pub(super) struct AgentShared {
-    pub(super) endpoint: Endpoint,
-    pub(super) dispatcher: HostPort,
-    pub(super) config: AgentConfig,
-    /// For producers' threads, which are not the runtime's.
-    pub(super) runtime: Handle,
-    /// The session of the current incarnation.
-    pub(super) session: Mutex<Option<Arc<Session>>>,
-    /// The tasks of the current incarnation.
-    tasks: Mutex<Tasks>,
-    /// What its tasks give back, unstarted.
-    returning: Returns,
-    /// It must not register again.
-    pub(super) leaving: AtomicBool,
-    /// Why the dispatcher did not take the worker the last time.
-    pub(super) refusal: Mutex<Option<Error>>,
-}
-
-#[derive(Debug, Default)]
-struct Tasks {
-    controls: BTreeMap<TaskId, FeedControl>,
-    /// None of them, nor any that is still to come, is given splits any more.
-    is_draining: bool,
 }
 
 impl Agent {
@@ -356,48 +295,5 @@ impl Drop for Agent {
     fn drop(&mut self) {
         self.driver.abort();
         self.shared.end_incarnation();
-    }
-}
-
-impl AgentShared {
-    /// Ends the session, and what producers wait for.
-    pub(super) fn end_incarnation(&self) {
-        if let Some(session) = self.session.lock().take() {
-            session.fail(Error::aborted("this worker has dropped its tasks"));
-        }
-        for control in std::mem::take(&mut self.tasks.lock().controls).into_values() {
-            control.cancel();
-        }
-    }
-
-    /// Whether the worker has announced that it leaves.
-    pub(super) fn is_draining(&self) -> bool {
-        self.tasks.lock().is_draining
-    }
-
-    pub(super) fn has_task(&self, task: TaskId) -> bool {
-        self.tasks.lock().controls.contains_key(&task)
-    }
-
-    pub(super) fn task_ids(&self) -> Vec<TaskId> {
-        self.tasks.lock().controls.keys().copied().collect()
-    }
-
-    pub(super) fn add_task(&self, task: TaskId, policy: Policy) {
-        let control = FeedControl::new(policy, self.returning.clone());
-        let mut tasks = self.tasks.lock();
-        // The dispatcher gave it away before it heard of the draining.
-        if tasks.is_draining {
-            control.drain();
-        }
-        tasks.controls.insert(task, control);
-    }
-
-    pub(super) fn take_task(&self, task: TaskId) -> Option<FeedControl> {
-        self.tasks.lock().controls.remove(&task)
-    }
-
-    fn control(&self, task: TaskId) -> Option<FeedControl> {
-        self.tasks.lock().controls.get(&task).cloned()
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use minicbor::{Decode, Encode};
 
 use super::event::ReplyToken;
+use super::failure::{RemovalReason, TaskFailure};
 use super::record::DatasetRecord;
 use super::splits::Run;
 use super::status::Status;
@@ -251,23 +252,6 @@ pub struct TaskConcluded {
     pub groups: u64,
 }
 
-/// A task that could not go on, as its readers are told.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct TaskFailure {
-    /// Which.
-    #[n(0)]
-    pub task: TaskId,
-    /// Its worker's address.
-    #[n(1)]
-    pub worker_address: String,
-    /// The worker's words.
-    #[n(2)]
-    pub message: String,
-    /// The worker's incarnation.
-    #[n(3)]
-    pub worker: Option<WorkerId>,
-}
-
 /// A task that ended before its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRemoved {
@@ -279,31 +263,6 @@ pub struct TaskRemoved {
     pub reason: RemovalReason,
     /// From which round of a coordinated read on it took part; 0 elsewhere.
     pub start_round: u64,
-}
-
-/// Why a worker's tasks were removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-#[cbor(index_only)]
-pub enum RemovalReason {
-    /// It was silent for too long.
-    #[n(0)]
-    WorkerSilent,
-    /// Another process serves at its address now.
-    #[n(1)]
-    WorkerRestarted,
-    /// It said goodbye.
-    #[n(2)]
-    WorkerLeft,
-}
-
-impl fmt::Display for RemovalReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RemovalReason::WorkerSilent => "the worker stopped answering",
-            RemovalReason::WorkerRestarted => "the worker restarted",
-            RemovalReason::WorkerLeft => "the worker was stopped",
-        })
-    }
 }
 
 /// What a worker is told unasked.

@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use super::config::NAME_BYTES_MAX;
+/// Bytes of a name at most: of a job, a version, an address, or the person who ends the service.
+pub const NAME_BYTES_MAX: usize = 1024;
 
 /// The workers that a service is made of, in an order that numbers them from 0.
 ///

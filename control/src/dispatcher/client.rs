@@ -3,7 +3,8 @@
 
 use millstream_link::{Claims, TicketKey};
 
-use super::action::{ClientPush, Snapshot, TaskFailure, TaskInfo, TaskRemoved};
+use super::action::{ClientPush, Snapshot, TaskInfo, TaskRemoved};
+use super::failure::TaskFailure;
 use super::machine::Dispatcher;
 use super::record::{ClientRecord, IterationRecord, Phase, TaskPhase, TaskRecord};
 use crate::error::Error;

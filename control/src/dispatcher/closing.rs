@@ -1,107 +1,20 @@
-//! The end of the service, asked for by somebody: everybody is told, nothing new begins, and the dispatcher goes when all are
-//! gone, or when it has waited long enough.
-//!
-//! Nothing of it is stored (C12.4): a dispatcher that starts on the same records goes on with them.
+//! The end of the service that somebody has asked for.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::action::{ClientPush, WorkerPush};
-use super::config::NAME_BYTES_MAX;
-use super::event::Request;
-use super::machine::{Dispatcher, Moment};
-use super::record::Answer;
+use super::moment::Moment;
 use crate::error::Error;
 
-/// Since somebody has asked for the end.
+/// A service that ends: the person who asked for it, and when nobody is waited for any longer.
 #[derive(Debug)]
 pub(super) struct Closing {
-    by: String,
-    until: Moment,
+    pub(super) by: String,
+    pub(super) until: Moment,
 }
 
-impl Dispatcher {
-    /// C12.1, C12.2: the first who asks is named to everybody.
-    pub(super) fn shut_down(&mut self, mut by: String) -> Result<(), Error> {
-        if self.closing.is_some() {
-            return Ok(());
-        }
-        by.truncate(by.floor_char_boundary(NAME_BYTES_MAX));
-        for worker in self.tables.index.worker_of_address.clone().into_values() {
-            self.push_worker(worker, WorkerPush::ShutDown { by: by.clone() });
-        }
-        let clients: Vec<_> = self.tables.clients.values().map(|row| row.id).collect();
-        for client in clients {
-            self.push_client(client, ClientPush::ShutDown { by: by.clone() });
-        }
-        let until = self.now + self.config.shutdown_quiet_period;
-        self.closing = Some(Closing { by, until });
-        for (_, waiting) in std::mem::take(&mut self.openers) {
-            for opener in waiting {
-                let error = self.is_ending();
-                self.answer(opener.session, opener.number, Answer::Refused(error));
-            }
-        }
-        Ok(())
-    }
-
-    /// C12.2: what begins something is refused from then on.
-    pub(super) fn refuse_new(&self, request: &Request) -> Result<(), Error> {
-        let begins = match request {
-            Request::RegisterDataset { .. }
-            | Request::CreateJob { .. }
-            | Request::OpenIteration { .. }
-            | Request::RegisterWorker(_)
-            | Request::DescribeTask { .. }
-            | Request::LeaseSplits { .. } => true,
-            Request::DescribeDataset { .. }
-            | Request::ReadDefinition { .. }
-            | Request::Attach { .. }
-            | Request::Release { .. }
-            | Request::Acknowledge { .. }
-            | Request::SplitsDone { .. }
-            | Request::SplitsWaiting(..)
-            | Request::TaskDrained { .. }
-            | Request::RoundReady { .. }
-            | Request::VerdictHeard { .. }
-            | Request::Status
-            | Request::Shutdown { .. }
-            | Request::LeaveWorker
-            | Request::DrainWorker
-            | Request::ReturnSplits { .. }
-            | Request::SplitsProduced { .. }
-            | Request::SplitsMissed(..)
-            | Request::SplitsShared(..)
-            | Request::FinishTask { .. }
-            | Request::SuspectWorker { .. }
-            | Request::FailTask { .. } => false,
-        };
-        if begins && self.closing.is_some() {
-            return Err(self.is_ending());
-        }
-        Ok(())
-    }
-
-    /// Tells a client that comes back, if there is anything to tell.
-    pub(super) fn tell_closing(&mut self, client: crate::id::ClientId) {
-        if let Some(Closing { by, .. }) = &self.closing {
-            let by = by.clone();
-            self.push_client(client, ClientPush::ShutDown { by });
-        }
-    }
-
-    /// When a service that ends does not wait any longer.
-    pub(super) fn closes_at(&self) -> Option<Moment> {
-        self.closing.as_ref().map(|closing| closing.until)
-    }
-
-    /// Who has ended the service, once nobody is left to be waited for (C12.3): whoever runs this machine then stops it.
-    pub fn closed_by(&self) -> Option<&str> {
-        let Closing { by, until } = self.closing.as_ref()?;
-        let is_deserted = self.tables.clients.len() == 0 && self.tables.index.worker_of_address.is_empty();
-        (is_deserted || self.now >= *until).then_some(by)
-    }
-
-    fn is_ending(&self) -> Error {
-        let by = self.closing.as_ref().map_or("somebody", |closing| &closing.by);
+impl Closing {
+    /// The refusal of a request that would begin something.
+    pub(super) fn refusal(&self) -> Error {
+        let by = &self.by;
         Error::precondition(format!(
             "this service is being shut down by {by}: nothing new begins"
         ))

@@ -152,8 +152,6 @@ impl Default for DispatcherConfig {
 const WORKER_LEASE: u32 = 3;
 /// A process' numbered requests, from the first that is not answered on (C1.5): as many answers are kept for it.
 pub(crate) const REQUESTS_OPEN_MAX: u64 = 256;
-/// Most bytes of a name: of a job, a version, who ends the service.
-pub const NAME_BYTES_MAX: usize = 1024;
 /// Most bytes of a worker's address: a name of the DNS and a port have 259. Readers are told of all workers in one message.
 pub const WORKER_ADDRESS_BYTES_MAX: usize = 300;
 /// Most bytes of a worker's local socket: twice what the longest address of a socket takes.

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::action::Reply;
+use super::addresses::NAME_BYTES_MAX;
 use super::caching::check_cache;
-use super::config::NAME_BYTES_MAX;
 use super::machine::Dispatcher;
 use super::order::check_order;
+use super::outcome::Outcome;
 use super::record::{Answer, DatasetRecord, JobRecord, QuotaOwner};
-use super::request::Outcome;
 use crate::error::Error;
 use crate::id::{DatasetId, JobId, SessionId};
 use crate::job::{JobParameters, Policy};

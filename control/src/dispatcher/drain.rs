@@ -1,7 +1,8 @@
 //! Workers that announce that they leave: they are given nothing more, and what they have is brought to its end or to others.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::action::{RemovalReason, StopReason, WorkerPush};
+use super::action::{StopReason, WorkerPush};
+use super::failure::RemovalReason;
 use super::machine::Dispatcher;
 use super::record::TaskPhase;
 use crate::error::Error;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::config::DispatcherConfig;
-use super::machine::Moment;
+use super::moment::Moment;
 use crate::id::WorkerId;
 
 /// Heartbeats that a worker whose port is closed may miss. One may be on its way, and one may be late.

@@ -2,13 +2,13 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::action::{Action, ClientPush, WorkerPush};
 use super::closing::Closing;
 use super::config::DispatcherConfig;
 use super::event::{Event, ReplyToken};
 use super::liveness::WorkerLiveness;
+use super::moment::Moment;
 use super::paces::Paces;
 use super::record::{Change, Phase, Record};
 use super::tables::Tables;
@@ -16,9 +16,6 @@ use crate::id::{
     BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId,
 };
 use crate::whereabouts::Whereabouts;
-
-/// A point in time: since whoever drives the machine started its clock.
-pub type Moment = Duration;
 
 /// Decides who does what.
 ///
@@ -36,8 +33,6 @@ pub struct Dispatcher {
     /// Of those, who wants to become a client of what.
     pub(super) openers: BTreeMap<IterationId, Vec<Opener>>,
     pub(super) paces: Paces,
-    /// The splits that each task starts in 1000 s, as its worker said with its latest lease.
-    pub(super) split_paces: BTreeMap<TaskId, u64>,
     /// Somebody has asked for the end of the service.
     pub(super) closing: Option<Closing>,
     actions: Vec<Action>,
@@ -109,7 +104,6 @@ impl Dispatcher {
             under_way: BTreeMap::new(),
             openers: BTreeMap::new(),
             paces: Paces::default(),
-            split_paces: BTreeMap::new(),
             closing: None,
             actions: Vec::new(),
         };

@@ -7,8 +7,9 @@
 //! |---|---|
 //! | `machine` | the machine's face: events in, batches out |
 //! | `missed` | what readers have in hand, and what goes with one that is gone |
-//! | `event`, `action` | its inputs and outputs |
+//! | `event`, `action`, `moment` | its inputs, its outputs, and their time |
 //! | `request` | which request is carried out by whom; roles, numbers, remembered answers |
+//! | `outcome` | what comes of one |
 //! | `record`, `table`, `tables` | what it remembers, with the changes since the last batch |
 //! | `dataset`, `iteration`, `client`, `task`, `removal`, `worker` | what happens to each of these |
 //! | `splits` | the books of an iteration's splits |
@@ -20,7 +21,9 @@
 //! | `liveness` | which workers live: heartbeats, reports, and the dispatcher's own absence |
 //! | `sweep` | what happens because time passes |
 //! | `collect` | what goes because nobody uses it |
-//! | `paces`, `autoscale` | how fast tasks and clients go, and how many workers that asks for |
+//! | `measures`, `paces`, `autoscale` | how fast tasks and clients go, and how many workers that asks for |
+//! | `shutdown`, `closing` | the end of the service |
+//! | `failure` | how a task ends before its data does |
 //! | `quota` | how much one process may have, and those of role `read` together |
 //! | `status` | a snapshot for people |
 //! | `config` | limits and timeouts |
@@ -38,13 +41,17 @@ mod coordination;
 mod dataset;
 mod drain;
 mod event;
+mod failure;
 #[cfg(debug_assertions)]
 mod invariants;
 mod iteration;
 mod liveness;
 mod machine;
+mod measures;
 mod missed;
+mod moment;
 mod order;
+mod outcome;
 mod paces;
 mod quota;
 mod record;
@@ -52,6 +59,7 @@ mod removal;
 mod report;
 mod request;
 mod sharding;
+mod shutdown;
 #[cfg(test)]
 mod simulation;
 mod splits;
@@ -66,17 +74,19 @@ mod tests;
 mod worker;
 
 pub use action::{
-    Action, ClientPush, RemovalReason, Reply, Snapshot, StopReason, TaskConcluded, TaskDef, TaskFailure,
-    TaskInfo, TaskRemoved, WorkerPush,
+    Action, ClientPush, Reply, Snapshot, StopReason, TaskConcluded, TaskDef, TaskInfo, TaskRemoved,
+    WorkerPush,
 };
-pub use addresses::{WorkerAddressError, WorkerAddresses};
+pub use addresses::{NAME_BYTES_MAX, WorkerAddressError, WorkerAddresses};
 pub(crate) use config::REQUESTS_OPEN_MAX;
 pub use config::{
-    DispatcherConfig, ERROR_BYTES_MAX, LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX,
+    DispatcherConfig, ERROR_BYTES_MAX, LOCAL_SOCKET_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX,
     WORKER_ADDRESS_BYTES_MAX,
 };
 pub use event::{Departure, Event, Incoming, ReplyToken, Request, WorkerRegistration};
-pub use machine::{Batch, Dispatcher, Moment};
+pub use failure::{RemovalReason, TaskFailure};
+pub use machine::{Batch, Dispatcher};
+pub use moment::Moment;
 pub use record::{
     Answer, Change, ClientRecord, DatasetRecord, HiddenKey, IterationRecord, JobRecord, Key, MetaRecord,
     Phase, QuotaOwner, Record, RecordError, RemovalRecord, SessionRecord, TaskPhase, TaskRecord,

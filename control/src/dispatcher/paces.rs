@@ -1,38 +1,40 @@
-//! What tasks and clients last said of their pace and of what holds them up, and what follows for people: rates, and how many workers would do.
+//! The paces that tasks and clients reported last, what holds tasks up, and the number of workers that follows.
 //!
-//! Not remembered across restarts: everybody says it again with the next sign of life.
+//! Nothing here survives a restart: every process repeats its report with its next heartbeat. Knows no record.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::autoscale;
-use super::machine::{Dispatcher, Moment};
-use super::record::TaskPhase;
-use crate::id::{ClientId, IterationId, SessionId, TaskId, WorkerId};
+use super::moment::Moment;
+use crate::id::{ClientId, TaskId, WorkerId};
 use crate::links::LinkCounts;
-use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
+use crate::pace::{BOTTLENECK_BYTES_MAX, Pace};
+use crate::split::SplitPace;
 
-/// The latest words of everybody.
+/// The latest reports of tasks, clients and workers.
 #[derive(Debug, Default)]
 pub(super) struct Paces {
-    tasks: BTreeMap<TaskId, Told>,
-    clients: BTreeMap<ClientId, Told>,
+    tasks: BTreeMap<TaskId, Reported>,
+    clients: BTreeMap<ClientId, Reported>,
     links: BTreeMap<WorkerId, LinkCounts>,
     bottlenecks: BTreeMap<TaskId, String>,
+    /// The splits that each task starts in 1000 s, as its worker said with its latest lease.
+    splits: BTreeMap<TaskId, u64>,
 }
 
-/// What one of them said.
+/// One report, and the rate since the report before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Told {
+struct Reported {
     pace: Pace,
     at: Moment,
-    /// Elements per second between the last two times.
+    /// Elements per second between the last two reports.
     rate: f64,
 }
 
-impl Told {
-    fn after(before: Option<&Told>, pace: Pace, now: Moment) -> Told {
+impl Reported {
+    fn after(before: Option<&Reported>, pace: Pace, now: Moment) -> Reported {
         let rate = before.map_or(0.0, |before| {
             let elements = pace.elements.saturating_sub(before.pace.elements);
             let seconds = now.saturating_sub(before.at).as_secs_f64();
@@ -42,106 +44,93 @@ impl Told {
                 before.rate
             }
         });
-        Told { pace, at: now, rate }
+        Reported { pace, at: now, rate }
     }
 }
 
 impl Paces {
-    /// What a task said, and the elements per second that it produces.
-    pub(super) fn of_task(&self, task: TaskId) -> Option<(Pace, f64)> {
-        self.tasks.get(&task).map(|told| (told.pace, told.rate))
+    pub(super) fn note_task(&mut self, task: TaskId, pace: Pace, now: Moment) {
+        let reported = Reported::after(self.tasks.get(&task), pace, now);
+        self.tasks.insert(task, reported);
     }
 
-    /// C11.3: how readers are linked with a worker, as it said.
+    pub(super) fn note_client(&mut self, client: ClientId, pace: Pace, now: Moment) {
+        let reported = Reported::after(self.clients.get(&client), pace, now);
+        self.clients.insert(client, reported);
+    }
+
+    pub(super) fn note_links(&mut self, worker: WorkerId, links: LinkCounts) {
+        self.links.insert(worker, links);
+    }
+
+    /// Notes what holds a task up. A name that is too long is cut.
+    pub(super) fn note_bottleneck(&mut self, task: TaskId, mut name: String) {
+        name.truncate(name.floor_char_boundary(BOTTLENECK_BYTES_MAX));
+        self.bottlenecks.insert(task, name);
+    }
+
+    pub(super) fn note_splits(&mut self, task: TaskId, pace: SplitPace) {
+        self.splits.insert(task, pace.per_1000_s);
+    }
+
+    /// Forgets the reports of tasks, clients and workers that are gone.
+    pub(super) fn retain(
+        &mut self,
+        has_task: impl Fn(&TaskId) -> bool,
+        has_client: impl Fn(&ClientId) -> bool,
+        has_worker: impl Fn(&WorkerId) -> bool,
+    ) {
+        self.tasks.retain(|task, _| has_task(task));
+        self.bottlenecks.retain(|task, _| has_task(task));
+        self.splits.retain(|task, _| has_task(task));
+        self.clients.retain(|client, _| has_client(client));
+        self.links.retain(|worker, _| has_worker(worker));
+    }
+
+    /// Returns the latest pace of a task, and the elements per second that it produces.
+    pub(super) fn of_task(&self, task: TaskId) -> Option<(Pace, f64)> {
+        let reported = self.tasks.get(&task)?;
+        Some((reported.pace, reported.rate))
+    }
+
+    /// Returns the latest pace of a client, and the elements per second that its user takes.
+    pub(super) fn of_client(&self, client: ClientId) -> Option<(Pace, f64)> {
+        let reported = self.clients.get(&client)?;
+        Some((reported.pace, reported.rate))
+    }
+
+    /// Returns the kinds of links that a worker has with its readers (C11.3).
     pub(super) fn links_of(&self, worker: WorkerId) -> Option<LinkCounts> {
         self.links.get(&worker).copied()
     }
 
-    /// C11.4: what holds a task up, as its worker said.
+    /// Returns what holds a task up, as its worker reported (C11.4).
     pub(super) fn bottleneck_of(&self, task: TaskId) -> Option<String> {
         self.bottlenecks.get(&task).cloned()
     }
 
-    /// What a client said, and the elements per second that its user takes.
-    pub(super) fn of_client(&self, client: ClientId) -> Option<(Pace, f64)> {
-        self.clients.get(&client).map(|told| (told.pace, told.rate))
+    /// Returns the splits that a task starts in 1000 s; `None` before its first lease.
+    pub(super) fn splits_of(&self, task: TaskId) -> Option<u64> {
+        self.splits.get(&task).copied()
+    }
+
+    /// Returns how many workers an iteration with these running tasks and these clients wants, without limits (C11.2).
+    pub(super) fn workers_wanted(
+        &self,
+        tasks: impl Iterator<Item = TaskId>,
+        clients: impl Iterator<Item = ClientId>,
+    ) -> Option<u64> {
+        let time = |reported: Option<&Reported>| -> Option<Duration> { reported?.pace.element_time() };
+        let processing = tasks.filter_map(|task| time(self.tasks.get(&task)));
+        let target = clients.filter_map(|client| time(self.clients.get(&client)));
+        autoscale::workers_wanted(processing, target)
     }
 }
 
 #[cfg(test)]
 impl Paces {
-    /// How many are remembered.
+    /// Returns the number of reports that are remembered.
     pub(super) fn len(&self) -> usize {
         self.tasks.len() + self.clients.len() + self.links.len() + self.bottlenecks.len()
-    }
-}
-
-impl Dispatcher {
-    /// C11.1: only what is of the process' own tasks and clients counts.
-    pub(super) fn handle_measures(&mut self, session: SessionId, measures: Measures) {
-        let now = self.now;
-        let worker = self.tables.index.worker_of_session.get(&session).copied();
-        if let (Some(worker), Some(links)) = (worker, measures.links) {
-            self.paces.links.insert(worker, links);
-        }
-        let tasks = &self.tables.tasks;
-        let is_own = |task: TaskId| tasks.get(&task).is_some_and(|row| Some(row.worker) == worker);
-        for (task, pace) in measures.tasks {
-            if is_own(task) {
-                let told = Told::after(self.paces.tasks.get(&task), pace, now);
-                self.paces.tasks.insert(task, told);
-            }
-        }
-        for (task, mut name) in measures.bottlenecks {
-            if is_own(task) {
-                name.truncate(name.floor_char_boundary(BOTTLENECK_BYTES_MAX));
-                self.paces.bottlenecks.insert(task, name);
-            }
-        }
-        for (client, pace) in measures.clients {
-            if self.client(session, client).is_ok() {
-                let told = Told::after(self.paces.clients.get(&client), pace, now);
-                self.paces.clients.insert(client, told);
-            }
-        }
-    }
-
-    /// Those who are gone say nothing any more.
-    pub(super) fn forget_paces(&mut self) {
-        let tables = &self.tables;
-        self.paces.tasks.retain(|task, _| tables.tasks.contains(task));
-        self.paces
-            .bottlenecks
-            .retain(|task, _| tables.tasks.contains(task));
-        self.paces
-            .clients
-            .retain(|client, _| tables.clients.contains(client));
-        self.split_paces.retain(|task, _| tables.tasks.contains(task));
-        let lives = |worker: &WorkerId| tables.workers.get(worker).is_some_and(|row| row.dead.is_none());
-        self.paces.links.retain(|worker, _| lives(worker));
-    }
-
-    /// C11.2: how many workers an iteration wants, without limits.
-    pub(super) fn workers_wanted_by(&self, iteration: IterationId) -> Option<u64> {
-        let tasks = self.tables.tasks_of(iteration).into_iter();
-        // A task that has ended is no worker's to share.
-        let runs = |task: &TaskId| {
-            let row = self.tables.tasks.get(task);
-            row.is_some_and(|row| row.phase == TaskPhase::Running)
-        };
-        let time = |told: Option<&Told>| -> Option<Duration> { told?.pace.element_time() };
-        let processing = tasks
-            .filter(runs)
-            .filter_map(|task| time(self.paces.tasks.get(&task)));
-        let clients = self.tables.clients_of(iteration).into_iter();
-        let target = clients.filter_map(|client| time(self.paces.clients.get(&client)));
-        autoscale::workers_wanted(processing, target)
-    }
-
-    /// C11.2: how many workers the service wants: what the iteration does that wants most, within the limits.
-    pub(super) fn workers_wanted(&self) -> Option<u64> {
-        let running = self.tables.index.running.iter();
-        let wanted = running.filter_map(|id| self.workers_wanted_by(*id)).max()?;
-        autoscale::bounded(wanted, self.tables.index.worker_of_address.len() as u64)
     }
 }

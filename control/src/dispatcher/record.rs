@@ -9,7 +9,7 @@ use std::sync::Arc;
 use minicbor::bytes::{ByteArray, ByteVec};
 use minicbor::{Decode, Encode};
 
-use super::action::{RemovalReason, TaskFailure};
+use super::failure::{RemovalReason, TaskFailure};
 use super::splits::{Holding, Ledger, Run};
 use crate::error::Error;
 use crate::id::{

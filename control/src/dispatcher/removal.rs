@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::action::{ClientPush, RemovalReason, TaskRemoved};
+use super::action::{ClientPush, TaskRemoved};
+use super::failure::RemovalReason;
 use super::machine::Dispatcher;
 use super::record::{RemovalRecord, TaskPhase};
 use super::splits::Run;

@@ -10,6 +10,7 @@ use super::action::{Action, Reply};
 use super::config::REQUESTS_OPEN_MAX;
 use super::event::{Incoming, ReplyToken, Request};
 use super::machine::Dispatcher;
+use super::outcome::Outcome;
 use super::record::{Answer, QuotaOwner, SessionRecord};
 use super::task::Ended;
 use crate::error::Error;
@@ -17,16 +18,6 @@ use crate::id::{RequestNumber, SessionId};
 
 /// Tokens that may wait for one answer: a process that asks more often than that has given up on the earlier ones.
 const WAITERS_MAX: usize = 8;
-
-/// The outcome of a request that is carried out.
-pub(super) enum Outcome {
-    /// Answered and, if the request is numbered, remembered.
-    Answer(Answer),
-    /// Answered with something that is read, not changed.
-    Reply(Reply),
-    /// The answer comes later.
-    Later,
-}
 
 impl Dispatcher {
     pub(super) fn handle_request(&mut self, incoming: Incoming) {

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::action::{ClientPush, RemovalReason};
+use super::action::ClientPush;
+use super::failure::RemovalReason;
 use super::liveness::SilenceLimits;
-use super::machine::{Dispatcher, Moment};
+use super::machine::Dispatcher;
+use super::moment::Moment;
 use crate::id::{ClientId, SessionId};
 
 impl Dispatcher {

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::action::{ClientPush, Reply, StopReason, TaskDef, TaskFailure, WorkerPush};
+use super::action::{ClientPush, Reply, StopReason, TaskDef, WorkerPush};
 use super::config::ERROR_BYTES_MAX;
 use super::coordination::END_OF_DATA;
+use super::failure::TaskFailure;
 use super::machine::Dispatcher;
+use super::outcome::Outcome;
 use super::record::{Answer, Phase, TaskPhase, TaskRecord};
-use super::request::Outcome;
 use super::splits::{Holding, Ledger};
 use crate::error::Error;
 use crate::id::{IterationId, SessionId, TaskId, WorkerId};
@@ -42,13 +43,13 @@ impl Dispatcher {
     /// Notes how fast a task is. Returns how fast all running tasks of the iteration are together; of which nothing is known counts as
     /// fast as this one.
     fn note_split_pace(&mut self, iteration: IterationId, task: TaskId, pace: SplitPace) -> u64 {
-        self.split_paces.insert(task, pace.per_1000_s);
+        self.paces.note_splits(task, pace);
         let runs = |task: &TaskId| {
             let row = self.tables.tasks.get(task);
             row.is_some_and(|row| row.phase == TaskPhase::Running)
         };
         let paces = self.tables.tasks_of(iteration).into_iter().filter(runs);
-        let of = |task: TaskId| self.split_paces.get(&task).copied().unwrap_or(pace.per_1000_s);
+        let of = |task: TaskId| self.paces.splits_of(task).unwrap_or(pace.per_1000_s);
         paces.map(of).fold(0, u64::saturating_add)
     }
 
@@ -56,7 +57,7 @@ impl Dispatcher {
     fn all_are_paced(&self, iteration: IterationId) -> bool {
         let tasks = self.tables.tasks_of(iteration);
         let mut rows = tasks.iter().filter_map(|task| self.tables.tasks.get(task));
-        rows.all(|row| row.phase != TaskPhase::Running || self.split_paces.contains_key(&row.id))
+        rows.all(|row| row.phase != TaskPhase::Running || self.paces.splits_of(row.id).is_some())
     }
 
     pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId, start_round: Option<u64>) {

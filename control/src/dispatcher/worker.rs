@@ -1,15 +1,15 @@
 //! Workers: incarnations come, say that they live, and go.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::action::{Action, ClientPush, RemovalReason, Reply, StopReason, WorkerPush};
-use super::config::{
-    LOCAL_SOCKET_BYTES_MAX, NAME_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, WORKER_ADDRESS_BYTES_MAX,
-};
+use super::action::{Action, ClientPush, Reply, StopReason, WorkerPush};
+use super::addresses::NAME_BYTES_MAX;
+use super::config::{LOCAL_SOCKET_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, WORKER_ADDRESS_BYTES_MAX};
 use super::event::{Departure, WorkerRegistration};
+use super::failure::RemovalReason;
 use super::liveness::SilenceLimits;
 use super::machine::Dispatcher;
+use super::outcome::Outcome;
 use super::record::{HiddenKey, TaskPhase, WorkerRecord};
-use super::request::Outcome;
 use crate::error::Error;
 use crate::id::{ClientId, SessionId, TaskId, WorkerId};
 

@@ -3,87 +3,21 @@
 //! Owns who is given which elements and what follows from acknowledgements. Asked once a pack, under the lock of the task's
 //! buffer. Refuses to know bounds, waits and ends.
 
-use std::collections::VecDeque;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Instant;
 
-use millstream_element::{OpenPack, Pack};
+use millstream_element::OpenPack;
 
 use super::cache::{Cache, CacheShare};
 use super::groups::Groups;
+use super::mode::TaskMode;
 use super::owed::Owed;
-use super::producer::PACK_BYTES;
-use super::task::Denied;
+use super::pack_limits::{PACK_BYTES, PackLimits};
+use super::place::{Denied, Role};
+use super::queue::{Found, Queue, ready_in, take_first};
 use super::turns::{Turn, Turns};
 use super::window::Window;
 use crate::proto::message::RefusalCode;
-use crate::proto::send::strides_bytes;
-
-/// How a task's elements are divided among its clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TaskMode {
-    /// Each element goes to one client, first come, first served.
-    #[default]
-    FirstCome,
-    /// The task is read in coordination: element `k` goes to consumer `k mod consumers` (D7.1).
-    Coordinated {
-        /// How many consumers there are.
-        consumers: NonZeroU32,
-    },
-    /// The task is read through the cross-trainer cache: each element goes to every trainer that comes in time (D8).
-    Cached,
-}
-
-/// As whom a client reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Role<'a> {
-    /// As its ticket says.
-    pub(super) consumer: Option<u32>,
-    /// As it says itself.
-    pub(super) trainer: Option<&'a str>,
-}
-
-/// What there is for a client.
-#[derive(Debug)]
-pub(super) enum Found {
-    /// Elements, the last of which nobody had before: so many, of so many bytes with the gaps behind them.
-    Elements {
-        pack: Pack,
-        fresh_elements: u64,
-        fresh_bytes: u64,
-    },
-    /// The next element has this size, and a credit is worth less, or there is none.
-    NoCredit { bytes: u64 },
-    /// Nothing waits for it.
-    Nothing,
-    /// It has no place in the task.
-    NoPlace,
-}
-
-/// What a producer's packs are held to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PackLimits {
-    /// Bytes of a pack that gathers small elements.
-    pub(super) pack_bytes: usize,
-    /// Nothing but clients keeps packs, and those take them without a copy: a few larger elements may be gathered too.
-    pub(super) may_be_large: bool,
-    /// Bytes that the cross-trainer cache keeps, and so the most that an element of it can have.
-    pub(super) cache_bytes: Option<u64>,
-}
-
-impl TaskMode {
-    /// Packs that are filled side by side, in turn with one element each.
-    pub(super) fn lanes(self) -> usize {
-        match self {
-            Self::FirstCome | Self::Cached => 1,
-            Self::Coordinated { consumers } => consumers.get() as usize,
-        }
-    }
-}
-
-/// Packs with elements that wait, in order. Only the last one may still be written to.
-pub(super) type Queue = VecDeque<Arc<OpenPack>>;
 
 /// The elements that wait, as their clients are to have them.
 #[derive(Debug)]
@@ -347,46 +281,4 @@ impl Division {
             }
         }
     }
-}
-
-/// Packs that are looked through for what is ready: more is plenty.
-const PACKS_LOOKED_AT: usize = 64;
-
-/// Elements that wait in a queue of whose packs `taken` were taken, as far as that matters.
-fn ready_in(queue: &Queue, taken: u64) -> u64 {
-    let packs = queue.iter().take(PACKS_LOOKED_AT);
-    let finished: u64 = packs.map(|pack| pack.finished() as u64).sum();
-    finished.saturating_sub(taken)
-}
-
-/// Takes what waits in a queue, for any client. `taken` counts what was taken of the packs in it.
-fn take_first(
-    queue: &mut Queue,
-    taken: &mut u64,
-    elements: u64,
-    element_bytes: u64,
-    has_ended: bool,
-) -> Found {
-    while let Some(front) = queue.front() {
-        // Looked at first: an element that is finished in between is no reason to say that a credit is worth less.
-        if let Some(bytes) = front.next_len() {
-            let Some(pack) = front.take(elements as usize, element_bytes) else {
-                return Found::NoCredit { bytes };
-            };
-            *taken += pack.len() as u64;
-            return Found::Elements {
-                fresh_elements: pack.len() as u64,
-                // With the gap behind the last element, as the producer counts: what is left must come to nothing in the end.
-                fresh_bytes: strides_bytes(&pack),
-                pack,
-            };
-        }
-        // Only the last pack can still be written to.
-        if queue.len() == 1 && !has_ended {
-            break;
-        }
-        *taken = taken.saturating_sub(front.finished() as u64);
-        queue.pop_front();
-    }
-    Found::Nothing
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use millstream_element::OpenPack;
 
-use super::division::Queue;
-use super::task::Denied;
+use super::place::Denied;
+use super::queue::Queue;
 use crate::proto::message::{Failure, RefusalCode};
 use crate::proto::release::Release;
 

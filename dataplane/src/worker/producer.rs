@@ -10,14 +10,10 @@ use thiserror::Error;
 
 use super::buffer::{Mark, TaskBuffer};
 use super::clock;
-use super::division::PackLimits;
+use super::pack_limits::PackLimits;
 use crate::linger::Linger;
 use crate::proto::send::Ending;
 use crate::transport::ELEMENT_BYTES_MAX;
-
-/// Bytes of a pack that gathers small elements. Figures in benches/README.md: smaller costs a packet's overhead more
-/// often, larger leaves the cache.
-pub const PACK_BYTES: usize = 256 * 1024;
 
 /// Elements of a pack at most.
 pub const PACK_ELEMENTS: usize = 8192;
@@ -330,6 +326,7 @@ impl Drop for Producer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pack_limits::PACK_BYTES;
     use super::*;
 
     #[test]

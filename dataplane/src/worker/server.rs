@@ -2,99 +2,36 @@
 //!
 //! Owns the table of tasks and the key that tickets are checked with. Refuses to know how links come about.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use millstream_element::{ElementSpec, Layout, ShapeError, SlotAlloc};
-use millstream_link::ticket::{Ticket, TicketKey};
+use millstream_link::ticket::TicketKey;
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 use tokio::sync::Notify;
 
 #[cfg(target_os = "linux")]
 use super::alloc::{Arenas, TaskAlloc};
-use super::arena_config::{ArenaConfig, ArenaStats};
-use super::buffer::{BufferLimits, TaskBuffer};
-use super::cache::{Cache, CacheLimits, CacheStats};
+use super::arena_config::ArenaStats;
+use super::buffer::TaskBuffer;
+use super::cache::{Cache, CacheStats};
 use super::clock;
 use super::compress::CompressPool;
 use super::debts::Debts;
-use super::division::{Role, TaskMode};
+use super::mode::TaskMode;
 use super::producer::{Producer, typical_element_bytes};
+use super::server_config::ServerConfig;
+use super::server_state::{ServerCounters, ServerState};
 use super::session;
-use super::task::{Attach, Attached, Denied, SubscriptionLimits, Task};
-use crate::proto::message::{RefusalCode, Subscribe, TaskId};
-use crate::proto::send::SendLimits;
+use super::task::Task;
+use crate::proto::message::TaskId;
 #[cfg(target_os = "linux")]
 use crate::transport::Arena;
 use crate::transport::{Compression, ELEMENT_BYTES_MAX, LinkReport, WorkerLink};
 
 pub use super::session::SessionEnd;
-
-/// Is told how many elements just left a task's buffer.
-pub type OnTaken = Arc<dyn Fn(u64) + Send + Sync>;
-
-/// The limits and habits of a [`Server`].
-#[derive(Clone)]
-pub struct ServerConfig {
-    /// How long a task may have nothing ready before it gives its credits back; default 50 ms, so that a stuck task
-    /// holds up a reader with one credit for no longer.
-    pub patience: Duration,
-    /// How long a client that lost its link may stay away and still resume; default 60 s.
-    pub resume_within: Duration,
-    /// Bytes sent to one client of a task that it has not acknowledged, after which it is sent nothing fresh; default
-    /// 64 MiB, four times what 25 Gbit/s carry in 5 ms, so that no client takes the memory of all tasks.
-    pub unacknowledged_bytes: u64,
-    /// What each task may hold ready.
-    pub buffer: BufferLimits,
-    /// What tasks may keep for the trainers of a cross-trainer cache.
-    pub cache: CacheLimits,
-    /// What tasks may share with readers of the same host.
-    pub arenas: ArenaConfig,
-    /// Tasks served at a time; default 4096.
-    pub tasks_max: usize,
-    /// Subscriptions on one link; default 1024.
-    pub subscriptions_per_link_max: usize,
-    /// Compression on networks, of tasks that do not say otherwise; default AUTO.
-    pub compression: Compression,
-    /// Threads that compress; default 1.
-    pub compress_threads: usize,
-    /// Is told of elements that leave the buffers; for gauges.
-    pub on_taken: Option<OnTaken>,
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self {
-            patience: Duration::from_millis(50),
-            resume_within: Duration::from_secs(60),
-            unacknowledged_bytes: 64 << 20,
-            buffer: BufferLimits::default(),
-            cache: CacheLimits::default(),
-            arenas: ArenaConfig::default(),
-            tasks_max: 4096,
-            subscriptions_per_link_max: 1024,
-            compression: Compression::Auto,
-            compress_threads: 1,
-            on_taken: None,
-        }
-    }
-}
-
-impl fmt::Debug for ServerConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerConfig")
-            .field("patience", &self.patience)
-            .field("buffer", &self.buffer)
-            .field("cache", &self.cache)
-            .field("arenas", &self.arenas)
-            .field("compression", &self.compression)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Why a task is not served. The caller's mistake, but for `TooMany`.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -156,41 +93,10 @@ pub struct SharedSplits {
     pub leases: Vec<u64>,
 }
 
-/// What a server did so far.
-#[derive(Debug, Default)]
-pub struct ServerCounters {
-    /// Elements that left the buffers.
-    pub elements: AtomicU64,
-    /// Bytes of them.
-    pub bytes: AtomicU64,
-    /// Packs they travelled in.
-    pub packs: AtomicU64,
-    /// Payload bytes that this end copied for all links, as [`LinkReport::bytes_copied`] counts them.
-    pub bytes_copied: AtomicU64,
-    /// Sessions served in all.
-    pub sessions: AtomicU64,
-}
-
 /// The data plane of a worker. Cheap to clone; all clones are the same server.
 #[derive(Debug, Clone)]
 pub struct Server {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-pub(super) struct Inner {
-    pub(super) config: ServerConfig,
-    key: TicketKey,
-    tasks: RwLock<BTreeMap<TaskId, Arc<Task>>>,
-    pub(super) counters: ServerCounters,
-    /// Told when a client took splits with it, and when several have one in hand that holds others up.
-    pub(super) missed: Notify,
-    cache: Arc<Cache>,
-    #[cfg(target_os = "linux")]
-    arenas: Arc<Arenas>,
-    /// What each live session last said of its link.
-    pub(super) links: Mutex<BTreeMap<u64, LinkReport>>,
-    pub(super) compress: CompressPool,
+    inner: Arc<ServerState>,
 }
 
 impl Server {
@@ -200,7 +106,7 @@ impl Server {
         let (tasks, counters, links) = (RwLock::default(), ServerCounters::default(), Mutex::default());
         let cache = Arc::new(Cache::new(config.cache));
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ServerState {
                 #[cfg(target_os = "linux")]
                 arenas: Arc::new(Arenas::new(&config.arenas)),
                 config,
@@ -410,60 +316,5 @@ impl Server {
     pub async fn serve(&self, link: Box<WorkerLink>) -> SessionEnd {
         let number = self.inner.counters.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         session::serve(link, self.inner.clone(), number).await
-    }
-}
-
-impl Inner {
-    /// Checks a ticket and attaches the session to the client's subscription (D3.2).
-    pub(super) fn attach(
-        &self,
-        subscribe: &Subscribe,
-        session: u64,
-        now: Instant,
-    ) -> Result<Attached, Denied> {
-        let bad = |message: String| Denied {
-            code: RefusalCode::BadTicket,
-            message,
-        };
-        let ticket = Ticket::from_bytes(&subscribe.ticket).map_err(|error| bad(error.to_string()))?;
-        let claims = self.key.verify(&ticket).map_err(|error| bad(error.to_string()))?;
-        if claims.task != subscribe.task.0 {
-            return Err(bad(format!(
-                "the ticket is for task {}, not for task {}",
-                claims.task, subscribe.task
-            )));
-        }
-        let Some(task) = self.tasks.read().get(&subscribe.task).cloned() else {
-            let message = format!("this worker has no task {}", subscribe.task);
-            return Err(Denied {
-                code: RefusalCode::UnknownTask,
-                message,
-            });
-        };
-        let (resume_from, splits_from) = (subscribe.resume_from, subscribe.splits_from);
-        let attach = Attach {
-            client: claims.client,
-            role: Role {
-                consumer: claims.consumer,
-                trainer: subscribe.trainer_id.as_deref(),
-            },
-            session,
-            resume_from,
-            splits_from,
-            asked_before: subscribe.asked_before,
-        };
-        let limits = SubscriptionLimits {
-            send: SendLimits {
-                patience: self.config.patience,
-                unacknowledged_bytes: self.config.unacknowledged_bytes,
-            },
-            resume_within: self.config.resume_within,
-        };
-        let subscription = task.attach(attach, limits, now)?;
-        Ok(Attached {
-            client: claims.client,
-            task,
-            state: subscription,
-        })
     }
 }

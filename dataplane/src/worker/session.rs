@@ -17,7 +17,7 @@ use tokio::time::Sleep;
 use super::bell::{Back, Bell, Seat};
 use super::buffer::Take;
 use super::clock;
-use super::server::Inner;
+use super::server_state::ServerState;
 use super::task::{Attached, Subscription, Task};
 use super::travel::Travel;
 use crate::proto::message::{Accepted, Grant, Hello, Refused, Subscribe, TaskId, ToClient, ToWorker};
@@ -43,7 +43,7 @@ pub struct SessionEnd {
 
 struct Session {
     number: u64,
-    server: Arc<Inner>,
+    server: Arc<ServerState>,
     link: Box<WorkerLink>,
     is_greeted: bool,
     subscribed: BTreeMap<TaskId, Attached>,
@@ -99,7 +99,7 @@ impl Drop for Serving {
     }
 }
 
-pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<Inner>, number: u64) -> SessionEnd {
+pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<ServerState>, number: u64) -> SessionEnd {
     let bell = Arc::new(Bell::new(clock::now()));
     let travel = Travel::new(server.clone(), bell.clone(), link.is_network());
     let serving = Serving(Arc::default());

@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 #[cfg(target_os = "linux")]
 use super::alloc::TaskAlloc;
 use super::buffer::TaskBuffer;
-use super::division::{Role, TaskMode};
+use super::mode::TaskMode;
+use super::place::{Denied, Role};
 use crate::proto::message::{RefusalCode, TaskId};
 use crate::proto::send::{SendHalf, SendLimits};
 #[cfg(target_os = "linux")]
@@ -62,13 +63,6 @@ pub(super) struct Attached {
     pub(super) client: u64,
     pub(super) task: Arc<Task>,
     pub(super) state: Arc<Mutex<Subscription>>,
-}
-
-/// Why a client cannot subscribe.
-#[derive(Debug)]
-pub(super) struct Denied {
-    pub(super) code: RefusalCode,
-    pub(super) message: String,
 }
 
 /// What each subscription of a task is held to.

@@ -10,7 +10,7 @@ use super::auto::{Auto, Plan, Standing};
 use super::bell::Bell;
 use super::clock;
 use super::compress::{Done, Job, Purpose};
-use super::server::Inner;
+use super::server_state::ServerState;
 use super::task::Task;
 use crate::proto::message::{Grant, TaskId};
 use crate::proto::send::{SendHalf, TaskPack};
@@ -22,7 +22,7 @@ const COMPRESSING_MAX: usize = 8;
 /// The part of a session between its tasks and its link.
 #[derive(Debug)]
 pub(super) struct Travel {
-    server: Arc<Inner>,
+    server: Arc<ServerState>,
     bell: Arc<Bell>,
     /// Elsewhere nothing is compressed (D2.6).
     is_network: bool,
@@ -43,7 +43,7 @@ enum Habit {
 }
 
 impl Travel {
-    pub(super) fn new(server: Arc<Inner>, bell: Arc<Bell>, is_network: bool) -> Self {
+    pub(super) fn new(server: Arc<ServerState>, bell: Arc<Bell>, is_network: bool) -> Self {
         // Bounded by COMPRESSING_MAX, since a session stops taking while so many are under way, and one sample a task.
         let (say_done, done) = mpsc::unbounded_channel();
         Self {

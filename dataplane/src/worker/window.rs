@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use millstream_element::OpenPack;
 
-use super::division::Found;
+use super::queue::Found;
 use crate::proto::message::Failure;
 
 /// Trainers of a task that are remembered; of those without a client the longest unused is forgotten first. As many as

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::region::Region;
-use super::shared::Slot;
+use super::shared::{Slot, SlotMut};
 
 /// The only writer of an append-only slot.
 pub struct SlotTail {
@@ -34,8 +34,17 @@ struct Growing {
     committed: AtomicUsize,
 }
 
+impl SlotMut {
+    /// Splits into the writer and the reader of an append-only slot.
+    #[must_use]
+    pub fn into_tail(self) -> (SlotTail, SlotHead) {
+        let (region, capacity) = self.into_region();
+        SlotTail::new(region, capacity)
+    }
+}
+
 impl SlotTail {
-    pub(super) fn new(region: Arc<Region>, capacity: usize) -> (SlotTail, SlotHead) {
+    fn new(region: Arc<Region>, capacity: usize) -> (SlotTail, SlotHead) {
         debug_assert!(capacity <= region.size_bytes());
         let shared = Arc::new(Growing {
             region,

@@ -11,7 +11,6 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::append::{SlotHead, SlotTail};
 use super::region::{Access, Memory, Reclaim, Region};
 
 /// Exclusive use of a slot: 64-byte aligned, initialised, not necessarily zeroed (a pool reuses memory).
@@ -49,10 +48,9 @@ impl SlotMut {
         self.len = self.len.min(len);
     }
 
-    /// Splits into the writer and the reader of an append-only slot.
-    #[must_use]
-    pub fn into_tail(self) -> (SlotTail, SlotHead) {
-        SlotTail::new(self.region, self.len)
+    /// The memory, and how many of its bytes the slot has.
+    pub(super) fn into_region(self) -> (Arc<Region>, usize) {
+        (self.region, self.len)
     }
 }
 

@@ -98,7 +98,7 @@ struct State {
     over_quota: AtomicU64,
 }
 
-/// Limits the warnings of refused peers: whoever has no key must not fill the log.
+/// Limits the warnings about refused peers, so that a peer without a key cannot fill the log.
 #[derive(Debug, Default)]
 struct Warnings {
     latest: Option<Instant>,
@@ -143,8 +143,17 @@ impl AcceptCounter {
     }
 }
 
+impl Endpoint {
+    /// Accepts connections until the acceptor is dropped. `None` for an endpoint that only connects.
+    ///
+    /// Use one acceptor at a time: two would each admit as many connections as the limits allow.
+    pub fn acceptor(&self) -> Option<Acceptor> {
+        self.is_server().then(|| Acceptor::new(self.clone()))
+    }
+}
+
 impl Acceptor {
-    pub(super) fn new(endpoint: Endpoint) -> Acceptor {
+    fn new(endpoint: Endpoint) -> Acceptor {
         let config = endpoint.config();
         let places = Handshakes::new(config.handshakes_max, config.handshakes_per_address_max);
         Acceptor {

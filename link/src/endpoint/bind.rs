@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use quinn::{AsyncUdpSocket, ServerConfig, TokioRuntime, VarInt};
 
+use super::PathReport;
 use super::config::{ConfigError, EndpointConfig};
 use super::reset::survive_restarts;
-use super::{Acceptor, PathReport};
 use crate::identity::{BindRefused, Credentials, Revocations, Role, bind_policy};
 use crate::socket::{LinkSocket, SocketReport};
 use crate::tls::{Identity, TlsSetupError};
@@ -193,11 +193,9 @@ impl Endpoint {
         PathReport::of(connection, self.shared.socket)
     }
 
-    /// Accepts connections, from now on until dropped. `None` for an endpoint that only connects.
-    ///
-    /// One acceptor at a time: two would each admit as many as the limits say.
-    pub fn acceptor(&self) -> Option<Acceptor> {
-        self.shared.server.is_some().then(|| Acceptor::new(self.clone()))
+    /// Returns whether the endpoint accepts connections.
+    pub(super) fn is_server(&self) -> bool {
+        self.shared.server.is_some()
     }
 
     /// Closes every connection and accepts no more. Returns at once; peers learn `reason`.

@@ -7,13 +7,16 @@ use std::fmt;
 
 use aws_lc_rs::hkdf;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 
-use super::{Role, RoleKey, hex};
+use super::hex;
+use super::key_text_error::KeyTextError;
+use super::public_keys::{PublicKeys, public_key};
+use super::role::Role;
+use super::role_key::RoleKey;
 
 /// The secret that makes a set of processes one cluster: 32 random bytes.
 ///
-/// Whoever holds it can act in every role. `Debug` hides it; only [`ClusterKey::to_text`] shows it.
+/// Its holder can act in every role. `Debug` hides it; only [`ClusterKey::to_text`] shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterKey {
     secret: [u8; 32],
@@ -35,7 +38,7 @@ impl ClusterKey {
         Ok(ClusterKey { secret })
     }
 
-    /// A key of given bytes, for tests and for whoever keeps the secret elsewhere.
+    /// A key of given bytes, for tests and for programs that keep the secret elsewhere.
     pub fn from_bytes(secret: [u8; 32]) -> ClusterKey {
         ClusterKey { secret }
     }
@@ -81,45 +84,10 @@ impl fmt::Debug for ClusterKey {
     }
 }
 
-/// The Ed25519 public key of a 32-byte seed.
-pub(super) fn public_key(seed: &[u8; 32]) -> [u8; 32] {
-    let pair = Ed25519KeyPair::from_seed_unchecked(seed).expect("any 32 bytes are an Ed25519 seed");
-    let mut public = [0; 32];
-    public.copy_from_slice(pair.public_key().as_ref());
-    public
-}
-
-/// Why a text is not a key. The caller's mistake, except for `NoRandomness`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyTextError {
-    /// Neither prefix is there.
-    #[error("not a key: expected a line that begins with `millstream-key-1:` or `millstream-role-1:`")]
-    UnknownForm,
-    /// The cluster key's digits are wrong in number or kind.
-    #[error("damaged cluster key: `millstream-key-1:` must be followed by exactly 64 hexadecimal digits")]
-    BadClusterKey,
-    /// The role key's fields are wrong.
-    #[error("damaged role key: expected `millstream-role-1:<role>:<64 digits>:<256 digits>`, {0}")]
-    BadRoleKey(&'static str),
-    /// The public keys' digits are wrong in number or kind.
-    #[error("damaged public keys: `millstream-public-1:` must be followed by exactly 256 hexadecimal digits")]
-    BadPublicKeys,
-    /// Public keys stand where a key to act with must be.
-    #[error("the first key is public, so nobody can act with it: begin with the cluster key or a role key")]
-    PublicKeyAlone,
-    /// The text lists more keys than a rotation needs.
-    #[error(
-        "{found} keys are listed, and at most {max} are accepted: remove those that are no longer in use"
-    )]
-    TooManyKeys {
-        /// How many there are.
-        found: usize,
-        /// How many there may be.
-        max: usize,
-    },
-    /// The operating system gave no random bytes.
-    #[error("the operating system gave no random bytes for a new key")]
-    NoRandomness,
+impl From<&ClusterKey> for PublicKeys {
+    fn from(key: &ClusterKey) -> PublicKeys {
+        PublicKeys::from(&key.role_key(Role::Read))
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What TLS needs of an identity: one role to act in, and the anchors by which all roles are judged.
+//! The identity that TLS presents: one role to act in, and the anchors that vouch for all roles.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,11 @@ use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::{PublicKeys, Revocations, Role, RoleKey};
+use super::cluster_key::ClusterKey;
+use super::public_keys::PublicKeys;
+use super::revocations::Revocations;
+use super::role::Role;
+use super::role_key::RoleKey;
 use crate::tls::{anchor_of_role, roles_of_certificate};
 
 /// The right to act as one [`Role`], and the means to recognise every role. Cheap to clone. `Debug` hides secrets.
@@ -44,7 +48,7 @@ enum Trust {
 }
 
 impl Credentials {
-    pub(super) fn of_role_key(key: &RoleKey) -> Credentials {
+    fn of_role_key(key: &RoleKey) -> Credentials {
         let anchors = Role::ALL.map(|role| {
             let anchor = anchor_of_role(role, &key.anchors()[role.index()]);
             Arc::new(RootCertStore { roots: vec![anchor] })
@@ -150,6 +154,20 @@ impl Credentials {
             Trust::PerRole(anchors) => &anchors[role.index()],
             Trust::Site(roots) => roots,
         }
+    }
+}
+
+impl RoleKey {
+    /// Credentials to act as this key's role.
+    pub fn credentials(&self) -> Credentials {
+        Credentials::of_role_key(self)
+    }
+}
+
+impl ClusterKey {
+    /// Credentials to act as `role`.
+    pub fn credentials(&self, role: Role) -> Credentials {
+        self.role_key(role).credentials()
     }
 }
 

@@ -3,7 +3,10 @@
 //! A key file may list the public keys of other cluster keys, which are accepted too while one key replaces another.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::{ClusterKey, KeyTextError, RoleKey, hex};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+
+use super::hex;
+use super::key_text_error::KeyTextError;
 
 /// The Ed25519 public keys of a cluster key's roles. No secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +18,10 @@ pub struct PublicKeys {
 impl PublicKeys {
     /// Text forms begin with this.
     pub const PREFIX: &'static str = "millstream-public-1:";
+
+    pub(super) fn new(anchors: [[u8; 32]; 4]) -> PublicKeys {
+        PublicKeys { anchors }
+    }
 
     /// The public keys as one line of text: `millstream-public-1:` and 256 hexadecimal digits.
     pub fn to_text(&self) -> String {
@@ -43,24 +50,18 @@ impl PublicKeys {
     }
 }
 
-impl From<&RoleKey> for PublicKeys {
-    fn from(key: &RoleKey) -> PublicKeys {
-        PublicKeys {
-            anchors: *key.anchors(),
-        }
-    }
-}
-
-impl From<&ClusterKey> for PublicKeys {
-    fn from(key: &ClusterKey) -> PublicKeys {
-        PublicKeys::from(&key.role_key(super::Role::Read))
-    }
+/// The Ed25519 public key of a 32-byte seed.
+pub(super) fn public_key(seed: &[u8; 32]) -> [u8; 32] {
+    let pair = Ed25519KeyPair::from_seed_unchecked(seed).expect("any 32 bytes are an Ed25519 seed");
+    let mut public = [0; 32];
+    public.copy_from_slice(pair.public_key().as_ref());
+    public
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::Role;
+    use crate::identity::{ClusterKey, Role};
 
     #[test]
     fn public_keys_are_those_of_all_roles_and_round_trip() {

@@ -7,7 +7,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::{PublicKeys, Role, hex};
+use super::hex;
+use super::public_keys::PublicKeys;
+use super::role::Role;
 
 /// Entries of a list at most.
 const ENTRIES_MAX: usize = 10_000;

@@ -8,6 +8,7 @@ use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 
+use super::error::TlsSetupError;
 use super::leaf::Leaf;
 use super::verifier::PeerVerifier;
 use crate::identity::{Credentials, Role};
@@ -87,32 +88,5 @@ impl fmt::Debug for Identity {
         f.debug_struct("Identity")
             .field("credentials", &self.credentials)
             .finish_non_exhaustive()
-    }
-}
-
-/// A TLS identity could not be made of the credentials: for a site's certificate, it and its key do not fit.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot make a TLS identity: {reason}")]
-pub struct TlsSetupError {
-    reason: String,
-}
-
-impl TlsSetupError {
-    pub(super) fn new(reason: impl fmt::Display) -> TlsSetupError {
-        TlsSetupError {
-            reason: reason.to_string(),
-        }
-    }
-}
-
-impl From<rcgen::Error> for TlsSetupError {
-    fn from(error: rcgen::Error) -> TlsSetupError {
-        TlsSetupError::new(error)
-    }
-}
-
-impl From<rustls::Error> for TlsSetupError {
-    fn from(error: rustls::Error) -> TlsSetupError {
-        TlsSetupError::new(error)
     }
 }

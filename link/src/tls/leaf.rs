@@ -8,7 +8,7 @@ use rcgen::{
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::anchor_subject_common_name;
-use super::config::TlsSetupError;
+use super::error::TlsSetupError;
 use crate::identity::{Credentials, Role, Signer};
 
 /// A certificate chain and the private key of its first certificate.

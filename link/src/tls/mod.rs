@@ -5,13 +5,15 @@
 
 mod anchor;
 mod config;
+mod error;
 mod leaf;
+mod peer;
 mod verifier;
 
 pub(crate) use anchor::{anchor_of_role, anchor_subject_common_name};
-pub use config::TlsSetupError;
 pub(crate) use config::{CIPHER_NAME, Identity};
+pub use error::TlsSetupError;
 #[cfg(test)]
 pub(crate) use leaf::Leaf;
-pub use verifier::peer_role;
-pub(crate) use verifier::{peer_certificate, roles_of_certificate};
+pub use peer::peer_role;
+pub(crate) use peer::{peer_certificate, roles_of_certificate};

@@ -13,10 +13,9 @@ use tokio::time::Instant;
 
 use super::SessionConfig;
 use super::contact::Contact;
-use super::driver::{self, LinkState, SessionEvent};
-use super::numbers::Numbers;
+use super::driver;
 use super::paces::Paces;
-use super::tries::Tries;
+use super::state::{LinkState, SessionEvent, SessionShared};
 use crate::error::Error;
 use crate::id::{BootId, ClientId, RequestNumber, SessionId};
 use crate::job::DeploymentMode;
@@ -31,36 +30,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Session {
     shared: Arc<SessionShared>,
     driver: JoinHandle<()>,
-}
-
-#[derive(Debug)]
-pub(super) struct SessionShared {
-    pub(super) id: SessionId,
-    pub(super) endpoint: Endpoint,
-    pub(super) address: HostPort,
-    pub(super) config: SessionConfig,
-    pub(super) state: watch::Sender<LinkState>,
-    /// The clients that signs of life mention.
-    pub(super) clients: Mutex<BTreeSet<ClientId>>,
-    /// What signs of life say of tasks and clients next.
-    pub(super) paces: Mutex<Paces>,
-    /// Who has ended the service, once the dispatcher has said so.
-    pub(super) shut_down_by: Mutex<Option<String>>,
-    /// How long the dispatcher has been looked for.
-    pub(super) tries: Mutex<Tries>,
-    /// When the latest answered sign of life was sent.
-    pub(super) heard: Mutex<Option<Instant>>,
-    /// After which silence the dispatcher gives this process up, as it said when it last welcomed us.
-    pub(super) liveness: Mutex<Duration>,
-    /// When the latest heartbeat was sent that was answered behind what the dispatcher says of this process' clients.
-    pub(super) confirmed: Mutex<Option<Instant>>,
-    /// After which silence the dispatcher releases clients, if it says so.
-    pub(super) client_timeout: Mutex<Option<Duration>>,
-    /// What the dispatcher last said of how trainers and workers are placed.
-    pub(super) deployment_mode: Mutex<DeploymentMode>,
-    numbers: Mutex<Numbers>,
-    /// A number was settled: the window may have moved.
-    settled: Notify,
 }
 
 /// A request that is not answered yet. Dropped, it will not be repeated.

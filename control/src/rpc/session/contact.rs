@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-use super::driver::LinkState;
+use super::state::LinkState;
 
 /// A session's view of its dispatcher.
 #[derive(Debug)]

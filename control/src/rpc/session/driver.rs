@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::calls::SessionShared;
+use super::state::{LinkState, SessionEvent, SessionShared};
 use crate::error::Error;
 use crate::id::{BootId, ClientId};
 use crate::rpc::frame::{self, FrameError, PUSH_BYTES_MAX};
@@ -32,30 +32,6 @@ const ATTEMPT_DEADLINES: u32 = 5;
 
 /// Heartbeats that wait for an answer. An overloaded dispatcher is not sent more than it answers.
 const UNANSWERED_MAX: usize = 2;
-
-/// Where the session stands.
-#[derive(Clone, Debug)]
-pub(crate) enum LinkState {
-    /// Not connected. Absent before the first attempt has ended: why the last one failed.
-    Waiting(Option<String>),
-    /// Connected to this life of the dispatcher.
-    Up(Connection, BootId),
-    /// Given up for good.
-    Failed(Error),
-}
-
-/// What a session tells its owner.
-#[derive(Debug)]
-pub(crate) enum SessionEvent {
-    /// It is connected, for the first time or again.
-    Up,
-    /// The dispatcher has forgotten everything (C1.8). The session has failed: nothing was asked of the new one.
-    Restarted,
-    /// The dispatcher says something.
-    Push(WirePush),
-    /// The connection is lost; another is sought. With the dispatcher's reason if it closed it.
-    Down(String),
-}
 
 /// Why a connection or an attempt ended.
 enum Ended {

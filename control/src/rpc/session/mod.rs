@@ -7,6 +7,7 @@
 //! | `tries` | how long the dispatcher has been looked for: pure |
 //! | `paces` | what is said next of tasks and clients: pure |
 //! | `driver` | connecting, saying that we live, hearing pushes, connecting again |
+//! | `state` | what connection and callers share |
 //! | `contact` | whether the dispatcher is in reach |
 //! | `config` | patience |
 
@@ -16,6 +17,7 @@ mod contact;
 mod driver;
 mod numbers;
 mod paces;
+mod state;
 #[cfg(test)]
 mod tests;
 mod tries;
@@ -23,5 +25,5 @@ mod tries;
 pub(crate) use calls::Session;
 pub use config::SessionConfig;
 pub use contact::Contact;
-pub(crate) use driver::SessionEvent;
 pub use numbers::Numbers;
+pub(crate) use state::SessionEvent;

@@ -112,7 +112,7 @@ fn is_old(path: &Path) -> bool {
 /// Whether no process listens there: not that one is slow, or that this process cannot ask.
 fn is_dead(path: &Path) -> bool {
     let refused = SocketAddrUnix::new(path).and_then(|address| {
-        let socket = super::listen::socket()?;
+        let socket = super::socket::socket()?;
         rustix::net::connect(&socket, &address)
     });
     refused == Err(Errno::CONNREFUSED)

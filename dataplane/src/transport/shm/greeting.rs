@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use super::address::ShmAddress;
 use super::channel::{Channel, Received};
 use super::datagram::{ClientHello, Close, CloseCode, ControlSizes, Datagram, SHM_VERSION, WorkerHello};
-use super::listen::{self, Incoming};
+use super::listen::Incoming;
 use super::peer::PeerError;
 use crate::transport::LinkLost;
 
@@ -119,7 +119,10 @@ async fn reach(address: &ShmAddress) -> Result<OwnedFd, ConnectError> {
         ShmAddress::Abstract(name) => SocketAddrUnix::new_abstract_name(&name.abstract_name()),
         ShmAddress::File(path) => SocketAddrUnix::new(path),
     };
-    let (place, socket) = (place.map_err(resource)?, listen::socket().map_err(resource)?);
+    let (place, socket) = (
+        place.map_err(resource)?,
+        super::socket::socket().map_err(resource)?,
+    );
     loop {
         match rustix::net::connect(&socket, &place) {
             Ok(()) => return Ok(socket),

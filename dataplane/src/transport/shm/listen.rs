@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{SocketAddrUnix, bind, listen};
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixStream};
@@ -21,6 +20,7 @@ use super::channel::{self, Channel};
 use super::datagram::{Close, CloseCode, Datagram};
 use super::directory::{self, DirectoryError, UNFINISHED_SUFFIX};
 use super::peer::PeerError;
+use super::socket::socket;
 
 /// Links of one worker at once. A link takes four descriptors at the worker, and one more for each of its tasks that the
 /// same-host readers share: with the usual limit of 1024 open files half of them stay for everything else. A host runs a few
@@ -179,16 +179,6 @@ impl Listener {
 
 fn refusal(code: CloseCode, reason: &str) -> Datagram {
     Datagram::Close(Close::new(code, reason))
-}
-
-/// A socket as both ends have it.
-pub(super) fn socket() -> Result<OwnedFd, Errno> {
-    socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )
 }
 
 /// Listens on a file of this name. It has another name until it is listened on: one that refuses connections is taken for a

@@ -23,6 +23,7 @@
 //! - `returns`: how the reader gives back what it was lent, from any of its threads (pure)
 //! - `ring`: frames from one process to the other, in order (pure)
 //! - `share`: what one reader may keep of an arena
+//! - `socket`: how sockets of either end are made
 //! - [`view`]: a reader's side of an arena: slots in memory that a worker handed over
 //! - `wait`: who sleeps, so that only a sleeper costs a system call (pure)
 //! - `words`: the atomics that everything shared is made of
@@ -52,6 +53,7 @@ mod pulse;
 mod returns;
 mod ring;
 mod share;
+mod socket;
 #[cfg(test)]
 mod tests;
 pub mod view;

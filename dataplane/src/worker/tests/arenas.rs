@@ -8,7 +8,8 @@ use crate::TaskId;
 use crate::worker::alloc::{Arenas, TaskAlloc};
 use crate::worker::arena_config::ArenaConfig;
 use crate::worker::buffer::{BufferLimits, Take, TaskBuffer};
-use crate::worker::division::{Role, TaskMode};
+use crate::worker::mode::TaskMode;
+use crate::worker::place::Role;
 use crate::worker::producer::Producer;
 use crate::worker::tests::buffers::{layout, write};
 

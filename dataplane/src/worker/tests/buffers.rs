@@ -14,7 +14,8 @@ use proptest::prelude::*;
 use crate::proto::message::Failure;
 use crate::proto::send::Ending;
 use crate::worker::buffer::{BufferLimits, Mark, Take, TaskBuffer};
-use crate::worker::division::{Role, TaskMode};
+use crate::worker::mode::TaskMode;
+use crate::worker::place::Role;
 use crate::worker::producer::{ProduceError, Producer};
 
 pub(in crate::worker) const WATCHDOG: Duration = Duration::from_secs(60);

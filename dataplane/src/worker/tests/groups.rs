@@ -10,7 +10,8 @@ use super::buffers::{layout, pair_in, sequences, wait_until_it_waits, write};
 use crate::proto::message::RefusalCode;
 use crate::proto::send::Ending;
 use crate::worker::buffer::{BufferLimits, Mark, Take, TaskBuffer};
-use crate::worker::division::{Role, TaskMode};
+use crate::worker::mode::TaskMode;
+use crate::worker::place::Role;
 use crate::worker::producer::Producer;
 
 const UNBOUNDED: BufferLimits = BufferLimits {

@@ -16,8 +16,10 @@ use crate::proto::message::{Failure, RefusalCode};
 use crate::proto::send::Ending;
 use crate::worker::buffer::{BufferLimits, Take, TaskBuffer};
 use crate::worker::cache::{Cache, CacheLimits, CacheStats};
-use crate::worker::division::{Found, Role, TaskMode};
+use crate::worker::mode::TaskMode;
+use crate::worker::place::Role;
 use crate::worker::producer::{ProduceError, Producer};
+use crate::worker::queue::Found;
 use crate::worker::window::{TRAINER_ID_BYTES_MAX, TRAINERS_MAX, Window};
 
 /// What an element of one number takes, with the gap behind it.

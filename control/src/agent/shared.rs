@@ -1,0 +1,85 @@
+//! The state of an agent that its incarnations and its callers share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use millstream_link::{Endpoint, HostPort};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use super::config::AgentConfig;
+use super::feed::{FeedControl, Returns};
+use crate::error::Error;
+use crate::id::TaskId;
+use crate::job::Policy;
+use crate::rpc::session::Session;
+
+#[derive(Debug)]
+pub(super) struct AgentShared {
+    pub(super) endpoint: Endpoint,
+    pub(super) dispatcher: HostPort,
+    pub(super) config: AgentConfig,
+    /// For producers' threads, which are not the runtime's.
+    pub(super) runtime: Handle,
+    /// The session of the current incarnation.
+    pub(super) session: Mutex<Option<Arc<Session>>>,
+    /// The tasks of the current incarnation.
+    pub(super) tasks: Mutex<Tasks>,
+    /// What its tasks give back, unstarted.
+    pub(super) returning: Returns,
+    /// It must not register again.
+    pub(super) leaving: AtomicBool,
+    /// Why the dispatcher did not take the worker the last time.
+    pub(super) refusal: Mutex<Option<Error>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    pub(super) controls: BTreeMap<TaskId, FeedControl>,
+    /// None of them, nor any that is still to come, is given splits any more.
+    pub(super) is_draining: bool,
+}
+
+impl AgentShared {
+    /// Ends the session, and what producers wait for.
+    pub(super) fn end_incarnation(&self) {
+        if let Some(session) = self.session.lock().take() {
+            session.fail(Error::aborted("this worker has dropped its tasks"));
+        }
+        for control in std::mem::take(&mut self.tasks.lock().controls).into_values() {
+            control.cancel();
+        }
+    }
+
+    /// Whether the worker has announced that it leaves.
+    pub(super) fn is_draining(&self) -> bool {
+        self.tasks.lock().is_draining
+    }
+
+    pub(super) fn has_task(&self, task: TaskId) -> bool {
+        self.tasks.lock().controls.contains_key(&task)
+    }
+
+    pub(super) fn task_ids(&self) -> Vec<TaskId> {
+        self.tasks.lock().controls.keys().copied().collect()
+    }
+
+    pub(super) fn add_task(&self, task: TaskId, policy: Policy) {
+        let control = FeedControl::new(policy, self.returning.clone());
+        let mut tasks = self.tasks.lock();
+        // The dispatcher gave it away before it heard of the draining.
+        if tasks.is_draining {
+            control.drain();
+        }
+        tasks.controls.insert(task, control);
+    }
+
+    pub(super) fn take_task(&self, task: TaskId) -> Option<FeedControl> {
+        self.tasks.lock().controls.remove(&task)
+    }
+
+    pub(super) fn control(&self, task: TaskId) -> Option<FeedControl> {
+        self.tasks.lock().controls.get(&task).cloned()
+    }
+}

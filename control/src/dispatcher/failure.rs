@@ -1,0 +1,50 @@
+//! The ways in which a task ends before its data does, as records and messages name them.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::fmt;
+
+use minicbor::{Decode, Encode};
+
+use crate::id::{TaskId, WorkerId};
+
+/// A task that could not go on, as its readers are told.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TaskFailure {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// Its worker's address.
+    #[n(1)]
+    pub worker_address: String,
+    /// The error text of the worker.
+    #[n(2)]
+    pub message: String,
+    /// The worker's incarnation.
+    #[n(3)]
+    pub worker: Option<WorkerId>,
+}
+
+/// The reason why a worker's tasks were removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum RemovalReason {
+    /// It was silent for too long.
+    #[n(0)]
+    WorkerSilent,
+    /// Another process serves at its address now.
+    #[n(1)]
+    WorkerRestarted,
+    /// It said goodbye.
+    #[n(2)]
+    WorkerLeft,
+}
+
+impl fmt::Display for RemovalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RemovalReason::WorkerSilent => "the worker stopped answering",
+            RemovalReason::WorkerRestarted => "the worker restarted",
+            RemovalReason::WorkerLeft => "the worker was stopped",
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! The end of the service: all processes are told, nothing new begins, and the dispatcher ends when all have left, or when it
+//! has waited long enough.
+//!
+//! Nothing of the end is stored (C12.4): a dispatcher that starts on the same records serves them as before.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::action::{ClientPush, WorkerPush};
+use super::addresses::NAME_BYTES_MAX;
+use super::closing::Closing;
+use super::event::Request;
+use super::machine::Dispatcher;
+use super::moment::Moment;
+use super::record::Answer;
+use crate::error::Error;
+
+impl Dispatcher {
+    /// C12.1, C12.2: the first who asks is named to everybody.
+    pub(super) fn shut_down(&mut self, mut by: String) -> Result<(), Error> {
+        if self.closing.is_some() {
+            return Ok(());
+        }
+        by.truncate(by.floor_char_boundary(NAME_BYTES_MAX));
+        for worker in self.tables.index.worker_of_address.clone().into_values() {
+            self.push_worker(worker, WorkerPush::ShutDown { by: by.clone() });
+        }
+        let clients: Vec<_> = self.tables.clients.values().map(|row| row.id).collect();
+        for client in clients {
+            self.push_client(client, ClientPush::ShutDown { by: by.clone() });
+        }
+        let until = self.now + self.config.shutdown_quiet_period;
+        let closing = Closing { by, until };
+        let error = closing.refusal();
+        self.closing = Some(closing);
+        for (_, waiting) in std::mem::take(&mut self.openers) {
+            for opener in waiting {
+                self.answer(opener.session, opener.number, Answer::Refused(error.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// C12.2: what begins something is refused from then on.
+    pub(super) fn refuse_new(&self, request: &Request) -> Result<(), Error> {
+        let begins = match request {
+            Request::RegisterDataset { .. }
+            | Request::CreateJob { .. }
+            | Request::OpenIteration { .. }
+            | Request::RegisterWorker(_)
+            | Request::DescribeTask { .. }
+            | Request::LeaseSplits { .. } => true,
+            Request::DescribeDataset { .. }
+            | Request::ReadDefinition { .. }
+            | Request::Attach { .. }
+            | Request::Release { .. }
+            | Request::Acknowledge { .. }
+            | Request::SplitsDone { .. }
+            | Request::SplitsWaiting(..)
+            | Request::TaskDrained { .. }
+            | Request::RoundReady { .. }
+            | Request::VerdictHeard { .. }
+            | Request::Status
+            | Request::Shutdown { .. }
+            | Request::LeaveWorker
+            | Request::DrainWorker
+            | Request::ReturnSplits { .. }
+            | Request::SplitsProduced { .. }
+            | Request::SplitsMissed(..)
+            | Request::SplitsShared(..)
+            | Request::FinishTask { .. }
+            | Request::SuspectWorker { .. }
+            | Request::FailTask { .. } => false,
+        };
+        match &self.closing {
+            Some(closing) if begins => Err(closing.refusal()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Tells a client that comes back, if there is anything to tell.
+    pub(super) fn tell_closing(&mut self, client: crate::id::ClientId) {
+        if let Some(Closing { by, .. }) = &self.closing {
+            let by = by.clone();
+            self.push_client(client, ClientPush::ShutDown { by });
+        }
+    }
+
+    /// When a service that ends does not wait any longer.
+    pub(super) fn closes_at(&self) -> Option<Moment> {
+        self.closing.as_ref().map(|closing| closing.until)
+    }
+
+    /// Who has ended the service, once nobody is left to be waited for (C12.3): whoever runs this machine then stops it.
+    pub fn closed_by(&self) -> Option<&str> {
+        let Closing { by, until } = self.closing.as_ref()?;
+        let is_deserted = self.tables.clients.len() == 0 && self.tables.index.worker_of_address.is_empty();
+        (is_deserted || self.now >= *until).then_some(by)
+    }
+}

@@ -1,0 +1,73 @@
+//! The state of a session that its connection and its callers share.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use millstream_link::{Endpoint, HostPort};
+use parking_lot::Mutex;
+use quinn::Connection;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::SessionConfig;
+use super::numbers::Numbers;
+use super::paces::Paces;
+use super::tries::Tries;
+use crate::error::Error;
+use crate::id::{BootId, ClientId, SessionId};
+use crate::job::DeploymentMode;
+use crate::rpc::wire::WirePush;
+
+/// Where the session stands.
+#[derive(Clone, Debug)]
+pub(crate) enum LinkState {
+    /// Not connected. Absent before the first attempt has ended: why the last one failed.
+    Waiting(Option<String>),
+    /// Connected to this life of the dispatcher.
+    Up(Connection, BootId),
+    /// Given up for good.
+    Failed(Error),
+}
+
+/// What a session tells its owner.
+#[derive(Debug)]
+pub(crate) enum SessionEvent {
+    /// It is connected, for the first time or again.
+    Up,
+    /// The dispatcher has forgotten everything (C1.8). The session has failed: nothing was asked of the new one.
+    Restarted,
+    /// The dispatcher says something.
+    Push(WirePush),
+    /// The connection is lost; another is sought. With the dispatcher's reason if it closed it.
+    Down(String),
+}
+
+#[derive(Debug)]
+pub(super) struct SessionShared {
+    pub(super) id: SessionId,
+    pub(super) endpoint: Endpoint,
+    pub(super) address: HostPort,
+    pub(super) config: SessionConfig,
+    pub(super) state: watch::Sender<LinkState>,
+    /// The clients that signs of life mention.
+    pub(super) clients: Mutex<BTreeSet<ClientId>>,
+    /// What signs of life say of tasks and clients next.
+    pub(super) paces: Mutex<Paces>,
+    /// Who has ended the service, once the dispatcher has said so.
+    pub(super) shut_down_by: Mutex<Option<String>>,
+    /// How long the dispatcher has been looked for.
+    pub(super) tries: Mutex<Tries>,
+    /// When the latest answered sign of life was sent.
+    pub(super) heard: Mutex<Option<Instant>>,
+    /// After which silence the dispatcher gives this process up, as it said when it last welcomed us.
+    pub(super) liveness: Mutex<Duration>,
+    /// When the latest heartbeat was sent that was answered behind what the dispatcher says of this process' clients.
+    pub(super) confirmed: Mutex<Option<Instant>>,
+    /// After which silence the dispatcher releases clients, if it says so.
+    pub(super) client_timeout: Mutex<Option<Duration>>,
+    /// What the dispatcher last said of how trainers and workers are placed.
+    pub(super) deployment_mode: Mutex<DeploymentMode>,
+    pub(super) numbers: Mutex<Numbers>,
+    /// A number was settled: the window may have moved.
+    pub(super) settled: Notify,
+}
