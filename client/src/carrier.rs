@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::copies::LinkCopies;
 use crate::intake::Intake;
+use crate::reader_core::Outgoing;
 
 /// Steps of a link between two reports on it.
 const STEPS_PER_REPORT: u64 = 64;
@@ -200,7 +201,8 @@ impl Load {
         if self.steps.is_multiple_of(STEPS_PER_REPORT) {
             let not_better = self.not_better.clone();
             let report = self.link.report();
-            intake.note_link(worker, LinkReport { not_better, ..report });
+            let report = LinkReport { not_better, ..report };
+            intake.act(|core| core.note_link(worker, report));
         }
         self.steps += 1;
     }
@@ -233,19 +235,15 @@ impl Load {
         is_consumer: bool,
     ) -> Result<(), LinkLost> {
         check_greeting(&frame, &mut self.is_greeted)?;
-        if is_consumer {
-            intake.as_consumer(|state| intake.handle(state, worker, frame))
-        } else {
-            intake.handle(&mut intake.state.lock(), worker, frame)
-        }
+        intake.handle(worker, frame, is_consumer)
     }
 
     fn send(&mut self, intake: &Intake, worker: &str, cx: &mut Context<'_>) -> Result<(), LinkLost> {
         while let Poll::Ready(ready) = self.link.poll_ready(cx) {
             ready?;
             match intake.poll_outbox(worker, cx) {
-                Poll::Ready(Some(message)) => self.link.try_send(message)?,
-                Poll::Ready(None) => {
+                Poll::Ready(Outgoing::Message(message)) => self.link.try_send(message)?,
+                Poll::Ready(Outgoing::Moved) => {
                     let reason = "its worker was started again, and is reached another way".to_owned();
                     return Err(LinkLost::Closed(reason));
                 }
@@ -288,9 +286,9 @@ mod tests {
     use millstream_element::HeapAlloc;
 
     use super::*;
-    use crate::auto::AUTO_BYTES_MIN;
-    use crate::credit::{Bounds, MaxOutstanding};
     use crate::notice::Notices;
+    use crate::reader_core::credit::{Bounds, MaxOutstanding};
+    use crate::reader_core::{AUTO_BYTES_MIN, Reading};
 
     /// A link over which something has always come, and which keeps its lane at it until it is let go.
     #[derive(Debug)]
@@ -341,7 +339,13 @@ mod tests {
             shared: None,
             max_outstanding_bytes: 1 << 20,
         };
-        let intake = Intake::new(bounds, Arc::new(HeapAlloc), false, None, Notices::default());
+        let reading = Reading {
+            bounds,
+            is_coordinated: false,
+            trainer_id: None,
+            whole_splits: false,
+        };
+        let intake = Intake::new(reading, Arc::new(HeapAlloc), Notices::default());
         let (at_it, let_go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
         let link = Box::new(Slow {
             at_it: at_it.clone(),

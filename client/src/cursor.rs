@@ -11,7 +11,8 @@ use millstream_dataplane::linger::Linger;
 use millstream_element::{Element, Layout, Origin, Pack};
 
 use crate::error::ReadError;
-use crate::intake::{Delivery, Handing, Intake};
+use crate::reader_core::{Delivery, Handing};
+use crate::waiter::Waiter;
 
 /// What the consumer gets: an element, the end, or why there are no more.
 pub(crate) type Handover = Result<Option<Element>, ReadError>;
@@ -20,7 +21,7 @@ pub(crate) type Handover = Result<Option<Element>, ReadError>;
 pub type OnHanded = Arc<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Cursor {
-    intake: Arc<Intake>,
+    waiter: Arc<Waiter>,
     pack: Option<AtHand>,
     /// What could not be read; nothing behind it is handed over.
     failed: Option<ReadError>,
@@ -54,9 +55,9 @@ struct AtHand {
 }
 
 impl Cursor {
-    pub(crate) fn new(intake: Arc<Intake>, on_handed: Option<OnHanded>) -> Self {
+    pub(crate) fn new(waiter: Arc<Waiter>, on_handed: Option<OnHanded>) -> Self {
         Self {
-            intake,
+            waiter,
             pack: None,
             failed: None,
             settle_every: 1,
@@ -80,11 +81,11 @@ impl Cursor {
         if let Some(on_handed) = &self.on_handed {
             on_handed();
         }
-        self.intake.count_handed(at_hand.handed);
+        self.waiter.intake().count_handed(at_hand.handed);
         // The last element of a pack is settled when the next pack is asked for, or by the reader's timer.
         if at_hand.unsettled >= self.settle_every {
             at_hand.unsettled = 0;
-            self.intake.settle();
+            self.waiter.settle();
         }
         let origin = Origin::of(&slot);
         let element = match Element::open(slot, &at_hand.layout, origin) {
@@ -117,7 +118,7 @@ impl Cursor {
             if let Some(error) = &self.failed {
                 return Poll::Ready(Err(error.clone()));
             }
-            match std::task::ready!(self.intake.poll_next(cx)) {
+            match std::task::ready!(self.waiter.intake().poll_next(cx)) {
                 Ok(Some(handing)) => self.take(handing)?,
                 Ok(None) => return Poll::Ready(Ok(None)),
                 Err(error) => return Poll::Ready(Err(error)),
@@ -134,7 +135,7 @@ impl Cursor {
             if let Some(error) = &self.failed {
                 return Poll::Ready(Err(error.clone()));
             }
-            match std::task::ready!(self.intake.wait_next(timeout, &mut self.linger)) {
+            match std::task::ready!(self.waiter.wait_next(timeout, &mut self.linger)) {
                 Ok(Some(handing)) => self.take(handing)?,
                 Ok(None) => return Poll::Ready(Ok(None)),
                 Err(error) => return Poll::Ready(Err(error)),
@@ -145,7 +146,7 @@ impl Cursor {
     /// Ends reading here: what waits behind would be handed over as if nothing were missing.
     fn fail(&mut self, error: ReadError) -> ReadError {
         self.pack = None;
-        self.intake.fail(error.clone());
+        self.waiter.intake().fail(error.clone());
         self.failed.insert(error).clone()
     }
 
@@ -185,7 +186,7 @@ impl Cursor {
             body,
         } = delivery;
         let copied_bytes = body.copies_when_opened();
-        let pack = match body.open(&**self.intake.alloc()) {
+        let pack = match body.open(&**self.waiter.intake().alloc()) {
             Ok(pack) => pack,
             Err(error) => {
                 let (worker, reason) = (worker.to_string(), error.to_string());
@@ -193,10 +194,10 @@ impl Cursor {
             }
         };
         if copied_bytes > 0 {
-            self.intake.copies().add(&worker, copied_bytes);
+            self.waiter.intake().copies().add(&worker, copied_bytes);
         }
-        self.settle_every = self.intake.settle_every();
-        self.intake.note_at_hand(task, &pack, &mut self.leases);
+        let intake = self.waiter.intake();
+        self.settle_every = intake.note_at_hand(task, &pack, &mut self.leases);
         self.pack = Some(AtHand {
             task,
             pack,

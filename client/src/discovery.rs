@@ -11,10 +11,12 @@ use millstream_control::{ClientPush, Code, Error, LeaseRange, RemovalReason, See
 use millstream_dataplane::TaskId;
 use tokio::sync::{mpsc, watch};
 
-use crate::follow::{Feed, LostSplits, Report, TaskEvent};
-use crate::intake::TaskSource;
+use crate::event::{TaskEvent, TaskSource};
+use crate::feed::Feed;
+use crate::loss::LostSplits;
 use crate::pace::{PaceGauge, PaceMeter};
 use crate::place::WorkerPlace;
+use crate::report::Report;
 
 /// Events that wait for the reader's lane, which never waits for a consumer.
 const EVENTS_MAX: usize = 1024;
@@ -313,7 +315,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::intake::SeenSplits;
+    use crate::report::SeenSplits;
 
     /// A dispatcher that is out of reach for a while.
     #[derive(Default)]

@@ -5,9 +5,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use millstream_dataplane::TaskId;
-
-use crate::intake::Intake;
 use crate::loss::DataLoss;
 
 /// Told of each notice, on a thread of the reader's: must not block.
@@ -121,19 +118,5 @@ impl Notices {
 impl fmt::Debug for Notices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Notices").finish_non_exhaustive()
-    }
-}
-
-impl Intake {
-    /// Tells the user that the dispatcher gave up the worker of a task that was being read.
-    pub(crate) fn note_worker_lost(&self, task: TaskId, reason: &str) {
-        let state = self.state.lock();
-        let entry = state.tasks.get(&task).filter(|entry| entry.is_wanted());
-        let worker = entry.map(|entry| entry.worker.to_string());
-        drop(state);
-        if let Some(worker) = worker {
-            let reason = reason.to_owned();
-            self.notices().tell(&Notice::WorkerLost { worker, reason });
-        }
     }
 }

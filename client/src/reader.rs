@@ -17,17 +17,19 @@ use millstream_element::{Element, Pool, SlotAlloc};
 use millstream_link::{Lane, LaneTask};
 use tokio::sync::oneshot;
 
-use crate::auto::AUTO_BYTES_MIN;
-use crate::credit::{Bounds, MaxOutstanding};
+use crate::connector::Connector;
 use crate::cursor::{Cursor, OnHanded};
-use crate::driver::Connector;
 use crate::error::ReadError;
-use crate::follow::{Feed, LostSplits, Patience, follow};
+use crate::feed::Feed;
+use crate::follow::{Patience, follow};
 use crate::guard::guard;
 use crate::intake::Intake;
-use crate::loss::{DataLoss, OnLost};
+use crate::loss::{DataLoss, LostSplits, OnLost};
 use crate::notice::{Notice, Notices, OnNotice};
+use crate::reader_core::credit::{Bounds, MaxOutstanding};
+use crate::reader_core::{AUTO_BYTES_MIN, ReaderCore, Reading};
 use crate::stats::{ReaderStats, Stopwatch};
+use crate::waiter::Waiter;
 
 /// How a reader behaves.
 #[derive(Clone)]
@@ -148,19 +150,24 @@ impl Reader {
         let stopwatch = Stopwatch::new(feed.pace.clone());
         let trainer_id = config.trainer_id.as_deref().map(Arc::from);
         let notices = Notices::new(config.on_notice.clone());
-        let mut intake = Intake::new(bounds, alloc, config.consumer.is_some(), trainer_id, notices);
-        intake.whole_splits = config.whole_splits;
-        let intake = Arc::new(intake);
+        let reading = Reading {
+            bounds,
+            is_coordinated: config.consumer.is_some(),
+            trainer_id,
+            whole_splits: config.whole_splits,
+        };
+        let intake = Arc::new(Intake::new(reading, alloc, notices));
+        let waiter = Arc::new(Waiter::new(intake.clone()));
         let (alive, gone) = oneshot::channel();
         let patience = Patience {
             worker: config.worker_give_up,
             workers: config.no_workers_give_up,
         };
-        let following = follow(intake.clone(), connector, feed, patience, gone);
+        let following = follow(waiter.clone(), connector, feed, patience, gone);
         let what = "what follows the iteration".to_owned();
         let following = lane.spawn(guard(intake.clone(), what, following));
         Self {
-            cursor: Cursor::new(intake.clone(), config.on_handed.clone()),
+            cursor: Cursor::new(waiter, config.on_handed.clone()),
             intake,
             stopwatch,
             waiting_since: None,
@@ -237,24 +244,24 @@ impl Reader {
     /// [`Reader::let_go`]; `None`: nothing was handed over.
     pub fn keep(&self) -> Option<TaskId> {
         let task = self.cursor.task_at_hand()?;
-        self.intake.state.lock().keep(task);
+        self.intake.act(|core| core.keep(task));
         Some(task)
     }
 
     /// The consumer has used an element of the task that it had kept.
     pub fn let_go(&self, task: TaskId) {
-        self.intake.state.lock().let_go(task);
+        self.intake.act(|core| core.let_go(task));
     }
 
     /// Returns the splits that are known to be lost.
     pub fn lost_splits(&self) -> Vec<LostSplits> {
-        self.intake.lost_splits()
+        self.intake.look(ReaderCore::lost_splits)
     }
 
     /// What happened so far.
     pub fn stats(&self) -> ReaderStats {
-        let lost_splits = self.intake.lost_splits();
-        let looks = self.intake.looks();
+        let lost_splits = self.intake.look(ReaderCore::lost_splits);
+        let looks = self.intake.look(ReaderCore::looks);
         let links = self.intake.links();
         let now = Instant::now();
         let waits = self.waiting_since.map(|since| now.duration_since(since));
@@ -264,7 +271,7 @@ impl Reader {
 
     /// What was lost so far, and with which workers; `None`: nothing.
     pub fn loss(&self) -> Option<DataLoss> {
-        self.intake.loss()
+        self.intake.look(ReaderCore::loss)
     }
 
     /// What the links to the workers are like, by address, a moment ago.
@@ -294,13 +301,13 @@ impl Reader {
     /// The end, or that splits were lost.
     fn end(&mut self) -> Result<Option<Element>, ReadError> {
         let loss = match self.on_lost {
-            OnLost::Raise | OnLost::Warn => self.intake.loss(),
+            OnLost::Raise | OnLost::Warn => self.intake.look(ReaderCore::loss),
             OnLost::Ignore => None,
         };
         match (loss, self.on_lost) {
             (Some(loss), OnLost::Raise) => return Err(ReadError::DataLost(loss)),
             (Some(loss), _) if !std::mem::replace(&mut self.has_told_loss, true) => {
-                self.intake.notices().tell(&Notice::DataLost(loss));
+                self.intake.tell([Notice::DataLost(loss)]);
             }
             (Some(_) | None, _) => {}
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use millstream_dataplane::transport::LinkReport;
 
-use crate::follow::LostSplits;
+use crate::loss::LostSplits;
 use crate::pace::PaceMeter;
 
 /// Share of the time that a reader may wait before it counts as held up.

@@ -18,7 +18,7 @@ use super::road::Roads;
 use super::session::{Conn, ConnId, Down, Up};
 use super::trainer::Trainer;
 use super::worker::Worker;
-use crate::intake::SeenSplits;
+use crate::report::SeenSplits;
 
 /// Within this everything must come to its end once nothing goes wrong any more.
 const LIVENESS: Duration = Duration::from_secs(120);

@@ -1,6 +1,7 @@
-//! What a reader has of a task that was removed, to be looked through.
+//! The elements that a reader still has of a removed task, and the search for their splits.
 //!
-//! Taken under the intake's lock, looked through away from it and from the lane: bodies may have to be decompressed.
+//! The search runs away from the lock and from the lane, because bodies may have to be decompressed.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,23 +9,23 @@ use std::sync::Arc;
 use millstream_dataplane::transport::Body;
 use millstream_element::{Element, Layout, Origin, Pack, SlotAlloc};
 
-use crate::intake::SeenSplits;
-use crate::ranges::Ranges;
+use super::ranges::Ranges;
+use crate::report::SeenSplits;
 
 /// Elements that were not all handed over, and the leases noted of those that were.
 #[derive(Debug, Default)]
 pub(crate) struct Remains {
     /// Leases met so far.
-    pub(crate) seen: BTreeSet<u64>,
+    pub(super) seen: BTreeSet<u64>,
     /// Leases that ended; of these everything is here.
-    pub(crate) done: BTreeSet<u64>,
-    pub(crate) layout: Option<Arc<Layout>>,
+    pub(super) done: BTreeSet<u64>,
+    pub(super) layout: Option<Arc<Layout>>,
     /// What waits for the consumer, or is on its way to it.
-    pub(crate) waiting: Vec<Body>,
+    pub(super) waiting: Vec<Body>,
     /// The pack that it has in hand.
-    pub(crate) at_hand: Option<Pack>,
+    pub(super) at_hand: Option<Pack>,
     /// What [`SeenSplits::released`] is to say.
-    pub(crate) released: u64,
+    pub(super) released: u64,
 }
 
 impl Remains {

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub const AUTO_BYTES_MIN: u64 = 2 << 20;
 
 /// What a round trip takes within a host, where either side may sleep.
-pub(crate) const LOCAL_ROUND_TRIP: Duration = Duration::from_micros(50);
+pub(super) const LOCAL_ROUND_TRIP: Duration = Duration::from_micros(50);
 
 /// Round trips' worth of bytes kept outstanding.
 const ROUND_TRIPS: u128 = 2;
@@ -26,7 +26,7 @@ const ROUND_TRIPS: u128 = 2;
 const FALL: u64 = 8;
 
 #[derive(Debug)]
-pub(crate) struct Auto {
+pub(super) struct Auto {
     bytes: u64,
     arrived_bytes: u64,
     round_trips: BTreeMap<Arc<str>, Duration>,
@@ -44,12 +44,12 @@ impl Default for Auto {
 
 impl Auto {
     /// Bytes to keep outstanding.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Notes what a round trip to a worker takes now.
-    pub(crate) fn note_round_trip(&mut self, worker: &str, round_trip: Duration) {
+    pub(super) fn note_round_trip(&mut self, worker: &str, round_trip: Duration) {
         match self.round_trips.get_mut(worker) {
             Some(least) => *least = round_trip.min(*least),
             None => {
@@ -59,17 +59,17 @@ impl Auto {
     }
 
     /// Forgets a worker whose link was lost; the next link may take another path.
-    pub(crate) fn forget(&mut self, worker: &str) {
+    pub(super) fn forget(&mut self, worker: &str) {
         self.round_trips.remove(worker);
     }
 
     /// Notes bytes that arrived.
-    pub(crate) fn note_arrival(&mut self, bytes: u64) {
+    pub(super) fn note_arrival(&mut self, bytes: u64) {
         self.arrived_bytes = self.arrived_bytes.saturating_add(bytes);
     }
 
     /// Sizes anew by what arrived in the `elapsed` time since it did so last.
-    pub(crate) fn resize(&mut self, elapsed: Duration) {
+    pub(super) fn resize(&mut self, elapsed: Duration) {
         let arrived = u128::from(std::mem::take(&mut self.arrived_bytes));
         let round_trip = self.round_trips.values().max().map_or(0, Duration::as_nanos);
         let wanted = (arrived * round_trip).saturating_mul(ROUND_TRIPS) / elapsed.as_nanos().max(1);

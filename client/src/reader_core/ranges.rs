@@ -8,14 +8,14 @@ use std::ops::RangeInclusive;
 
 /// Numbers, each once. Ranges neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Ranges {
+pub(super) struct Ranges {
     /// The last of each range by its first.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl Ranges {
     /// Adds all numbers of a range; those that are there already change nothing.
-    pub(crate) fn insert(&mut self, range: RangeInclusive<u64>) {
+    pub(super) fn insert(&mut self, range: RangeInclusive<u64>) {
         let (mut first, mut last) = range.into_inner();
         if first > last {
             return;
@@ -39,7 +39,7 @@ impl Ranges {
     }
 
     /// The parts of a range that are not held, ascending.
-    pub(crate) fn missing(&self, range: RangeInclusive<u64>) -> Vec<RangeInclusive<u64>> {
+    pub(super) fn missing(&self, range: RangeInclusive<u64>) -> Vec<RangeInclusive<u64>> {
         let (first, last) = range.into_inner();
         // The one range that begins before may reach into it.
         let before = self.ranges.range(..first).next_back();
@@ -59,7 +59,7 @@ impl Ranges {
     }
 
     /// The ranges, ascending.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
         self.ranges.iter().map(|(first, last)| *first..=*last)
     }
 }

@@ -15,7 +15,7 @@ const INTERVALS_MAX: usize = 64;
 
 /// Counts hand-overs within the last second, or within the last interval where that was longer.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub(super) struct Recent {
     /// What each interval brought and how long it was, oldest first.
     intervals: VecDeque<(Duration, u64)>,
     /// The sum of those.
@@ -26,12 +26,12 @@ pub(crate) struct Recent {
 
 impl Recent {
     /// Counts elements that were handed over now.
-    pub(crate) fn note(&mut self, elements: u64) {
+    pub(super) fn note(&mut self, elements: u64) {
         self.fresh = self.fresh.saturating_add(elements);
     }
 
     /// Notes that `elapsed` passed since it was called last.
-    pub(crate) fn pass(&mut self, elapsed: Duration) {
+    pub(super) fn pass(&mut self, elapsed: Duration) {
         let fresh = std::mem::take(&mut self.fresh);
         self.intervals.push_back((elapsed, fresh));
         self.passed = self.passed.saturating_add(fresh);
@@ -47,7 +47,7 @@ impl Recent {
     }
 
     /// The elements handed over of late.
-    pub(crate) fn elements(&self) -> u64 {
+    pub(super) fn elements(&self) -> u64 {
         self.passed.saturating_add(self.fresh)
     }
 }

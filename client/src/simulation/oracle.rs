@@ -8,7 +8,7 @@ use super::center::leases;
 use super::flow::Item;
 use super::task::ITEMS_MAX;
 use super::world::Job;
-use crate::follow::LostSplits;
+use crate::loss::LostSplits;
 
 /// An iteration of one life of the dispatcher's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

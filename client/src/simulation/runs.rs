@@ -14,7 +14,7 @@ use super::world::{Outcome, run};
 /// Seeds of every run of the tests.
 const SEEDS: u64 = 2000;
 /// Seeds within which a defect is found.
-const DEFECT_SEEDS: u64 = 200;
+const DEFECT_SEEDS: u64 = 400;
 
 /// Says what a broken promise says; the seed goes with it.
 fn attempt(seed: u64, bug: Option<Bug>) -> Result<Outcome, String> {

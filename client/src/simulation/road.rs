@@ -17,7 +17,7 @@ use super::bugs::Bug;
 use super::chance::Chance;
 use super::clock::Alarms;
 use super::world::Pid;
-use crate::driver::{Connecting, Connector, NotConnected};
+use crate::connector::{Connecting, Connector, NotConnected};
 use crate::place::WorkerPlace;
 
 /// Frames on their way in one direction.

@@ -8,12 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millstream_dataplane::TaskId;
 
-use crate::follow::Report;
-use crate::intake::SeenSplits;
-use crate::ranges::Ranges;
+use super::ranges::Ranges;
+use crate::report::{Report, SeenSplits};
 
 #[derive(Debug, Default)]
-pub(crate) struct Unreported {
+pub(super) struct Unreported {
     done: BTreeMap<TaskId, Ranges>,
     waiting: BTreeMap<TaskId, Ranges>,
     drained: BTreeSet<TaskId>,
@@ -24,37 +23,37 @@ pub(crate) struct Unreported {
 }
 
 impl Unreported {
-    pub(crate) fn note_done(&mut self, task: TaskId, lease: u64) {
+    pub(super) fn note_done(&mut self, task: TaskId, lease: u64) {
         self.done.entry(task).or_default().insert(lease..=lease);
     }
 
     /// These splits ended, and elements of them wait for the user.
-    pub(crate) fn note_waiting(&mut self, task: TaskId, leases: impl Iterator<Item = u64>) {
+    pub(super) fn note_waiting(&mut self, task: TaskId, leases: impl Iterator<Item = u64>) {
         for lease in leases {
             self.waiting.entry(task).or_default().insert(lease..=lease);
         }
     }
 
-    pub(crate) fn note_drained(&mut self, task: TaskId) {
+    pub(super) fn note_drained(&mut self, task: TaskId) {
         self.drained.insert(task);
     }
 
-    pub(crate) fn note_removed(&mut self, task: TaskId, seen: SeenSplits) {
+    pub(super) fn note_removed(&mut self, task: TaskId, seen: SeenSplits) {
         self.removed.push_back((task, seen));
     }
 
     /// The link to a worker was lost.
-    pub(crate) fn note_suspect(&mut self, worker: &str) {
+    pub(super) fn note_suspect(&mut self, worker: &str) {
         self.suspects.insert(worker.to_owned());
     }
 
     /// A task that has no start yet can take part from the round `earliest` on.
-    pub(crate) fn note_ready(&mut self, task: TaskId, earliest: u64) {
+    pub(super) fn note_ready(&mut self, task: TaskId, earliest: u64) {
         self.ready.insert(task, earliest);
     }
 
     /// The next report. What ended goes out before what was only begun is written off, and before its task's end (C6.1).
-    pub(crate) fn next(&mut self) -> Option<Report> {
+    pub(super) fn next(&mut self) -> Option<Report> {
         if let Some(worker) = self.suspects.pop_first() {
             return Some(Report::Suspect { worker });
         }

@@ -1,36 +1,38 @@
-//! A coordinated read within the reader's state: elements are handed over in turn, and only what all consumers have.
+//! The turns of a coordinated read: elements are handed over in order, and only those that all consumers have.
 //!
-//! Parts of `state`, under the lock of the intake. Without a schedule nothing here has an effect.
+//! Without a schedule nothing here has an effect.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_dataplane::TaskId;
 use millstream_element::Pack;
 
+use super::delivery::Handing;
+use super::schedule::{OutOfStep, Schedule};
+use super::state::ReaderCore;
 use crate::error::ReadError;
-use crate::intake::{Handing, TaskSource};
-use crate::schedule::{OutOfStep, Schedule};
-use crate::state::State;
+use crate::event::TaskSource;
 
-impl State {
-    pub(crate) fn open_schedule(&mut self) {
+impl ReaderCore {
+    pub(super) fn open_turns(&mut self) {
         if let Some(schedule) = &mut self.schedule {
             schedule.open();
         }
     }
 
     /// A task is known, perhaps once more. If it has no start the dispatcher is told at once from when on it can have one.
-    pub(crate) fn add_to_schedule(&mut self, source: &TaskSource) {
+    pub(super) fn add_to_schedule(&mut self, source: &TaskSource) {
         let (task, start) = (source.task, source.start_round);
         if let Some(Some(earliest)) = self.in_step(|schedule| schedule.add(task, start)) {
             self.unreported.note_ready(task, earliest);
         }
     }
 
-    pub(crate) fn settle_start(&mut self, task: TaskId, start_round: u64) {
+    pub(super) fn settle_turn(&mut self, task: TaskId, start_round: u64) {
         self.in_step(|schedule| schedule.settle_start(task, start_round));
     }
 
     /// A task is removed: until the verdict nothing is handed over but what is released now.
-    pub(crate) fn freeze(&mut self, task: TaskId) {
+    pub(super) fn freeze(&mut self, task: TaskId) {
         let (Some(schedule), Some(entry)) = (&mut self.schedule, self.tasks.get_mut(&task)) else {
             return;
         };
@@ -42,7 +44,7 @@ impl State {
     }
 
     /// The verdict on a removed task. All consumers have these groups, since one was told that they do (D7.3).
-    pub(crate) fn conclude(&mut self, task: TaskId, groups: u64) {
+    pub(super) fn conclude(&mut self, task: TaskId, groups: u64) {
         let here = self.tasks.get(&task).map_or(0, |entry| entry.delivered);
         self.in_step(|schedule| schedule.conclude(task, groups, here));
         if let Some(entry) = self.tasks.get_mut(&task).filter(|_| self.failure.is_none()) {
@@ -54,7 +56,7 @@ impl State {
     }
 
     /// The dispatcher knows of no further word on a task, which is as it should be if it never had a start.
-    pub(crate) fn end_in_turn(&mut self, task: TaskId) {
+    pub(super) fn end_in_turn(&mut self, task: TaskId) {
         let Some(schedule) = &mut self.schedule else {
             return;
         };
@@ -66,7 +68,7 @@ impl State {
     }
 
     /// The next element, if it is here and every consumer has it.
-    pub(crate) fn next_in_turn(&mut self) -> Option<(TaskId, Handing)> {
+    pub(super) fn next_in_turn(&mut self) -> Option<(TaskId, Handing)> {
         if !self.has_turn() {
             return None;
         }
@@ -97,7 +99,7 @@ impl State {
     }
 
     /// Whether the next element is here and every consumer has it.
-    pub(crate) fn has_turn(&self) -> bool {
+    pub(super) fn has_turn(&self) -> bool {
         let turn = self.schedule.as_ref().and_then(Schedule::turn);
         turn.is_some_and(|turn| {
             let entry = self.tasks.get(&turn.task);
@@ -106,7 +108,7 @@ impl State {
     }
 
     /// A task that failed ends reading when it is its turn, as it does for every consumer (D7.5).
-    pub(crate) fn failed_turn(&self) -> Option<&ReadError> {
+    pub(super) fn failed_turn(&self) -> Option<&ReadError> {
         let turn = self.schedule.as_ref().and_then(Schedule::turn)?;
         let entry = self.tasks.get(&turn.task)?;
         entry
@@ -117,7 +119,7 @@ impl State {
     }
 
     /// The consumer opened a pack, and has its first element.
-    pub(crate) fn note_open(&mut self, task: TaskId, pack: &Pack) {
+    pub(super) fn note_open(&mut self, task: TaskId, pack: &Pack) {
         if let Some(entry) = self.tasks.get_mut(&task) {
             entry.in_turn.open = Some((pack.clone(), 1));
         }

@@ -10,60 +10,61 @@ use std::time::{Duration, Instant};
 
 use millstream_dataplane::linger::Linger;
 use millstream_dataplane::transport::{Doorbell, Doze, Nap};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::carrier::Carrier;
-use crate::error::ReadError;
-use crate::intake::{Handing, Intake};
-use crate::state::State;
+use crate::intake::{Intake, Next};
+use crate::reader_core::ReaderCore;
 
 /// Links to workers of this host.
-pub(crate) type Carriers = SmallVec<[Arc<Carrier>; 4]>;
+type Carriers = SmallVec<[Arc<Carrier>; 4]>;
 
 /// Rounds over the links in one go; what they still have to say then, the lane carries.
 const ROUNDS_MAX: usize = 4;
 
-impl Intake {
-    /// Notes a link that stands.
+/// The links of a reader that its consumer's thread carries, and that thread's waits.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    intake: Arc<Intake>,
+    carriers: Mutex<Carriers>,
+}
+
+impl Waiter {
+    pub(crate) fn new(intake: Arc<Intake>) -> Self {
+        Self {
+            intake,
+            carriers: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn intake(&self) -> &Arc<Intake> {
+        &self.intake
+    }
+
+    /// Notes a link that is up.
     pub(crate) fn add_carrier(&self, carrier: &Arc<Carrier>) {
         if carrier.is_local() && Nap::is_supported() {
             self.carriers.lock().push(carrier.clone());
         }
     }
 
-    /// Forgets it.
+    /// Forgets a link.
     pub(crate) fn remove_carrier(&self, carrier: &Arc<Carrier>) {
         self.carriers.lock().retain(|other| !Arc::ptr_eq(other, carrier));
     }
 
-    /// Does what the consumer's thread does with the state, after which that carries what local workers are told.
-    pub(crate) fn as_consumer<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.state.lock();
-        state.is_consumer = true;
-        let result = act(&mut state);
-        state.is_consumer = false;
-        result
-    }
-
-    /// Books what the consumer handed over.
+    /// Notes what the consumer handed over.
     pub(crate) fn settle(&self) {
-        let is_to_carry = self.as_consumer(|state| {
-            if state.settle(&self.handed) {
-                state.distribute();
-            }
-            state.is_to_carry()
-        });
+        let handed = self.intake.handed();
+        let ((), is_to_carry) = self.intake.as_consumer(|core| core.settle_and_distribute(handed));
         if is_to_carry {
             self.carry();
         }
     }
 
     /// The next elements, for a thread, which waits `timeout` at most; `Ok(None)` at the end. `Pending` when nothing came.
-    pub(crate) fn wait_next(
-        &self,
-        timeout: Duration,
-        linger: &mut Linger,
-    ) -> Poll<Result<Option<Handing>, ReadError>> {
+    pub(crate) fn wait_next(&self, timeout: Duration, linger: &mut Linger) -> Next {
         if let next @ Poll::Ready(_) = self.take(false) {
             return next;
         }
@@ -77,7 +78,7 @@ impl Intake {
     }
 
     /// Carries local links for so long that something comes. `Pending` if nothing has yet.
-    fn look(&self, since: Instant, limit: Duration) -> Poll<Result<Option<Handing>, ReadError>> {
+    fn look(&self, since: Instant, limit: Duration) -> Next {
         while since.elapsed() < limit && self.carry() {
             if let next @ Poll::Ready(_) = self.take(false) {
                 return next;
@@ -88,7 +89,7 @@ impl Intake {
         Poll::Pending
     }
 
-    fn sleep_until_next(&self, until: Instant) -> Poll<Result<Option<Handing>, ReadError>> {
+    fn sleep_until_next(&self, until: Instant) -> Next {
         loop {
             if let next @ Poll::Ready(_) = self.take(false) {
                 return next;
@@ -102,7 +103,7 @@ impl Intake {
                 self.carry();
                 is_over
             } else {
-                self.sleep(until)
+                self.intake.sleep(until)
             };
             if is_over {
                 return self.take(false);
@@ -110,14 +111,14 @@ impl Intake {
         }
     }
 
-    /// What is here. Where nothing is, begins the nap if that is said.
-    fn take(&self, is_to_nap: bool) -> Poll<Result<Option<Handing>, ReadError>> {
-        let (next, is_to_carry) = self.as_consumer(|state| {
-            let next = state.next(&self.handed);
+    /// Returns what is here. Where nothing is, begins the nap if that is asked for.
+    fn take(&self, is_to_nap: bool) -> Next {
+        let (next, is_to_carry) = self.intake.as_consumer(|core| {
+            let next = self.intake.next(core);
             if next.is_pending() && is_to_nap {
-                self.nap.begin();
+                self.intake.nap().begin();
             }
-            (next, state.is_to_carry())
+            next
         });
         if next.is_ready() && is_to_carry {
             self.carry();
@@ -130,9 +131,9 @@ impl Intake {
         let carriers = self.carriers.lock().clone();
         for _ in 0..ROUNDS_MAX {
             for carrier in &carriers {
-                carrier.step(self);
+                carrier.step(&self.intake);
             }
-            if !self.state.lock().is_to_carry() {
+            if !self.intake.look(ReaderCore::is_to_carry) {
                 return !carriers.is_empty();
             }
         }
@@ -151,19 +152,14 @@ impl Intake {
                 // Of these the lane hears.
                 Doze::Nowhere => {}
                 Doze::Awake => {
-                    self.nap.give_up();
+                    self.intake.nap().give_up();
                     return false;
                 }
             }
         }
-        self.nap
+        self.intake
+            .nap()
             .sleep(&doorbells, until.saturating_duration_since(Instant::now()));
         Instant::now() >= until
-    }
-
-    /// Sleeps until the lane has something. True once it is too late.
-    fn sleep(&self, until: Instant) -> bool {
-        let mut state = self.state.lock();
-        !state.has_something() && self.arrived.wait_until(&mut state, until).timed_out()
     }
 }

@@ -17,14 +17,17 @@ use super::bugs::Bug;
 use super::flow::Item;
 use super::session::{Purpose, Session};
 use super::world::{Event, Pid, World};
-use crate::credit::{Bounds, MaxOutstanding};
 use crate::cursor::Cursor;
 use crate::discovery::{LAST_REPORTS_MAX, control_id, is_final, lease_ranges, translate};
 use crate::driver::drive;
 use crate::error::ReadError;
-use crate::follow::{Obeyed, Report, TaskEvent, obey};
-use crate::intake::{Intake, SeenSplits};
+use crate::event::TaskEvent;
+use crate::intake::Intake;
 use crate::notice::Notices;
+use crate::reader_core::credit::{Bounds, MaxOutstanding};
+use crate::reader_core::{Obeyed, ReaderCore, Reading as CoreReading};
+use crate::report::{Report, SeenSplits};
+use crate::waiter::Waiter;
 
 /// Longer than any run: whether a worker can be reached is not what is looked at.
 const GIVE_UP: Duration = Duration::from_secs(3600);
@@ -65,6 +68,7 @@ impl Trainer {
 struct Reading {
     told: Told,
     intake: Arc<Intake>,
+    waiter: Arc<Waiter>,
     cursor: Cursor,
     max_outstanding: u64,
     handed: u64,
@@ -82,16 +86,18 @@ impl Reading {
             shared: None,
             max_outstanding_bytes: 1 << 30,
         };
-        let intake = Arc::new(Intake::new(
+        let reading = CoreReading {
             bounds,
-            Arc::new(HeapAlloc),
-            false,
-            None,
-            Notices::default(),
-        ));
+            is_coordinated: false,
+            trainer_id: None,
+            whole_splits: false,
+        };
+        let intake = Arc::new(Intake::new(reading, Arc::new(HeapAlloc), Notices::default()));
+        let waiter = Arc::new(Waiter::new(intake.clone()));
         Reading {
             told: Told::default(),
-            cursor: Cursor::new(intake.clone(), None),
+            cursor: Cursor::new(waiter.clone(), None),
+            waiter,
             intake,
             max_outstanding,
             handed: 0,
@@ -102,7 +108,7 @@ impl Reading {
 
     /// D4.2
     fn check_credits(&self) {
-        let standings = self.intake.standings();
+        let standings = self.intake.look(ReaderCore::standings);
         let outstanding: u64 = standings.iter().map(|task| task.outstanding + task.waiting).sum();
         let bound = self.max_outstanding;
         assert!(
@@ -293,7 +299,8 @@ impl World {
             .trainers
             .get(&pid)
             .and_then(|trainer| trainer.reading.as_ref());
-        let Some(intake) = reading.map(|reading| reading.intake.clone()) else {
+        let Some((intake, waiter)) = reading.map(|reading| (reading.intake.clone(), reading.waiter.clone()))
+        else {
             return;
         };
         if matches!(event, TaskEvent::SplitsLost { .. }) && self.bug == Some(Bug::LossNotTold) {
@@ -302,12 +309,12 @@ impl World {
         if let TaskEvent::Removed { task, .. } = &event
             && self.bug == Some(Bug::RemovedTaskRead)
         {
-            return intake.note_removed(*task, SeenSplits::default());
+            return intake.act(|core| core.note_removed(*task, SeenSplits::default()));
         }
-        match obey(&intake, event) {
+        match intake.obey(event) {
             Obeyed::Done => {}
             Obeyed::Drive(worker) => {
-                let drive = drive(intake, self.roads.clone(), worker, GIVE_UP);
+                let drive = drive(waiter, self.roads.clone(), worker, GIVE_UP);
                 self.executor.spawn(pid, drive);
             }
             Obeyed::LookThrough(task, remains) => {
@@ -327,7 +334,7 @@ impl World {
             .get(&pid)
             .and_then(|trainer| trainer.reading.as_ref())
         {
-            reading.intake.note_removed(task, seen);
+            reading.intake.act(|core| core.note_removed(task, seen));
         }
         self.report(pid);
     }
@@ -341,7 +348,7 @@ impl World {
         if reading.report.is_some() {
             return;
         }
-        reading.report = reading.intake.next_report();
+        reading.report = reading.intake.act(ReaderCore::next_report);
         self.send_report(pid);
     }
 
@@ -491,10 +498,10 @@ impl World {
         }
         if let Some(reading) = &trainer.reading {
             // Nothing is owed behind the end.
-            let standings = reading.intake.standings();
+            let standings = reading.intake.look(ReaderCore::standings);
             let owing = standings.iter().find(|task| task.outstanding + task.waiting > 0);
             assert!(owing.is_none(), "credits do not return to zero: {owing:?}");
-            let lost = reading.intake.lost_splits();
+            let lost = reading.intake.look(ReaderCore::lost_splits);
             let at_end = reading.lost_at_end;
             let of = (trainer.boot(), trainer.job, trainer.repetition);
             self.oracle.reader_done(of, &lost, at_end);

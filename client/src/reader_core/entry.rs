@@ -1,102 +1,81 @@
-//! What a reader keeps of one task, and what it is about to tell one worker.
+//! The state of one task within a reader: its credits, its elements that wait, and its splits.
 //!
-//! Parts of `intake`, which owns the lock around them. Refuses to know other tasks and the consumer.
+//! Refuses to know other tasks and the consumer.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use futures_util::task::AtomicWaker;
-use millstream_dataplane::TaskId;
-use millstream_dataplane::proto::message::{Grant, Subscribe, ToClient, ToWorker};
+use millstream_dataplane::proto::message::{Grant, Subscribe};
 use millstream_dataplane::proto::receive::{ReceiveError, ReceiveHalf};
 use millstream_dataplane::transport::Body;
 use millstream_element::{Layout, Pack};
 use tokio::time::Instant;
 
-use crate::credit::{CREDIT_BYTES_UNKNOWN, Standing};
+use super::credit::{CREDIT_BYTES_UNKNOWN, Standing};
+use super::delivery::Delivery;
+use super::trouble::{Outages, Unknown};
 use crate::error::ReadError;
-use crate::intake::{Delivery, TaskSource};
-use crate::place::WorkerPlace;
-use crate::reach::{Trouble, Unknown};
+use crate::event::TaskSource;
 
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) half: ReceiveHalf<Body>,
-    pub(crate) source: TaskSource,
-    pub(crate) worker: Arc<str>,
+pub(super) struct Entry {
+    pub(super) half: ReceiveHalf<Body>,
+    pub(super) source: TaskSource,
+    pub(super) worker: Arc<str>,
     /// As which trainer it is read, through the cross-trainer cache: of its splits nothing is reported (D8.5).
-    pub(crate) trainer_id: Option<Arc<str>>,
-    pub(crate) layout: Option<Arc<Layout>>,
+    pub(super) trainer_id: Option<Arc<str>>,
+    pub(super) layout: Option<Arc<Layout>>,
     /// Elements polled from the half.
-    pub(crate) delivered: u64,
+    pub(super) delivered: u64,
     /// Those of them that were not handed over.
-    pub(crate) polled: u64,
+    pub(super) polled: u64,
     /// Elements handed over that the consumer keeps until others come.
-    pub(crate) kept: u64,
-    pub(crate) is_subscribed: bool,
+    pub(super) kept: u64,
+    pub(super) is_subscribed: bool,
     /// Nothing is copied on the link to its worker.
-    pub(crate) is_local: bool,
-    pub(crate) is_removed: bool,
+    pub(super) is_local: bool,
+    pub(super) is_removed: bool,
     /// Credits of a removed task whose elements may still be on their way.
-    pub(crate) written_off: u64,
-    pub(crate) is_finished: bool,
+    pub(super) written_off: u64,
+    pub(super) is_finished: bool,
     /// What the dispatcher says that it failed of, until the worker says it behind the elements before.
-    pub(crate) failure: Option<String>,
+    pub(super) failure: Option<String>,
     /// The worker does not know the task.
-    pub(crate) unknown: Option<Unknown>,
+    pub(super) unknown: Option<Unknown>,
     /// Why the task is waited for no longer than for others.
-    pub(crate) given_up: Option<ReadError>,
-    pub(crate) granted_at: u64,
+    pub(super) given_up: Option<ReadError>,
+    pub(super) granted_at: u64,
     /// It gave credits back for want of elements, and has not asked for new ones.
-    pub(crate) has_yielded: bool,
+    pub(super) has_yielded: bool,
     /// Leases of splits with elements handed over and more to come.
-    pub(crate) seen: BTreeSet<u64>,
+    pub(super) seen: BTreeSet<u64>,
     /// Leases of splits that ended while elements of them wait, and how many elements were polled until then.
-    pub(crate) done: BTreeMap<u64, u64>,
+    pub(super) done: BTreeMap<u64, u64>,
     /// Splits that ended and that the dispatcher does not know to be done: leases, each behind the number of elements that the user
     /// must be done with before (D5.6).
-    pub(crate) unconfirmed: VecDeque<(u64, u64)>,
+    pub(super) unconfirmed: VecDeque<(u64, u64)>,
     /// Elements that the user is done with, as the worker was last told.
-    pub(crate) used_told: u64,
+    pub(super) used_told: u64,
     /// What only coordinated reads have.
-    pub(crate) in_turn: InTurn,
+    pub(super) in_turn: InTurn,
 }
 
 /// What a consumer of a coordinated read keeps of a task until it is its turn.
 #[derive(Debug, Default)]
-pub(crate) struct InTurn {
+pub(super) struct InTurn {
     /// What arrived, in order.
-    pub(crate) queue: VecDeque<Delivery>,
+    pub(super) queue: VecDeque<Delivery>,
     /// The pack before those, and the next of its elements.
-    pub(crate) open: Option<(Pack, usize)>,
+    pub(super) open: Option<(Pack, usize)>,
     /// Of a removed task: groups that may be handed over, as far as is known.
-    pub(crate) frozen: Option<u64>,
+    pub(super) frozen: Option<u64>,
     /// What the task failed of, behind what is released.
-    pub(crate) failed: Option<ReadError>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Outbox {
-    pub(crate) messages: VecDeque<ToWorker>,
-    pub(crate) bell: Arc<AtomicWaker>,
-    pub(crate) is_up: bool,
-    pub(crate) is_local: bool,
-    /// Where the worker is by now.
-    pub(crate) place: WorkerPlace,
-    /// The link was made to where the worker was before.
-    pub(crate) has_moved: bool,
-    /// Packs of which the header has arrived and the end has not.
-    pub(crate) packs_on_way: u64,
-    /// When something last arrived, or credits were last sent.
-    pub(crate) stirred_at: Option<Instant>,
-    /// It cannot be reached.
-    pub(crate) trouble: Option<Trouble>,
-    /// Why it is waited for no longer than for others.
-    pub(crate) given_up: Option<ReadError>,
+    pub(super) failed: Option<ReadError>,
 }
 
 impl Entry {
-    pub(crate) fn new(
+    pub(super) fn new(
         source: TaskSource,
         worker: Arc<str>,
         is_coordinated: bool,
@@ -135,7 +114,7 @@ impl Entry {
     }
 
     /// Books a pack whose header arrived. What a removed task had been granted may still come, and is dropped.
-    pub(crate) fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
+    pub(super) fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
         if !self.is_removed {
             return self.half.admit(first, elements, region_bytes);
         }
@@ -152,14 +131,14 @@ impl Entry {
     }
 
     /// The dispatcher removed the task: nothing of it counts any more but what the consumer can see.
-    pub(crate) fn remove(&mut self) {
+    pub(super) fn remove(&mut self) {
         self.is_removed = true;
         self.written_off = self.half.outstanding();
         self.half.handle_link_lost();
     }
 
     /// The message that opens or resumes the subscription; it says what is here, too.
-    pub(crate) fn subscribe(&mut self) -> Subscribe {
+    pub(super) fn subscribe(&mut self) -> Subscribe {
         Subscribe {
             trainer_id: self.trainer_id.as_deref().map(str::to_owned),
             ..self.half.subscribe(self.source.ticket.clone())
@@ -168,7 +147,7 @@ impl Entry {
 
     /// What arrived since the worker was last told of any. It keeps all that until it hears of it, and the ends of
     /// splits from others (D6.5). Also that the user is done with `used` elements, which others wait for (D5.6).
-    pub(crate) fn acknowledgement(&mut self, used: u64) -> Option<Grant> {
+    pub(super) fn acknowledgement(&mut self, used: u64) -> Option<Grant> {
         let is_behind = self.half.is_unacknowledged() || used > self.used_told;
         let is_due = self.is_subscribed && self.is_wanted() && is_behind;
         is_due.then(|| self.half.acknowledge())
@@ -176,19 +155,19 @@ impl Entry {
 
     /// Whether the worker may still say itself that the task failed, behind what it sent before. In a coordinated read it does so to
     /// everybody, however late (C9.7).
-    pub(crate) fn may_hear_of_failure(&self, is_coordinated: bool) -> bool {
+    pub(super) fn may_hear_of_failure(&self, is_coordinated: bool) -> bool {
         (self.layout.is_some() || is_coordinated) && self.unknown.is_none()
     }
 
     /// The error that the task failed with, if the dispatcher said so.
-    pub(crate) fn told_failure(&self) -> Option<ReadError> {
+    pub(super) fn told_failure(&self) -> Option<ReadError> {
         self.failure
             .as_deref()
             .map(|message| ReadError::task(&self.worker, message))
     }
 
     /// The link to the worker broke.
-    pub(crate) fn handle_link_lost(&mut self) {
+    pub(super) fn handle_link_lost(&mut self) {
         self.half.handle_link_lost();
         self.is_subscribed = false;
         (self.unknown, self.given_up) = (None, None);
@@ -196,44 +175,44 @@ impl Entry {
     }
 
     /// A split ended behind what was polled so far.
-    pub(crate) fn note_done(&mut self, lease: u64) {
+    pub(super) fn note_done(&mut self, lease: u64) {
         self.seen.remove(&lease);
         self.done.insert(lease, self.delivered);
     }
 
     /// The elements that the user is done with, from the first on (D5.6); `is_in_use` says that it may still use the latest.
-    pub(crate) fn used(&self, is_in_use: bool) -> u64 {
+    pub(super) fn used(&self, is_in_use: bool) -> u64 {
         (self.delivered - self.polled).saturating_sub(u64::from(is_in_use))
     }
 
     /// Takes out the splits that ended within the first `used` elements: the user is done with them.
-    pub(crate) fn confirm(&mut self, used: u64) -> impl Iterator<Item = u64> + use<> {
+    pub(super) fn confirm(&mut self, used: u64) -> impl Iterator<Item = u64> + use<> {
         let due = self.unconfirmed.partition_point(|(upto, _)| *upto <= used);
         let confirmed: Vec<u64> = self.unconfirmed.drain(..due).map(|(_, lease)| lease).collect();
         confirmed.into_iter()
     }
 
     /// The splits that ended and that the user is not done with.
-    pub(crate) fn waiting_splits(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn waiting_splits(&self) -> impl Iterator<Item = u64> + '_ {
         self.unconfirmed.iter().map(|(_, lease)| *lease)
     }
 
     /// Forgets ended splits none of whose elements wait.
-    pub(crate) fn forget_done(&mut self) {
+    pub(super) fn forget_done(&mut self) {
         let handed = self.delivered - self.polled;
         self.done.retain(|_, position| *position > handed);
     }
 
     /// Groups of a coordinated read that may be handed over (D7.3).
-    pub(crate) fn released(&self) -> u64 {
+    pub(super) fn released(&self) -> u64 {
         self.in_turn.frozen.unwrap_or_else(|| self.half.released())
     }
 
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         !self.is_removed && !self.is_finished
     }
 
-    pub(crate) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> Standing {
         Standing {
             task: self.source.task,
             outstanding: self.half.outstanding(),
@@ -251,7 +230,7 @@ impl Entry {
     }
 
     /// What a credit of this task is worth: one element, where all take the same.
-    pub(crate) fn credit_bytes(&self) -> u64 {
+    pub(super) fn credit_bytes(&self) -> u64 {
         match self.half.element_bytes() {
             0 => CREDIT_BYTES_UNKNOWN,
             element_bytes => element_bytes,
@@ -259,39 +238,14 @@ impl Entry {
     }
 
     /// The task ended: its unused credits are free, and nothing of it is owed any more.
-    pub(crate) fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.is_finished = true;
         self.half.handle_link_lost();
     }
-}
 
-impl Outbox {
-    /// Notes where the worker is; a link that is up may lead elsewhere from now on.
-    pub(crate) fn move_to(&mut self, place: WorkerPlace) {
-        if self.is_up && place.has_moved_from(&self.place) {
-            self.has_moved = true;
-            self.bell.wake();
-        }
-        self.place = place;
-    }
-
-    pub(crate) fn push(&mut self, message: ToWorker) {
-        self.messages.push_back(message);
-        self.bell.wake();
-    }
-}
-
-/// The task that a message is about.
-pub(crate) fn task_of(message: &ToClient) -> Option<TaskId> {
-    match message {
-        ToClient::Hello(_) => None,
-        ToClient::Accepted(message) => Some(message.task),
-        ToClient::Refused(message) => Some(message.task),
-        ToClient::Yielded(message) => Some(message.task),
-        ToClient::Need(message) => Some(message.task),
-        ToClient::SplitDone(message) => Some(message.task),
-        ToClient::TaskError(message) => Some(message.task),
-        ToClient::EndOfTask(message) => Some(message.task),
-        ToClient::Released(message) => Some(message.task),
+    /// Notes that the worker does not know the task.
+    pub(super) fn note_unknown(&mut self, reason: &str, now: Instant, outages: &Outages) {
+        let unknown = self.unknown.get_or_insert_with(|| Unknown::begin(now, outages));
+        unknown.note_answer(reason, now);
     }
 }

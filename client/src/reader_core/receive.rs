@@ -1,0 +1,232 @@
+//! Frames from workers: messages about tasks, and packs of elements.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::sync::Arc;
+
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::{Cancel, RefusalCode, Refused, ToClient, ToWorker};
+use millstream_dataplane::proto::receive::{Arrival, ReceiveError};
+use millstream_dataplane::transport::{Downstream, InPack, LinkLost};
+use millstream_element::{ElementSpec, Layout};
+
+use super::delivery::Delivery;
+use super::entry::Entry;
+use super::state::ReaderCore;
+use crate::error::ReadError;
+
+impl ReaderCore {
+    /// Takes a frame from a worker.
+    ///
+    /// # Errors
+    /// The worker broke the protocol.
+    pub(crate) fn handle(&mut self, worker: &str, frame: Downstream<InPack>) -> Result<(), LinkLost> {
+        if self.failure.is_some() {
+            // Nothing is read after a failure.
+            return Ok(());
+        }
+        match frame {
+            Downstream::Message(message) => {
+                self.handle_message(worker, message)?;
+                self.distribute();
+            }
+            Downstream::Pack(pack) => {
+                if let Some(outbox) = self.links.get_mut(worker) {
+                    outbox.packs_on_way = outbox.packs_on_way.saturating_sub(1);
+                    outbox.stirred_at = Some(self.now);
+                }
+                let is_expected = |entry: &&mut Entry| &*entry.worker == worker && !entry.is_removed;
+                let Some(entry) = self.tasks.get_mut(&pack.task).filter(is_expected) else {
+                    return Ok(());
+                };
+                entry.half.handle_pack(pack.first, pack.elements, pack.body)?;
+                // What arrived is outstanding as before: no credit is free for it.
+                self.drain(pack.task)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Admits a pack whose header has arrived.
+    ///
+    /// # Errors
+    /// The pack is more than was granted.
+    pub(crate) fn admit(
+        &mut self,
+        task: TaskId,
+        first: u64,
+        elements: u64,
+        region_bytes: u64,
+    ) -> Result<(), ReceiveError> {
+        let Some(entry) = self.tasks.get_mut(&task) else {
+            return Err(ReceiveError::Contradiction { count: first });
+        };
+        entry.admit(first, elements, region_bytes)?;
+        if let Some(outbox) = self.links.get_mut(&entry.worker) {
+            outbox.packs_on_way += 1;
+        }
+        Ok(())
+    }
+
+    fn handle_message(&mut self, worker: &str, message: ToClient) -> Result<(), LinkLost> {
+        let Some(task) = task_of(&message) else {
+            return Ok(());
+        };
+        let Some(entry) = self
+            .tasks
+            .get_mut(&task)
+            .filter(|entry| &*entry.worker == worker && !entry.is_removed)
+        else {
+            return Ok(());
+        };
+        match &message {
+            ToClient::Accepted(accepted) => {
+                entry.is_subscribed = true;
+                (entry.unknown, entry.given_up) = (None, None);
+                if entry.layout.is_none() {
+                    let spec = ElementSpec::from_bytes(&accepted.spec)
+                        .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
+                    let layout = Layout::new(spec)
+                        .map_err(|error| LinkLost::Misbehaved(format!("task {task}: {error}")))?;
+                    entry.layout = Some(layout);
+                }
+            }
+            // A worker that came back at its old address knows neither its old tasks nor their tickets; the dispatcher
+            // is about to say so.
+            ToClient::Refused(Refused {
+                code: RefusalCode::UnknownTask | RefusalCode::BadTicket,
+                message,
+                ..
+            }) => {
+                entry.note_unknown(message, self.now, &self.outages);
+                self.judge_unknown(task);
+                return Ok(());
+            }
+            ToClient::Refused(refused) => {
+                let (worker, reason) = (worker.to_owned(), refused.message.clone());
+                let refused = ReadError::Refused {
+                    worker,
+                    task: task.0,
+                    reason,
+                };
+                self.failure.get_or_insert(refused);
+                return Ok(());
+            }
+            ToClient::Yielded(_) => entry.has_yielded = true,
+            ToClient::Need(_) => entry.has_yielded = false,
+            ToClient::Hello(_)
+            | ToClient::SplitDone(_)
+            | ToClient::TaskError(_)
+            | ToClient::EndOfTask(_)
+            | ToClient::Released(_) => {}
+        }
+        let is_accepted = matches!(message, ToClient::Accepted(_));
+        entry.half.handle(message)?;
+        let element_bytes = entry.half.element_bytes();
+        if is_accepted {
+            self.note_answer(worker);
+        }
+        if !self.bounds.can_hold(element_bytes) {
+            let max_outstanding_bytes = self.bounds.max_outstanding_bytes;
+            let error = ReadError::ElementTooLarge {
+                task: task.0,
+                element_bytes,
+                max_outstanding_bytes,
+            };
+            self.failure.get_or_insert(error);
+            return Ok(());
+        }
+        self.drain(task)
+    }
+
+    /// Moves what arrived in order to where the consumer finds it.
+    fn drain(&mut self, task: TaskId) -> Result<(), LinkLost> {
+        let (is_in_use, mut has_ended) = (self.in_use() == Some(task), false);
+        let Some(entry) = self.tasks.get_mut(&task) else {
+            return Ok(());
+        };
+        while let Some(arrival) = entry.half.poll() {
+            match arrival {
+                Arrival::Pack { elements, body } => {
+                    let Some(layout) = entry.layout.clone() else {
+                        return Err(LinkLost::Misbehaved(format!(
+                            "task {task} sent elements before its specification"
+                        )));
+                    };
+                    self.auto.note_arrival(body.region_bytes());
+                    entry.polled += elements;
+                    entry.delivered += elements;
+                    let worker = entry.worker.clone();
+                    let delivery = Delivery {
+                        task,
+                        worker,
+                        layout,
+                        body,
+                    };
+                    if self.schedule.is_some() {
+                        entry.in_turn.queue.push_back(delivery);
+                    } else {
+                        self.ready.push_back(delivery);
+                    }
+                }
+                // A lease is of one attempt, so it says enough.
+                Arrival::SplitDone { lease, attempt: _ } => {
+                    entry.note_done(lease);
+                    if self.schedule.is_some() {
+                        self.unreported.note_done(task, lease);
+                    } else {
+                        entry.unconfirmed.push_back((entry.delivered, lease));
+                        for lease in entry.confirm(entry.used(is_in_use)) {
+                            self.unreported.note_done(task, lease);
+                        }
+                    }
+                }
+                Arrival::End => {
+                    entry.finish();
+                    self.unreported.note_waiting(task, entry.waiting_splits());
+                    self.unreported.note_drained(task);
+                    has_ended = true;
+                }
+                Arrival::Failed(failure) => {
+                    entry.finish();
+                    let worker = entry.worker.to_string();
+                    let failure = ReadError::Task { worker, failure };
+                    if self.schedule.is_some() {
+                        entry.in_turn.failed = Some(failure);
+                        // C9.7
+                        self.unreported.note_drained(task);
+                    } else {
+                        self.failure.get_or_insert(failure);
+                    }
+                }
+            }
+        }
+        let worker = Arc::clone(&entry.worker);
+        let acknowledgement = entry
+            .half
+            .owes_acknowledgement()
+            .then(|| entry.half.acknowledge());
+        if has_ended {
+            // Tells the worker that it may forget this reader.
+            self.push(&worker, ToWorker::Cancel(Cancel { task, has_all: true }));
+        }
+        if let Some(acknowledgement) = acknowledgement {
+            self.tell(task, acknowledgement);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the task that a message is about.
+fn task_of(message: &ToClient) -> Option<TaskId> {
+    match message {
+        ToClient::Hello(_) => None,
+        ToClient::Accepted(message) => Some(message.task),
+        ToClient::Refused(message) => Some(message.task),
+        ToClient::Yielded(message) => Some(message.task),
+        ToClient::Need(message) => Some(message.task),
+        ToClient::SplitDone(message) => Some(message.task),
+        ToClient::TaskError(message) => Some(message.task),
+        ToClient::EndOfTask(message) => Some(message.task),
+        ToClient::Released(message) => Some(message.task),
+    }
+}

@@ -1,0 +1,83 @@
+//! What a consumer waits for, from the reader's events.
+#![allow(clippy::disallowed_methods, reason = "the start of a test's time is any time")]
+
+use std::time::Duration;
+
+use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::{Accepted, ToClient};
+use millstream_dataplane::transport::Downstream;
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use tokio::time::Instant;
+
+use super::credit::{Bounds, MaxOutstanding};
+use super::{ReaderCore, Reading};
+use crate::event::TaskSource;
+use crate::place::WorkerPlace;
+use crate::stats::Bottleneck;
+
+const TASK: TaskId = TaskId(1);
+
+fn core(now: Instant) -> ReaderCore {
+    let bounds = Bounds {
+        max_outstanding: MaxOutstanding::Elements(4),
+        auto_bytes: 0,
+        max_outstanding_bytes: 1 << 20,
+        shared: None,
+    };
+    let reading = Reading {
+        bounds,
+        is_coordinated: false,
+        trainer_id: None,
+        whole_splits: false,
+    };
+    ReaderCore::new(reading, now)
+}
+
+/// Has a worker of another host accept the reader of a task.
+fn subscribe(core: &mut ReaderCore) {
+    let worker = WorkerPlace::at("a");
+    core.add_task(TaskSource {
+        task: TASK,
+        worker: worker.clone(),
+        ticket: Vec::new(),
+        start_round: Some(0),
+    });
+    core.handle_link_up("a", &worker, false);
+    let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U64, &[1])).unwrap();
+    let accepted = ToClient::Accepted(Accepted {
+        task: TASK,
+        spec: spec.to_bytes(),
+        element_bytes: 64,
+    });
+    core.handle("a", Downstream::Message(accepted)).unwrap();
+}
+
+#[test]
+fn each_part_can_be_what_is_waited_for() {
+    let start = Instant::now();
+    let mut core = core(start);
+    let waits_for = |core: &ReaderCore, after_ms| core.waits_for(start + Duration::from_millis(after_ms));
+    assert_eq!(waits_for(&core, 0), None, "nothing was asked for");
+    assert!(core.next(0).is_pending());
+    assert_eq!(waits_for(&core, 0), Some(Bottleneck::NoWorkers));
+    subscribe(&mut core);
+    // Credits have just left, and the round trip is taken for 10 ms.
+    assert_eq!(waits_for(&core, 0), Some(Bottleneck::Network));
+    assert_eq!(waits_for(&core, 100), Some(Bottleneck::Workers));
+    core.admit(TASK, 0, 1, 64).unwrap();
+    let on_its_way = "a pack is on its way";
+    assert_eq!(waits_for(&core, 100), Some(Bottleneck::Network), "{on_its_way}");
+    core.note_contact(false);
+    let needs_none = "which needs no dispatcher";
+    assert_eq!(waits_for(&core, 100), Some(Bottleneck::Network), "{needs_none}");
+    core.handle_link_lost("a");
+    assert_eq!(waits_for(&core, 100), Some(Bottleneck::Dispatcher));
+    core.note_contact(true);
+    assert_eq!(
+        waits_for(&core, 100),
+        Some(Bottleneck::Network),
+        "there is no link"
+    );
+    core.cancel(0);
+    assert_eq!(waits_for(&core, 100), None, "there is an error to hand over");
+}
