@@ -113,6 +113,19 @@ impl Entry {
         }
     }
 
+    /// Makes a delivery of elements that arrived in order; `None` before the worker has sent their specification.
+    pub(super) fn deliver(&mut self, elements: u64, body: Body) -> Option<Delivery> {
+        let layout = self.layout.clone()?;
+        self.polled += elements;
+        self.delivered += elements;
+        Some(Delivery {
+            task: self.source.task,
+            worker: Arc::clone(&self.worker),
+            layout,
+            body,
+        })
+    }
+
     /// Books a pack whose header arrived. What a removed task had been granted may still come, and is dropped.
     pub(super) fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
         if !self.is_removed {

@@ -9,7 +9,6 @@ use millstream_dataplane::proto::receive::{Arrival, ReceiveError};
 use millstream_dataplane::transport::{Downstream, InPack, LinkLost};
 use millstream_element::{ElementSpec, Layout};
 
-use super::delivery::Delivery;
 use super::entry::Entry;
 use super::state::ReaderCore;
 use crate::error::ReadError;
@@ -147,21 +146,12 @@ impl ReaderCore {
         while let Some(arrival) = entry.half.poll() {
             match arrival {
                 Arrival::Pack { elements, body } => {
-                    let Some(layout) = entry.layout.clone() else {
+                    let Some(delivery) = entry.deliver(elements, body) else {
                         return Err(LinkLost::Misbehaved(format!(
                             "task {task} sent elements before its specification"
                         )));
                     };
-                    self.auto.note_arrival(body.region_bytes());
-                    entry.polled += elements;
-                    entry.delivered += elements;
-                    let worker = entry.worker.clone();
-                    let delivery = Delivery {
-                        task,
-                        worker,
-                        layout,
-                        body,
-                    };
+                    self.auto.note_arrival(delivery.body.region_bytes());
                     if self.schedule.is_some() {
                         entry.in_turn.queue.push_back(delivery);
                     } else {
