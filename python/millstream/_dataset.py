@@ -91,13 +91,13 @@ class Dataset(GroupMethods, ImageMethods):
         if any(isinstance(arg, Tensor) for arg in args):
             raise UnimplementedError("a range of numbers that are computed: make it of a tensor of them, by from_tensor_slices")
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-        numbers = Dataset(Graph.range(start, stop, step))
+        numbers = Dataset(Graph.source("range", start=start, stop=stop, step=step))
         return numbers if output_type is None else numbers.map(lambda x: x.cast(output_type))
 
     @staticmethod
     def counter(start: int = 0, step: int = 1, dtype: Any = None, name: str | None = None) -> Dataset:
         """Integers without end."""
-        numbers = Dataset(Graph.counter(start, step))
+        numbers = Dataset(Graph.source("counter", start=start, step=step))
         return numbers if dtype is None else numbers.map(lambda x: x.cast(dtype))
 
     @staticmethod
@@ -108,7 +108,7 @@ class Dataset(GroupMethods, ImageMethods):
         seed is given; with a seed alone every pass repeats the first one, as upstream.
         """
         rerandomize_each_iteration = _rerandomized(seed, rerandomize_each_iteration)
-        return Dataset(_drawn(Graph.random(_seed(seed, rerandomize_each_iteration)), rerandomize_each_iteration))
+        return Dataset(_drawn(Graph.source("random", seed=_seed(seed, rerandomize_each_iteration)), rerandomize_each_iteration))
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
@@ -124,7 +124,7 @@ class Dataset(GroupMethods, ImageMethods):
         """The slices of arrays along their common leading dimension."""
         scope = scope_of(tensors)
         if scope is not None:
-            return Dataset(applied(scope, _tensor.stacked(tensors)).unbatch())
+            return Dataset(applied(scope, _tensor.stacked(tensors)).then("unbatch"))
         if isinstance(tensors, Ragged | Sparse):
             raise TypeError("ragged and sparse tensors have no slices here: use from_tensors, or a list of rows")
         described, data = constants(tensors)
@@ -166,7 +166,7 @@ class Dataset(GroupMethods, ImageMethods):
             raise ValueError("list_files needs a pattern")
 
         def files(pattern: str) -> Graph:
-            return Graph.files(pattern) if shuffle is False else Graph.files_shuffled(pattern, seed_of(seed))
+            return Graph.source("files", pattern=pattern, shuffle=shuffle is not False, seed=None if shuffle is False else seed_of(seed))
 
         graph = files(patterns[0])
         for pattern in patterns[1:]:
@@ -199,8 +199,14 @@ class Dataset(GroupMethods, ImageMethods):
         if weights is not None and len(weights) != len(datasets):
             raise ValueError(f"{len(weights)} weights for {len(datasets)} datasets")
         shares = [1.0] * len(datasets) if weights is None else [float(weight) for weight in weights]
-        graphs = [(share, dataset._graph) for share, dataset in zip(shares, datasets, strict=True)]
-        graph = Graph.sample(graphs, _seed(seed, rerandomize_each_iteration), stop_on_empty_dataset)
+        drawn = [(share, dataset._graph) for share, dataset in zip(shares, datasets, strict=True) if share != 0]
+        graph = Graph.joined(
+            [graph for _, graph in drawn],
+            "sample",
+            weights=[share for share, _ in drawn],
+            seed=_seed(seed, rerandomize_each_iteration),
+            stop_on_empty=bool(stop_on_empty_dataset),
+        )
         return Dataset(_drawn(graph, rerandomize_each_iteration))
 
     @staticmethod
@@ -447,20 +453,20 @@ class Dataset(GroupMethods, ImageMethods):
         name: str | None = None,
     ) -> Dataset:
         """So many consecutive elements stacked along a new leading dimension."""
-        return self._then(self._graph.batch(whole(batch_size, "batch_size"), drop_remainder))
+        return self._then(self._graph.then("batch", size=whole(batch_size, "batch_size"), drop_remainder=bool(drop_remainder)))
 
     def unbatch(self, name: str | None = None) -> Dataset:
         """The rows of every element."""
-        return self._then(self._graph.unbatch())
+        return self._then(self._graph.then("unbatch"))
 
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """The rows of batches cut anew into batches of this size, or of these sizes by turns."""
         sizes = [batch_size] if isinstance(batch_size, int | np.integer) else list(batch_size)
-        return self._then(self._graph.rebatch([whole(size, "batch_size") for size in sizes], drop_remainder))
+        return self._then(self._graph.then("rebatch", sizes=[whole(size, "batch_size") for size in sizes], drop_remainder=bool(drop_remainder)))
 
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """So many consecutive elements; tensors whose shapes vary become ragged ones."""
-        return self._then(self._graph.ragged_batch(whole(batch_size, "batch_size"), drop_remainder))
+        return self._then(self._graph.then("ragged_batch", size=whole(batch_size, "batch_size"), drop_remainder=bool(drop_remainder)))
 
     def padded_batch(
         self,
@@ -473,7 +479,7 @@ class Dataset(GroupMethods, ImageMethods):
         """So many consecutive elements padded to one shape: the one given, ``None`` or -1 to the longest, or the longest."""
         shapes = shapes_of(padded_shapes, self.element_spec)
         values = values_of(padding_values, self.element_spec)
-        return self._then(self._graph.padded_batch(whole(batch_size, "batch_size"), shapes, values, drop_remainder))
+        return self._then(self._graph.then("padded_batch", size=whole(batch_size, "batch_size"), shapes=shapes, values=values, drop_remainder=bool(drop_remainder)))
 
     def shuffle(
         self,
@@ -486,29 +492,29 @@ class Dataset(GroupMethods, ImageMethods):
         the dataset draw alike, so that ``take`` and ``skip`` divide it.
         """
         size = whole(buffer_size, "buffer_size")
-        return self._then(_drawn(self._graph.shuffle(size, _seed(seed, reshuffle_each_iteration)), reshuffle_each_iteration))
+        return self._then(_drawn(self._graph.then("shuffle", buffer=size, seed=_seed(seed, reshuffle_each_iteration)), reshuffle_each_iteration))
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
         """The dataset so many times over; without end for ``None`` or -1."""
-        return self._then(self._graph.repeat(None if count is None or count < 0 else count))
+        return self._then(self._graph.then("repeat", count=None if count is None or count < 0 else count))
 
     def take(self, count: int, name: str | None = None) -> Dataset:
         """The first elements; all for -1."""
-        return self._then(self._graph.take(count)) if count >= 0 else self
+        return self._then(self._graph.then("take", count=count)) if count >= 0 else self
 
     def skip(self, count: int, name: str | None = None) -> Dataset:
         """All but the first elements; none for -1."""
-        return self._then(self._graph.skip(count) if count >= 0 else self._graph.take(0))
+        return self._then(self._graph.then("skip", count=count) if count >= 0 else self._graph.then("take", count=0))
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
         """One shard of so many. ``service.SHARD_HINT`` for the number: as the workers are."""
         if num_shards == -1:
-            return self._then(self._graph.shard_hint())
-        return self._then(self._graph.shard(whole(num_shards, "num_shards"), whole(index, "index")))
+            return self._then(self._graph.then("shard", count=None, index=0, require_non_empty=False))
+        return self._then(self._graph.then("shard", count=whole(num_shards, "num_shards"), index=whole(index, "index"), require_non_empty=False))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
         """Tuples of a number and the element."""
-        return self._then(self._graph.enumerate(start))
+        return self._then(self._graph.then("enumerate", start=start))
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """The elements of this dataset, and then those of another.
@@ -526,14 +532,16 @@ class Dataset(GroupMethods, ImageMethods):
 
     def prefetch(self, buffer_size: int = AUTOTUNE, name: str | None = None) -> Dataset:
         """A buffer that is filled ahead."""
-        return self._then(self._graph.prefetch(whole(_tuned(buffer_size), "buffer_size")))
+        return self._then(self._graph.then("prefetch", buffer=whole(_tuned(buffer_size), "buffer_size")))
 
     def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Dataset:
         """Yields the elements of the first complete pass in every pass: from memory, or from a directory.
 
         Memory is held as long as this dataset, or one made of it, is. A pass that is left before its end keeps nothing.
         """
-        return self._then(self._graph.cache(path_of(filename) or None))
+        path = path_of(filename)
+        kept = self._graph.then("cache", path=path, bytes_max=0) if path else self._graph.then("cache", path=None)
+        return self._then(kept)
 
     def snapshot(self, path: str | os.PathLike[str], compression: str = "AUTO", name: str | None = None) -> Dataset:
         """The elements as they were when first read, from files. ``compression``: ``AUTO``, ``LZ4``, ``GZIP`` or ``NONE``."""
@@ -542,11 +550,11 @@ class Dataset(GroupMethods, ImageMethods):
 
     def unique(self, name: str | None = None) -> Dataset:
         """The first of equal elements."""
-        return self._then(self._graph.unique())
+        return self._then(self._graph.then("unique"))
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Dataset:
         """Leaves out elements that fail."""
-        return self._then(self._graph.ignore_errors(log_warning))
+        return self._then(self._graph.then("ignore_errors", log_warning=bool(log_warning)))
 
     def on_error(self, policy: str) -> Dataset:
         """What becomes of elements that fail up to here: ``raise``, ``skip``, ``retry:n``, or ``retry:n,skip``."""
@@ -559,7 +567,7 @@ class Dataset(GroupMethods, ImageMethods):
     def assert_cardinality(self, expected_cardinality: int) -> Dataset:
         """States how many elements there are; that there are others is an error."""
         count = None if expected_cardinality == INFINITE_CARDINALITY else expected_cardinality
-        return self._then(self._graph.assert_cardinality(count))
+        return self._then(self._graph.then("assert_cardinality", count=count))
 
     def with_options(self, options: Options, name: str | None = None) -> Dataset:
         """Says how everything up to here is executed."""
@@ -593,9 +601,9 @@ def _zipped(given: Any) -> Graph:
     if isinstance(given, Dataset):
         return given._graph
     if isinstance(given, Mapping):
-        return Graph.zip_named([(str(key), _zipped(item)) for key, item in given.items()])
+        return Graph.joined([_zipped(item) for item in given.values()], "zip", names=[str(key) for key in given])
     if isinstance(given, tuple | list):
-        return Graph.zip([_zipped(item) for item in given])
+        return Graph.joined([_zipped(item) for item in given], "zip", names=None)
     raise TypeError(f"zip takes datasets, nested in tuples and dicts, not {given!r}")
 
 

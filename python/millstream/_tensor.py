@@ -157,7 +157,7 @@ class Tensor:
 
     def _described(self) -> tuple[str, tuple[int | None, ...] | None]:
         # What has no argument is the same for any element.
-        _, code, dims = (self._scope or Graph.range(0, 1, 1)).map_expr(self._expr).spec
+        _, code, dims = (self._scope or Graph.source("range", start=0, stop=1, step=1)).map_expr(self._expr).spec
         return code, dims
 
     @property

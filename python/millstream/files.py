@@ -195,7 +195,7 @@ def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -
     if isinstance(filenames, Dataset | Tensor):
         return Dataset(_paths(filenames).mds(list(columns), declared))
     # Each listed by itself, because what an index lists takes its place where it is listed.
-    each = [Dataset(Graph.files(glob.escape(name)).mds(list(columns), declared)) for name in _names(filenames)]
+    each = [Dataset(Graph.source("files", pattern=glob.escape(name)).mds(list(columns), declared)) for name in _names(filenames)]
     if not each:
         raise ValueError("mds needs a shard or an index")
     return functools.reduce(lambda before, one: before.concatenate(one), each)

@@ -88,7 +88,7 @@ def distribute(
             )
         else:
             code = packed(_iterate_share, graph, spec, num_shards)
-            shipped = Graph.range(0, num_shards, 1).split_size(1).flat_map_python(described, code)
+            shipped = Graph.source("range", start=0, stop=num_shards, step=1).split_size(1).flat_map_python(described, code)
         native = Dataset(shipped).apply(distributed)
         taken = _taken(native, spec, components)
         known = 0 if count == 0 and policy is not ShardingPolicy.HINT else native.cardinality()

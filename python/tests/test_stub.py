@@ -25,7 +25,8 @@ def stubbed() -> dict[str, list[str]]:
 
 def parameters(function: ast.FunctionDef) -> list[str]:
     arguments = function.args
-    return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.kwarg)
+    return [argument.arg for argument in named if argument is not None]
 
 
 def exported() -> dict[str, list[str]]:

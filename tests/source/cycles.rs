@@ -8,8 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::paths;
 use super::tree::File;
 
-/// The files of the crate whose sources lie in `root` that are part of a circle, each circle sorted.
-pub(crate) fn circles(files: &[File], root: &str) -> Vec<Vec<String>> {
+/// Files that import each other.
+#[derive(Debug)]
+pub(crate) struct Circle {
+    /// Their paths, sorted.
+    pub(crate) files: Vec<String>,
+    /// The imports among them, for people.
+    pub(crate) imports: Vec<String>,
+}
+
+/// Finds the circles of imports in the crate whose sources lie in `root`.
+pub(crate) fn circles(files: &[File], root: &str) -> Vec<Circle> {
     let sources: Vec<File> = files
         .iter()
         .filter(|file| file.is_rust() && file.is_in(root) && !is_test(&file.path))
@@ -45,7 +54,11 @@ pub(crate) fn circles(files: &[File], root: &str) -> Vec<Vec<String>> {
         let others = targets.filter(|target| *target != file.path);
         edges.insert(&file.path, others.collect());
     }
-    components(&edges)
+    let circle = |files: Vec<String>| Circle {
+        imports: crates.imports_among(&files),
+        files,
+    };
+    components(&edges).into_iter().map(circle).collect()
 }
 
 /// The sources of one crate.
@@ -57,6 +70,20 @@ struct Crate<'f> {
 }
 
 impl<'f> Crate<'f> {
+    fn imports_among(&self, circle: &[String]) -> Vec<String> {
+        let mut imports = Vec::new();
+        for file in circle {
+            let others = circle.iter().filter(|other| *other != file);
+            for other in others {
+                let mut named = self.names[file.as_str()].iter();
+                if let Some(path) = named.find(|path| self.file_of(path, 0) == Some(other)) {
+                    imports.push(format!("{file} imports {path} from {other}"));
+                }
+            }
+        }
+        imports
+    }
+
     /// The file that defines what `path` names, if it is no parent.
     fn file_of(&self, path: &str, depth: usize) -> Option<&'f str> {
         let mut module = path;
@@ -193,7 +220,8 @@ mod tests {
                 text: (*text).to_owned(),
             })
             .collect();
-        circles(&files, "a/src")
+        let circles = circles(&files, "a/src");
+        circles.into_iter().map(|circle| circle.files).collect()
     }
 
     #[test]

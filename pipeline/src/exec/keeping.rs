@@ -9,7 +9,7 @@ use millstream_element::ElementSpec;
 use crate::exec::context::Shared;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
-use crate::exec::saved::encoded;
+use crate::exec::item_bytes::encoded;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::Packing;
 use crate::saved::{Begun, Folder, Sink};

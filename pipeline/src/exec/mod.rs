@@ -30,6 +30,8 @@ pub(crate) mod identity;
 #[cfg(feature = "images")]
 pub(crate) mod image;
 pub(crate) mod item;
+#[cfg(feature = "saved")]
+pub(crate) mod item_bytes;
 pub(crate) mod iterate;
 #[cfg(feature = "saved")]
 pub(crate) mod keeping;

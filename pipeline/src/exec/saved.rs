@@ -1,4 +1,4 @@
-//! Elements as bytes in files, and datasets saved as a whole.
+//! Datasets saved as a whole.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -13,10 +13,8 @@ use crate::saved::{Begun, ElementReader, Folder};
 use super::context::ExecContext;
 use super::error::{ErrorKind, ExecError};
 use super::executor::Executor;
-use super::item::Item;
+use super::item_bytes::encoded;
 use super::program::OpenError;
-use super::state::{StateReader, StateWriter};
-use super::token::Marks;
 
 /// Shards that a dataset is saved in, by turns: as [`Dataset::load`](crate::graph::Dataset::load) reads them.
 pub(crate) const SHARDS: u64 = 8;
@@ -80,25 +78,4 @@ pub fn saved_spec(path: &Path) -> Result<Option<ElementSpec>, ExecError> {
     let file = File::open(first).map_err(failed)?;
     let reader = ElementReader::new(BufReader::new(file)).map_err(failed)?;
     Ok(Some(reader.header().spec().clone()))
-}
-
-/// `item` as bytes, computing what it defers; without the splits it stands for.
-pub(crate) fn encoded(mut item: Item) -> Result<Vec<u8>, ExecError> {
-    item.marks = Marks::new();
-    let mut state = StateWriter::new();
-    state
-        .item(&item)
-        .map_err(|error| ExecError::new(ErrorKind::Resource, "element", error.to_string()))?;
-    Ok(state.into_bytes())
-}
-
-/// The element that these bytes are.
-///
-/// # Errors
-/// The reason, as text, when they are none.
-pub(crate) fn decoded(bytes: &[u8]) -> Result<Item, String> {
-    let mut state = StateReader::new(bytes);
-    let item = state.item().map_err(|error| error.to_string())?;
-    state.finish().map_err(|error| error.to_string())?;
-    Ok(item)
 }

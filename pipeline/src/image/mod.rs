@@ -7,6 +7,7 @@
 mod area;
 pub(crate) mod colour;
 mod decode;
+mod decoded;
 pub(crate) mod flip;
 mod jpeg;
 pub(crate) mod layout;
@@ -15,4 +16,5 @@ pub(crate) mod resize;
 mod webp;
 
 pub(crate) use area::Area;
-pub(crate) use decode::{Decoded, Encoded};
+pub(crate) use decode::Encoded;
+pub(crate) use decoded::Decoded;

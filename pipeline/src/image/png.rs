@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use png::{ColorType, Decoder, Limits, Reader, Transformations};
 
-use super::decode::{Decoded, check_pixels};
+use super::decoded::{Decoded, check_pixels};
 
 /// Bytes that chunks beside the pixels may have decoded at once.
 const CHUNKS_BYTES_MAX: usize = 1 << 20;

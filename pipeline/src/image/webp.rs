@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use image_webp::WebPDecoder;
 
-use super::decode::{Decoded, check_pixels};
+use super::decoded::{Decoded, check_pixels};
 
 /// Bytes that a chunk beside the pixels may have.
 const CHUNK_BYTES_MAX: usize = 1 << 20;

@@ -50,4 +50,4 @@ pub(crate) mod unique;
 pub(crate) mod window;
 pub(crate) mod zip;
 
-pub use table::operations;
+pub use table::{OperationError, operations};

@@ -2,11 +2,14 @@
 //!
 //! Owns the one line that each operation has outside of its folder. Refuses to know what operations do.
 
+use serde_json::{Map, Value};
+use thiserror::Error;
+
 use crate::exec::program::Prepare;
 use crate::exec::room::Room;
 use crate::exec::{ExecContext, Executor, OpenError};
 use crate::graph::codec::Decode;
-use crate::graph::{Graph, GraphError};
+use crate::graph::{Dataset, Graph, GraphError};
 
 /// The rooms of all operations, in no particular order.
 const ROOMS: &[&Room] = &[
@@ -78,6 +81,57 @@ pub(crate) fn decode_of(name: &str) -> Option<Decode> {
 
 pub(crate) fn prepare_of(name: &str) -> Option<Prepare> {
     room(name).map(|room| room.prepare)
+}
+
+impl Dataset {
+    /// Makes a dataset of the operation `name` with parameters by name, over `inputs`: none for a source.
+    ///
+    /// The way of front ends in other languages, which need no code of their own for a new operation. Whether the parameters
+    /// make sense, and whether the number of inputs is right, [`Dataset::graph`] checks.
+    ///
+    /// # Errors
+    /// [`OperationError`]: the operation is unknown, or its parameters are not those that it has.
+    pub fn operation(
+        name: &str,
+        parameters: Map<String, Value>,
+        inputs: impl IntoIterator<Item = Dataset>,
+    ) -> Result<Dataset, OperationError> {
+        let owned = || name.to_owned();
+        let room = room(name).ok_or_else(|| OperationError::Unknown { name: owned() })?;
+        let named = room
+            .named
+            .ok_or_else(|| OperationError::TakesMore { name: owned() })?;
+        let op = named(parameters).map_err(|reason| OperationError::Parameters {
+            name: owned(),
+            reason,
+        })?;
+        Ok(Dataset::joined(op, inputs))
+    }
+}
+
+/// The reason why an operation cannot be made by name. The caller's mistake.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum OperationError {
+    /// No operation has this name.
+    #[error("there is no operation {name:?}")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The operation takes functions or datasets as parameters.
+    #[error("the operation {name:?} has parameters that are more than numbers, texts and lists")]
+    TakesMore {
+        /// The operation.
+        name: String,
+    },
+    /// A parameter is missing, unknown or of a wrong type.
+    #[error("{name}: {reason}")]
+    Parameters {
+        /// The operation.
+        name: String,
+        /// The mistake.
+        reason: String,
+    },
 }
 
 impl Graph {

@@ -3,7 +3,7 @@
 use crate::graph::Files;
 use crate::storage::{FILES_MAX, Listed, Storage};
 
-use super::PlanError;
+use super::error::PlanError;
 
 /// The files of `files`, in order.
 pub(crate) fn listed(files: &Files, storage: &Storage) -> Result<Vec<Listed>, PlanError> {

@@ -1,9 +1,11 @@
 //! What an iteration fixes before it starts, so that every worker sees the same: how many splits each source
 //! has, and which files there are. Listing files is the only I/O here, done once per iteration.
 
+mod error;
 mod listing;
 mod parts;
 mod split_plan;
 
+pub use error::PlanError;
 pub(crate) use listing::listed;
-pub use split_plan::{FileOrder, PlanError, SourcePlan, SplitPlan, plan_splits};
+pub use split_plan::{FileOrder, SourcePlan, SplitPlan, plan_splits};

@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 
-use thiserror::Error;
-
 use crate::exec::Seeds;
-use crate::graph::{AnalysisError, Files, Graph, Registry, Splitting};
-use crate::storage::{Storage, StorageError};
+use crate::graph::{Files, Graph, Registry, Splitting};
+use crate::storage::Storage;
 
+use super::error::PlanError;
 use super::listing::listed;
 use super::parts::parts;
 
@@ -33,22 +32,6 @@ pub enum SourcePlan {
     },
 }
 
-/// Why an iteration cannot be planned.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum PlanError {
-    /// The files of a source cannot be found.
-    #[error("files {pattern:?}: {reason}")]
-    Files {
-        /// The glob pattern.
-        pattern: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The graph cannot be analysed.
-    #[error(transparent)]
-    Analysis(#[from] AnalysisError),
-}
-
 /// What decides the order in which an iteration deals out shuffled files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileOrder {
@@ -57,15 +40,6 @@ pub struct FileOrder {
     /// The pass over the whole dataset: seeded orders differ from epoch to epoch, and are the same whenever
     /// that epoch is planned.
     pub epoch: u64,
-}
-
-impl From<StorageError> for PlanError {
-    fn from(error: StorageError) -> PlanError {
-        PlanError::Files {
-            pattern: error.path().to_owned(),
-            reason: error.reason().to_owned(),
-        }
-    }
 }
 
 impl SplitPlan {

@@ -12,14 +12,12 @@ use super::access::Access;
 use super::cache::Cache;
 use super::config::StorageConfig;
 use super::error::StorageError;
+use super::listed::Listed;
 use super::local;
 use super::location::{Location, RemoteLocation};
 use super::object::Object;
 #[cfg(feature = "storage")]
 use super::remote::{Opened, Remote};
-
-/// Files that a pattern may match.
-pub const FILES_MAX: usize = 1 << 20;
 
 /// Opens and lists files: of this machine by their paths, of stores by `s3://bucket/key`, `gs://`, `az://`, of servers by
 /// `http://` and `https://`. Cheap to clone; clones are the same storage, with one thread for requests, which starts with the
@@ -29,15 +27,6 @@ pub struct Storage {
     shared: Arc<Shared>,
     /// Ends waiting.
     cancel: Option<Cancel>,
-}
-
-/// A file that a pattern matches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
-    /// What [`Storage::open`] opens it by.
-    pub path: String,
-    /// Its size, if that could be told.
-    pub size_bytes: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -123,12 +112,12 @@ impl Storage {
             .located(path)
             .map_err(|reason| failed(ErrorKind::Caller, reason))?
         {
-            Location::Local(path) => local::open(&path),
+            Location::Local(path) => Ok(Object::local(&path, local::open(&path)?)),
             Location::Remote(location) => self.open_remote(&location),
         }
     }
 
-    /// The files that the glob `pattern` matches, sorted by the bytes of their paths; at least one and at most [`FILES_MAX`].
+    /// The files that the glob `pattern` matches, sorted by the bytes of their paths; at least one and at most [`FILES_MAX`](super::FILES_MAX).
     /// Directories are not files. A server has no listing: its pattern is one file, and is not asked for. Blocks.
     ///
     /// # Errors
@@ -168,7 +157,7 @@ impl Storage {
             .map_err(|reason| StorageError::open(ErrorKind::Resource, &shown, reason))?;
         Ok(match remote.open(location, &shown, self.cancel.as_ref())? {
             Opened::Blocks(file) => Object::remote(&shown, file),
-            Opened::Whole(file) => local::whole(&shown, file)?,
+            Opened::Whole(file) => Object::local(&shown, local::whole(&shown, file)?),
         })
     }
 

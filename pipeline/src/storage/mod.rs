@@ -14,6 +14,7 @@ mod cache;
 mod config;
 mod error;
 mod handle;
+mod listed;
 mod local;
 mod location;
 mod object;
@@ -22,7 +23,8 @@ mod remote;
 
 pub use config::{CacheConfig, StorageConfig};
 pub use error::StorageError;
-pub use handle::{FILES_MAX, Listed, Storage};
+pub use handle::Storage;
+pub use listed::{FILES_MAX, Listed};
 pub use object::Object;
 
 pub(crate) use error::blame;

@@ -62,7 +62,7 @@ impl Graph {
     }
 
     /// This dataset with one more operation.
-    pub(super) fn then(&self, step: impl FnOnce(Dataset) -> Dataset) -> PyResult<Graph> {
+    pub(super) fn step(&self, step: impl FnOnce(Dataset) -> Dataset) -> PyResult<Graph> {
         self.made(step(self.dataset.clone()))
     }
 

@@ -14,12 +14,12 @@ use crate::spec;
 #[pymethods]
 impl Graph {
     fn text_lines(&self) -> PyResult<Graph> {
-        self.then(|dataset| dataset.text_lines())
+        self.step(|dataset| dataset.text_lines())
     }
 
     fn tfrecord(&self, compression: &str) -> PyResult<Graph> {
         let compression = packed(compression)?;
-        self.then(|dataset| dataset.tfrecord(compression))
+        self.step(|dataset| dataset.tfrecord(compression))
     }
 
     fn fixed_length_records(
@@ -35,7 +35,7 @@ impl Graph {
             footer_bytes,
             compression: packed(compression)?,
         };
-        self.then(|dataset| dataset.fixed_length_records(layout))
+        self.step(|dataset| dataset.fixed_length_records(layout))
     }
 
     /// `columns`: name, dtype and the text that is read where the value is missing.
@@ -63,7 +63,7 @@ impl Graph {
             on_error: on_error(skips_errors),
             ..Csv::new(columns.collect::<PyResult<Vec<_>>>()?)
         };
-        self.then(|dataset| dataset.csv(csv))
+        self.step(|dataset| dataset.csv(csv))
     }
 
     /// `fields`: name, the spec of one tensor, and the JSON that is read where the value is missing.
@@ -87,7 +87,7 @@ impl Graph {
             on_error: on_error(skips_errors),
             ..JsonLines::new(fields.collect::<PyResult<Vec<_>>>()?)
         };
-        self.then(|dataset| dataset.json_lines(json))
+        self.step(|dataset| dataset.json_lines(json))
     }
 
     /// `like`, here and below: a pattern of files to look their columns up in, where none are declared and listed.
@@ -106,7 +106,7 @@ impl Graph {
             columns: columns(names, declared, like)?,
             on_error: on_error(skips_errors),
         };
-        self.then(|dataset| {
+        self.step(|dataset| {
             if kind == "npz" {
                 dataset.npz(numpy)
             } else {
@@ -131,7 +131,7 @@ impl Graph {
             on_error: on_error(skips_errors),
             ..Table::rows(columns)
         };
-        self.then(|dataset| {
+        self.step(|dataset| {
             if kind == "arrow" {
                 dataset.arrow(table)
             } else {
@@ -149,17 +149,17 @@ impl Graph {
             })
         });
         let sqlite = Sqlite::new(query, columns.collect::<PyResult<Vec<_>>>()?);
-        self.then(|dataset| dataset.sqlite(sqlite))
+        self.step(|dataset| dataset.sqlite(sqlite))
     }
 
     fn webdataset(&self, fields: Vec<String>, skips_errors: bool) -> PyResult<Graph> {
         let on_error = on_error(skips_errors);
-        self.then(|dataset| dataset.webdataset(fields.iter().map(String::as_str), on_error))
+        self.step(|dataset| dataset.webdataset(fields.iter().map(String::as_str), on_error))
     }
 
     fn mds(&self, names: Vec<String>, declared: Option<Bound<'_, PyAny>>) -> PyResult<Graph> {
         let mds = Mds::new(columns(names, declared, None)?);
-        self.then(|dataset| dataset.mds(mds))
+        self.step(|dataset| dataset.mds(mds))
     }
 
     #[staticmethod]

@@ -77,23 +77,23 @@ fn state_and_element(state: &ElementSpec, element: &ElementSpec) -> PyResult<Ele
 impl Graph {
     /// One tensor.
     fn map_expr(&self, expr: Expr) -> PyResult<Graph> {
-        self.then(|dataset| dataset.map_expr(expr.0))
+        self.step(|dataset| dataset.map_expr(expr.0))
     }
 
     /// A dict.
     fn map_exprs(&self, exprs: Vec<(String, Expr)>) -> PyResult<Graph> {
-        self.then(|dataset| dataset.map_exprs(exprs.into_iter().map(|(name, expr)| (name, expr.0))))
+        self.step(|dataset| dataset.map_exprs(exprs.into_iter().map(|(name, expr)| (name, expr.0))))
     }
 
     /// A tuple.
     fn map_tuple(&self, exprs: Vec<Expr>) -> PyResult<Graph> {
-        self.then(|dataset| dataset.map_tuple(exprs.into_iter().map(|expr| expr.0)))
+        self.step(|dataset| dataset.map_tuple(exprs.into_iter().map(|expr| expr.0)))
     }
 
     /// Nested as `described` is: a leaf each, in order.
     fn map_nested(&self, described: &Bound<'_, PyAny>, exprs: Vec<Expr>) -> PyResult<Graph> {
         let structure = spec::from_python(described)?.structure().clone();
-        self.then(|dataset| dataset.map_nested(structure, exprs.into_iter().map(|expr| expr.0)))
+        self.step(|dataset| dataset.map_nested(structure, exprs.into_iter().map(|expr| expr.0)))
     }
 
     /// What a body makes of each element and a state: a dict of `state` and `element`, to a pair of both.
@@ -117,14 +117,14 @@ impl Graph {
     fn map_python(&self, output: &Bound<'_, PyAny>, code_bytes: &[u8]) -> PyResult<Graph> {
         let output = spec::from_python(output)?;
         let params = code::params(&output, code_bytes);
-        self.then(|dataset| dataset.map_declared(python::NAME, params, output))
+        self.step(|dataset| dataset.map_declared(python::NAME, params, output))
     }
 
     /// All that code of Python yields for each element, which is of `output`.
     fn flat_map_python(&self, output: &Bound<'_, PyAny>, code_bytes: &[u8]) -> PyResult<Graph> {
         let output = spec::from_python(output)?;
         let params = code::params(&output, code_bytes);
-        self.then(|dataset| dataset.flat_map_declared(python::NAME, params, output))
+        self.step(|dataset| dataset.flat_map_declared(python::NAME, params, output))
     }
 
     /// What an iterable of Python yields, which is of `output`. `count`: -1 without end, -2 unknown.
@@ -143,15 +143,15 @@ impl Graph {
 
     /// The element with components of these names changed, or added to a dict.
     fn with_components(&self, exprs: Vec<(String, Expr)>) -> PyResult<Graph> {
-        self.then(|dataset| dataset.with_components(exprs.into_iter().map(|(name, expr)| (name, expr.0))))
+        self.step(|dataset| dataset.with_components(exprs.into_iter().map(|(name, expr)| (name, expr.0))))
     }
 
     fn filter_expr(&self, expr: Expr) -> PyResult<Graph> {
-        self.then(|dataset| dataset.filter_expr(expr.0))
+        self.step(|dataset| dataset.filter_expr(expr.0))
     }
 
     fn take_while_expr(&self, expr: Expr) -> PyResult<Graph> {
-        self.then(|dataset| dataset.take_while_expr(expr.0))
+        self.step(|dataset| dataset.take_while_expr(expr.0))
     }
 
     fn flat_map(&self, body: &Bound<'_, PyAny>) -> PyResult<Graph> {

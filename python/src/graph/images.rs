@@ -21,7 +21,7 @@ impl Graph {
             on_error,
             ..DecodeImage::new(component)
         };
-        self.then(|dataset| dataset.decode_image_with(decode))
+        self.step(|dataset| dataset.decode_image_with(decode))
     }
 
     fn resize(
@@ -37,23 +37,23 @@ impl Graph {
             antialias: Some(antialias),
             ..Resize::new(component, height, width)
         };
-        self.then(|dataset| dataset.resize_with(resize))
+        self.step(|dataset| dataset.resize_with(resize))
     }
 
     fn crop(&self, component: String, top: u32, left: u32, height: u32, width: u32) -> PyResult<Graph> {
-        self.then(|dataset| dataset.crop(component, top, left, height, width))
+        self.step(|dataset| dataset.crop(component, top, left, height, width))
     }
 
     fn central_crop(&self, component: String, fraction: f64) -> PyResult<Graph> {
-        self.then(|dataset| dataset.central_crop(component, fraction))
+        self.step(|dataset| dataset.central_crop(component, fraction))
     }
 
     fn center_crop(&self, component: String, height: u32, width: u32) -> PyResult<Graph> {
-        self.then(|dataset| dataset.center_crop(component, height, width))
+        self.step(|dataset| dataset.center_crop(component, height, width))
     }
 
     fn random_crop(&self, component: String, height: u32, width: u32, seed: Option<u64>) -> PyResult<Graph> {
-        self.then(|dataset| dataset.random_crop(component, height, width, seed))
+        self.step(|dataset| dataset.random_crop(component, height, width, seed))
     }
 
     fn random_resized_crop(
@@ -72,12 +72,12 @@ impl Graph {
             seed,
             ..RandomResizedCrop::new(component, size.0, size.1)
         };
-        self.then(|dataset| dataset.random_resized_crop_with(crop))
+        self.step(|dataset| dataset.random_resized_crop_with(crop))
     }
 
     /// `axis`: `left_right` or `up_down`; `by_chance`: every other one.
     fn flip(&self, component: String, axis: &str, by_chance: bool, seed: Option<u64>) -> PyResult<Graph> {
-        self.then(|dataset| match (axis == "up_down", by_chance) {
+        self.step(|dataset| match (axis == "up_down", by_chance) {
             (false, false) => dataset.flip_left_right(component),
             (true, false) => dataset.flip_up_down(component),
             (false, true) => dataset.random_flip_left_right(component, seed),
@@ -102,19 +102,19 @@ impl Graph {
             hue,
             seed,
         };
-        self.then(|dataset| dataset.color_jitter(jitter))
+        self.step(|dataset| dataset.color_jitter(jitter))
     }
 
     fn normalize(&self, component: String, mean: Vec<f32>, std: Vec<f32>) -> PyResult<Graph> {
-        self.then(|dataset| dataset.normalize(component, mean, std))
+        self.step(|dataset| dataset.normalize(component, mean, std))
     }
 
     fn rgb_to_grayscale(&self, component: String, channels: u8) -> PyResult<Graph> {
-        self.then(|dataset| dataset.rgb_to_grayscale(component, channels))
+        self.step(|dataset| dataset.rgb_to_grayscale(component, channels))
     }
 
     fn hwc_to_chw(&self, component: String) -> PyResult<Graph> {
-        self.then(|dataset| dataset.hwc_to_chw(component))
+        self.step(|dataset| dataset.hwc_to_chw(component))
     }
 }
 

@@ -2,13 +2,15 @@
 //!
 //! - `dataset`: the object, what is known of it, and its iterator
 //! - `sources`: where elements come from; `files`: formats of files
-//! - `steps`: operations with plain parameters; `functions`: those that take functions
+//! - `steps`: operations by name, and what changes the one before; `parameters`: their parameters
+//! - `functions`: operations that take functions
 //! - `images`: pictures
 
 mod dataset;
 mod files;
 mod functions;
 mod images;
+mod parameters;
 mod sources;
 mod steps;
 

@@ -1,114 +1,46 @@
-//! Operations with plain parameters.
+//! Operations by name, through the table of the library, and what changes the operation before.
 
 use millstream::pipeline::graph::{
-    Autotune, ErrorPolicy, ExternalState, Options, Packing, PaddedBatch, Threading, Travel,
+    Autotune, Dataset, ErrorPolicy, ExternalState, Options, Packing, Threading, Travel,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use super::Graph;
+use super::parameters::named;
+use crate::failure;
 use crate::spec::dtype;
 
 #[pymethods]
 impl Graph {
-    fn batch(&self, size: u64, drop_remainder: bool) -> PyResult<Graph> {
-        self.then(|dataset| dataset.batch(size, drop_remainder))
+    /// This dataset with the operation of this name, whose parameters are given by name.
+    #[pyo3(signature = (name, /, **parameters))]
+    fn then(&self, name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
+        self.made(operation(name, parameters, [self.dataset()])?)
     }
 
-    fn unbatch(&self) -> PyResult<Graph> {
-        self.then(|dataset| dataset.unbatch())
+    /// A dataset without an input.
+    #[staticmethod]
+    #[pyo3(signature = (name, /, **parameters))]
+    fn source(name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
+        Graph::new(operation(name, parameters, [])?)
     }
 
-    fn rebatch(&self, sizes: Vec<u64>, drop_remainder: bool) -> PyResult<Graph> {
-        self.then(|dataset| dataset.rebatch_sizes(sizes, drop_remainder))
-    }
-
-    fn ragged_batch(&self, size: u64, drop_remainder: bool) -> PyResult<Graph> {
-        self.then(|dataset| dataset.ragged_batch(size, drop_remainder))
-    }
-
-    /// `shapes` and `values`: one a component, or none at all.
-    fn padded_batch(
-        &self,
-        size: u64,
-        shapes: Vec<Vec<Option<u64>>>,
-        values: Vec<Vec<u8>>,
-        drop_remainder: bool,
-    ) -> PyResult<Graph> {
-        let values = values.into_iter().map(Into::into).collect();
-        self.then(|dataset| {
-            dataset.padded_batch_with(PaddedBatch {
-                size,
-                drop_remainder,
-                shapes,
-                values,
-            })
-        })
-    }
-
-    fn shuffle(&self, buffer: u64, seed: Option<u64>) -> PyResult<Graph> {
-        self.then(|dataset| dataset.shuffle(buffer, seed))
+    /// A dataset of several.
+    #[staticmethod]
+    #[pyo3(signature = (graphs, name, /, **parameters))]
+    fn joined(graphs: Vec<Graph>, name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
+        let dataset = operation(name, parameters, graphs.iter().map(Dataset::from))?;
+        // Within a function, a dataset of several of which one is built on the argument is built on it too.
+        match graphs.iter().find(|graph| graph.is_built_within()) {
+            Some(graph) => graph.made(dataset),
+            None => Graph::new(dataset),
+        }
     }
 
     fn drawn_alike(&self) -> PyResult<Graph> {
-        self.then(|dataset| dataset.drawn_alike())
-    }
-
-    fn shuffle_and_repeat(&self, buffer: u64, count: Option<u64>, seed: Option<u64>) -> PyResult<Graph> {
-        self.then(|dataset| dataset.shuffle_and_repeat(buffer, count, seed))
-    }
-
-    fn repeat(&self, count: Option<u64>) -> PyResult<Graph> {
-        self.then(|dataset| dataset.repeat(count))
-    }
-
-    fn take(&self, count: u64) -> PyResult<Graph> {
-        self.then(|dataset| dataset.take(count))
-    }
-
-    fn skip(&self, count: u64) -> PyResult<Graph> {
-        self.then(|dataset| dataset.skip(count))
-    }
-
-    fn shard(&self, count: u64, index: u64) -> PyResult<Graph> {
-        self.then(|dataset| dataset.shard(count, index))
-    }
-
-    fn shard_hint(&self) -> PyResult<Graph> {
-        self.then(|dataset| dataset.shard_hint())
-    }
-
-    fn enumerate(&self, start: i64) -> PyResult<Graph> {
-        self.then(|dataset| dataset.enumerate(start))
-    }
-
-    /// 0: as many as seem right.
-    fn prefetch(&self, buffer: u64) -> PyResult<Graph> {
-        self.then(|dataset| dataset.prefetch(buffer))
-    }
-
-    fn unique(&self) -> PyResult<Graph> {
-        self.then(|dataset| dataset.unique())
-    }
-
-    /// `None`: without end.
-    fn assert_cardinality(&self, count: Option<u64>) -> PyResult<Graph> {
-        self.then(|dataset| match count {
-            Some(count) => dataset.assert_cardinality(count),
-            None => dataset.assert_infinite(),
-        })
-    }
-
-    fn ignore_errors(&self, log_warning: bool) -> PyResult<Graph> {
-        self.then(|dataset| dataset.ignore_errors(log_warning))
-    }
-
-    /// `None`: in memory.
-    fn cache(&self, path: Option<String>) -> PyResult<Graph> {
-        self.then(|dataset| match path {
-            Some(path) => dataset.cache_in(path),
-            None => dataset.cache(),
-        })
+        self.step(|dataset| dataset.drawn_alike())
     }
 
     fn snapshot(&self, path: String, packing: &str) -> PyResult<Graph> {
@@ -118,30 +50,30 @@ impl Graph {
             "gzip" => Packing::Gzip,
             other => return Err(PyValueError::new_err(format!("{other:?} is no compression"))),
         };
-        self.then(|dataset| dataset.snapshot(path, packing))
+        self.step(|dataset| dataset.snapshot(path, packing))
     }
 
     fn split_size(&self, positions: u64) -> PyResult<Graph> {
-        self.then(|dataset| dataset.split_size(positions))
+        self.step(|dataset| dataset.split_size(positions))
     }
 
     fn parse_int(&self, component: String) -> PyResult<Graph> {
-        self.then(|dataset| dataset.parse_int(component))
+        self.step(|dataset| dataset.parse_int(component))
     }
 
     fn parse_float(&self, component: String, dtype_name: &str) -> PyResult<Graph> {
         let dtype = dtype(dtype_name)?;
-        self.then(|dataset| dataset.parse_float(component, dtype))
+        self.step(|dataset| dataset.parse_float(component, dtype))
     }
 
     /// Threads of what was just added, 0: as many as seem right.
     fn parallel(&self, threads: u32) -> PyResult<Graph> {
-        self.then(|dataset| dataset.parallel(threads))
+        self.step(|dataset| dataset.parallel(threads))
     }
 
     /// Whether what was just added keeps the order of its elements.
     fn in_order(&self, ordered: bool) -> PyResult<Graph> {
-        self.then(|dataset| {
+        self.step(|dataset| {
             if ordered {
                 dataset.ordered()
             } else {
@@ -151,7 +83,7 @@ impl Graph {
     }
 
     fn on_error(&self, retries: u32, skips: bool) -> PyResult<Graph> {
-        self.then(|dataset| dataset.on_error(ErrorPolicy { retries, skips }))
+        self.step(|dataset| dataset.on_error(ErrorPolicy { retries, skips }))
     }
 
     /// How elements travel over a network: `none`, `lz4` or `auto`.
@@ -211,6 +143,15 @@ impl Graph {
 
 impl Graph {
     fn options(&self, options: Options) -> PyResult<Graph> {
-        self.then(|dataset| dataset.with_options(options))
+        self.step(|dataset| dataset.with_options(options))
     }
+}
+
+fn operation(
+    name: &str,
+    parameters: Option<&Bound<'_, PyDict>>,
+    inputs: impl IntoIterator<Item = Dataset>,
+) -> PyResult<Dataset> {
+    let made = Dataset::operation(name, named(parameters)?, inputs);
+    made.map_err(|error| failure::raise("InvalidArgumentError", error))
 }

@@ -7,7 +7,8 @@ use crate::exec::value::{Tensor, TensorData, Value};
 use crate::graph::{Expr, ExprOp, Typed, TypedNode, column_of, typed_predicate};
 use millstream_element::{ElementSpec, TensorSpec};
 
-use super::kernel::{Kernel, kernel};
+use super::compute::kernel;
+use super::kernel::Kernel;
 
 /// Bytes of a tensor that is computed of constants alone and kept.
 const CONSTANT_BYTES_MAX: u64 = 1 << 20;

@@ -1,12 +1,13 @@
 //! Expressions being computed: whole tensors at a time.
 //!
 //! - [`Formula`] is an expression ready to be computed for any number of elements, from any thread;
-//! - `kernel` chooses how each operation is computed; the other files compute;
+//! - `compute` chooses the kernel of each operation; the other files compute;
 //! - [`items`] reads and writes items of tensors, and [`broadcast`] walks tensors of different shapes.
 
 mod arithmetic;
 mod broadcast;
 mod cast;
+mod compute;
 mod formula;
 mod items;
 mod kernel;

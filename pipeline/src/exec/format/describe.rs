@@ -5,7 +5,7 @@ use millstream_element::ElementSpec;
 use crate::graph::{AnalysisError, Format};
 use crate::storage::Storage;
 
-use super::open::missing_feature;
+use super::feature::missing_feature;
 use super::reader::{Fault, Opened};
 
 /// What the files are that the example of `format` matches, as the first of them says.

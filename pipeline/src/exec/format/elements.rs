@@ -3,7 +3,7 @@
 use std::io::{self, BufReader};
 
 use crate::exec::error::{Origin, Origins};
-use crate::exec::saved::decoded;
+use crate::exec::item_bytes::decoded;
 use crate::graph;
 use crate::saved::{ElementReader, Place};
 use crate::storage::Object;

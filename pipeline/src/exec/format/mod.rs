@@ -5,6 +5,7 @@
 //! - `read`: the operation, which goes from file to file with a reader for each;
 //! - `open`: which reader a format has;
 //! - `room`: bytes that a thread may read ahead;
+//! - `feature`: which feature of the build it needs;
 //! - `describe`: what files hold, where a dataset does not say.
 
 #[cfg(any(feature = "arrow", feature = "mds", feature = "numpy"))]
@@ -14,6 +15,7 @@ mod csv;
 mod describe;
 #[cfg(feature = "saved")]
 mod elements;
+mod feature;
 #[cfg(feature = "records")]
 mod fixed_length;
 mod image_folder;
@@ -52,6 +54,7 @@ mod tfrecord;
 mod webdataset;
 
 pub(crate) use describe::described;
+pub(crate) use feature::missing_feature;
 #[cfg(feature = "mds")]
 pub(crate) use mds::shards;
-pub(crate) use open::{missing_feature, reading};
+pub(crate) use open::reading;

@@ -99,28 +99,3 @@ fn opener(format: &Format, spec: &ElementSpec, shared: &Shared) -> Result<Box<dy
     }
     Err(unprepared(format.op_name()))
 }
-
-/// Whether this build has what reads `format`; if not, the feature that is missing.
-pub(crate) fn missing_feature(format: &Format) -> Option<&'static str> {
-    const BUILT_IN: &[&str] = &[
-        #[cfg(feature = "arrow")]
-        "arrow",
-        #[cfg(feature = "csv")]
-        "csv",
-        #[cfg(feature = "json")]
-        "json",
-        #[cfg(feature = "mds")]
-        "mds",
-        #[cfg(feature = "numpy")]
-        "numpy",
-        #[cfg(feature = "sqlite")]
-        "sqlite",
-        #[cfg(feature = "records")]
-        "records",
-        #[cfg(feature = "webdataset")]
-        "webdataset",
-        #[cfg(feature = "saved")]
-        "saved",
-    ];
-    format.feature().filter(|feature| !BUILT_IN.contains(feature))
-}

@@ -5,9 +5,10 @@ use std::ops;
 
 use millstream_element::Dtype;
 
+use super::dtype_field::DtypeField;
 use super::expression::Expr;
 use super::literal::{Literal, Tensor};
-use super::op::{Binary, Cast, DtypeField, ExprOp, Reduce, Reduction, Shaping, Unary};
+use super::op::{Binary, Cast, ExprOp, Reduce, Reduction, Shaping, Unary};
 use crate::graph::constant::ConstantTensor;
 
 /// The component `name`; with an empty name the only component of an element.

@@ -4,8 +4,9 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeTo};
 
 use millstream_element::Dtype;
 
+use super::dtype_field::DtypeField;
 use super::expression::Expr;
-use super::op::{DecodeRaw, DtypeField, ExprOp, OneHot, PadTo, Shaping, Span};
+use super::op::{DecodeRaw, ExprOp, OneHot, PadTo, Shaping, Span};
 
 impl Expr {
     /// The leading dimension, an `i64`.

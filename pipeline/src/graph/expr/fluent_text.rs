@@ -2,8 +2,9 @@
 
 use millstream_element::Dtype;
 
+use super::dtype_field::DtypeField;
 use super::expression::Expr;
-use super::op::{DtypeField, ExprOp};
+use super::op::ExprOp;
 use super::text_op::{Lookup, Split, Substr, Text, TextUnit};
 
 /// The strings as one, with `separator` between them; shapes broadcast, as with `tf.strings.join`.

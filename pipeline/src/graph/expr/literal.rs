@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use minicbor::{Decode, Encode};
 
-use super::op::DtypeField;
+use super::dtype_field::DtypeField;
 use crate::graph::constant::{Constant, ConstantTensor};
 use crate::graph::params::SpecField;
 

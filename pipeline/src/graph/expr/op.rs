@@ -2,11 +2,10 @@
 //!
 //! Numbers of variants and fields are their identity on the wire and are never reused.
 
-use millstream_element::{Dtype, MAX_RANK};
-use minicbor::decode::{self, Decoder};
-use minicbor::encode::{self, Encoder, Write};
+use millstream_element::MAX_RANK;
 use minicbor::{Decode, Encode};
 
+use super::dtype_field::DtypeField;
 use super::literal::Literal;
 use super::text_op::Text;
 
@@ -312,26 +311,6 @@ pub enum Reduction {
     /// Whether all hold.
     #[n(5)]
     All,
-}
-
-/// A [`Dtype`] as a field of a graph: its code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DtypeField(pub Dtype);
-
-impl<C> Encode<C> for DtypeField {
-    fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
-        e.u8(self.0.code())?;
-        Ok(())
-    }
-}
-
-impl<'b, C> Decode<'b, C> for DtypeField {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<DtypeField, decode::Error> {
-        let at = d.position();
-        let code = d.u8()?;
-        let unknown = || decode::Error::message(format!("unknown dtype {code}")).at(at);
-        Dtype::from_code(code).map(DtypeField).ok_or_else(unknown)
-    }
 }
 
 impl ExprOp {

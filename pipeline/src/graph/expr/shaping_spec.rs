@@ -2,9 +2,9 @@
 
 use millstream_element::{Dtype, TensorSpec};
 
+use super::kinds::{is_integer, is_text, wants};
 use super::op::{DecodeRaw, PadTo, Shaping, Span};
 use super::shapes::{Known, axis_of, broadcast_all, tensor};
-use super::typed::{is_integer, is_text, wants};
 
 /// What `shaping` yields of such operands.
 ///

@@ -5,7 +5,7 @@
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-use super::op::DtypeField;
+use super::dtype_field::DtypeField;
 
 /// Bytes of a pattern, and of what it is replaced with.
 const PATTERN_BYTES_MAX: usize = 1 << 16;

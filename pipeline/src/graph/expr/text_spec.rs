@@ -2,9 +2,9 @@
 
 use millstream_element::{Dtype, TensorSpec};
 
+use super::kinds::{is_float, is_integer, is_number, is_text, wants, with_dtype};
 use super::shapes::{broadcast_all, tensor};
 use super::text_op::{Text, TextUnit};
-use super::typed::{is_float, is_integer, is_number, is_text, wants, with_dtype};
 
 /// What `text` yields of such operands.
 ///

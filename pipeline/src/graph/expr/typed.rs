@@ -1,10 +1,13 @@
 //! What expressions yield: dtypes and shapes, and the dtypes of the plain numbers in them.
 
-use millstream_element::{Dtype, ElementSpec, MAX_RANK, Structure, TensorSpec};
+use millstream_element::{Dtype, ElementSpec, MAX_RANK, TensorSpec};
 
+use super::column::column_of;
+use super::dtype_field::DtypeField;
 use super::expression::Expr;
+use super::kinds::{is_float, is_integer, is_number, is_signed, is_text, wants, with_dtype};
 use super::literal::Literal;
-use super::op::{Binary, Cast, DtypeField, ExprOp, Reduce, Reduction, Unary};
+use super::op::{Binary, Cast, ExprOp, Reduce, Reduction, Unary};
 use super::shapes::{Known, axis_of, broadcast_all, tensor};
 use super::shaping_spec::shaping_spec;
 use super::text_spec::text_spec;
@@ -66,24 +69,6 @@ pub(crate) fn typed<'e>(
         all.results.push(result);
     }
     Ok(all)
-}
-
-/// The place of the component `name` in elements of `input`.
-pub(crate) fn column_of(name: &str, input: &ElementSpec) -> Result<usize, String> {
-    if name.is_empty() && input.components().len() == 1 {
-        return Ok(0);
-    }
-    // A name with a dot in it, such as the field "seg.png", is a key before it is a path.
-    let mut key = None;
-    if let Structure::Dict(entries) = input.structure()
-        && entries.len() == input.components().len()
-    {
-        key = entries
-            .iter()
-            .position(|(key, entry)| key == name && *entry == Structure::Leaf);
-    }
-    key.or_else(|| input.position(name))
-        .ok_or_else(|| format!("it has no component {name:?}: {input}"))
 }
 
 impl Typed {
@@ -272,36 +257,6 @@ fn spec_of(op: &ExprOp, given: &[&TensorSpec], input: &ElementSpec) -> Result<Te
         ExprOp::Reduce(reduce) => reduced_spec(reduce, first()?),
         ExprOp::Text(text) => text_spec(text, given),
     }
-}
-
-/// The same shape with another dtype.
-pub(crate) fn with_dtype(spec: &TensorSpec, dtype: Dtype) -> TensorSpec {
-    tensor(dtype, spec.dims().map(<[Option<u64>]>::to_vec))
-}
-
-/// Whether expressions compute with it.
-pub(crate) fn is_number(dtype: Dtype) -> bool {
-    is_integer(dtype) || is_float(dtype)
-}
-
-pub(crate) fn is_integer(dtype: Dtype) -> bool {
-    is_signed(dtype) || matches!(dtype, Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64)
-}
-
-fn is_signed(dtype: Dtype) -> bool {
-    matches!(dtype, Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64)
-}
-
-pub(crate) fn is_float(dtype: Dtype) -> bool {
-    matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64)
-}
-
-pub(crate) fn is_text(dtype: Dtype) -> bool {
-    matches!(dtype, Dtype::String | Dtype::Bytes)
-}
-
-pub(crate) fn wants(holds: bool, what: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
 fn castable(from: Dtype, to: Dtype) -> Result<(), String> {

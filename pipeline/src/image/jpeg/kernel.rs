@@ -1,7 +1,7 @@
 //! The arithmetic that most of the time goes into, in a form for any processor and one for newer ones. All forms come to the same.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::{idct, render};
+use super::{colours, idct};
 
 /// One form.
 pub(super) trait Kernel {
@@ -25,6 +25,6 @@ impl Kernel for Plain {
 
     #[inline(always)]
     fn colours(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [[u8; 3]]) {
-        render::colours(luma, blue, red, out);
+        colours::colours(luma, blue, red, out);
     }
 }

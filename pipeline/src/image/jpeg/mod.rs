@@ -6,6 +6,7 @@
 //! - `bits`, `huffman`: the entropy-coded numbers;
 //! - `scan`: the blocks of a picture, those outside of an area passed over;
 //! - `idct`: a block's pixels;
+//! - `pixels`: the pixels of an area; `colours`: from YCbCr to RGB;
 //! - `render`: rows of colours from rows of components;
 //! - `kernel`: what takes the most time, in several forms; `wide`: the one for newer processors;
 //! - `spare`: memory for all of these;
@@ -16,12 +17,14 @@
 //! that pixels are to the bit those which libjpeg-turbo decodes, and with it Pillow, torchvision and TensorFlow.
 
 mod bits;
+mod colours;
 mod header;
 mod huffman;
 mod idct;
 mod kernel;
 mod other;
 mod picture;
+mod pixels;
 mod render;
 mod scan;
 mod spare;

@@ -6,7 +6,7 @@ use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 use crate::image::area::Area;
-use crate::image::decode::Decoded;
+use crate::image::decoded::Decoded;
 
 /// Scans a progressive JPEG may have: each costs a pass over the picture, so that a small file could cost
 /// minutes.

@@ -1,14 +1,14 @@
 //! A JPEG of any kind, and which decoder it goes to.
 
 use crate::image::area::Area;
-use crate::image::decode::Decoded;
+use crate::image::decoded::Decoded;
 
 use super::header::Header;
-use super::kernel::{Kernel, Plain};
+use super::kernel::Plain;
 use super::other::Other;
+use super::pixels;
 #[cfg(feature = "turbojpeg")]
 use super::turbo::Turbo;
-use super::{render, scan};
 
 /// A JPEG whose header has been read.
 pub(in crate::image) enum Jpeg<'b> {
@@ -66,16 +66,5 @@ fn decoded(header: &Header<'_>, area: Area, wanted: u8) -> Result<Decoded, &'sta
     if let Some(decoded) = super::wide::pixels(header, area, wanted) {
         return decoded;
     }
-    pixels::<Plain>(header, area, wanted)
-}
-
-/// The pixels of `area` with 1 or 3 channels.
-#[inline(always)]
-pub(super) fn pixels<K: Kernel>(
-    header: &Header<'_>,
-    area: Area,
-    wanted: u8,
-) -> Result<Decoded, &'static str> {
-    let planes = scan::decode::<K>(header, area, wanted)?;
-    Ok(render::pixels::<K>(header, &planes, area, wanted))
+    pixels::pixels::<Plain>(header, area, wanted)
 }

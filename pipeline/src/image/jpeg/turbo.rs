@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use mozjpeg_sys as library;
 
 use crate::image::area::Area;
-use crate::image::decode::Decoded;
+use crate::image::decoded::Decoded;
 
 use super::bits::ends;
 use super::other::SCANS_MAX;

@@ -5,13 +5,13 @@
 use std::arch::x86_64::*;
 
 use crate::image::area::Area;
-use crate::image::decode::Decoded;
+use crate::image::decoded::Decoded;
 
 use super::header::Header;
 use super::kernel::Kernel;
-use super::{picture, render};
+use super::{colours, pixels};
 
-/// `picture::pixels` on such a processor; `None` on another.
+/// `pixels::pixels` on such a processor; `None` on another.
 pub(super) fn pixels(header: &Header<'_>, area: Area, wanted: u8) -> Option<Result<Decoded, &'static str>> {
     let has_all = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")
@@ -23,7 +23,7 @@ pub(super) fn pixels(header: &Header<'_>, area: Area, wanted: u8) -> Option<Resu
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 fn wide_pixels(header: &Header<'_>, area: Area, wanted: u8) -> Result<Decoded, &'static str> {
-    picture::pixels::<Wide>(header, area, wanted)
+    pixels::pixels::<Wide>(header, area, wanted)
 }
 
 /// On a processor that has AVX2.
@@ -56,7 +56,7 @@ impl Kernel for Wide {
                 (*one, *two, *three) = (first, second, third);
             }
         }
-        render::colours(luma_rest, blue_rest, red_rest, out_rest);
+        colours::colours(luma_rest, blue_rest, red_rest, out_rest);
     }
 }
 
@@ -176,7 +176,7 @@ fn transposed(rows: [__m128i; 8]) -> [__m128i; 8] {
     ]
 }
 
-/// Sixteen pixels, channels side by side; the arithmetic is that of `render::colours`.
+/// Sixteen pixels, channels side by side; the arithmetic is that of `colours::colours`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn colours(luma: &[u8; 16], blue: &[u8; 16], red: &[u8; 16]) -> [[u8; 16]; 3] {
@@ -218,7 +218,7 @@ const PLACES: [[[u8; 16]; 3]; 3] = {
     places
 };
 
-/// As `render::high`.
+/// As `colours::high`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn high(lanes: __m256i, factor: i16) -> __m256i {

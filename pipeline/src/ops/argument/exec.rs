@@ -15,6 +15,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 pub(crate) const ROOM: Room = Room {
     names: &[&["argument"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

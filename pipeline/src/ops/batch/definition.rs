@@ -3,6 +3,7 @@
 
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::batched;
@@ -13,8 +14,9 @@ use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `batch` and `ragged_batch`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Batch {
     /// Elements per batch, at least 1.
     #[n(0)]

@@ -11,7 +11,7 @@ use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::spread::Spread;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token::{self, Marks};
@@ -23,6 +23,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["batch"]],
     decode: decode_params::<definition::Batch>,
+    named: Some(named::<definition::Batch>),
     prepare,
 };
 

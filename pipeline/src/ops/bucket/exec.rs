@@ -26,6 +26,7 @@ use std::sync::Arc;
 pub(crate) const ROOM: Room = Room {
     names: &[&["bucket_by_sequence_length"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

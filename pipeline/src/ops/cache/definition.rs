@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::check::check_name;
 use crate::graph::codec::encoded;
@@ -14,15 +15,21 @@ use crate::graph::tree::Role;
 pub const CACHE_BYTES_DEFAULT: u64 = 1 << 30;
 
 /// Parameters of `cache`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Cache {
     /// The directory that elements are kept in; absent = memory.
     #[n(0)]
     pub path: Option<String>,
     /// Bytes that are held in memory, where elements are kept there.
     #[n(1)]
+    #[serde(default = "bytes_default")]
     pub bytes_max: u64,
+}
+
+fn bytes_default() -> u64 {
+    CACHE_BYTES_DEFAULT
 }
 
 impl Operation for Cache {

@@ -12,7 +12,7 @@ use crate::exec::identity::fingerprint;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Opening, Prepared, Preparing};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token::{self, Marks};
 use crate::graph::codec::decode_params;
@@ -21,6 +21,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["cache"]],
     decode: decode_params::<definition::Cache>,
+    named: Some(named::<definition::Cache>),
     prepare,
 };
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub(crate) const ROOM: Room = Room {
     names: &[&["choose"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

@@ -13,6 +13,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 pub(crate) const ROOM: Room = Room {
     names: &[&["concatenate"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

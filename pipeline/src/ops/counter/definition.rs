@@ -3,6 +3,7 @@
 
 use millstream_element::{Dtype, ElementSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::codec::encoded;
@@ -15,8 +16,9 @@ use crate::graph::units::Splitting;
 use std::ops::RangeInclusive;
 
 /// Parameters of `counter`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Counter {
     /// The first value.
     #[n(0)]

@@ -3,6 +3,7 @@
 
 use millstream_element::{Dtype, ElementSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
@@ -11,8 +12,9 @@ use crate::graph::spec::side_by_side;
 use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `enumerate`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Enumerate {
     /// The number of the first element of every pass.
     #[n(0)]

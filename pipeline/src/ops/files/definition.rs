@@ -3,6 +3,7 @@
 
 use millstream_element::{Dtype, ElementSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::check::check_name;
@@ -16,14 +17,16 @@ use crate::graph::units::Splitting;
 use std::ops::RangeInclusive;
 
 /// Parameters of `files`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Files {
     /// The glob pattern.
     #[n(0)]
     pub pattern: String,
     /// Whether the listing is read in a shuffled order rather than sorted.
     #[n(1)]
+    #[serde(default)]
     pub shuffle: bool,
     /// The seed of that order; without one every task draws its own, or every iteration where the files are
     /// dealt out in splits.

@@ -12,7 +12,7 @@ use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::FilesOf;
 use crate::exec::program::{OpenError, Opening, Prepared, Preparing};
 use crate::exec::random::Seeds;
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::FilePart;
@@ -23,6 +23,7 @@ use crate::plan::{SourcePlan, listed};
 pub(crate) const ROOM: Room = Room {
     names: &[&["files"]],
     decode: decode_params::<definition::Files>,
+    named: Some(named::<definition::Files>),
     prepare,
 };
 

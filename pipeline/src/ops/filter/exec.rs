@@ -21,6 +21,7 @@ use crate::graph::Predicate;
 pub(crate) const ROOM: Room = Room {
     names: &[&["filter", "filter_expr"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 pub(crate) const ROOM: Room = Room {
     names: &[&["flat_map"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

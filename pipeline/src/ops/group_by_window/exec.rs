@@ -23,6 +23,7 @@ use std::sync::Arc;
 pub(crate) const ROOM: Room = Room {
     names: &[&["group_by_window"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

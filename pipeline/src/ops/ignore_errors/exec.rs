@@ -7,7 +7,7 @@ use crate::exec::error::ExecError;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::skipped::Skipped;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::codec::decode_params;
@@ -16,6 +16,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["ignore_errors"]],
     decode: decode_params::<definition::IgnoreErrors>,
+    named: Some(named::<definition::IgnoreErrors>),
     prepare,
 };
 

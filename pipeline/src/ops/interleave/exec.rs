@@ -20,6 +20,7 @@ use crate::ops::flat_map::exec::Function;
 pub(crate) const ROOM: Room = Room {
     names: &[&["interleave"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

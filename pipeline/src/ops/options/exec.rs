@@ -9,6 +9,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["options"]],
     decode: decode_params::<Options>,
+    named: None,
     prepare,
 };
 

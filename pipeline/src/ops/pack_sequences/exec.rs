@@ -21,6 +21,7 @@ use crate::graph::{self, Cut, column_of};
 pub(crate) const ROOM: Room = Room {
     names: &[&["pack_sequences"]],
     decode: decode_params::<definition::PackSequences>,
+    named: None,
     prepare,
 };
 

@@ -4,6 +4,7 @@
 use millstream_element::{ElementSpec, TensorSpec};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Deserializer};
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::batched;
@@ -15,8 +16,9 @@ use crate::graph::padded::{own_shapes, stacked};
 use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `padded_batch`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct PaddedBatch {
     /// Elements per batch, at least 1.
     #[n(0)]
@@ -31,7 +33,13 @@ pub struct PaddedBatch {
     /// What each component is padded with, one a component: the little-endian bytes of an item. Empty = zeros and empty
     /// strings.
     #[n(3)]
+    #[serde(deserialize_with = "byte_vectors")]
     pub values: Vec<ByteVec>,
+}
+
+fn byte_vectors<'de, D: Deserializer<'de>>(values: D) -> Result<Vec<ByteVec>, D::Error> {
+    let values = Vec::<Vec<u8>>::deserialize(values)?;
+    Ok(values.into_iter().map(Into::into).collect())
 }
 
 impl Operation for PaddedBatch {

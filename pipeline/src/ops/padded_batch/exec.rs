@@ -8,7 +8,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use super::definition;
 use crate::exec::padding::Padding;
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::rows::Rows;
 use crate::graph::codec::decode_params;
 
@@ -16,6 +16,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["padded_batch"]],
     decode: decode_params::<definition::PaddedBatch>,
+    named: Some(named::<definition::PaddedBatch>),
     prepare,
 };
 

@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::AUTO;
 use crate::graph::check::check_buffer;
@@ -11,8 +12,9 @@ use crate::graph::error::GraphError;
 use crate::graph::tree::Operation;
 
 /// Parameters of `prefetch`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Prefetch {
     /// Elements buffered ahead, at least 1; the executor buffers at most 4096.
     #[n(0)]

@@ -15,13 +15,14 @@ use crate::graph::AUTO;
 use super::definition;
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::read_ahead::{AHEAD_MAX, Polled, ReadAhead};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::graph::codec::decode_params;
 
 /// The room of the operation.
 pub(crate) const ROOM: Room = Room {
     names: &[&["prefetch"]],
     decode: decode_params::<definition::Prefetch>,
+    named: Some(named::<definition::Prefetch>),
     prepare,
 };
 

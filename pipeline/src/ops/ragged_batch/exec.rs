@@ -12,7 +12,7 @@ use crate::graph::ragged_rank;
 
 use super::definition;
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::rows::{Rows, joined};
 use crate::graph::codec::decode_params;
 
@@ -20,6 +20,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["ragged_batch"]],
     decode: decode_params::<definition::RaggedBatch>,
+    named: Some(named::<definition::RaggedBatch>),
     prepare,
 };
 

@@ -3,6 +3,7 @@
 
 use millstream_element::{Dtype, ElementSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::codec::encoded;
@@ -15,8 +16,9 @@ use crate::graph::units::Splitting;
 use std::ops::RangeInclusive;
 
 /// Parameters of `random`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Random {
     /// The seed; without one every task draws its own.
     #[n(0)]
@@ -24,6 +26,7 @@ pub struct Random {
     /// Whether every pass and epoch draws alike.
     #[n(1)]
     #[cbor(default)]
+    #[serde(default)]
     pub fixed: bool,
 }
 

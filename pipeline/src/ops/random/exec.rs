@@ -7,7 +7,7 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::random::Seeds;
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::codec::decode_params;
@@ -16,6 +16,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["random"]],
     decode: decode_params::<definition::Random>,
+    named: Some(named::<definition::Random>),
     prepare,
 };
 

@@ -3,6 +3,7 @@
 
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::rows;
@@ -17,8 +18,9 @@ use crate::graph::tree::{Given, Operation};
 const SIZES_MAX: usize = 4096;
 
 /// Parameters of `rebatch`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Rebatch {
     /// Rows of each batch, at least 1, by turns: at least one size.
     #[n(0)]

@@ -18,7 +18,7 @@ use crate::graph;
 
 use super::definition;
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::graph::codec::decode_params;
 use crate::ops::unbatch::exec::opened;
 
@@ -26,6 +26,7 @@ use crate::ops::unbatch::exec::opened;
 pub(crate) const ROOM: Room = Room {
     names: &[&["rebatch"]],
     decode: decode_params::<definition::Rebatch>,
+    named: Some(named::<definition::Rebatch>),
     prepare,
 };
 

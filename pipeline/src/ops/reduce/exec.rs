@@ -23,6 +23,7 @@ use std::sync::Arc;
 pub(crate) const ROOM: Room = Room {
     names: &[&["reduce"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 pub(crate) const ROOM: Room = Room {
     names: &[&["rejection_resample"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

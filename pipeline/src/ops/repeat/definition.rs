@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::repeated;
@@ -11,8 +12,9 @@ use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `repeat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Repeat {
     /// How many passes; absent = without end.
     #[n(0)]

@@ -19,7 +19,7 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::random::mix;
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::codec::decode_params;
 
@@ -27,6 +27,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["repeat"]],
     decode: decode_params::<definition::Repeat>,
+    named: Some(named::<definition::Repeat>),
     prepare,
 };
 

@@ -3,6 +3,7 @@
 
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::added;
@@ -15,8 +16,9 @@ use crate::graph::tree::{Given, Operation};
 use std::ops::RangeInclusive;
 
 /// Parameters of `sample`.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Sample {
     /// How often each input is drawn, in relation to the others: finite and above 0, one an input.
     #[n(0)]
@@ -30,6 +32,7 @@ pub struct Sample {
     /// Whether every pass and epoch draws alike.
     #[n(3)]
     #[cbor(default)]
+    #[serde(default)]
     pub fixed: bool,
 }
 

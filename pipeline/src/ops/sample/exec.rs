@@ -3,13 +3,14 @@
 use super::definition;
 use super::pick::{Draws, Pick};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::graph::codec::decode_params;
 
 /// The room of the operation.
 pub(crate) const ROOM: Room = Room {
     names: &[&["sample"]],
     decode: decode_params::<definition::Sample>,
+    named: Some(named::<definition::Sample>),
     prepare,
 };
 

@@ -20,6 +20,7 @@ use std::sync::Arc;
 pub(crate) const ROOM: Room = Room {
     names: &[&["scan"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

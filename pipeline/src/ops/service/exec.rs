@@ -23,6 +23,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["service"]],
     decode: decode_params::<definition::ServiceReader>,
+    named: None,
     prepare,
 };
 

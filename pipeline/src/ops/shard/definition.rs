@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::codec::encoded;
@@ -10,8 +11,9 @@ use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `shard`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Shard {
     /// How many shards there are, at least 1; absent = a hint: whoever runs the dataset on several workers puts their
     /// number and the worker's here.

@@ -7,7 +7,7 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::unprepared;
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token;
 use crate::graph;
@@ -17,6 +17,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["shard"]],
     decode: decode_params::<definition::Shard>,
+    named: Some(named::<definition::Shard>),
     prepare,
 };
 

@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::check::check_buffer;
 use crate::graph::codec::encoded;
@@ -10,8 +11,9 @@ use crate::graph::error::GraphError;
 use crate::graph::tree::Operation;
 
 /// Parameters of `shuffle`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Shuffle {
     /// Elements held to draw from, at least 1.
     #[n(0)]
@@ -22,6 +24,7 @@ pub struct Shuffle {
     /// Whether every pass and epoch draws alike.
     #[n(2)]
     #[cbor(default)]
+    #[serde(default)]
     pub fixed: bool,
 }
 

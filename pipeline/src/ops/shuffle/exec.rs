@@ -10,7 +10,7 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::random::{Draws, Seeds};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph;
 use crate::graph::codec::decode_params;
@@ -19,6 +19,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["shuffle"]],
     decode: decode_params::<definition::Shuffle>,
+    named: Some(named::<definition::Shuffle>),
     prepare,
 };
 

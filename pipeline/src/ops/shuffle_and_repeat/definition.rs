@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::repeated;
@@ -12,8 +13,9 @@ use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `shuffle_and_repeat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct ShuffleAndRepeat {
     /// Elements held to draw from, at least 1.
     #[n(0)]

@@ -17,7 +17,7 @@ use crate::graph;
 
 use super::definition;
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::graph::codec::decode_params;
 use crate::ops::repeat::exec::Repeat;
 
@@ -25,6 +25,7 @@ use crate::ops::repeat::exec::Repeat;
 pub(crate) const ROOM: Room = Room {
     names: &[&["shuffle_and_repeat"]],
     decode: decode_params::<definition::ShuffleAndRepeat>,
+    named: Some(named::<definition::ShuffleAndRepeat>),
     prepare,
 };
 

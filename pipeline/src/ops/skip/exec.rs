@@ -6,7 +6,7 @@ use crate::exec::error::ExecError;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::codec::decode_params;
 
@@ -14,6 +14,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["skip"]],
     decode: decode_params::<definition::Skip>,
+    named: Some(named::<definition::Skip>),
     prepare,
 };
 

@@ -30,6 +30,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["source"]],
     decode: decode_params::<definition::RegisteredSource>,
+    named: None,
     prepare,
 };
 

@@ -17,6 +17,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["statistics"]],
     decode: decode_params::<definition::Statistics>,
+    named: None,
     prepare,
 };
 

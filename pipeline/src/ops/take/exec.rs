@@ -5,7 +5,7 @@ use crate::exec::error::ExecError;
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::codec::decode_params;
 
@@ -13,6 +13,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["take"]],
     decode: decode_params::<definition::Take>,
+    named: Some(named::<definition::Take>),
     prepare,
 };
 

@@ -19,6 +19,7 @@ use crate::ops::filter::exec::{Test, holds};
 pub(crate) const ROOM: Room = Room {
     names: &[&["take_while", "take_while_expr"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

@@ -12,6 +12,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["tensor_slices"]],
     decode: decode_params::<definition::TensorSlices>,
+    named: None,
     prepare,
 };
 

@@ -13,6 +13,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["tensors"]],
     decode: decode_params::<definition::Tensors>,
+    named: None,
     prepare,
 };
 

@@ -12,7 +12,7 @@ use crate::graph::spec::without_leading;
 use crate::graph::tree::{Given, Op, Operation};
 
 /// The operation `unbatch`, which has no parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unbatch;
 
 impl Operation for Unbatch {

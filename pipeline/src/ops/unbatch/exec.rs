@@ -7,7 +7,7 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::random::mix;
-use crate::exec::room::Room;
+use crate::exec::room::{Room, nameless};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
 
@@ -15,6 +15,7 @@ use crate::exec::value::Value;
 pub(crate) const ROOM: Room = Room {
     names: &[&["unbatch"]],
     decode: definition::decode,
+    named: Some(nameless::<definition::Unbatch>),
     prepare,
 };
 

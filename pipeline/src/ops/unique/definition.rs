@@ -9,7 +9,7 @@ use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Op, Operation};
 
 /// The operation `unique`, which has no parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unique;
 
 impl Operation for Unique {

@@ -10,7 +10,7 @@ use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, nameless};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token;
 use crate::exec::value::Value;
@@ -19,6 +19,7 @@ use crate::exec::value::Value;
 pub(crate) const ROOM: Room = Room {
     names: &[&["unique"]],
     decode: definition::decode,
+    named: Some(nameless::<definition::Unique>),
     prepare,
 };
 

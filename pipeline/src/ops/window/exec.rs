@@ -22,6 +22,7 @@ use std::sync::Arc;
 pub(crate) const ROOM: Room = Room {
     names: &[&["window"]],
     decode: definition::decode,
+    named: None,
     prepare,
 };
 

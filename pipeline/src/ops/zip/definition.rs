@@ -3,6 +3,7 @@
 
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::check::check_name;
@@ -15,8 +16,9 @@ use crate::graph::tree::{Given, Operation};
 use std::ops::RangeInclusive;
 
 /// Parameters of `zip`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Zip {
     /// What each input is called in the dict that an element is; absent = elements are tuples.
     #[n(0)]

@@ -8,7 +8,7 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::random::mix;
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token;
 use crate::graph::codec::decode_params;
@@ -17,6 +17,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["zip"]],
     decode: decode_params::<definition::Zip>,
+    named: Some(named::<definition::Zip>),
     prepare,
 };
 

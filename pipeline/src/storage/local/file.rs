@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::exec::ErrorKind;
 use crate::storage::error::StorageError;
-use crate::storage::object::Object;
 
 /// `ENFILE` and `EMFILE`, the same on every Unix.
 const TOO_MANY_OPEN: [i32; 2] = [23, 24];
@@ -29,10 +28,10 @@ pub(in crate::storage) struct LocalFile {
 }
 
 /// Opens what `path` names.
-pub(in crate::storage) fn open(path: &str) -> Result<Object, StorageError> {
+pub(in crate::storage) fn open(path: &str) -> Result<LocalFile, StorageError> {
     let failed = |error: io::Error| StorageError::open(to_blame(&error), path, error.to_string());
     let file = File::open(path).map_err(failed)?;
-    opened(path, file).map_err(failed)
+    opened(file).map_err(failed)
 }
 
 /// Who is to blame where a file cannot be opened. What is passed over as the data's fault must not be for want of something else.
@@ -54,18 +53,17 @@ fn to_blame(error: &io::Error) -> ErrorKind {
 
 /// A file that is here already, fetched from where `path` says.
 #[cfg(feature = "storage")]
-pub(in crate::storage) fn whole(path: &str, file: File) -> Result<Object, StorageError> {
-    opened(path, file).map_err(|error| StorageError::open(ErrorKind::Resource, path, error.to_string()))
+pub(in crate::storage) fn whole(path: &str, file: File) -> Result<LocalFile, StorageError> {
+    opened(file).map_err(|error| StorageError::open(ErrorKind::Resource, path, error.to_string()))
 }
 
-fn opened(path: &str, file: File) -> io::Result<Object> {
+fn opened(file: File) -> io::Result<LocalFile> {
     let metadata = file.metadata()?;
-    let file = LocalFile {
+    Ok(LocalFile {
         file: Arc::new(file),
         size_bytes: metadata.len(),
         is_regular: metadata.is_file(),
-    };
-    Ok(Object::local(path, file))
+    })
 }
 
 impl LocalFile {

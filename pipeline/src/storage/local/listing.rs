@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::exec::ErrorKind;
 use crate::storage::error::StorageError;
-use crate::storage::handle::{FILES_MAX, Listed};
+use crate::storage::listed::{FILES_MAX, Listed};
 
 /// The files that `pattern` matches, sorted. Directories are not files.
 pub(in crate::storage) fn list(pattern: &str) -> Result<Vec<Listed>, StorageError> {

@@ -7,7 +7,7 @@ use object_store::list::PaginatedListOptions;
 use object_store::path::{DELIMITER, Path};
 
 use crate::exec::ErrorKind;
-use crate::storage::handle::{FILES_MAX, Listed};
+use crate::storage::listed::{FILES_MAX, Listed};
 use crate::storage::location::RemoteLocation;
 
 use super::failure::Failure;

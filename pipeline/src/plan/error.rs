@@ -1,0 +1,31 @@
+//! The error of an iteration that cannot be planned.
+
+use thiserror::Error;
+
+use crate::graph::AnalysisError;
+use crate::storage::StorageError;
+
+/// The reason why an iteration cannot be planned.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// The files of a source cannot be found.
+    #[error("files {pattern:?}: {reason}")]
+    Files {
+        /// The glob pattern.
+        pattern: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The graph cannot be analysed.
+    #[error(transparent)]
+    Analysis(#[from] AnalysisError),
+}
+
+impl From<StorageError> for PlanError {
+    fn from(error: StorageError) -> PlanError {
+        PlanError::Files {
+            pattern: error.path().to_owned(),
+            reason: error.reason().to_owned(),
+        }
+    }
+}

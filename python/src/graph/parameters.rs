@@ -1,0 +1,51 @@
+//! Parameters of operations, from Python to the form that the library's table takes.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
+use serde_json::{Map, Number, Value};
+
+/// The parameters by name.
+///
+/// # Errors
+/// `TypeError` for a value that is no number, text, sequence of bytes, list or `None`.
+pub(super) fn named(parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Map<String, Value>> {
+    let Some(parameters) = parameters else {
+        return Ok(Map::new());
+    };
+    let pairs = parameters.iter();
+    pairs
+        .map(|(name, given)| Ok((name.extract::<String>()?, value(&given)?)))
+        .collect()
+}
+
+fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if given.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(flag) = given.cast::<PyBool>() {
+        return Ok(Value::Bool(flag.is_true()));
+    }
+    // Also of types that are whole numbers without being `int`, as NumPy's are.
+    if let Ok(number) = given.extract::<i64>() {
+        return Ok(Value::from(number));
+    }
+    if let Ok(number) = given.extract::<u64>() {
+        return Ok(Value::from(number));
+    }
+    if let Ok(text) = given.cast::<PyString>() {
+        return Ok(Value::String(text.to_str()?.to_owned()));
+    }
+    if let Ok(bytes) = given.cast::<PyBytes>() {
+        return Ok(Value::from(bytes.as_bytes()));
+    }
+    if let Ok(number) = given.extract::<f64>() {
+        let number = Number::from_f64(number).map(Value::Number);
+        return number.ok_or_else(|| PyTypeError::new_err("a parameter is no finite number"));
+    }
+    let items = given.try_iter()?;
+    items
+        .map(|item| value(&item?))
+        .collect::<PyResult<Vec<Value>>>()
+        .map(Value::Array)
+}
