@@ -278,6 +278,28 @@ fn definitions_of_operations_know_no_execution() {
 }
 
 #[test]
+fn the_worked_example_is_the_code_that_is_compiled() {
+    let files = tree::files();
+    let text = |path: &str| {
+        files
+            .iter()
+            .find(|file| file.path == path)
+            .map(|file| file.text.as_str())
+    };
+    let page = text("CONTRIBUTING.md").expect("the page");
+    let mut lines = 0;
+    for part in ["definition.rs", "exec.rs"] {
+        let code = text(&format!("pipeline/src/ops/every/{part}")).expect("the example");
+        assert!(
+            page.contains(&format!("```rust\n{code}```")),
+            "CONTRIBUTING.md shows another {part} than pipeline/src/ops/every has: copy it there"
+        );
+        lines += code.lines().count();
+    }
+    assert!(lines < 100, "the example has {lines} lines");
+}
+
+#[test]
 fn every_source_file_says_what_it_owns() {
     assert_clean(
         tree::files()

@@ -11,6 +11,8 @@ pub(crate) mod choose;
 pub(crate) mod concatenate;
 pub(crate) mod counter;
 pub(crate) mod enumerate;
+#[cfg(test)]
+mod every;
 pub(crate) mod files;
 pub(crate) mod filter;
 pub(crate) mod flat_map;

@@ -22,6 +22,8 @@ const ROOMS: &[&Room] = &[
     &super::concatenate::exec::ROOM,
     &super::counter::exec::ROOM,
     &super::enumerate::exec::ROOM,
+    #[cfg(test)]
+    &super::every::exec::ROOM,
     &super::files::exec::ROOM,
     &super::filter::exec::ROOM,
     &super::flat_map::exec::ROOM,
