@@ -473,7 +473,7 @@ def distribute(
     ``compression`` takes ``"AUTO"`` and ``None`` as upstream, and ``"lz4"`` and ``"none"``. ``target_workers`` may also be
     ``"HOST"``: workers on this host. Where elements were lost with a worker, the end of an epoch comes with a ``DataLossWarning``, is a
     ``DataLossError`` if ``on_lost`` is ``"raise"``, and says nothing if it is ``"ignore"``. The dispatcher may be out of
-    reach for ``dispatcher_timeout_s``: by default what ``MILLSTREAM_DISPATCHER_TIMEOUT_S`` says, else 600 seconds. See the project's ARCHITECTURE.md for what differs from the tf.data service.
+    reach for ``dispatcher_timeout_s``: by default what ``MILLSTREAM_DISPATCHER_TIMEOUT_S`` says, else 600 seconds. The project's docs/design/differences-from-tf-data.md lists the differences from the tf.data service.
     """
     travel = _travel(compression)
     terms = _Terms(

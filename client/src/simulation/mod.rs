@@ -4,7 +4,7 @@
 //! What decides is the production code: the dispatcher's machine and its records; the worker's data plane (buffers,
 //! subscriptions, sessions) and books of splits; the reader (intake, credits, links, cursor, reports) with what it was
 //! told. What carries is modelled: the dispatcher's loop and disk, connections, the agent's order of events, pipelines.
-//! `ARCHITECTURE.md` says why it stands here.
+//! `docs/design/simulation.md` says why it stands here.
 //!
 //! | file | what it owns |
 //! |---|---|

@@ -79,7 +79,7 @@ impl Program {
         let mut shuffles = Vec::new();
         let mut below = node;
         while let Some(shuffle) = self.graph.nodes()[below].op.of::<Shuffle>() {
-            shuffles.push(shared.shuffle_seeds(self.drawn(below), shuffle));
+            shuffles.push(shared.order_seeds(self.drawn(below), shuffle.seed, shuffle.fixed));
             // A shuffle has an input.
             below = self.graph.nodes()[below].inputs[0] as usize;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::graph::{ErrorPolicy, ExternalState, Shuffle};
+use crate::graph::{ErrorPolicy, ExternalState};
 use crate::plan::SplitPlan;
 use crate::storage::Storage;
 
@@ -139,9 +139,9 @@ impl Shared {
         }
     }
 
-    /// The same of a full shuffle: where splits are dealt out, all tasks read one order.
-    pub(crate) fn shuffle_seeds(&self, node: usize, shuffle: &Shuffle) -> Seeds {
-        let seeds = self.seeds(node, shuffle.seed).fixed_if(shuffle.fixed);
+    /// The same of an operation that permutes a whole source: where splits are dealt out, all tasks read one order.
+    pub(crate) fn order_seeds(&self, node: usize, seed: Option<u64>, fixed: bool) -> Seeds {
+        let seeds = self.seeds(node, seed).fixed_if(fixed);
         match self.feed {
             Some(_) => Seeds {
                 task_id: self.iteration,

@@ -180,6 +180,16 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns whether the operation, with its parameters, yields exactly what it reads, so that it may be left out.
+    fn does_nothing(&self) -> bool {
+        false
+    }
+
+    /// Returns whether files that the operation reads leave it as they came, though in another order or number.
+    fn passes_files(&self) -> bool {
+        self.options().is_some()
+    }
+
     /// Returns whether the operation passes on elements of its input as they are: some, in another order or several times.
     fn yields_its_input(&self) -> bool {
         false

@@ -14,10 +14,10 @@ use crate::graph::{AnalysisError, Cardinality, Given, GraphError, Operation};
 #[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
-pub struct Every {
+pub(crate) struct Every {
     /// Elements of a group, of which the first is yielded.
     #[n(0)]
-    pub step: NonZeroU64,
+    pub(crate) step: NonZeroU64,
 }
 
 impl Operation for Every {

@@ -12,8 +12,6 @@ use crate::ops::interleave::Interleave;
 use crate::ops::map::Map;
 use crate::ops::prefetch::Prefetch;
 use crate::ops::read::Read;
-use crate::ops::repeat::Repeat;
-use crate::ops::shuffle::Shuffle;
 
 /// A file, or the part of one that begins with certain bytes: of its records those that begin there, wherever they end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,9 +70,7 @@ impl Graph {
         if let Some(FlatMap::Graph(body)) = function.or(op.of()) {
             return body.is_read_by_the_record();
         }
-        let is_passed =
-            op.is::<Shuffle>() || op.is::<Repeat>() || op.is::<Prefetch>() || op.options().is_some();
-        is_passed && self.reads_parts(consumer)
+        op.passes_files() && self.reads_parts(consumer)
     }
 
     /// Of the body of a function: whether it reads the file that is its argument, and treats each record for itself.

@@ -44,6 +44,10 @@ impl Operation for Prefetch {
     fn yields_its_input(&self) -> bool {
         true
     }
+
+    fn passes_files(&self) -> bool {
+        true
+    }
 }
 
 impl Dataset {

@@ -39,6 +39,14 @@ impl Operation for Repeat {
     fn yields_its_input(&self) -> bool {
         true
     }
+
+    fn does_nothing(&self) -> bool {
+        self.count == Some(1)
+    }
+
+    fn passes_files(&self) -> bool {
+        true
+    }
 }
 
 impl Dataset {

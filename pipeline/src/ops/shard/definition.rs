@@ -64,6 +64,11 @@ impl Operation for Shard {
     fn yields_its_input(&self) -> bool {
         true
     }
+
+    fn does_nothing(&self) -> bool {
+        // One that demands an element checks that there is one.
+        self.count == Some(1) && !self.require_non_empty
+    }
 }
 
 impl Dataset {

@@ -61,6 +61,15 @@ impl Operation for Shuffle {
         self.fixed = true;
         true
     }
+
+    fn does_nothing(&self) -> bool {
+        // There is one element to draw from.
+        self.buffer == 1
+    }
+
+    fn passes_files(&self) -> bool {
+        true
+    }
 }
 
 impl Dataset {

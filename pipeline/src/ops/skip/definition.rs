@@ -43,6 +43,10 @@ impl Operation for Skip {
     fn yields_its_input(&self) -> bool {
         true
     }
+
+    fn does_nothing(&self) -> bool {
+        self.count == 0
+    }
 }
 
 impl Dataset {

@@ -45,6 +45,11 @@ impl Operation for Take {
     fn yields_its_input(&self) -> bool {
         true
     }
+
+    fn does_nothing(&self) -> bool {
+        // No pass has more elements than can be counted.
+        self.count == u64::MAX
+    }
 }
 
 impl Dataset {
