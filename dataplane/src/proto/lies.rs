@@ -203,3 +203,28 @@ fn a_consumer_owes_an_acknowledgement_of_whatever_arrived() {
     half.acknowledge();
     assert!(!half.owes_acknowledgement());
 }
+
+/// D5.1, D6.3: a worker that names a split after the end leaves an end that the next link tells again.
+#[test]
+fn a_split_after_the_end_hides_no_end() {
+    let mut half = ReceiveHalf::<()>::new(TASK);
+    half.grant(4, 64);
+    half.handle(ToClient::EndOfTask(EndOfTask { task: TASK, sent: 3 }))
+        .unwrap();
+    let split = SplitDone {
+        task: TASK,
+        lease: 1,
+        attempt: 0,
+        upto: 3,
+    };
+    half.handle(ToClient::SplitDone(split)).unwrap();
+    half.handle_link_lost();
+    assert!(!half.is_ended(), "the elements before the end need credits");
+    half.grant(3, 64);
+    half.admit(0, 3, 192).unwrap();
+    half.handle_pack(0, 3, ()).unwrap();
+    half.handle(ToClient::EndOfTask(EndOfTask { task: TASK, sent: 3 }))
+        .unwrap();
+    let arrivals: Vec<Arrival<()>> = std::iter::from_fn(|| half.poll()).collect();
+    assert_eq!(arrivals.last(), Some(&Arrival::End), "{arrivals:?}");
+}

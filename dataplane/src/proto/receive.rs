@@ -325,14 +325,13 @@ impl<B> ReceiveHalf<B> {
         let contiguous = self.contiguous;
         self.credit = Issuer::resumed_at(contiguous);
         self.parked = false;
-        // An end that overtook elements is told again behind them, and they need credits until then.
-        let is_end = |arrival: &Arrival<B>| matches!(arrival, Arrival::End | Arrival::Failed(_));
-        if self
-            .waiting
-            .back()
-            .is_some_and(|(count, arrival)| *count > contiguous && is_end(arrival))
-        {
-            self.waiting.pop_back();
+        // An end that overtook elements is told again after them, and they need credits until then. It need not stand last: a worker
+        // that breaks the protocol names splits after it.
+        let overtook = |(count, arrival): &(u64, Arrival<B>)| {
+            *count > contiguous && matches!(arrival, Arrival::End | Arrival::Failed(_))
+        };
+        if let Some(place) = self.waiting.iter().position(overtook) {
+            self.waiting.remove(place);
             self.ended_at = None;
         }
         // The next subscription says what is here.
