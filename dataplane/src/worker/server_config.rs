@@ -12,7 +12,7 @@ use crate::transport::Compression;
 /// A callback that receives the number of elements that just left a task's buffer.
 pub type OnTaken = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// The limits and habits of a [`Server`].
+/// The limits and habits of a [`Server`](super::Server).
 #[derive(Clone)]
 pub struct ServerConfig {
     /// How long a task may have nothing ready before it gives its credits back; default 50 ms, so that a stuck task
