@@ -15,6 +15,7 @@ use millstream::{LocalWorkers, Worker, WorkerConfig};
 use crate::support::cluster::{Cluster, LIVENESS, prompt};
 use crate::support::consumers::{Party, first_error, groups, job, open, read_apart};
 use crate::support::links::Mechanism;
+use crate::support::mortal::lasting_address;
 use crate::support::process::{Process, finish, millstream};
 use crate::support::proxy::Proxy;
 use crate::support::watchdog::WATCHDOG;
@@ -251,9 +252,10 @@ fn restart_in_process(mechanism: Mechanism, policy: Policy, times: usize) {
     let mut cluster = Cluster::plain_with(mechanism, DispatcherConfig::default(), 2);
     let local = cluster.service().local_workers().clone();
     let progress = Progress::start(&cluster, policy);
+    // The first restart moves the worker there, and the others find it there.
+    let bind = Some(lasting_address().parse().expect("an address"));
     for time in 0..times {
         let worker = cluster.workers.remove(0);
-        let bind = Some(worker.local_addr());
         worker.stop().expect("a graceful end");
         let config = WorkerConfig {
             bind,
@@ -283,8 +285,8 @@ fn restart_process(policy: Policy, times: usize) {
     let cluster = Cluster::plain_with(Mechanism::Memory, DispatcherConfig::default(), 0);
     let mut workers: Vec<Process> = (0..2).map(|_| Process::worker(&cluster)).collect();
     let progress = Progress::start(&cluster, policy);
+    let address = lasting_address();
     for time in 0..times {
-        let address = workers[0].address.clone();
         drop(workers.remove(0));
         let again = ["worker", "--dispatcher", &cluster.address, "--bind", &address];
         workers.insert(0, Process::start(&cluster.key_text, &again));
