@@ -66,6 +66,9 @@ pub(super) struct Meter {
     now: Instant,
     /// Windows begin when all before this is acknowledged: it travelled otherwise.
     settled_at: u64,
+    /// That has not been acknowledged yet. The grant that does so opens the window, and counts for none: packs that overtook are
+    /// acknowledged with it, all at once.
+    is_settling: bool,
     window: Open,
 }
 
@@ -118,6 +121,7 @@ impl Meter {
             round_trip_min: None,
             now,
             settled_at: 0,
+            is_settling: false,
             window: Open::new(now, 0),
         }
     }
@@ -157,7 +161,10 @@ impl Meter {
                 .map_or(round_trip, |least| least.min(round_trip));
             self.round_trip_min = Some(least);
         }
-        if !std::mem::replace(&mut self.is_begun, true) || acknowledged < self.settled_at {
+        let is_begun = std::mem::replace(&mut self.is_begun, true);
+        let was_settling = self.is_settling;
+        self.is_settling = acknowledged < self.settled_at;
+        if !is_begun || was_settling || self.is_settling {
             self.window = Open::new(now, self.handed);
             return None;
         }
@@ -171,7 +178,7 @@ impl Meter {
 
     /// Has the next window begin when everything sent so far is acknowledged.
     pub(super) fn settle(&mut self) {
-        self.settled_at = self.taken;
+        (self.settled_at, self.is_settling) = (self.taken, true);
         self.window = Open::new(self.now, self.handed);
     }
 

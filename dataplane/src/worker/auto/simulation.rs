@@ -360,6 +360,25 @@ fn what_was_sent_before_a_trial_does_not_count_for_it() {
     assert!(compressed_share(&world, 2.0, 10.0) > 0.97);
 }
 
+/// Plain packs overtake those that are still being compressed, and are acknowledged with them, all at once.
+#[test]
+fn what_overtook_compressed_packs_does_not_count_for_a_probe() {
+    let world = World {
+        producer: 2.8e9,
+        link: vec![(0.0, 104e6)],
+        round_trip: 66e-6,
+        consumer: 612e6,
+        ratio: 7.3,
+        compressing: 65e6,
+        restoring: 260e6,
+        threads: 2,
+        pack_bytes: 306e3,
+        outstanding: 8,
+    };
+    let part = compared(&world, 5.0, 20.0);
+    assert!(part > 0.95, "{part}");
+}
+
 #[test]
 fn a_trial_that_gains_nothing_is_not_repeated_soon() {
     let world = World {
