@@ -122,6 +122,10 @@ const WALLS: &[Wall] = &[
         ],
     },
     Wall {
+        around: "control/src/dispatcher/tables",
+        keeps_out: &["dispatcher::action", "dispatcher::state", "dispatcher::machine"],
+    },
+    Wall {
         around: "pipeline/src/graph",
         keeps_out: &["crate::exec", "std::fs", "std::thread"],
     },
@@ -320,6 +324,27 @@ fn shuffle_stands_in_its_room_the_table_and_python() {
     let found = files.iter().filter(is_product).filter(|file| knows(&file.text));
     let found: Vec<&str> = found.map(|file| file.path.as_str()).collect();
     assert_eq!(found, KNOWS_SHUFFLE);
+}
+
+/// Methods of `Dispatcher`: it routes, and owns no table.
+const ROUTES_MAX: usize = 40;
+
+#[test]
+fn the_dispatcher_only_routes() {
+    let mut methods = 0;
+    for file in tree::files()
+        .iter()
+        .filter(|file| file.is_in("control/src/dispatcher"))
+    {
+        let blocks = file.text.split("\nimpl Dispatcher {\n").skip(1);
+        let bodies = blocks.map(|rest| rest.split("\n}\n").next().unwrap_or(rest));
+        let is_method = |line: &&str| line.starts_with("    fn ") || line.starts_with("    pub");
+        methods += bodies.flat_map(str::lines).filter(is_method).count();
+    }
+    assert!(
+        (1..=ROUTES_MAX).contains(&methods),
+        "Dispatcher has {methods} methods"
+    );
 }
 
 #[test]

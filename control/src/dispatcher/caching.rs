@@ -3,8 +3,8 @@
 //! What is kept, and where each trainer stands in it, only the workers know.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::machine::Dispatcher;
 use super::record::{DatasetRecord, JobRecord};
+use super::tables::Tables;
 use crate::error::Error;
 use crate::id::{IterationId, SessionId, TaskId};
 use crate::job::JobParameters;
@@ -53,14 +53,7 @@ pub(super) fn check_pass(job: &JobRecord, repetition: u64) -> Result<(), Error> 
     )))
 }
 
-impl Dispatcher {
-    /// Whether an iteration is read through the cache.
-    pub(super) fn is_cached(&self, iteration: IterationId) -> bool {
-        let row = self.tables.iterations.get(&iteration);
-        let job = row.and_then(|row| self.tables.jobs.get(&row.job));
-        job.is_some_and(|job| job.parameters.cross_trainer_cache)
-    }
-
+impl Tables {
     /// C13.3
     pub(super) fn splits_produced(
         &mut self,
@@ -74,15 +67,16 @@ impl Dispatcher {
                 "task {task} has no cross-trainer cache: its splits are done when a reader has them, not before"
             )));
         }
-        let (Some(ledger), Some(holding)) = (
-            self.tables.ledgers.get_mut(&iteration),
-            self.tables.holdings.get_mut(&task),
-        ) else {
-            return Ok(());
-        };
-        for run in leases.iter().flat_map(|range| holding.take(*range)) {
-            ledger.done(&run);
-        }
+        let books = &mut self.books;
+        let runs = books.take_held(task, leases).unwrap_or_default();
+        books.done(iteration, &runs);
         Ok(())
+    }
+
+    /// Whether an iteration is read through the cache.
+    pub(super) fn is_cached(&self, iteration: IterationId) -> bool {
+        let row = self.iterations.get(&iteration);
+        let job = row.and_then(|row| self.catalog.find_job(&row.job));
+        job.is_some_and(|job| job.parameters.cross_trainer_cache)
     }
 }

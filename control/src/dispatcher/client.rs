@@ -5,29 +5,30 @@ use millstream_link::{Claims, TicketKey};
 
 use super::action::{ClientPush, Snapshot, TaskInfo, TaskRemoved};
 use super::failure::TaskFailure;
-use super::machine::Dispatcher;
-use super::record::{ClientRecord, IterationRecord, Phase, TaskPhase, TaskRecord};
+use super::record::{IterationRecord, Phase, TaskPhase, TaskRecord};
+use super::state::ServiceState;
+use super::tables::Tables;
 use crate::error::Error;
-use crate::id::{ClientId, IterationId, SessionId, TaskId};
+use crate::id::{ClientId, SessionId, TaskId};
 use crate::split::LeaseRange;
 
-impl Dispatcher {
+impl ServiceState {
     /// Shows a client everything it needs to go on (C4.1).
     pub(super) fn attach(&mut self, session: SessionId, client: ClientId) -> Result<(), Error> {
-        let row = self.client(session, client)?;
+        let row = self.tables.clients.owned_by(session, client)?;
         let iteration = row.iteration;
         // C14.2
         let has_everything = row.reads_before.is_some();
         let mut snapshot = Snapshot::default();
-        for task in self.tables.tasks_of(iteration) {
+        for task in self.tables.tasks.of(iteration) {
             if let Some(task) = self.tables.tasks.get(&task)
-                && self.is_served(task)
-                && self.reads(row, task.id, task.worker)
+                && self.tables.is_served(task)
+                && self.tables.reads(row, task.id, task.worker)
             {
-                snapshot.tasks.extend(self.task_info(client, task));
+                snapshot.tasks.extend(self.tables.task_info(client, task));
             }
         }
-        for task in self.tables.removals_of(iteration) {
+        for task in self.tables.removals.of(iteration) {
             let Some(removal) = self.tables.removals.get(&task) else {
                 continue;
             };
@@ -48,31 +49,19 @@ impl Dispatcher {
             snapshot.finished = has_everything || matches!(row.phase, Phase::Finished | Phase::Collected);
             snapshot.lost.clone_from(&row.lost);
             snapshot.splits_lost = row.splits_lost;
-            snapshot.failed = self.failures_for(client, row);
+            snapshot.failed = self.tables.failures_for(client, row);
         }
-        self.clocks.client_seen.insert(client, self.now);
+        self.tables.clients.seen.note(client, self.now);
         self.push_client(client, ClientPush::Snapshot(snapshot));
-        if let Some((_, true)) = self.clocks.stranded.get(&client) {
+        if self.tables.clients.stranded.is_told(&client) {
             self.tell_workers_lost(client);
         }
         self.tell_client_incomplete(client, iteration);
-        self.tell_closing(client);
         Ok(())
     }
 
-    /// The failures of an iteration that concern a client: not those of tasks that it leaves aside.
-    fn failures_for(&self, client: ClientId, row: &IterationRecord) -> Vec<TaskFailure> {
-        let client = self.tables.clients.get(&client);
-        let is_read = |failure: &&TaskFailure| {
-            client
-                .zip(failure.worker)
-                .is_none_or(|(client, worker)| self.reads(client, failure.task, worker))
-        };
-        row.failures.iter().filter(is_read).cloned().collect()
-    }
-
     pub(super) fn release(&mut self, session: SessionId, client: ClientId) -> Result<(), Error> {
-        self.client(session, client)?;
+        self.tables.clients.owned_by(session, client)?;
         self.end_client(client);
         Ok(())
     }
@@ -80,19 +69,17 @@ impl Dispatcher {
     /// A client is gone. What it has seen nobody can say any more, so it counts as having seen everything (C6.2); what its user was
     /// not done with is lost (C6.7).
     pub(super) fn end_client(&mut self, id: ClientId) {
-        let Some(mut client) = self.tables.remove_client(id) else {
+        let Some(mut client) = self.tables.clients.remove(id) else {
             return;
         };
-        self.clocks.client_seen.remove(&id);
-        self.clocks.stranded.remove(&id);
         let iteration = client.iteration;
-        let phase = self.tables.iterations.get(&iteration).map(|row| row.phase);
-        self.note_readers(iteration);
+        let phase = self.tables.iterations.phase_of(iteration);
+        self.tables.note_readers(iteration, self.now);
         if self.give_up_abandoned(iteration) {
             return;
         }
         let in_hand = client.in_hand.take_all();
-        self.clear_hands(iteration, &in_hand);
+        self.tables.clients.clear_hands(iteration, &in_hand);
         self.lose_splits(iteration, &in_hand, "");
         if phase != Some(Phase::Running) {
             return self.leave_private_tasks(&client);
@@ -100,17 +87,16 @@ impl Dispatcher {
         if let Some(row) = self.tables.iterations.get_mut(&iteration) {
             row.was_read = true;
         }
-        for task in self.tables.tasks_of(iteration) {
-            let holding = self.tables.holdings.get(&task);
+        for task in self.tables.tasks.of(iteration) {
+            let holding = self.tables.books.holding(task);
             let row = self.tables.tasks.get(&task);
             if holding.is_some_and(|holding| !holding.is_empty())
-                && row.is_some_and(|row| self.reads(&client, row.id, row.worker))
-                && let Some(holding) = self.tables.holdings.get_mut(&task)
+                && row.is_some_and(|row| self.tables.reads(&client, row.id, row.worker))
             {
-                holding.mark_all_seen();
+                self.tables.books.mark_all_seen(task);
             }
         }
-        for task in self.tables.removals_of(iteration) {
+        for task in self.tables.removals.of(iteration) {
             if let Some(removal) = self.tables.removals.get_mut(&task)
                 && removal.readers.contains(&id)
             {
@@ -122,43 +108,9 @@ impl Dispatcher {
         }
         self.leave_private_tasks(&client);
         self.release_from_workers(&client);
-        for task in self.tables.tasks_of(iteration) {
+        for task in self.tables.tasks.of(iteration) {
             self.review_task(task);
         }
-    }
-
-    /// C5.6: a client's user is done with these.
-    pub(super) fn splits_done(
-        &mut self,
-        session: SessionId,
-        client: ClientId,
-        task: TaskId,
-        leases: &[LeaseRange],
-    ) -> Result<(), Error> {
-        let iteration = self.client(session, client)?.iteration;
-        self.check_of_iteration(client, iteration, task)?;
-        if let Some(removal) = self
-            .tables
-            .removals
-            .get_mut(&task)
-            .filter(|row| row.is_coordinated())
-        {
-            // C6.4, C9.5: another consumer may hand over less.
-            leases.iter().for_each(|range| removal.holding.mark_seen(*range));
-            return Ok(());
-        }
-        let mut done = self.take_held(task, leases);
-        done.extend(self.take_in_hand(client, leases));
-        match self.tables.ledgers.get_mut(&iteration) {
-            Some(ledger) => done.iter().for_each(|run| ledger.done(run)),
-            None => {
-                // The iteration is over, but this user was not done with all of it.
-                if let Some(row) = self.tables.iterations.get_mut(&iteration) {
-                    row.splits_done += done.iter().map(|run| run.count).sum::<u64>();
-                }
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn task_drained(
@@ -167,7 +119,7 @@ impl Dispatcher {
         client: ClientId,
         task: TaskId,
     ) -> Result<(), Error> {
-        let iteration = self.client(session, client)?.iteration;
+        let iteration = self.tables.clients.owned_by(session, client)?.iteration;
         let Some(row) = self.tables.tasks.get_mut(&task) else {
             return Ok(());
         };
@@ -181,31 +133,57 @@ impl Dispatcher {
         }
         // C6.1: of what it holds, this client may have a part, and it will not be asked any more.
         let row = self.tables.tasks.get(&task);
-        let shared = row.is_some_and(|row| self.readers(row).len() > 1);
-        if shared && let Some(holding) = self.tables.holdings.get_mut(&task) {
-            holding.mark_all_seen();
+        let shared = row.is_some_and(|row| self.tables.readers(row).len() > 1);
+        if shared {
+            self.tables.books.mark_all_seen(task);
         }
         self.review_task(task);
         Ok(())
     }
+}
 
-    /// The client, if it exists and this process owns it.
-    pub(super) fn client(&self, session: SessionId, client: ClientId) -> Result<&ClientRecord, Error> {
-        self.tables
-            .clients
-            .get(&client)
-            .filter(|row| row.session == session)
-            .ok_or_else(|| {
-                Error::not_found(format!(
-                    "there is no client {client} of this process: it was released, or was silent for too long"
-                ))
-            })
+impl Tables {
+    /// C5.6: a client's user is done with these.
+    pub(super) fn splits_done(
+        &mut self,
+        session: SessionId,
+        client: ClientId,
+        task: TaskId,
+        leases: &[LeaseRange],
+    ) -> Result<(), Error> {
+        let iteration = self.clients.owned_by(session, client)?.iteration;
+        self.check_of_iteration(client, iteration, task)?;
+        if let Some(removal) = self.removals.get_mut(&task).filter(|row| row.is_coordinated()) {
+            // C6.4, C9.5: another consumer may hand over less.
+            leases.iter().for_each(|range| removal.holding.mark_seen(*range));
+            return Ok(());
+        }
+        let mut done = self.take_held(task, leases);
+        done.extend(self.clients.take_in_hand(client, leases));
+        if !self.books.done(iteration, &done)
+            && let Some(row) = self.iterations.get_mut(&iteration)
+        {
+            // The iteration is over, but this user was not done with all of it.
+            row.splits_done += done.iter().map(|run| run.count).sum::<u64>();
+        }
+        Ok(())
+    }
+
+    /// The failures of an iteration that concern a client: not those of tasks that it leaves aside.
+    fn failures_for(&self, client: ClientId, row: &IterationRecord) -> Vec<TaskFailure> {
+        let client = self.clients.get(&client);
+        let is_read = |failure: &&TaskFailure| {
+            client
+                .zip(failure.worker)
+                .is_none_or(|(client, worker)| self.reads(client, failure.task, worker))
+        };
+        row.failures.iter().filter(is_read).cloned().collect()
     }
 
     /// What a client is told of a task, with its permission to read it.
     pub(super) fn task_info(&self, client: ClientId, task: &TaskRecord) -> Option<TaskInfo> {
-        let worker = self.tables.workers.get(&task.worker)?;
-        let reader = self.tables.clients.get(&client)?;
+        let worker = self.workers.get(&task.worker)?;
+        let reader = self.clients.get(&client)?;
         let consumer = reader.consumer;
         let is_near = reader.whereabouts.is_same_host(&worker.whereabouts);
         let key = TicketKey::from_bytes(*worker.ticket_key.0);
@@ -225,14 +203,5 @@ impl Dispatcher {
             // C14.6
             local_socket: worker.local_socket.clone().filter(|_| is_near),
         })
-    }
-
-    /// Starts or stops the clock of an iteration that nobody reads.
-    pub(super) fn note_readers(&mut self, iteration: IterationId) {
-        if self.tables.index.clients_of.contains_key(&iteration) {
-            self.clocks.unread.remove(&iteration);
-        } else {
-            self.clocks.unread.entry(iteration).or_insert(self.now);
-        }
     }
 }

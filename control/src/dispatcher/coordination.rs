@@ -7,9 +7,10 @@
 use std::collections::BTreeSet;
 
 use super::action::{ClientPush, TaskConcluded};
-use super::machine::Dispatcher;
 use super::record::{DatasetRecord, JobRecord, RemovalRecord, TaskRecord};
 use super::splits::Holding;
+use super::state::ServiceState;
+use super::tables::Tables;
 use crate::error::Error;
 use crate::id::{ClientId, IterationId, SessionId, TaskId};
 use crate::job::{JobParameters, TargetWorkers};
@@ -38,92 +39,39 @@ pub(super) fn check_consumer(job: &JobRecord, consumer: Option<u32>) -> Result<(
     }
 }
 
-impl Dispatcher {
-    /// C9.1: whether a dataset can be read in step by as many consumers as a job asks for.
-    pub(super) fn check_consumers(
-        &self,
-        parameters: &JobParameters,
-        dataset: &DatasetRecord,
-    ) -> Result<(), Error> {
-        let Some(count) = parameters.num_consumers else {
-            return Ok(());
-        };
-        let limit = self.config.consumers_max;
-        if count == 0 || count > limit {
-            return Err(Error::invalid(format!(
-                "a coordinated read has 1 to {limit} consumers: num_consumers cannot be {count}"
-            )));
-        }
-        match parameters.target_workers {
-            TargetWorkers::Auto | TargetWorkers::Any | TargetWorkers::Host => {}
-            TargetWorkers::Local => {
-                return Err(Error::invalid(
-                    "coordinated reads (num_consumers) cannot have target_workers `local`: all consumers read the same \
+/// C9.1: whether a dataset can be read in step by as many consumers as a job asks for, of which there may be `limit`.
+pub(super) fn check_consumers(
+    parameters: &JobParameters,
+    dataset: &DatasetRecord,
+    limit: u32,
+) -> Result<(), Error> {
+    let Some(count) = parameters.num_consumers else {
+        return Ok(());
+    };
+    if count == 0 || count > limit {
+        return Err(Error::invalid(format!(
+            "a coordinated read has 1 to {limit} consumers: num_consumers cannot be {count}"
+        )));
+    }
+    match parameters.target_workers {
+        TargetWorkers::Auto | TargetWorkers::Any | TargetWorkers::Host => {}
+        TargetWorkers::Local => {
+            return Err(Error::invalid(
+                "coordinated reads (num_consumers) cannot have target_workers `local`: all consumers read the same \
                      workers; use `auto` or `any`",
-                ));
-            }
-        }
-        match dataset.facts.cardinality {
-            Cardinality::Infinite | Cardinality::Unknown => Ok(()),
-            Cardinality::Finite(elements) => Err(Error::precondition(format!(
-                "coordinated reads need an infinite dataset, and dataset {} has {elements} elements: repeat it without end",
-                dataset.id
-            ))),
+            ));
         }
     }
-
-    /// How many consumers an iteration has, if it is read in step.
-    pub(super) fn consumers_of(&self, iteration: IterationId) -> Option<u32> {
-        let row = self.tables.iterations.get(&iteration)?;
-        self.tables.jobs.get(&row.job)?.parameters.num_consumers
+    match dataset.facts.cardinality {
+        Cardinality::Infinite | Cardinality::Unknown => Ok(()),
+        Cardinality::Finite(elements) => Err(Error::precondition(format!(
+            "coordinated reads need an infinite dataset, and dataset {} has {elements} elements: repeat it without end",
+            dataset.id
+        ))),
     }
+}
 
-    pub(super) fn is_coordinated(&self, iteration: IterationId) -> bool {
-        self.consumers_of(iteration).is_some()
-    }
-
-    /// C9.2: a consumer begins once. What one was sent is not sent to another.
-    pub(super) fn take_consumer(
-        &mut self,
-        iteration: IterationId,
-        consumer: Option<u32>,
-    ) -> Result<(), Error> {
-        let Some(consumer) = consumer else {
-            return Ok(());
-        };
-        let row = self.tables.iterations.get(&iteration);
-        if row.is_some_and(|row| row.consumers.contains(&consumer)) {
-            return Err(Error::precondition(format!(
-                "consumer {consumer} of iteration {iteration} has begun already, and the current round has already reached \
-                 beyond its first: a restarted consumer needs a new repetition, and so do the others"
-            )));
-        }
-        if let Some(row) = self.tables.iterations.get_mut(&iteration) {
-            row.consumers.insert(consumer);
-        }
-        Ok(())
-    }
-
-    /// The first round of a task that comes when its iteration runs; `None`: its consumers settle it (C9.4).
-    pub(super) fn late_start(&self, iteration: IterationId) -> Option<u64> {
-        (!self.is_coordinated(iteration)).then_some(0)
-    }
-
-    /// C9.7: whether nobody is to hear of a task's failure from its worker any more. All consumers of a coordinated read do, also those
-    /// to come, so that it meets them in the same step.
-    pub(super) fn is_failure_heard(&self, task: &TaskRecord) -> bool {
-        let Some(count) = self.consumers_of(task.iteration).filter(|_| self.is_served(task)) else {
-            return true;
-        };
-        let row = self.tables.iterations.get(&task.iteration);
-        let have_come = row.is_some_and(|row| row.consumers.len() as u64 == u64::from(count));
-        have_come
-            && self
-                .readers(task)
-                .iter()
-                .all(|client| task.drained.contains(client))
-    }
-
+impl ServiceState {
     /// C9.4: a consumer can take a late task in from round `earliest` on.
     pub(super) fn round_ready(
         &mut self,
@@ -132,7 +80,7 @@ impl Dispatcher {
         task: TaskId,
         earliest: u64,
     ) -> Result<(), Error> {
-        let row = self.client(session, client)?;
+        let row = self.tables.clients.owned_by(session, client)?;
         let (iteration, consumer) = (row.iteration, row.consumer);
         // Without one, its worker is gone, and so is the question.
         let Some(row) = self.tables.tasks.get(&task) else {
@@ -166,7 +114,7 @@ impl Dispatcher {
         let iteration = task.iteration;
         let answers = u32::try_from(task.ready.len()).ok();
         let latest = task.ready.values().max().copied();
-        let (Some(start_round), true) = (latest, self.consumers_of(iteration) == answers) else {
+        let (Some(start_round), true) = (latest, self.tables.consumers_of(iteration) == answers) else {
             return;
         };
         if let Some(task) = self.tables.tasks.get_mut(&id) {
@@ -182,11 +130,7 @@ impl Dispatcher {
 
     /// C9.6: the worker of a task without a start is gone. Nobody has handed over anything of it.
     pub(super) fn drop_pending(&mut self, task: &TaskRecord, mut holding: Holding) {
-        if let Some(ledger) = self.tables.ledgers.get_mut(&task.iteration) {
-            for run in holding.take_all() {
-                ledger.free(&run);
-            }
-        }
+        self.tables.books.free(task.iteration, &holding.take_all());
         self.push_clients(task.iteration, &ClientPush::TaskEnded { task: task.id });
         self.review_iteration(task.iteration);
     }
@@ -203,7 +147,7 @@ impl Dispatcher {
                 self.push_client(*client, ClientPush::TaskConcluded(removal.verdict()));
             }
         }
-        self.tables.insert_removal(removal);
+        self.tables.removals.insert(removal, self.now);
     }
 
     pub(super) fn verdict_heard(
@@ -212,7 +156,7 @@ impl Dispatcher {
         client: ClientId,
         task: TaskId,
     ) -> Result<(), Error> {
-        self.client(session, client)?;
+        self.tables.clients.owned_by(session, client)?;
         let removal = self.tables.removals.get(&task);
         if removal.is_some_and(|removal| removal.concluded && removal.untold.contains(&client)) {
             if let Some(removal) = self.tables.removals.get_mut(&task) {
@@ -225,7 +169,7 @@ impl Dispatcher {
 
     /// The consumers of an iteration that have not come, are gone, or are silent; of one that is not coordinated, none.
     pub(super) fn missing_consumers(&self, iteration: IterationId) -> Vec<u32> {
-        let count = self.consumers_of(iteration).unwrap_or(0);
+        let count = self.tables.consumers_of(iteration).unwrap_or(0);
         let there = self.consumers_heard(iteration);
         (0..count).filter(|consumer| !there.contains(consumer)).collect()
     }
@@ -233,31 +177,31 @@ impl Dispatcher {
     /// Whether a coordinated read misses consumers. Takes no longer than there are clients, whatever number it was made for.
     fn is_incomplete(&self, iteration: IterationId) -> bool {
         let there = || u32::try_from(self.consumers_heard(iteration).len()).unwrap_or(u32::MAX);
-        self.consumers_of(iteration).is_some_and(|count| there() < count)
+        self.tables
+            .consumers_of(iteration)
+            .is_some_and(|count| there() < count)
     }
 
     fn consumers_heard(&self, iteration: IterationId) -> BTreeSet<u32> {
-        let is_heard = |client: &&ClientId| {
-            let seen = self.clocks.client_seen.get(client);
-            seen.is_some_and(|seen| self.now.saturating_sub(*seen) <= self.config.liveness)
-        };
-        let clients = self.tables.index.clients_of.get(&iteration);
-        let heard = clients.into_iter().flatten().filter(is_heard);
-        heard
-            .filter_map(|client| self.tables.clients.get(client)?.consumer)
-            .collect()
+        let clients = &self.tables.clients;
+        let heard = clients
+            .rows_of(iteration)
+            .filter(|row| clients.is_heard(&row.id, self.now, self.config.liveness));
+        heard.filter_map(|row| row.consumer).collect()
     }
 
     /// C9.8: consumers that keep the others waiting for too long are named to them.
     pub(super) fn tell_incomplete(&mut self) {
-        for id in self.tables.index.running.clone() {
-            if !self.tables.index.clients_of.contains_key(&id) || !self.is_incomplete(id) {
-                self.clocks.incomplete.remove(&id);
+        for id in self.tables.iterations.running() {
+            if !self.tables.clients.has_any_of(id) || !self.is_incomplete(id) {
+                self.tables.iterations.incomplete.clear(&id);
                 continue;
             }
-            let (since, told) = *self.clocks.incomplete.entry(id).or_insert((self.now, false));
-            if !told && self.now >= since + self.config.consumer_timeout {
-                self.clocks.incomplete.insert(id, (since, true));
+            let (alarms, grace) = (
+                &mut self.tables.iterations.incomplete,
+                self.config.consumer_timeout,
+            );
+            if alarms.raise(id, self.now, grace) {
                 let consumers = self.missing_consumers(id);
                 self.push_clients(id, &ClientPush::ConsumersLost { consumers });
             }
@@ -266,13 +210,45 @@ impl Dispatcher {
 
     /// What a client that comes back must know of it.
     pub(super) fn tell_client_incomplete(&mut self, client: ClientId, iteration: IterationId) {
-        if let Some((_, true)) = self.clocks.incomplete.get(&iteration) {
+        if self.tables.iterations.incomplete.is_told(&iteration) {
             let consumers = self.missing_consumers(iteration);
             if consumers.is_empty() {
                 return;
             }
             self.push_client(client, ClientPush::ConsumersLost { consumers });
         }
+    }
+}
+
+impl Tables {
+    /// How many consumers an iteration has, if it is read in step.
+    pub(super) fn consumers_of(&self, iteration: IterationId) -> Option<u32> {
+        let row = self.iterations.get(&iteration)?;
+        self.catalog.find_job(&row.job)?.parameters.num_consumers
+    }
+
+    pub(super) fn is_coordinated(&self, iteration: IterationId) -> bool {
+        self.consumers_of(iteration).is_some()
+    }
+
+    /// The first round of a task that comes when its iteration runs; `None`: its consumers settle it (C9.4).
+    pub(super) fn late_start(&self, iteration: IterationId) -> Option<u64> {
+        (!self.is_coordinated(iteration)).then_some(0)
+    }
+
+    /// C9.7: whether nobody is to hear of a task's failure from its worker any more. All consumers of a coordinated read do, also those
+    /// to come, so that it meets them in the same step.
+    pub(super) fn is_failure_heard(&self, task: &TaskRecord) -> bool {
+        let Some(count) = self.consumers_of(task.iteration).filter(|_| self.is_served(task)) else {
+            return true;
+        };
+        let row = self.iterations.get(&task.iteration);
+        let have_come = row.is_some_and(|row| row.consumers.len() as u64 == u64::from(count));
+        have_come
+            && self
+                .readers(task)
+                .iter()
+                .all(|client| task.drained.contains(client))
     }
 }
 

@@ -1,21 +1,22 @@
 //! Datasets and jobs: registered once, found again by id or name.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::sync::Arc;
-
 use super::action::Reply;
 use super::addresses::NAME_BYTES_MAX;
 use super::caching::check_cache;
-use super::machine::Dispatcher;
+use super::coordination::check_consumers;
 use super::order::check_order;
 use super::outcome::Outcome;
 use super::record::{Answer, DatasetRecord, JobRecord, QuotaOwner};
+use super::sharding::check_sharding;
+use super::state::ServiceState;
+use super::tables::Tables;
 use crate::error::Error;
 use crate::id::{DatasetId, JobId, SessionId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::DatasetFacts;
 
-impl Dispatcher {
+impl ServiceState {
     pub(super) fn register_dataset(
         &mut self,
         session: SessionId,
@@ -31,41 +32,44 @@ impl Dispatcher {
             )));
         }
         if let Some(id) = &id
-            && let Some(existing) = self.tables.datasets.get(id)
+            && let Some(existing) = self.tables.catalog.find_dataset(id)
         {
             same_dataset(existing, &facts)?;
-            self.clocks.datasets_used.insert(id.clone(), self.now);
+            self.tables.catalog.use_dataset(id, self.now)?;
             return Ok(Outcome::Answer(Answer::Dataset(id.clone())));
         }
-        if self.tables.datasets.len() >= self.config.datasets_max && !self.make_room_for_dataset() {
+        if self.tables.catalog.dataset_count() >= self.config.datasets_max && !self.make_room_for_dataset() {
             let limit = self.config.datasets_max;
             return Err(Error::exhausted(format!(
                 "this dispatcher has {limit} datasets, all used by jobs or lately asked for, and takes no more"
             )));
         }
         let owner = id.is_none().then_some(session);
-        let id = id.unwrap_or_else(|| self.next_dataset_id());
+        let id = id.unwrap_or_else(|| self.tables.next_dataset_id());
         let record = DatasetRecord {
             id: id.clone(),
             definition: definition.into(),
             facts,
             owner,
         };
-        self.tables.datasets.insert(id.clone(), Arc::new(record));
-        self.clocks.datasets_used.insert(id.clone(), self.now);
+        self.tables.catalog.insert_dataset(record, self.now);
         Ok(Outcome::Answer(Answer::Dataset(id)))
     }
 
+    /// Forgets the dataset that was idle for longest (C2.5). Returns whether there was one.
+    fn make_room_for_dataset(&mut self) -> bool {
+        let timeout = self.config.dataset_gc_timeout;
+        timeout.is_some_and(|timeout| self.tables.catalog.make_room_for_dataset(self.now, timeout))
+    }
+
     pub(super) fn describe_dataset(&mut self, id: &DatasetId) -> Result<Outcome, Error> {
-        let record = Arc::clone(self.dataset(id)?);
-        self.clocks.datasets_used.insert(id.clone(), self.now);
+        let record = self.tables.catalog.use_dataset(id, self.now)?;
         Ok(Outcome::Reply(Reply::DatasetInfo(record)))
     }
 
     /// C2.6
     pub(super) fn read_definition(&mut self, id: &DatasetId) -> Result<Outcome, Error> {
-        let record = Arc::clone(self.dataset(id)?);
-        self.clocks.datasets_used.insert(id.clone(), self.now);
+        let record = self.tables.catalog.use_dataset(id, self.now)?;
         Ok(Outcome::Reply(Reply::Definition(record)))
     }
 
@@ -83,13 +87,13 @@ impl Dispatcher {
                     "a job's name has 1 to {NAME_BYTES_MAX} bytes"
                 )));
             }
-            if let Some(existing) = self.job_named(name) {
-                let id = same_job(existing, &self.in_terms_of(existing, parameters))?;
-                self.clocks.jobs_used.insert(id, self.now);
+            if let Some(existing) = self.tables.catalog.job_named(name) {
+                let id = same_job(existing, &self.tables.catalog.in_terms_of(existing, parameters))?;
+                self.tables.catalog.use_job(id, self.now);
                 return Ok(Outcome::Answer(Answer::Job(id)));
             }
         }
-        let dataset = self.dataset(&parameters.dataset)?;
+        let dataset = self.tables.catalog.dataset(&parameters.dataset)?;
         // C2.4
         if let (Policy::Dynamic, Err(reason)) = (parameters.policy, &dataset.facts.splittable) {
             return Err(Error::unimplemented(format!(
@@ -97,70 +101,35 @@ impl Dispatcher {
                 dataset.id
             )));
         }
-        self.check_sharding(parameters.policy, dataset)?;
+        check_sharding(parameters.policy, dataset, &self.config.worker_addresses)?;
         check_cache(name.as_deref(), &parameters, dataset)?;
         check_order(&parameters)?;
-        self.check_consumers(&parameters, dataset)?;
+        check_consumers(&parameters, dataset, self.config.consumers_max)?;
         self.check_jobs(owner)?;
         let id = self.tables.meta().next_job;
         let name = name.unwrap_or_else(|| format!("anonymous_job_{id}_{:016x}", self.boot().0));
         self.tables.meta_mut().next_job = JobId(id.0 + 1);
-        self.tables.insert_job(JobRecord {
-            id,
-            name,
-            parameters,
-            owner: Some(owner),
-        });
-        self.clocks.jobs_used.insert(id, self.now);
+        self.tables.catalog.insert_job(
+            JobRecord {
+                id,
+                name,
+                parameters,
+                owner: Some(owner),
+            },
+            self.now,
+        );
         Ok(Outcome::Answer(Answer::Job(id)))
     }
+}
 
-    pub(super) fn dataset(&self, id: &DatasetId) -> Result<&Arc<DatasetRecord>, Error> {
-        self.tables.datasets.get(id).ok_or_else(|| {
-            Error::not_found(format!(
-                "there is no dataset {id}: it must be registered first, or nobody used it for long"
-            ))
-        })
-    }
-
-    pub(super) fn job(&self, id: JobId) -> Result<&JobRecord, Error> {
-        self.tables.jobs.get(&id).ok_or_else(|| {
-            Error::not_found(format!(
-                "there is no job {id}: nobody read it for a while, or it never was; ask for it again"
-            ))
-        })
-    }
-
-    fn job_named(&self, name: &str) -> Option<&JobRecord> {
-        let id = self.tables.index.job_of_name.get(name)?;
-        self.tables.jobs.get(id)
-    }
-
-    /// C2.3: trainers that run one program register its dataset each under an id of its own; of one definition they are one dataset.
-    fn in_terms_of(&self, existing: &JobRecord, wanted: JobParameters) -> JobParameters {
-        let dataset = |id| self.tables.datasets.get(id);
-        let before = dataset(&existing.parameters.dataset);
-        let now = dataset(&wanted.dataset);
-        let is_same = before
-            .zip(now)
-            .is_some_and(|(before, now)| before.definition == now.definition && before.facts == now.facts);
-        JobParameters {
-            dataset: if is_same {
-                existing.parameters.dataset.clone()
-            } else {
-                wanted.dataset
-            },
-            ..wanted
-        }
-    }
-
+impl Tables {
     /// C2.1: the next decimal number that nobody took as an explicit id.
     fn next_dataset_id(&mut self) -> DatasetId {
-        let mut number = self.tables.meta().next_dataset;
-        while self.tables.datasets.contains(&DatasetId::automatic(number)) {
+        let mut number = self.meta().next_dataset;
+        while self.catalog.find_dataset(&DatasetId::automatic(number)).is_some() {
             number += 1;
         }
-        self.tables.meta_mut().next_dataset = number + 1;
+        self.meta_mut().next_dataset = number + 1;
         DatasetId::automatic(number)
     }
 }

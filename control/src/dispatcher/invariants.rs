@@ -3,148 +3,94 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::machine::Dispatcher;
+use super::addresses::WorkerAddresses;
 use super::record::Phase;
 use super::splits::Holding;
+use super::tables::Tables;
 
-impl Dispatcher {
+impl Tables {
     /// Panics if the state contradicts itself.
-    pub(super) fn check_invariants(&self) {
-        assert_eq!(
-            self.tables.index,
-            self.tables.computed_index(),
-            "an index is stale"
-        );
+    pub(super) fn check_invariants(&self, list: &WorkerAddresses) {
+        self.catalog.check();
+        self.iterations.check();
+        self.clients.check();
+        self.tasks.check();
+        self.removals.check();
+        self.workers.check();
+        self.sessions.check();
         self.check_references();
         self.check_people();
         self.check_lifetimes();
-        for id in &self.tables.index.running {
+        for id in &self.iterations.running() {
             self.check_books(*id);
             self.check_shares(*id);
             self.check_coordination(*id);
         }
-        self.check_places();
+        self.check_places(list);
     }
 
     fn check_references(&self) {
-        let tables = &self.tables;
-        for row in tables.iterations.values() {
-            assert!(tables.jobs.contains(&row.job), "iteration {} has no job", row.id);
-            let running = row.phase == Phase::Running;
+        for row in self.iterations.values() {
+            let (id, is_running) = (row.id, row.phase == Phase::Running);
+            assert!(
+                self.catalog.find_job(&row.job).is_some(),
+                "iteration {id} has no job"
+            );
             assert_eq!(
-                tables.plans.contains(&row.id),
-                running,
-                "iteration {} and its plan",
-                row.id
+                self.books.plan(id).is_some(),
+                is_running,
+                "iteration {id} and its plan"
             );
-            assert!(
-                running || !tables.ledgers.contains(&row.id),
-                "iteration {} is over",
-                row.id
-            );
+            assert!(is_running || !self.books.is_dynamic(id), "iteration {id} is over");
         }
-        for row in tables.tasks.values() {
+        for row in self.tasks.values() {
+            let id = row.id;
             assert!(
-                tables.index.running.contains(&row.iteration),
-                "task {} outlives its iteration",
-                row.id
+                self.iterations.is_running(row.iteration),
+                "task {id} outlives its iteration"
             );
-            assert!(
-                tables.workers.contains(&row.worker),
-                "task {} has no worker",
-                row.id
-            );
+            assert!(self.workers.contains(&row.worker), "task {id} has no worker");
         }
-        for (id, _) in tables.holdings.iter() {
-            assert!(tables.tasks.contains(id), "leases of task {id}, which is gone");
+        for id in self.books.holders() {
+            assert!(self.tasks.contains(id), "leases of task {id}, which is gone");
         }
     }
 
     fn check_people(&self) {
-        let tables = &self.tables;
-        for row in tables.removals.values() {
-            assert!(
-                !tables.tasks.contains(&row.task),
-                "task {} is removed and is not",
-                row.task
-            );
-            assert!(
-                !row.awaiting.is_empty() || row.is_coordinated(),
-                "removal {} waits for nobody",
-                row.task
-            );
-            assert_ne!(
-                self.clocks.removed.contains_key(&row.task),
-                row.is_coordinated(),
-                "removal {} and its deadline",
-                row.task
-            );
+        for row in self.removals.values() {
+            let task = row.task;
+            assert!(!self.tasks.contains(&task), "task {task} is removed and is not");
             for client in row.awaiting.union(&row.untold) {
                 assert!(
-                    tables.clients.contains(client),
-                    "removal {} waits for a client that is gone",
-                    row.task
+                    self.clients.contains(client),
+                    "removal {task} waits for a client that is gone"
                 );
             }
         }
-        for row in tables.clients.values() {
+        for row in self.clients.values() {
             assert!(
-                tables.iterations.contains(&row.iteration),
+                self.iterations.contains(&row.iteration),
                 "client {} reads nothing",
-                row.id
-            );
-            assert!(
-                self.clocks.client_seen.contains_key(&row.id),
-                "client {} has no clock",
-                row.id
-            );
-        }
-        for row in tables.workers.values() {
-            assert_eq!(
-                row.dead.is_none(),
-                self.clocks.liveness.contains(row.id),
-                "worker {}",
                 row.id
             );
         }
     }
 
-    /// Everything that may go unused has a clock.
+    /// Every iteration that may go unread has a clock.
     fn check_lifetimes(&self) {
-        let (tables, clocks) = (&self.tables, &self.clocks);
-        for row in tables.iterations.values() {
-            let unread = row.phase != Phase::Planning && !tables.index.clients_of.contains_key(&row.id);
-            assert_eq!(
-                clocks.unread.contains_key(&row.id),
-                unread,
-                "iteration {}",
-                row.id
-            );
-        }
-        assert!(clocks.unread.keys().all(|id| tables.iterations.contains(id)));
-        assert!(tables.jobs.iter().map(|(id, _)| id).eq(clocks.jobs_used.keys()));
-        assert!(
-            tables
-                .datasets
-                .iter()
-                .map(|(id, _)| id)
-                .eq(clocks.datasets_used.keys())
-        );
-        for row in tables.jobs.values() {
-            assert!(
-                tables.datasets.contains(&row.parameters.dataset),
-                "job {} reads nothing",
-                row.id
-            );
+        for row in self.iterations.values() {
+            let is_unread = row.phase != Phase::Planning && !self.clients.has_any_of(row.id);
+            let is_timed = self.iterations.unread.get(&row.id).is_some();
+            assert_eq!(is_timed, is_unread, "iteration {}", row.id);
         }
     }
 
     /// C8.3: no two tasks have one share.
     fn check_shares(&self, id: crate::id::IterationId) {
-        let shares = self.tables.iterations.get(&id).map_or(0, |row| row.shares);
+        let shares = self.iterations.get(&id).map_or(0, |row| row.shares);
         if shares > 0 {
             let in_hand = self.shares_in_hand(id);
-            assert_eq!(in_hand.len(), self.tables.tasks_of(id).len(), "iteration {id}");
+            assert_eq!(in_hand.len(), self.tasks.count_of(id), "iteration {id}");
             assert!(in_hand.iter().all(|share| *share < shares), "iteration {id}");
         }
     }
@@ -152,29 +98,21 @@ impl Dispatcher {
     /// C9.2, C9.4, C9.5.
     fn check_coordination(&self, id: crate::id::IterationId) {
         let count = self.consumers_of(id);
-        let clients = self.tables.clients_of(id);
-        let clients = clients
-            .iter()
-            .filter_map(|client| self.tables.clients.get(client));
         let mut there = BTreeSet::new();
-        for client in clients {
+        for client in self.clients.rows_of(id) {
             assert_eq!(client.consumer.is_some(), count.is_some(), "client {}", client.id);
             if let Some(consumer) = client.consumer {
                 assert!(there.insert(consumer), "consumer {consumer} is there twice");
             }
         }
-        let row = self.tables.iterations.get(&id);
+        let row = self.iterations.get(&id);
         let begun = row.map(|row| row.consumers.clone()).unwrap_or_default();
         assert!(there.is_subset(&begun), "a consumer of {id} has not begun");
         assert!(
             begun.iter().all(|consumer| Some(*consumer) < count),
             "iteration {id}"
         );
-        for task in self.tables.tasks_of(id) {
-            let task = self.tables.tasks.get(&task);
-            let Some(task) = task.filter(|task| task.start_round.is_none()) else {
-                continue;
-            };
+        for task in self.tasks.rows_of(id).filter(|task| task.start_round.is_none()) {
             let answers = task.ready.len() as u64;
             assert!(
                 count.is_some_and(|count| answers < u64::from(count)),
@@ -187,11 +125,12 @@ impl Dispatcher {
                 task.id
             );
         }
-        for task in self.tables.removals_of(id) {
-            let removal = self.tables.removals.get(&task);
-            let Some(removal) = removal.filter(|removal| removal.is_coordinated()) else {
-                continue;
-            };
+        for removal in self
+            .removals
+            .rows_of(id)
+            .filter(|removal| removal.is_coordinated())
+        {
+            let task = removal.task;
             assert!(count.is_some(), "removal {task}");
             assert!(removal.awaiting.is_subset(&removal.untold), "removal {task}");
             assert_eq!(removal.concluded, removal.awaiting.is_empty(), "removal {task}");
@@ -199,10 +138,10 @@ impl Dispatcher {
     }
 
     /// C8.1: no two living workers have one number.
-    fn check_places(&self) {
-        let living = self.tables.workers.values().filter(|row| row.dead.is_none());
+    fn check_places(&self, list: &WorkerAddresses) {
+        let living = self.workers.values().filter(|row| row.dead.is_none());
         let placed: Vec<u64> = living
-            .filter(|row| self.keeps_place(row))
+            .filter(|row| row.keeps_place(list))
             .map(|row| row.index)
             .collect();
         let distinct: BTreeSet<u64> = placed.iter().copied().collect();
@@ -210,27 +149,15 @@ impl Dispatcher {
     }
 
     fn check_books(&self, id: crate::id::IterationId) {
-        let Some(ledger) = self.tables.ledgers.get(&id) else {
+        let Some(ledger) = self.books.ledger(id) else {
             return;
         };
-        let tasks = self.tables.tasks_of(id);
-        let removals = self.tables.removals_of(id);
-        let of_tasks = tasks.iter().filter_map(|task| self.tables.holdings.get(task));
-        let of_removals = removals.iter().filter_map(|task| self.tables.removals.get(task));
         let mut held = BTreeMap::new();
-        let clients = self.tables.clients_of(id);
-        let of_clients = clients
-            .iter()
-            .filter_map(|client| self.tables.clients.get(client));
         // Several clients may have a split in hand.
         let mut in_hand = Holding::default();
-        let of_clients = of_clients.flat_map(|client| client.in_hand.runs());
+        let of_clients = self.clients.rows_of(id).flat_map(|client| client.in_hand.runs());
         of_clients.for_each(|run| in_hand.put(run));
-        for run in of_tasks
-            .chain(of_removals.map(|removal| &removal.holding))
-            .chain([&in_hand])
-            .flat_map(Holding::runs)
-        {
+        for run in self.held_in(id).chain([&in_hand]).flat_map(Holding::runs) {
             *held.entry(run.source).or_default() += run.count;
         }
         ledger.check_invariants(&held);

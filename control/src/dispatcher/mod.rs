@@ -10,7 +10,8 @@
 //! | `event`, `action`, `moment` | its inputs, its outputs, and their time |
 //! | `request` | which request is carried out by whom; roles, numbers, remembered answers |
 //! | `outcome` | what comes of one |
-//! | `record`, `table`, `tables` | what it remembers, with the changes since the last batch |
+//! | `state` | what it knows and has to do; the files of each concern add their procedures to it |
+//! | `tables`, `record` | what it remembers, each table with its owner, and the changes since the last batch |
 //! | `dataset`, `iteration`, `client`, `task`, `removal`, `worker` | what happens to each of these |
 //! | `splits` | the books of an iteration's splits |
 //! | `caching` | the cross-trainer cache: what it asks of a job |
@@ -21,11 +22,11 @@
 //! | `liveness` | which workers live: heartbeats, reports, and the dispatcher's own absence |
 //! | `sweep` | what happens because time passes |
 //! | `collect` | what goes because nobody uses it |
-//! | `measures`, `paces`, `autoscale` | how fast tasks and clients go, and how many workers that asks for |
+//! | `paces`, `measures`, `autoscale` | how fast tasks and clients go, and how many workers that asks for |
 //! | `shutdown`, `closing` | the end of the service |
 //! | `failure` | how a task ends before its data does |
 //! | `quota` | how much one process may have, and those of role `read` together |
-//! | `status` | a snapshot for people |
+//! | `status`, `report` | a snapshot for people |
 //! | `config` | limits and timeouts |
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -63,9 +64,9 @@ mod shutdown;
 #[cfg(test)]
 mod simulation;
 mod splits;
+mod state;
 mod status;
 mod sweep;
-mod table;
 mod tables;
 mod target;
 mod task;

@@ -4,9 +4,10 @@
 //! pipeline nor in a buffer.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use super::machine::Dispatcher;
 use super::record::{TaskPhase, TaskRecord};
 use super::splits::{Dealing, Holding, Ledger};
+use super::state::ServiceState;
+use super::tables::Tables;
 use crate::error::Error;
 use crate::id::{IterationId, TaskId};
 use crate::job::{JobParameters, Policy};
@@ -28,48 +29,36 @@ pub(super) fn check_order(parameters: &JobParameters) -> Result<(), Error> {
     )))
 }
 
-impl Dispatcher {
-    /// Returns the splits that a task may be dealt next (C5.9), and how many at most.
-    pub(super) fn dealing_to(&self, id: TaskId) -> (Dealing, u64) {
-        let task = self.tables.tasks.get(&id);
-        let Some(task) = task.filter(|task| self.is_in_order(task.iteration)) else {
-            return (Dealing::default(), u64::MAX);
-        };
-        let dealing = Dealing {
-            after: self.tables.holdings.get(&id).and_then(Holding::latest),
-            only_free: task.catches_up,
-        };
-        (dealing, LEASE_MAX)
-    }
-
+impl ServiceState {
     /// C6.9: starts tasks for free splits that every running task has passed.
     pub(super) fn catch_up(&mut self, id: IterationId) {
-        if !self.is_in_order(id) {
+        if !self.tables.is_in_order(id) {
             return;
         }
         // What a running task gives back it may not have wanted at all: its end says so.
         let is_undecided = |task: TaskId| {
             let task = self.tables.tasks.get(&task);
-            task.is_some_and(|task| task.stopped_early || self.reads_on(task))
+            task.is_some_and(|task| task.stopped_early || self.tables.reads_on(task))
         };
-        let ledger = self.tables.ledgers.get(&id);
+        let ledger = self.tables.books.ledger(id);
         let Some((first, free)) = ledger.and_then(|ledger| ledger.earliest_wanted(is_undecided)) else {
             return;
         };
-        let tasks = self.tables.tasks_of(id);
+        let tasks = self.tables.tasks.of(id);
         let comes_by = |task: &TaskId| {
-            let latest = self.tables.holdings.get(task).and_then(Holding::latest);
+            let latest = self.tables.books.holding(*task).and_then(Holding::latest);
             let row = self.tables.tasks.get(task);
-            row.is_some_and(|row| self.reads_on(row)) && latest < Some(first)
+            row.is_some_and(|row| self.tables.reads_on(row)) && latest < Some(first)
         };
-        if tasks.iter().any(comes_by) || self.is_round_in_vain(id, &tasks) {
+        if tasks.iter().any(comes_by) || self.tables.is_round_in_vain(id, &tasks) {
             return;
         }
         let next_task = self.tables.meta().next_task;
         self.begin_round(id, free);
         for task in self
             .tables
-            .tasks_of(id)
+            .tasks
+            .of(id)
             .into_iter()
             .filter(|task| *task >= next_task)
         {
@@ -78,26 +67,33 @@ impl Dispatcher {
             }
         }
     }
+}
 
-    /// Forgets a settled task that was started for free splits, unless it shows that nobody wants them.
-    pub(super) fn forget_caught_up(&mut self, id: TaskId) {
-        let task = self.tables.tasks.get(&id);
-        if task.is_some_and(|task| task.catches_up && !task.stopped_early) {
-            self.tables.remove_task(id);
-        }
+impl Tables {
+    /// Returns the splits that a task may be dealt next (C5.9), and how many at most.
+    pub(super) fn dealing_to(&self, id: TaskId) -> (Dealing, u64) {
+        let task = self.tasks.get(&id);
+        let Some(task) = task.filter(|task| self.is_in_order(task.iteration)) else {
+            return (Dealing::default(), u64::MAX);
+        };
+        let dealing = Dealing {
+            after: self.books.holding(id).and_then(Holding::latest),
+            only_free: task.catches_up,
+        };
+        (dealing, LEASE_MAX)
     }
 
     /// Whether the readers of an iteration take elements in the order of its splits. Several sources have no common order.
     fn is_in_order(&self, id: IterationId) -> bool {
-        let row = self.tables.iterations.get(&id);
-        let job = row.and_then(|row| self.tables.jobs.get(&row.job));
-        let ledger = self.tables.ledgers.get(&id);
+        let row = self.iterations.get(&id);
+        let job = row.and_then(|row| self.catalog.find_job(&row.job));
+        let ledger = self.books.ledger(id);
         job.is_some_and(|job| job.parameters.in_order)
             && ledger.is_some_and(|ledger: &Ledger| ledger.has_source(0) && !ledger.has_source(1))
     }
 
     /// Whether a task will ask for more splits, as far as its worker goes.
     fn reads_on(&self, task: &TaskRecord) -> bool {
-        task.phase == TaskPhase::Running && !self.tables.is_draining(task.worker)
+        task.phase == TaskPhase::Running && !self.workers.is_draining(task.worker)
     }
 }

@@ -115,7 +115,7 @@ impl Paces {
     }
 
     /// Returns how many workers an iteration with these running tasks and these clients wants, without limits (C11.2).
-    pub(super) fn workers_wanted(
+    pub(super) fn workers_for(
         &self,
         tasks: impl Iterator<Item = TaskId>,
         clients: impl Iterator<Item = ClientId>,

@@ -4,44 +4,45 @@
 //! process that asks for too much, never those that have something already.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::machine::Dispatcher;
-use super::record::{IterationRecord, Phase, QuotaOwner};
+use super::record::{Phase, QuotaOwner};
+use super::state::ServiceState;
+use super::tables::Tables;
 use crate::error::Error;
-use crate::id::{IterationId, JobId, SessionId};
+use crate::id::{IterationId, SessionId};
 
-impl Dispatcher {
+impl ServiceState {
     /// C15.2: whether a process may create another job. Its own jobs that nobody reads make room for it.
     pub(super) fn check_jobs(&mut self, owner: QuotaOwner) -> Result<(), Error> {
         let limit = self.config.jobs_per_process_max;
-        if self.jobs_of(owner.session) >= limit && !self.forget_idle_job(owner.session) {
+        if self.tables.catalog.jobs_of(owner.session).len() >= limit && !self.forget_idle_job(owner.session) {
             return Err(Error::exhausted(format!(
                 "this process reads {limit} jobs that it created, as many as one may: finish some"
             )));
         }
-        let all = (self.tables.jobs.len(), self.config.jobs_max);
-        check_share("jobs", all, self.tables.index.of_read.jobs, owner.is_read)
+        let all = (self.tables.catalog.job_count(), self.config.jobs_max);
+        check_share("jobs", all, self.tables.catalog.jobs_of_read(), owner.is_read)
     }
 
     /// C15.1: whether a process may begin another iteration. Those that nobody reads make room for it.
     pub(super) fn check_iterations(&mut self, owner: QuotaOwner) -> Result<(), Error> {
         let limit = self.config.iterations_open_per_process_max;
         let own = |other: QuotaOwner| other.session == owner.session;
-        if self.open_count(own) >= limit && !self.forget_unread_iteration(own) {
+        if self.tables.open_count(own) >= limit && !self.forget_unread_iteration(own) {
             return Err(Error::exhausted(format!(
                 "this process began {limit} iterations that are not finished, as many as one may: read some to their end, or \
                  close their readers"
             )));
         }
         let (limit, is_reader) = (self.config.iterations_open_max, |other: QuotaOwner| other.is_read);
-        if owner.is_read && self.open_count(is_reader) >= share(limit) {
+        if owner.is_read && self.tables.open_count(is_reader) >= share(limit) {
             self.forget_unread_iteration(is_reader);
         }
-        let of_read = self.open_count(is_reader);
-        let all = (self.open_iterations().count(), limit);
+        let of_read = self.tables.open_count(is_reader);
+        let all = (self.tables.iterations.open().count(), limit);
         check_share("unfinished iterations", all, of_read, owner.is_read)?;
-        let of_read = self.tables.index.of_read.iterations;
+        let of_read = self.tables.iterations.of_read();
         let all = (self.tables.iterations.len(), self.config.iterations_max);
         check_share("iterations", all, of_read, owner.is_read)
     }
@@ -49,8 +50,7 @@ impl Dispatcher {
     /// Whether a process may have another client.
     pub(super) fn check_clients(&self, session: SessionId) -> Result<(), Error> {
         let limit = self.config.clients_per_process_max;
-        let own = self.tables.index.clients_by.get(&session);
-        if own.is_some_and(|own| own.len() >= limit) {
+        if self.tables.clients.count_of_session(session) >= limit {
             return Err(Error::exhausted(format!(
                 "this process has {limit} clients, as many as one may: close some of its readers"
             )));
@@ -62,30 +62,17 @@ impl Dispatcher {
     /// Whether the requests of another process are remembered.
     pub(super) fn check_sessions(&self, is_read: bool) -> Result<(), Error> {
         let all = (self.tables.sessions.len(), self.config.sessions_max);
-        check_share("processes", all, self.tables.index.of_read.sessions, is_read)
-    }
-
-    /// Iterations that are planned or running. Those that are planned have openers.
-    fn open_iterations(&self) -> impl Iterator<Item = &IterationRecord> {
-        let running = self.tables.index.running.iter();
-        running
-            .chain(self.openers.keys())
-            .filter_map(|id| self.tables.iterations.get(id))
-    }
-
-    fn open_count(&self, is_counted: impl Fn(QuotaOwner) -> bool) -> usize {
-        let open = self.open_iterations();
-        open.filter(|row| row.owner.is_some_and(&is_counted)).count()
+        check_share("processes", all, self.tables.sessions.of_read(), is_read)
     }
 
     /// Forgets an iteration without clients of the process that has most of them, the one that it began first. Returns whether there
     /// was one.
     fn forget_unread_iteration(&mut self, is_meant: impl Fn(QuotaOwner) -> bool) -> bool {
         let mut unread: BTreeMap<SessionId, Vec<IterationId>> = BTreeMap::new();
-        let clients = &self.tables.index.clients_of;
-        for row in self.open_iterations().filter(|row| row.phase == Phase::Running) {
+        let tables = &self.tables;
+        for row in tables.iterations.open().filter(|row| row.phase == Phase::Running) {
             if let Some(owner) = row.owner.filter(|owner| is_meant(*owner))
-                && !clients.contains_key(&row.id)
+                && !tables.clients.has_any_of(row.id)
             {
                 unread.entry(owner.session).or_default().push(row.id);
             }
@@ -98,21 +85,21 @@ impl Dispatcher {
         true
     }
 
-    fn jobs_of(&self, session: SessionId) -> usize {
-        let jobs = self.tables.index.jobs_of.get(&session);
-        jobs.map_or(0, BTreeSet::len)
-    }
-
     /// Forgets the process' oldest job without iterations. Returns whether there was one.
     fn forget_idle_job(&mut self, session: SessionId) -> bool {
-        let passes = &self.tables.index.iteration_of_key;
-        let is_idle = |job: &&JobId| passes.range((**job, 0)..=(**job, u64::MAX)).next().is_none();
-        let jobs = self.tables.index.jobs_of.get(&session).into_iter().flatten();
-        let Some(idle) = jobs.copied().find(|job| is_idle(&job)) else {
+        let mut jobs = self.tables.catalog.jobs_of(session).into_iter();
+        let Some(idle) = jobs.find(|job| !self.tables.iterations.has_any_of(*job)) else {
             return false;
         };
-        self.remove_idle_job(idle);
+        self.tables.catalog.remove_job(idle, self.now);
         true
+    }
+}
+
+impl Tables {
+    fn open_count(&self, is_counted: impl Fn(QuotaOwner) -> bool) -> usize {
+        let open = self.iterations.open();
+        open.filter(|row| row.owner.is_some_and(&is_counted)).count()
     }
 }
 

@@ -5,37 +5,39 @@ use std::collections::BTreeSet;
 
 use super::action::{ClientPush, TaskRemoved};
 use super::failure::RemovalReason;
-use super::machine::Dispatcher;
 use super::record::{RemovalRecord, TaskPhase};
 use super::splits::Run;
+use super::state::ServiceState;
 use crate::error::Error;
 use crate::id::{ClientId, SessionId, TaskId};
 use crate::split::Seen;
 
-impl Dispatcher {
+impl ServiceState {
     /// C6.1: takes a task away from a worker that is gone, and asks its readers what they have of it.
     pub(super) fn remove_task(&mut self, id: TaskId, reason: RemovalReason) {
-        let Some(task) = self.tables.remove_task(id) else {
+        let Some(task) = self.tables.tasks.remove(id) else {
             return;
         };
-        let mut holding = self.tables.holdings.remove(&id).unwrap_or_default();
+        let mut holding = self.tables.books.end_task(id).unwrap_or_default();
         if !task.releasing.is_empty() {
             // C6.7: nobody says any more what the worker sent to them in the meantime.
             holding.mark_all_seen();
         }
-        let worker_address = self.address_of(task.worker);
+        let worker_address = self.tables.workers.address_of(task.worker);
         let iteration = task.iteration;
-        self.note_lost_worker(iteration, &worker_address);
+        self.tables
+            .iterations
+            .note_lost_worker(iteration, &worker_address);
         let Some(start_round) = task.start_round else {
             return self.drop_pending(&task, holding);
         };
-        let readers = self.readers(&task);
+        let readers = self.tables.readers(&task);
         let shared = readers.len() > 1;
         // Who has received its end has nothing to say of it, if its worker gave back what it had not begun before it went.
         let is_told = |client: &ClientId| task.phase != TaskPhase::Running && task.drained.contains(client);
         let awaiting = readers.iter().copied();
         let awaiting: BTreeSet<ClientId> = awaiting.filter(|client| !is_told(client)).collect();
-        let untold = if self.is_coordinated(iteration) {
+        let untold = if self.tables.is_coordinated(iteration) {
             awaiting.clone()
         } else {
             BTreeSet::new()
@@ -46,7 +48,7 @@ impl Dispatcher {
             reason,
             start_round,
         });
-        self.tables.insert_removal(RemovalRecord {
+        let removal = RemovalRecord {
             task: id,
             iteration,
             worker_address,
@@ -59,10 +61,8 @@ impl Dispatcher {
             concluded: false,
             start_round,
             readers: readers.iter().copied().collect(),
-        });
-        if !self.is_coordinated(iteration) {
-            self.clocks.removed.insert(id, self.now);
-        }
+        };
+        self.tables.removals.insert(removal, self.now);
         for client in readers {
             self.push_client(client, push.clone());
         }
@@ -76,7 +76,7 @@ impl Dispatcher {
         task: TaskId,
         seen: &Seen,
     ) -> Result<(), Error> {
-        let iteration = self.client(session, client)?.iteration;
+        let iteration = self.tables.clients.owned_by(session, client)?.iteration;
         if self
             .tables
             .removals
@@ -86,7 +86,7 @@ impl Dispatcher {
             // Sorted out already.
             return Ok(());
         }
-        self.splits_done(session, client, task, &seen.complete)?;
+        self.tables.splits_done(session, client, task, &seen.complete)?;
         self.lose_shared(iteration, client, &seen.partial);
         if let Some(removal) = self.tables.removals.get_mut(&task) {
             for range in &seen.partial {
@@ -119,18 +119,13 @@ impl Dispatcher {
         {
             return;
         }
-        let Some(mut removal) = self.tables.remove_removal(task) else {
+        let Some(mut removal) = self.tables.removals.remove(task) else {
             return;
         };
-        self.clocks.removed.remove(&task);
         let (seen, unseen): (Vec<Run>, Vec<Run>) =
             removal.holding.take_all().into_iter().partition(|run| run.seen);
-        if let Some(ledger) = self.tables.ledgers.get_mut(&removal.iteration) {
-            for run in &unseen {
-                ledger.free(run);
-            }
-        }
         let iteration = removal.iteration;
+        self.tables.books.free(iteration, &unseen);
         self.lose_splits(iteration, &seen, &removal.worker_address);
         self.conclude(removal);
         self.review_iteration(iteration);

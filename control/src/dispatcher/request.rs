@@ -12,6 +12,7 @@ use super::event::{Incoming, ReplyToken, Request};
 use super::machine::Dispatcher;
 use super::outcome::Outcome;
 use super::record::{Answer, QuotaOwner, SessionRecord};
+use super::state::ServiceState;
 use super::task::Ended;
 use crate::error::Error;
 use crate::id::{RequestNumber, SessionId};
@@ -44,7 +45,7 @@ impl Dispatcher {
         };
         if !request.is_numbered() {
             let result = match self.perform(asker, None, request) {
-                Ok(Outcome::Answer(answer)) => self.present(&answer),
+                Ok(Outcome::Answer(answer)) => self.state.present(&answer),
                 Ok(Outcome::Reply(reply)) => Ok(reply),
                 Ok(Outcome::Later) => return,
                 Err(error) => Err(error),
@@ -67,23 +68,23 @@ impl Dispatcher {
         settled_below: RequestNumber,
     ) -> Result<Option<RequestNumber>, Error> {
         let number = number.ok_or_else(|| Error::invalid("this request needs a request number"))?;
-        if !self.tables.sessions.contains(&session) {
-            self.check_sessions(is_read)?;
+        if !self.state.tables.sessions.contains(&session) {
+            self.state.check_sessions(is_read)?;
             let record = SessionRecord {
                 id: session,
                 is_read,
                 floor: RequestNumber::FIRST,
                 answers: BTreeMap::new(),
             };
-            self.tables.insert_session(record);
+            self.state.tables.sessions.insert(record);
         }
-        self.clocks.session_seen.insert(session, self.now);
+        self.state.tables.sessions.seen.note(session, self.state.now);
         self.settle_requests(session, settled_below);
-        let Some(record) = self.tables.sessions.get(&session) else {
+        let Some(record) = self.state.tables.sessions.get(&session) else {
             return Err(Error::internal("a session that was just made is gone"));
         };
         if let Some(answer) = record.answers.get(&number).cloned() {
-            let result = self.present(&answer);
+            let result = self.state.present(&answer);
             self.reply(token, result);
             return Ok(None);
         }
@@ -110,9 +111,14 @@ impl Dispatcher {
     }
 
     fn settle_requests(&mut self, session: SessionId, below: RequestNumber) {
-        let floor = self.tables.sessions.get(&session).map(|record| record.floor);
+        let floor = self
+            .state
+            .tables
+            .sessions
+            .get(&session)
+            .map(|record| record.floor);
         if floor.is_some_and(|floor| floor < below)
-            && let Some(record) = self.tables.sessions.get_mut(&session)
+            && let Some(record) = self.state.tables.sessions.get_mut(&session)
         {
             record.floor = below;
             record.answers = record.answers.split_off(&below);
@@ -145,23 +151,100 @@ impl Dispatcher {
         let tokens = self.under_way.remove(&(session, number)).unwrap_or_default();
         // Settled meanwhile: the process does not want the answer any more.
         let open = self
+            .state
             .tables
             .sessions
             .get(&session)
             .is_some_and(|record| number >= record.floor);
-        if open && let Some(record) = self.tables.sessions.get_mut(&session) {
+        if open && let Some(record) = self.state.tables.sessions.get_mut(&session) {
             record.answers.insert(number, answer.clone());
         }
         for token in tokens {
-            let result = self.present(&answer);
+            let result = self.state.present(&answer);
             self.reply(token, result);
         }
     }
 
     fn reply(&mut self, token: ReplyToken, result: Result<Reply, Error>) {
-        self.act(Action::Reply { token, result });
+        self.state.act(Action::Reply { token, result });
     }
 
+    fn perform(
+        &mut self,
+        owner: QuotaOwner,
+        number: Option<RequestNumber>,
+        request: Request,
+    ) -> Result<Outcome, Error> {
+        let (session, state) = (owner.session, &mut self.state);
+        let tables = &mut state.tables;
+        let done = |result: Result<(), Error>| result.map(|()| Outcome::Answer(Answer::Done));
+        match request {
+            Request::RegisterDataset {
+                id,
+                definition,
+                facts,
+            } => state.register_dataset(session, id, definition, facts),
+            Request::DescribeDataset { id } => state.describe_dataset(&id),
+            Request::ReadDefinition { id } => state.read_definition(&id),
+            Request::CreateJob { name, parameters } => state.create_job(owner, name, parameters),
+            Request::OpenIteration {
+                job,
+                repetition,
+                consumer,
+                whereabouts,
+            } => state.open_iteration((owner, number), (job, repetition), consumer, whereabouts),
+            Request::Attach { client } => {
+                state.attach(session, client)?;
+                self.tell_closing(client);
+                done(Ok(()))
+            }
+            Request::Release { client } => done(state.release(session, client)),
+            Request::Acknowledge { client, task, seen } => {
+                done(state.acknowledge(session, client, task, &seen))
+            }
+            Request::SplitsDone { client, task, leases } => {
+                done(tables.splits_done(session, client, task, &leases))
+            }
+            Request::SplitsWaiting(client, task, leases) => done(tables.keep(session, client, task, &leases)),
+            Request::TaskDrained { client, task } => done(state.task_drained(session, client, task)),
+            Request::SuspectWorker { client, address } => done(state.suspect(session, client, address)),
+            Request::RoundReady {
+                client,
+                task,
+                earliest,
+            } => done(state.round_ready(session, client, task, earliest)),
+            Request::VerdictHeard { client, task } => done(state.verdict_heard(session, client, task)),
+            Request::Status => Ok(Outcome::Reply(Reply::Status(Box::new(self.status())))),
+            Request::Shutdown { by } => done(self.shut_down(by)),
+            Request::RegisterWorker(worker) => state.register_worker(session, worker),
+            Request::LeaveWorker => done(state.leave_worker(session)),
+            Request::DrainWorker => done(state.drain_worker(session)),
+            Request::DescribeTask { task } => tables.describe_task(session, task),
+            Request::LeaseSplits {
+                task,
+                source,
+                repetition,
+                want,
+                pace,
+            } => state.lease_splits(session, task, (source, repetition), want, pace),
+            Request::ReturnSplits { task, leases } => done(state.return_splits(session, task, &leases)),
+            Request::SplitsProduced { task, leases } => done(tables.splits_produced(session, task, &leases)),
+            Request::SplitsMissed(task, client, leases, end) => {
+                done(state.splits_missed(session, task, client, (&leases, end)))
+            }
+            Request::SplitsShared(task, client, of) => done(tables.splits_shared(session, task, client, &of)),
+            Request::FinishTask {
+                task,
+                delivered,
+                exhausted,
+                cut_short,
+            } => done(state.finish_task(session, task, delivered, Ended { exhausted, cut_short })),
+            Request::FailTask { task, message } => done(state.fail_task(session, task, message)),
+        }
+    }
+}
+
+impl ServiceState {
     /// An answer as it is sent.
     fn present(&self, answer: &Answer) -> Result<Reply, Error> {
         match answer {
@@ -176,7 +259,7 @@ impl Dispatcher {
                 current,
                 more,
             } => {
-                let plan = self.tables.plans.get(iteration).ok_or_else(|| {
+                let plan = self.tables.books.plan(*iteration).ok_or_else(|| {
                     Error::aborted(format!(
                         "iteration {iteration} is over: its splits are not needed"
                     ))
@@ -190,75 +273,6 @@ impl Dispatcher {
                 })
             }
             Answer::Refused(error) => Err(error.clone()),
-        }
-    }
-
-    fn perform(
-        &mut self,
-        owner: QuotaOwner,
-        number: Option<RequestNumber>,
-        request: Request,
-    ) -> Result<Outcome, Error> {
-        let session = owner.session;
-        let done = |result: Result<(), Error>| result.map(|()| Outcome::Answer(Answer::Done));
-        match request {
-            Request::RegisterDataset {
-                id,
-                definition,
-                facts,
-            } => self.register_dataset(session, id, definition, facts),
-            Request::DescribeDataset { id } => self.describe_dataset(&id),
-            Request::ReadDefinition { id } => self.read_definition(&id),
-            Request::CreateJob { name, parameters } => self.create_job(owner, name, parameters),
-            Request::OpenIteration {
-                job,
-                repetition,
-                consumer,
-                whereabouts,
-            } => self.open_iteration((owner, number), (job, repetition), consumer, whereabouts),
-            Request::Attach { client } => done(self.attach(session, client)),
-            Request::Release { client } => done(self.release(session, client)),
-            Request::Acknowledge { client, task, seen } => {
-                done(self.acknowledge(session, client, task, &seen))
-            }
-            Request::SplitsDone { client, task, leases } => {
-                done(self.splits_done(session, client, task, &leases))
-            }
-            Request::SplitsWaiting(client, task, leases) => done(self.keep(session, client, task, &leases)),
-            Request::TaskDrained { client, task } => done(self.task_drained(session, client, task)),
-            Request::SuspectWorker { client, address } => done(self.suspect(session, client, address)),
-            Request::RoundReady {
-                client,
-                task,
-                earliest,
-            } => done(self.round_ready(session, client, task, earliest)),
-            Request::VerdictHeard { client, task } => done(self.verdict_heard(session, client, task)),
-            Request::Status => Ok(Outcome::Reply(Reply::Status(Box::new(self.status())))),
-            Request::Shutdown { by } => done(self.shut_down(by)),
-            Request::RegisterWorker(worker) => self.register_worker(session, worker),
-            Request::LeaveWorker => done(self.leave_worker(session)),
-            Request::DrainWorker => done(self.drain_worker(session)),
-            Request::DescribeTask { task } => self.describe_task(session, task),
-            Request::LeaseSplits {
-                task,
-                source,
-                repetition,
-                want,
-                pace,
-            } => self.lease_splits(session, task, (source, repetition), want, pace),
-            Request::ReturnSplits { task, leases } => done(self.return_splits(session, task, &leases)),
-            Request::SplitsProduced { task, leases } => done(self.splits_produced(session, task, &leases)),
-            Request::SplitsMissed(task, client, leases, end) => {
-                done(self.splits_missed(session, task, client, (&leases, end)))
-            }
-            Request::SplitsShared(task, client, of) => done(self.splits_shared(session, task, client, &of)),
-            Request::FinishTask {
-                task,
-                delivered,
-                exhausted,
-                cut_short,
-            } => done(self.finish_task(session, task, delivered, Ended { exhausted, cut_short })),
-            Request::FailTask { task, message } => done(self.fail_task(session, task, message)),
         }
     }
 }

@@ -20,21 +20,21 @@ impl Dispatcher {
             return Ok(());
         }
         by.truncate(by.floor_char_boundary(NAME_BYTES_MAX));
-        for worker in self.tables.index.worker_of_address.clone().into_values() {
-            self.push_worker(worker, WorkerPush::ShutDown { by: by.clone() });
+        for worker in self.state.tables.workers.living().collect::<Vec<_>>() {
+            self.state
+                .push_worker(worker, WorkerPush::ShutDown { by: by.clone() });
         }
-        let clients: Vec<_> = self.tables.clients.values().map(|row| row.id).collect();
+        let clients: Vec<_> = self.state.tables.clients.values().map(|row| row.id).collect();
         for client in clients {
-            self.push_client(client, ClientPush::ShutDown { by: by.clone() });
+            self.state
+                .push_client(client, ClientPush::ShutDown { by: by.clone() });
         }
-        let until = self.now + self.config.shutdown_quiet_period;
+        let until = self.state.now + self.state.config.shutdown_quiet_period;
         let closing = Closing { by, until };
         let error = closing.refusal();
         self.closing = Some(closing);
-        for (_, waiting) in std::mem::take(&mut self.openers) {
-            for opener in waiting {
-                self.answer(opener.session, opener.number, Answer::Refused(error.clone()));
-            }
+        for opener in self.state.tables.iterations.take_all_openers() {
+            self.answer(opener.session, opener.number, Answer::Refused(error.clone()));
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl Dispatcher {
     pub(super) fn tell_closing(&mut self, client: crate::id::ClientId) {
         if let Some(Closing { by, .. }) = &self.closing {
             let by = by.clone();
-            self.push_client(client, ClientPush::ShutDown { by });
+            self.state.push_client(client, ClientPush::ShutDown { by });
         }
     }
 
@@ -92,7 +92,8 @@ impl Dispatcher {
     /// Who has ended the service, once nobody is left to be waited for (C12.3): whoever runs this machine then stops it.
     pub fn closed_by(&self) -> Option<&str> {
         let Closing { by, until } = self.closing.as_ref()?;
-        let is_deserted = self.tables.clients.len() == 0 && self.tables.index.worker_of_address.is_empty();
-        (is_deserted || self.now >= *until).then_some(by)
+        let is_deserted =
+            self.state.tables.clients.len() == 0 && self.state.tables.workers.living_count() == 0;
+        (is_deserted || self.state.now >= *until).then_some(by)
     }
 }

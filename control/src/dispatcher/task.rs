@@ -8,10 +8,11 @@ use super::action::{ClientPush, Reply, StopReason, TaskDef, WorkerPush};
 use super::config::ERROR_BYTES_MAX;
 use super::coordination::END_OF_DATA;
 use super::failure::TaskFailure;
-use super::machine::Dispatcher;
 use super::outcome::Outcome;
 use super::record::{Answer, Phase, TaskPhase, TaskRecord};
-use super::splits::{Holding, Ledger};
+use super::splits::Holding;
+use super::state::ServiceState;
+use super::tables::{LeaseTerms, Tables};
 use crate::error::Error;
 use crate::id::{IterationId, SessionId, TaskId, WorkerId};
 use crate::job::Policy;
@@ -30,39 +31,10 @@ pub(super) struct Ended {
     pub(super) cut_short: bool,
 }
 
-/// Returns how many of the available splits a task gets: so many that what it then has not started is at most its part, by its
-/// pace, of those that stay free (C5.1). So it never holds more than its share of what is left.
-fn fair_by_pace(available: u64, pace: SplitPace, all: u64) -> u64 {
-    let (available, own) = (u128::from(available), u128::from(pace.per_1000_s));
-    let all = u128::from(all).max(own).max(1);
-    let share = (available * own).saturating_sub(u128::from(pace.unstarted) * all) / (all + own);
-    u64::try_from(share).unwrap_or(u64::MAX).max(1)
-}
-
-impl Dispatcher {
-    /// Notes how fast a task is. Returns how fast all running tasks of the iteration are together; of which nothing is known counts as
-    /// fast as this one.
-    fn note_split_pace(&mut self, iteration: IterationId, task: TaskId, pace: SplitPace) -> u64 {
-        self.paces.note_splits(task, pace);
-        let runs = |task: &TaskId| {
-            let row = self.tables.tasks.get(task);
-            row.is_some_and(|row| row.phase == TaskPhase::Running)
-        };
-        let paces = self.tables.tasks_of(iteration).into_iter().filter(runs);
-        let of = |task: TaskId| self.paces.splits_of(task).unwrap_or(pace.per_1000_s);
-        paces.map(of).fold(0, u64::saturating_add)
-    }
-
-    /// Whether every running task of an iteration has said how fast it is.
-    fn all_are_paced(&self, iteration: IterationId) -> bool {
-        let tasks = self.tables.tasks_of(iteration);
-        let mut rows = tasks.iter().filter_map(|task| self.tables.tasks.get(task));
-        rows.all(|row| row.phase != TaskPhase::Running || self.paces.splits_of(row.id).is_some())
-    }
-
+impl ServiceState {
     pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId, start_round: Option<u64>) {
         // C10.1
-        if !self.is_wanted(iteration, worker) || self.tables.is_draining(worker) {
+        if !self.tables.is_wanted(iteration, worker) || self.tables.workers.is_draining(worker) {
             return;
         }
         let id = self.tables.meta().next_task;
@@ -83,53 +55,15 @@ impl Dispatcher {
             delivered: false,
             stopped: false,
         };
-        self.tables.insert_task(task.clone());
-        if self.is_dynamic(iteration) {
-            self.tables.holdings.insert(id, Holding::default());
-        }
+        self.tables.tasks.insert(task.clone());
+        self.tables.books.begin_task(iteration, id);
         self.push_worker(worker, WorkerPush::Start { task: id });
-        for client in self.readers(&task) {
-            self.clocks.stranded.remove(&client);
-            if let Some(info) = self.task_info(client, &task) {
+        for client in self.tables.readers(&task) {
+            self.tables.clients.stranded.clear(&client);
+            if let Some(info) = self.tables.task_info(client, &task) {
                 self.push_client(client, ClientPush::TaskAdded(info));
             }
         }
-    }
-
-    pub(super) fn describe_task(&self, session: SessionId, task: TaskId) -> Result<Outcome, Error> {
-        let task = self.own_task(session, task)?;
-        let unknown = || Error::internal(format!("task {} has no iteration, job or dataset", task.id));
-        let iteration = self.tables.iterations.get(&task.iteration).ok_or_else(unknown)?;
-        let job = self.tables.jobs.get(&iteration.job).ok_or_else(unknown)?;
-        let dataset = self
-            .tables
-            .datasets
-            .get(&job.parameters.dataset)
-            .ok_or_else(unknown)?;
-        let worker = self.tables.workers.get(&task.worker).ok_or_else(unknown)?;
-        let plan = self.tables.plans.get(&task.iteration).ok_or_else(unknown)?;
-        let plan = if job.parameters.policy == Policy::Dynamic {
-            Arc::new(SplitPlan {
-                sources: Vec::new(),
-                seed: plan.seed,
-            })
-        } else {
-            Arc::clone(plan)
-        };
-        let def = TaskDef {
-            task: task.id,
-            iteration: iteration.id,
-            job: job.id,
-            repetition: iteration.repetition,
-            policy: job.parameters.policy,
-            worker_index: worker.index,
-            worker_count: iteration.shares,
-            num_consumers: job.parameters.num_consumers,
-            cross_trainer_cache: job.parameters.cross_trainer_cache,
-            dataset: Arc::clone(dataset),
-            plan,
-        };
-        Ok(Outcome::Reply(Reply::Task(Box::new(def))))
     }
 
     /// C5.1 to C5.4.
@@ -141,75 +75,34 @@ impl Dispatcher {
         want: u32,
         pace: Option<SplitPace>,
     ) -> Result<Outcome, Error> {
-        let iteration = self.own_task(session, task)?.iteration;
-        self.check_lease(task, want)?;
-        let (dealing, most) = self.dealing_to(task);
-        let tasks = self.tables.index.tasks_of.get(&iteration);
-        let sharers = tasks.map_or(1, |tasks| tasks.len() as u64).max(1);
-        let all_paces = pace.map(|pace| self.note_split_pace(iteration, task, pace));
+        let iteration = self.tables.own_task(session, task)?.iteration;
+        self.tables.check_lease(task, want)?;
+        let (dealing, most) = self.tables.dealing_to(task);
+        let sharers = self.tables.tasks.count_of(iteration).max(1) as u64;
+        let (paces, tables) = (&mut self.paces, &self.tables);
+        let all_paces = pace.map(|pace| paces.note_split_pace(task, iteration, pace, tables));
         // Seconds that are dealt out to others would keep a task idle that has not begun.
-        let is_paced = self.all_are_paced(iteration);
-        let (Some(ledger), Some(holding)) = (
-            self.tables.ledgers.get_mut(&iteration),
-            self.tables.holdings.get_mut(&task),
-        ) else {
-            return Err(Error::precondition(format!(
-                "task {task} reads everything itself: only tasks under `dynamic` are given splits"
-            )));
+        let is_paced = paces.has_all_of(iteration, tables);
+        let terms = LeaseTerms {
+            want,
+            dealing,
+            most,
+            batch_max: self.config.lease_batch_max,
+            held_max: self.config.held_splits_max,
+            sharers,
+            pace: pace.zip(all_paces),
         };
-        check_source(ledger, task, source, repetition)?;
-        // C5.2
-        let room = self.config.held_splits_max.saturating_sub(holding.split_count());
-        if room == 0 {
-            let current = ledger.current(source);
-            return Ok(Outcome::Answer(Answer::Splits {
-                iteration,
-                runs: Vec::new(),
-                end: false,
-                current,
-                more: false,
-            }));
-        }
-        let batch = u64::from(holding.next_batch(self.config.lease_batch_max));
-        let available = ledger.available(source, repetition, dealing);
-        let fair = match pace.zip(all_paces) {
-            Some((pace, all)) => {
-                fair_by_pace(available, pace, all).min(u64::from(self.config.lease_batch_max))
-            }
-            None => (available / (2 * sharers)).max(1).min(batch),
-        };
-        let part = fair.min(u64::from(want)).min(room);
-        let limit = part.min(most);
-        let runs = ledger.lease(source, repetition, limit, dealing);
-        for run in &runs {
-            holding.insert(*run);
-        }
-        let current = ledger.current(source);
+        let leased = self
+            .tables
+            .books
+            .lease(iteration, task, (source, repetition), terms)?;
         Ok(Outcome::Answer(Answer::Splits {
             iteration,
-            end: runs.is_empty(),
-            runs,
-            current,
-            more: is_paced && part >= most,
+            end: leased.end,
+            runs: leased.runs,
+            current: leased.current,
+            more: is_paced && leased.is_cut,
         }))
-    }
-
-    /// Refuses splits to a task that has finished, and a request for none.
-    fn check_lease(&self, task: TaskId, want: u32) -> Result<(), Error> {
-        if self
-            .tables
-            .tasks
-            .get(&task)
-            .is_some_and(|task| task.phase != TaskPhase::Running)
-        {
-            return Err(Error::precondition(format!(
-                "task {task} has finished and gets no more splits"
-            )));
-        }
-        if want == 0 {
-            return Err(Error::invalid("a task asks for at least one split"));
-        }
-        Ok(())
     }
 
     /// C5.5.
@@ -219,17 +112,11 @@ impl Dispatcher {
         task: TaskId,
         leases: &[LeaseRange],
     ) -> Result<(), Error> {
-        let iteration = self.own_task(session, task)?.iteration;
-        let (Some(ledger), Some(holding)) = (
-            self.tables.ledgers.get_mut(&iteration),
-            self.tables.holdings.get_mut(&task),
-        ) else {
-            return Ok(());
-        };
-        for run in leases.iter().flat_map(|range| holding.take(*range)) {
-            ledger.take_back(&run, task);
+        let iteration = self.tables.own_task(session, task)?.iteration;
+        if self.tables.books.holding(task).is_some() {
+            self.tables.books.take_back(iteration, task, leases);
+            self.review_iteration(iteration);
         }
-        self.review_iteration(iteration);
         Ok(())
     }
 
@@ -240,9 +127,9 @@ impl Dispatcher {
         delivered: bool,
         how: Ended,
     ) -> Result<(), Error> {
-        match self.own_task(session, id).map(|task| task.iteration) {
+        match self.tables.own_task(session, id).map(|task| task.iteration) {
             // C9.7
-            Ok(iteration) if self.is_coordinated(iteration) => {
+            Ok(iteration) if self.tables.is_coordinated(iteration) => {
                 return self.fail_task(session, id, END_OF_DATA.to_owned());
             }
             Ok(_) => {}
@@ -270,7 +157,7 @@ impl Dispatcher {
         id: TaskId,
         mut message: String,
     ) -> Result<(), Error> {
-        let task = match self.own_task(session, id) {
+        let task = match self.tables.own_task(session, id) {
             Ok(task) => task.clone(),
             Err(_) if !self.tables.tasks.contains(&id) => return Ok(()),
             Err(error) => return Err(error),
@@ -283,7 +170,7 @@ impl Dispatcher {
         if let Some(task) = self.tables.tasks.get_mut(&id) {
             task.phase = TaskPhase::Failed(message.clone());
         }
-        let worker_address = self.address_of(task.worker);
+        let worker_address = self.tables.workers.address_of(task.worker);
         if let Some(row) = self.tables.iterations.get_mut(&task.iteration)
             && row.failures.len() < FAILURES_MAX
         {
@@ -299,16 +186,11 @@ impl Dispatcher {
             worker_address: worker_address.clone(),
             message,
         };
-        for client in self.readers(&task) {
+        for client in self.tables.readers(&task) {
             self.push_client(client, push.clone());
         }
         // C6.6: another worker would fail at the same element.
-        let held = self
-            .tables
-            .holdings
-            .get_mut(&id)
-            .map(Holding::take_all)
-            .unwrap_or_default();
+        let held = self.tables.books.take_all_held(id);
         self.lose_splits(task.iteration, &held, &worker_address);
         self.review_iteration(task.iteration);
         Ok(())
@@ -320,22 +202,10 @@ impl Dispatcher {
             return;
         };
         let iteration = task.iteration;
-        for client in self.readers(task) {
+        for client in self.tables.readers(task) {
             self.push_client(client, ClientPush::TaskEnded { task: id });
         }
         self.review_iteration(iteration);
-    }
-
-    /// Whether readers may still be told something of a task by its worker.
-    pub(super) fn is_served(&self, task: &TaskRecord) -> bool {
-        match task.phase {
-            TaskPhase::Running | TaskPhase::Finished => !task.stopped,
-            TaskPhase::Settled => false,
-            TaskPhase::Failed(_) => {
-                let worker = self.tables.workers.get(&task.worker);
-                worker.is_some_and(|worker| worker.dead.is_none())
-            }
-        }
     }
 
     /// Looks whether every reader has everything of a finished task (C3.3).
@@ -350,10 +220,10 @@ impl Dispatcher {
             return;
         };
         if task.phase == TaskPhase::Finished {
-            let clients = self.readers(task);
+            let clients = self.tables.readers(task);
             let have_all = clients.iter().all(|client| task.drained.contains(client));
             // Without readers, what it has buffered waits for the next one. A reader says itself what its user is not done with.
-            let is_known = self.tables.holdings.get(&id).is_none_or(Holding::is_empty);
+            let is_known = self.tables.books.holding(id).is_none_or(Holding::is_empty);
             let is_over = match task.delivered {
                 true => have_all || is_known,
                 false => have_all && !clients.is_empty(),
@@ -367,19 +237,6 @@ impl Dispatcher {
         self.review_iteration(iteration);
     }
 
-    pub(super) fn address_of(&self, worker: WorkerId) -> String {
-        let worker = self.tables.workers.get(&worker);
-        worker.map_or_else(|| "an unknown worker".to_owned(), |worker| worker.address.clone())
-    }
-
-    /// The task, if it exists and is this living worker's.
-    pub(super) fn own_task(&self, session: SessionId, task: TaskId) -> Result<&TaskRecord, Error> {
-        let worker = self.living_worker(session)?;
-        let row = self.tables.tasks.get(&task).filter(|row| row.worker == worker);
-        row.filter(|row| self.tables.index.running.contains(&row.iteration))
-            .ok_or_else(|| Error::aborted(format!("task {task} is not this worker's, or no longer: stop it")))
-    }
-
     fn settle_task(&mut self, id: TaskId) {
         let Some(task) = self.tables.tasks.get_mut(&id) else {
             return;
@@ -388,24 +245,17 @@ impl Dispatcher {
         let drained = std::mem::take(&mut task.drained);
         let task = task.clone();
         let (iteration, worker, cut_short) = (task.iteration, task.worker, task.cut_short);
-        let held = self
-            .tables
-            .holdings
-            .remove(&id)
-            .map(|mut holding| holding.take_all());
-        if let Some(ledger) = self.tables.ledgers.get_mut(&iteration) {
-            // C5.5: a task that stopped early has given back what it had not started.
-            for run in held.iter().flatten() {
-                ledger.done(run);
-            }
-        }
+        let held = self.tables.books.end_task(id);
+        let held = held.map(|mut holding| holding.take_all()).unwrap_or_default();
+        // C5.5: a task that stopped early has given back what it had not started.
+        self.tables.books.done(iteration, &held);
         debug_assert!(
             self.tables
                 .iterations
                 .get(&iteration)
                 .is_some_and(|row| row.phase == Phase::Running)
         );
-        for client in self.readers(&task) {
+        for client in self.tables.readers(&task) {
             if !drained.contains(&client) {
                 self.push_client(client, ClientPush::TaskEnded { task: id });
             }
@@ -420,24 +270,81 @@ impl Dispatcher {
         if cut_short {
             self.forget_cut_short(id);
         }
-        self.forget_caught_up(id);
+        self.tables.tasks.forget_caught_up(id);
         self.review_iteration(iteration);
     }
 }
 
-/// Checks what a task asks splits of.
-fn check_source(ledger: &Ledger, task: TaskId, source: u32, repetition: u64) -> Result<(), Error> {
-    if !ledger.has_source(source) {
-        return Err(Error::invalid(format!(
-            "the dataset of task {task} has no source {source}"
-        )));
+impl Tables {
+    pub(super) fn describe_task(&self, session: SessionId, task: TaskId) -> Result<Outcome, Error> {
+        let task = self.own_task(session, task)?;
+        let unknown = || Error::internal(format!("task {} has no iteration, job or dataset", task.id));
+        let iteration = self.iterations.get(&task.iteration).ok_or_else(unknown)?;
+        let job = self.catalog.find_job(&iteration.job).ok_or_else(unknown)?;
+        let dataset = self
+            .catalog
+            .find_dataset(&job.parameters.dataset)
+            .ok_or_else(unknown)?;
+        let worker = self.workers.get(&task.worker).ok_or_else(unknown)?;
+        let plan = self.books.plan(task.iteration).ok_or_else(unknown)?;
+        let plan = if job.parameters.policy == Policy::Dynamic {
+            Arc::new(SplitPlan {
+                sources: Vec::new(),
+                seed: plan.seed,
+            })
+        } else {
+            Arc::clone(plan)
+        };
+        let def = TaskDef {
+            task: task.id,
+            iteration: iteration.id,
+            job: job.id,
+            repetition: iteration.repetition,
+            policy: job.parameters.policy,
+            worker_index: worker.index,
+            worker_count: iteration.shares,
+            num_consumers: job.parameters.num_consumers,
+            cross_trainer_cache: job.parameters.cross_trainer_cache,
+            dataset: Arc::clone(dataset),
+            plan,
+        };
+        Ok(Outcome::Reply(Reply::Task(Box::new(def))))
     }
-    // C5.4: splits that were skipped would be neither read nor lost.
-    let next = ledger.current(source).saturating_add(1);
-    if repetition > next {
-        return Err(Error::invalid(format!(
-            "task {task} asks for repetition {repetition} of source {source}, and the next one is {next}"
-        )));
+
+    /// Refuses splits to a task that has finished, and a request for none.
+    fn check_lease(&self, task: TaskId, want: u32) -> Result<(), Error> {
+        if self
+            .tasks
+            .get(&task)
+            .is_some_and(|task| task.phase != TaskPhase::Running)
+        {
+            return Err(Error::precondition(format!(
+                "task {task} has finished and gets no more splits"
+            )));
+        }
+        if want == 0 {
+            return Err(Error::invalid("a task asks for at least one split"));
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Whether readers may still be told something of a task by its worker.
+    pub(super) fn is_served(&self, task: &TaskRecord) -> bool {
+        match task.phase {
+            TaskPhase::Running | TaskPhase::Finished => !task.stopped,
+            TaskPhase::Settled => false,
+            TaskPhase::Failed(_) => {
+                let worker = self.workers.get(&task.worker);
+                worker.is_some_and(|worker| worker.dead.is_none())
+            }
+        }
+    }
+
+    /// The task, if it exists and is this living worker's.
+    pub(super) fn own_task(&self, session: SessionId, task: TaskId) -> Result<&TaskRecord, Error> {
+        let worker = self.workers.living_of(session)?;
+        let row = self.tasks.get(&task).filter(|row| row.worker == worker);
+        row.filter(|row| self.iterations.is_running(row.iteration))
+            .ok_or_else(|| Error::aborted(format!("task {task} is not this worker's, or no longer: stop it")))
+    }
 }

@@ -7,32 +7,31 @@ use super::config::{LOCAL_SOCKET_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, WORKER_ADD
 use super::event::{Departure, WorkerRegistration};
 use super::failure::RemovalReason;
 use super::liveness::SilenceLimits;
-use super::machine::Dispatcher;
 use super::outcome::Outcome;
 use super::record::{HiddenKey, TaskPhase, WorkerRecord};
+use super::state::ServiceState;
+use super::tables::Tables;
 use crate::error::Error;
 use crate::id::{ClientId, SessionId, TaskId, WorkerId};
 
-impl Dispatcher {
+impl ServiceState {
     pub(super) fn register_worker(
         &mut self,
         session: SessionId,
         registration: WorkerRegistration,
     ) -> Result<Outcome, Error> {
         registration.check()?;
-        if let Some(id) = self.tables.index.worker_of_session.get(&session).copied() {
+        if let Some(id) = self.tables.workers.of_session(session) {
             return self.welcome_back(id, &registration);
         }
         // Refused before anything changes.
-        let index = self.place_of(&registration.address)?;
-        // C7.2: a new process at a known address means that the old one is dead.
-        let previous = self
+        let index = self
             .tables
-            .index
-            .worker_of_address
-            .get(&registration.address)
-            .copied();
-        let living = self.tables.index.worker_of_address.len();
+            .workers
+            .place_of(&registration.address, &self.config.worker_addresses)?;
+        // C7.2: a new process at a known address means that the old one is dead.
+        let previous = self.tables.workers.at_address(&registration.address);
+        let living = self.tables.workers.living_count();
         if previous.is_none() && living >= self.config.workers_max {
             let limit = self.config.workers_max;
             return Err(Error::exhausted(format!(
@@ -42,13 +41,20 @@ impl Dispatcher {
         if let Some(previous) = previous {
             self.end_worker(previous, RemovalReason::WorkerRestarted);
         }
-        self.make_room(&registration.address, previous);
+        let limit = self.config.workers_max.saturating_mul(2);
+        for id in self
+            .tables
+            .workers
+            .in_the_way(&registration.address, previous, limit)
+        {
+            self.tables.forget_worker(id);
+        }
         let id = self.tables.meta().next_worker;
         self.tables.meta_mut().next_worker = WorkerId(id.0 + 1);
         let record = WorkerRecord {
             id,
             session,
-            address: registration.address.clone(),
+            address: registration.address,
             tags: registration.tags,
             ticket_key: HiddenKey(registration.ticket_key.to_bytes().into()),
             version: registration.version,
@@ -58,24 +64,18 @@ impl Dispatcher {
             whereabouts: registration.whereabouts,
             local_socket: registration.local_socket,
         };
-        self.tables.workers.insert(id, record);
-        self.tables
-            .index
-            .worker_of_address
-            .insert(registration.address, id);
-        self.tables.index.worker_of_session.insert(session, id);
-        self.clocks.liveness.note_registered(id, self.now);
+        self.tables.workers.insert(record, self.now);
         self.assign(id);
         // C3.2
-        for iteration in self.tables.index.running.clone() {
-            let start_round = self.late_start(iteration);
+        for iteration in self.tables.iterations.running() {
+            let start_round = self.tables.late_start(iteration);
             self.create_task(iteration, id, start_round);
         }
         Ok(Outcome::Reply(Reply::Worker(id)))
     }
 
     pub(super) fn leave_worker(&mut self, session: SessionId) -> Result<(), Error> {
-        if let Some(id) = self.tables.index.worker_of_session.get(&session).copied() {
+        if let Some(id) = self.tables.workers.of_session(session) {
             self.end_worker(id, RemovalReason::WorkerLeft);
         }
         Ok(())
@@ -83,16 +83,16 @@ impl Dispatcher {
 
     pub(super) fn handle_heartbeat(&mut self, session: SessionId, worker: bool, clients: &[ClientId]) {
         if self.tables.sessions.contains(&session) {
-            self.clocks.session_seen.insert(session, self.now);
+            self.tables.sessions.seen.note(session, self.now);
         }
         if worker {
-            match self.living_worker(session) {
+            match self.tables.workers.living_of(session) {
                 Ok(id) => {
                     let limits = SilenceLimits::of(&self.config);
-                    self.clocks.liveness.note_heartbeat(id, self.now, limits);
+                    self.tables.workers.liveness.note_heartbeat(id, self.now, limits);
                 }
                 // C7.4: only if it was given up. One that is not known has not registered yet.
-                Err(error) if self.tables.index.worker_of_session.contains_key(&session) => {
+                Err(error) if self.tables.workers.of_session(session).is_some() => {
                     let reason = error.message;
                     self.act(Action::Disconnect { session, reason });
                 }
@@ -100,8 +100,8 @@ impl Dispatcher {
             }
         }
         for client in clients {
-            if self.client(session, *client).is_ok() {
-                self.clocks.client_seen.insert(*client, self.now);
+            if self.tables.clients.owned_by(session, *client).is_ok() {
+                self.tables.clients.seen.note(*client, self.now);
             } else {
                 let push = ClientPush::Lapsed;
                 self.act(Action::PushClient {
@@ -115,14 +115,14 @@ impl Dispatcher {
 
     /// Takes note that a process' connection has ended.
     pub(super) fn handle_departure(&mut self, session: SessionId, departure: Departure) {
-        let Ok(id) = self.living_worker(session) else {
+        let Ok(id) = self.tables.workers.living_of(session) else {
             return;
         };
         match departure {
             // It has dropped its tasks, and this session does not come back.
             Departure::Goodbye => self.end_worker(id, RemovalReason::WorkerSilent),
             Departure::Reset => {
-                self.clocks.liveness.note_probed(id, true, self.now);
+                self.tables.workers.liveness.note_probed(id, true, self.now);
                 self.probe_worker(id);
             }
             Departure::Lost => self.probe_worker(id),
@@ -136,9 +136,9 @@ impl Dispatcher {
         client: ClientId,
         address: String,
     ) -> Result<(), Error> {
-        self.client(session, client)?;
-        if let Some(id) = self.tables.index.worker_of_address.get(&address).copied()
-            && self.clocks.liveness.note_reported(id)
+        self.tables.clients.owned_by(session, client)?;
+        if let Some(id) = self.tables.workers.at_address(&address)
+            && self.tables.workers.liveness.note_reported(id)
         {
             self.probe_worker(id);
         }
@@ -155,19 +155,10 @@ impl Dispatcher {
 
     /// A worker is gone, with everything it had that its readers do not have yet.
     pub(super) fn end_worker(&mut self, id: WorkerId, reason: RemovalReason) {
-        let Some(row) = self.tables.workers.get_mut(&id) else {
+        let Some(session) = self.tables.workers.end(id, reason, self.now) else {
             return;
         };
-        if row.dead.is_some() {
-            return;
-        }
-        row.dead = Some(reason);
-        let session = row.session;
-        let address = row.address.clone();
-        self.tables.index.worker_of_address.remove(&address);
-        self.clocks.liveness.remove(id);
-        self.clocks.worker_died.insert(id, self.now);
-        for task in self.tables.tasks_on(id) {
+        for task in self.tables.tasks.on(id) {
             match self.tables.tasks.get(&task).map(|task| &task.phase) {
                 Some(TaskPhase::Running | TaskPhase::Finished) => self.remove_task(task, reason),
                 Some(TaskPhase::Failed(_)) => self.end_failed_task(task),
@@ -184,92 +175,31 @@ impl Dispatcher {
         }
     }
 
-    /// The worker of this session, unless it was given up.
-    pub(super) fn living_worker(&self, session: SessionId) -> Result<WorkerId, Error> {
-        let id = self.tables.index.worker_of_session.get(&session).copied();
-        let row = id.and_then(|id| self.tables.workers.get(&id));
-        match row {
-            Some(row) => match row.dead {
-                None => Ok(row.id),
-                Some(reason) => Err(Error::aborted(format!(
-                    "worker {} was given up ({reason}): drop its tasks and register anew",
-                    row.address
-                ))),
-            },
-            None => Err(Error::aborted(
-                "this worker is not registered: drop its tasks and register anew",
-            )),
-        }
-    }
-
     fn welcome_back(&mut self, id: WorkerId, registration: &WorkerRegistration) -> Result<Outcome, Error> {
         let Some(row) = self.tables.workers.get(&id) else {
             return Err(Error::internal("a worker's session has no worker"));
         };
-        if let Some(reason) = row.dead {
-            return Err(Error::aborted(format!(
-                "worker {} was given up ({reason}): drop its tasks and register anew",
-                row.address
-            )));
-        }
+        row.check_living()?;
         if row.address != registration.address {
             return Err(Error::invalid(format!(
                 "this worker is registered at {}: it cannot move to {}",
                 row.address, registration.address
             )));
         }
-        if !self.keeps_place(row) {
+        if !row.keeps_place(&self.config.worker_addresses) {
             return Err(Error::aborted(format!(
                 "this dispatcher's fixed list of workers is another one now: worker {} must register anew",
                 row.address
             )));
         }
-        self.clocks.liveness.note_registered(id, self.now);
+        self.tables.workers.liveness.note_registered(id, self.now);
         self.assign(id);
         Ok(Outcome::Reply(Reply::Worker(id)))
     }
 
-    /// Forgets the dead of an address but for the latest, and the longest dead of all where they are too many.
-    fn make_room(&mut self, address: &str, latest: Option<WorkerId>) {
-        let dead = |row: &&WorkerRecord| row.dead.is_some() && Some(row.id) != latest;
-        let workers = self.tables.workers.values();
-        let of_address = workers.filter(dead).filter(|row| row.address == address);
-        let mut older: Vec<WorkerId> = of_address.map(|row| row.id).collect();
-        if latest.is_none() {
-            // The latest went before.
-            older.pop();
-        }
-        let rows = self.tables.workers.len() - older.len();
-        let beyond = (rows + 1).saturating_sub(self.config.workers_max.saturating_mul(2));
-        if beyond > 0 {
-            let mut dead: Vec<_> = self
-                .clocks
-                .worker_died
-                .iter()
-                .map(|(id, at)| (*at, *id))
-                .collect();
-            dead.sort_unstable();
-            older.extend(dead.into_iter().take(beyond).map(|(_, id)| id));
-        }
-        for id in older {
-            self.forget_worker(id);
-        }
-    }
-
-    /// Forgets a dead worker, unless settled tasks of iterations that still run name it.
-    pub(super) fn forget_worker(&mut self, id: WorkerId) {
-        if self.tables.index.tasks_on.contains_key(&id) {
-            return;
-        }
-        self.clocks.worker_died.remove(&id);
-        if let Some(row) = self.tables.workers.remove(&id) {
-            self.tables.index.worker_of_session.remove(&row.session);
-        }
-    }
-
     /// C7.3: tells a worker all of its tasks.
     fn assign(&mut self, id: WorkerId) {
-        let mine = self.tables.tasks_on(id).into_iter();
+        let mine = self.tables.tasks.on(id).into_iter();
         let mine = mine.filter_map(|task| self.tables.tasks.get(&task));
         let mine = mine.filter(|task| matches!(task.phase, TaskPhase::Running | TaskPhase::Finished));
         // C10.4: begun again, such a task would settle what it had begun before.
@@ -282,6 +212,15 @@ impl Dispatcher {
         }
         self.push_worker(id, WorkerPush::Assigned { tasks });
         self.ask_for_missed(id);
+    }
+}
+
+impl Tables {
+    /// Forgets a dead worker, unless settled tasks of iterations that still run name it.
+    pub(super) fn forget_worker(&mut self, id: WorkerId) {
+        if self.tasks.count_on(id) == 0 {
+            self.workers.forget(id);
+        }
     }
 }
 

@@ -155,7 +155,7 @@ impl World {
             self.now = (self.now + Duration::from_millis(500)).min(end);
             self.acknowledge_in_time();
             let gone = |client: &SimClient| {
-                let known = self.machine.tables.clients.contains(&client.id);
+                let known = self.machine.state.tables.clients.contains(&client.id);
                 known && (client.deaf || !client.alive)
             };
             if self.clients.iter().any(gone) {
@@ -192,7 +192,7 @@ impl World {
         let records = bytes.iter().map(|bytes| Record::from_bytes(bytes).unwrap());
         let loaded = Dispatcher::load(self.config.clone(), records, BootId(99), self.now);
         assert!(
-            loaded.tables == self.machine.tables,
+            loaded.state.tables.records() == self.machine.state.tables.records(),
             "what was stored is not what the machine knows"
         );
         assert_eq!(loaded.boot(), BootId(1));
@@ -235,7 +235,7 @@ impl World {
                     state.pass += 1;
                 }
                 // C6.2: a worker that dies before it has answered for a client that is gone leaves what it held in doubt.
-                let row = self.machine.tables.tasks.get(&task);
+                let row = self.machine.state.tables.tasks.get(&task);
                 if row.is_some_and(|row| !row.releasing.is_empty()) {
                     self.excuse_held();
                 }
@@ -384,7 +384,7 @@ impl World {
             .filter(|task| client.tasks.contains(task) && client.drained.insert(*task))
             .collect();
         for task in over {
-            if self.machine.tables.clients.len() > 1 {
+            if self.machine.state.tables.clients.len() > 1 {
                 self.excuse_held();
             }
             self.ask(session, Role::Read, Request::TaskDrained { client: id, task })

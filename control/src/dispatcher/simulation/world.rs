@@ -230,11 +230,11 @@ impl World {
         self.next_number += 1;
         let first = self.ask_once(session, role, number, request.clone());
         // Attaching is answered with a push each time; registering assigns anew: neither changes a record.
-        let before = format!("{:?}", self.machine.tables);
+        let before = self.machine.state.tables.records();
         let again = self.ask_once(session, role, number, request);
         assert_eq!(
             before,
-            format!("{:?}", self.machine.tables),
+            self.machine.state.tables.records(),
             "a retry changed the state"
         );
         assert_eq!(
@@ -401,8 +401,11 @@ impl World {
 
     /// From here on everything held may be given up though nobody saw it.
     pub(super) fn excuse_held(&mut self) {
-        let tables = &self.machine.tables;
-        let of_tasks = tables.holdings.iter().map(|(_, holding)| holding);
+        let tables = &self.machine.state.tables;
+        let of_tasks = tables
+            .books
+            .holders()
+            .filter_map(|task| tables.books.holding(*task));
         let held = of_tasks.chain(tables.removals.values().map(|removal| &removal.holding));
         let splits = held.flat_map(|holding| holding.runs()).map(|run| run.splits());
         let names = splits.flat_map(|range| {

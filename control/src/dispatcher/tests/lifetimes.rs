@@ -269,15 +269,15 @@ fn a_silent_process_is_forgotten_with_its_answers() {
     };
     register(&mut rig, PASSER_BY);
     register(&mut rig, READER);
-    assert_eq!(rig.machine.tables.sessions.len(), 2);
+    assert_eq!(rig.machine.state.tables.sessions.len(), 2);
     rig.pass(11, &[], &[]);
-    assert!(!rig.machine.tables.sessions.contains(&PASSER_BY));
+    assert!(!rig.machine.state.tables.sessions.contains(&PASSER_BY));
     assert!(
-        rig.machine.tables.sessions.contains(&READER),
+        rig.machine.state.tables.sessions.contains(&READER),
         "it says that it lives"
     );
     rig.restart();
-    assert!(!rig.machine.tables.sessions.contains(&PASSER_BY));
+    assert!(!rig.machine.state.tables.sessions.contains(&PASSER_BY));
 }
 
 /// C2.5
@@ -469,7 +469,7 @@ fn somebody_joins(rig: &mut Rig, model: &mut Model, choice: u64) {
     let repetition = choice % 4;
     let client = pass(rig, job, repetition);
     model.jobs.get_mut(&job).unwrap().3 = now;
-    let iteration = rig.machine.tables.clients.get(&client).unwrap().iteration;
+    let iteration = rig.machine.state.tables.clients.get(&client).unwrap().iteration;
     let row = model.iterations.entry(iteration).or_insert(ModelIteration {
         job,
         pass: repetition,
@@ -503,7 +503,7 @@ fn an_iteration_finishes(rig: &mut Rig, model: &mut Model) {
     let Some((id, row)) = running.take(3).last() else {
         return;
     };
-    for task in rig.machine.tables.tasks_of(*id) {
+    for task in rig.machine.state.tables.tasks.of(*id) {
         while rig.lease(SessionId(1), task).is_ok_and(|(_, end)| !end) {}
         rig.finish(SessionId(1), task);
     }

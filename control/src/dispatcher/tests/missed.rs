@@ -132,7 +132,7 @@ fn what_a_gone_client_had_is_lost() {
 #[test]
 fn a_worker_is_asked_again_after_it_reconnects() {
     let mut shared = Shared::new();
-    shared.rig.machine.end_client(shared.doomed);
+    shared.rig.machine.state.end_client(shared.doomed);
     shared.rig.event(Event::Woken);
     shared.rig.restart();
     shared.rig.worker_pushes.clear();
@@ -204,7 +204,7 @@ fn shared_splits_are_done_once_both_clients_are() {
         share(shared.other);
         share(shared.doomed);
         if fate == Doomed::GoesFirst {
-            shared.rig.machine.end_client(shared.doomed);
+            shared.rig.machine.state.end_client(shared.doomed);
         }
         if fate == Doomed::IsMissed {
             shared.missed(90, 10);
@@ -213,8 +213,8 @@ fn shared_splits_are_done_once_both_clients_are() {
         if fate == Doomed::Uses {
             shared.done(READER, shared.doomed, 90, 10);
         }
-        shared.rig.machine.end_client(shared.doomed);
-        shared.rig.machine.end_client(shared.other);
+        shared.rig.machine.state.end_client(shared.doomed);
+        shared.rig.machine.state.end_client(shared.other);
         let (_, done, lost) = shared.outcome();
         let expected = if fate == Doomed::Uses { (100, 0) } else { (90, 10) };
         assert_eq!((done, lost), expected);

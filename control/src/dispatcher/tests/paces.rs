@@ -133,7 +133,11 @@ fn who_is_gone_does_not_count() {
         .unwrap();
     rig.pass(6, &[lives], &[stays]);
     assert_eq!(rig.iteration().workers_wanted, Some(8));
-    assert_eq!(rig.machine.paces.len(), 2, "one task and one client are left");
+    assert_eq!(
+        rig.machine.state.paces.len(),
+        2,
+        "one task and one client are left"
+    );
 }
 
 /// C11.2

@@ -366,7 +366,7 @@ fn a_sign_of_life_before_the_registration_is_no_reason_to_disconnect() {
 #[test]
 fn incarnations_at_one_address_leave_one_row_and_take_no_room() {
     let mut rig = Rig::new();
-    rig.machine.config.workers_max = 2;
+    rig.machine.state.config.workers_max = 2;
     let job = rig.any_job(Policy::Off);
     rig.client(job);
     for number in 1..=20 {

@@ -12,7 +12,7 @@ use crate::whereabouts::Whereabouts;
 fn tasks_of_a_dispatcher_that_has_forgotten_everything_have_other_ids_than_before() {
     let first_task = |boot| {
         let machine = Dispatcher::new(DispatcherConfig::default(), BootId(boot), Duration::ZERO);
-        machine.tables.meta().next_task
+        machine.state.tables.meta().next_task
     };
     // As far apart as random numbers are.
     let boots = (0..64_u64).map(|life| life.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -42,7 +42,7 @@ fn after_a_restart_workers_have_their_whole_lease() {
         local_socket: None,
     };
     let mut machine = Dispatcher::load(config, [Record::Worker(record)], BootId(1), Duration::ZERO);
-    let is_dead = |machine: &Dispatcher| machine.tables.workers.get(&worker).unwrap().dead.is_some();
+    let is_dead = |machine: &Dispatcher| machine.state.tables.workers.get(&worker).unwrap().dead.is_some();
     let mut now = Duration::ZERO;
     while now < lease {
         now += step;

@@ -274,10 +274,13 @@ impl Rig {
 
     /// The clients of a task under `dynamic` say that they have received its end.
     pub(super) fn drain_task(&mut self, task: TaskId) {
-        let row = self.machine.tables.tasks.get(&task).cloned();
-        let row = row.filter(|_| self.machine.tables.holdings.contains(&task));
-        for client in row.map(|row| self.machine.readers(&row)).unwrap_or_default() {
-            let session = self.machine.tables.clients.get(&client).unwrap().session;
+        let row = self.machine.state.tables.tasks.get(&task).cloned();
+        let row = row.filter(|_| self.machine.state.tables.books.holding(task).is_some());
+        for client in row
+            .map(|row| self.machine.state.tables.readers(&row))
+            .unwrap_or_default()
+        {
+            let session = self.machine.state.tables.clients.get(&client).unwrap().session;
             self.ask(session, Role::Read, Request::TaskDrained { client, task })
                 .unwrap();
         }

@@ -126,7 +126,7 @@ fn a_dispatcher_restarted_with_another_list_numbers_its_workers_anew() {
     let mut before = Rig::with(listing(&["a:1", "b:1"]));
     before.worker(1, "a:1");
     before.worker(2, "b:1");
-    let tables = &before.machine.tables;
+    let tables = &before.machine.state.tables;
     let workers = tables.workers.values().cloned().map(Record::Worker);
     let records: Vec<Record> = workers.chain([Record::Meta(tables.meta().clone())]).collect();
     let mut after = Rig::with(listing(&["b:1", "a:1"]));

@@ -61,7 +61,7 @@ fn splits_are_dealt_out_fairly() {
 #[test]
 fn a_task_that_holds_too_many_splits_is_given_more_once_some_are_confirmed() {
     let mut rig = Rig::new();
-    rig.machine.config.held_splits_max = 5;
+    rig.machine.state.config.held_splits_max = 5;
     let job = rig.any_job(Policy::Dynamic);
     let worker = rig.worker(1, "one:1");
     let client = rig.client(job);

@@ -5,37 +5,32 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Records of one kind by id, in order.
 #[derive(Debug)]
-pub(super) struct Table<K, V> {
+pub(crate) struct Table<K, V> {
     rows: BTreeMap<K, V>,
     changed: BTreeSet<K>,
 }
 
-/// Two tables are equal if they hold the same, whatever changed lately.
-impl<K: PartialEq, V: PartialEq> PartialEq for Table<K, V> {
-    fn eq(&self, other: &Table<K, V>) -> bool {
-        self.rows == other.rows
-    }
-}
-
-impl<K: Ord + Clone, V> Table<K, V> {
-    pub(super) fn new() -> Table<K, V> {
+impl<K, V> Default for Table<K, V> {
+    fn default() -> Table<K, V> {
         Table {
             rows: BTreeMap::new(),
             changed: BTreeSet::new(),
         }
     }
+}
 
+impl<K: Ord + Clone, V> Table<K, V> {
     /// Puts a record in that the store already has.
-    pub(super) fn load(&mut self, key: K, row: V) {
+    pub(crate) fn load(&mut self, key: K, row: V) {
         self.rows.insert(key, row);
     }
 
-    pub(super) fn insert(&mut self, key: K, row: V) {
+    pub(crate) fn insert(&mut self, key: K, row: V) {
         self.changed.insert(key.clone());
         self.rows.insert(key, row);
     }
 
-    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let row = self.rows.remove(key);
         if row.is_some() {
             self.changed.insert(key.clone());
@@ -43,12 +38,12 @@ impl<K: Ord + Clone, V> Table<K, V> {
         row
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
         self.rows.get(key)
     }
 
     /// The record, to be changed: it counts as changed.
-    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let row = self.rows.get_mut(key)?;
         if !self.changed.contains(key) {
             self.changed.insert(key.clone());
@@ -56,32 +51,37 @@ impl<K: Ord + Clone, V> Table<K, V> {
         Some(row)
     }
 
-    pub(super) fn contains(&self, key: &K) -> bool {
+    pub(crate) fn contains(&self, key: &K) -> bool {
         self.rows.contains_key(key)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.rows.keys()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.rows.iter()
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         self.rows.values()
     }
 
-    pub(super) fn forget_changes(&mut self) {
+    pub(crate) fn forget_changes(&mut self) {
         self.changed.clear();
     }
 
-    pub(super) fn has_changes(&self) -> bool {
+    pub(crate) fn has_changes(&self) -> bool {
         !self.changed.is_empty()
     }
 
     /// What changed since the last call: the record now, or `None` where it is gone.
-    pub(super) fn take_changes(&mut self) -> impl Iterator<Item = (K, Option<&V>)> {
+    pub(crate) fn take_changes(&mut self) -> impl Iterator<Item = (K, Option<&V>)> {
         let changed = std::mem::take(&mut self.changed);
         let rows = &self.rows;
         changed.into_iter().map(|key| {

@@ -1,0 +1,248 @@
+//! The books of splits: the plan and the ledger of each running iteration, and what each of its tasks holds.
+//!
+//! Knows iterations and tasks by number only.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::sync::Arc;
+
+use super::table::Table;
+use crate::dispatcher::splits::{Dealing, Holding, Ledger, Run};
+use crate::error::Error;
+use crate::id::{IterationId, TaskId};
+use crate::planner::SplitPlan;
+use crate::split::{LeaseRange, SplitPace};
+
+/// The books of all running iterations. Only those under `dynamic` have a ledger, and their tasks leases.
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    pub(super) plans: Table<IterationId, Arc<SplitPlan>>,
+    pub(super) ledgers: Table<IterationId, Ledger>,
+    pub(super) holdings: Table<TaskId, Holding>,
+}
+
+/// The terms on which a task is leased splits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaseTerms {
+    /// The splits that the task asks for.
+    pub(crate) want: u32,
+    /// The splits that it may be dealt.
+    pub(crate) dealing: Dealing,
+    /// The most splits that the dealing allows in one lease.
+    pub(crate) most: u64,
+    /// The most splits of one lease, whatever the task asks for.
+    pub(crate) batch_max: u32,
+    /// The most splits that a task may hold.
+    pub(crate) held_max: u64,
+    /// The tasks that share the iteration's splits.
+    pub(crate) sharers: u64,
+    /// The task's own pace, and that of all running tasks of the iteration together.
+    pub(crate) pace: Option<(SplitPace, u64)>,
+}
+
+/// The splits that a task was leased.
+#[derive(Debug)]
+pub(crate) struct Leased {
+    pub(crate) runs: Vec<Run>,
+    /// The source has no more splits of the repetition for this task.
+    pub(crate) end: bool,
+    /// The repetition of the source that is being dealt out.
+    pub(crate) current: u64,
+    /// The task was given as many as its dealing allows, and could have been given more.
+    pub(crate) is_cut: bool,
+}
+
+impl Books {
+    /// Puts in a plan that the store has.
+    pub(super) fn load_plan(&mut self, iteration: IterationId, plan: Arc<SplitPlan>) {
+        self.plans.load(iteration, plan);
+    }
+
+    /// Puts in a ledger that the store has.
+    pub(super) fn load_ledger(&mut self, iteration: IterationId, ledger: Ledger) {
+        self.ledgers.load(iteration, ledger);
+    }
+
+    /// Puts in the leases that a task has in the store.
+    pub(super) fn load_holding(&mut self, task: TaskId, holding: Holding) {
+        self.holdings.load(task, holding);
+    }
+
+    /// Opens the books of an iteration that begins.
+    pub(crate) fn open(&mut self, iteration: IterationId, plan: SplitPlan, is_dynamic: bool) {
+        if is_dynamic {
+            self.ledgers.insert(iteration, Ledger::new(&plan));
+        }
+        self.plans.insert(iteration, Arc::new(plan));
+    }
+
+    /// Closes the books of an iteration that is over. Returns how many of its splits are done.
+    pub(crate) fn close(&mut self, iteration: IterationId) -> u64 {
+        self.plans.remove(&iteration);
+        let ledger = self.ledgers.remove(&iteration);
+        ledger.map_or(0, |ledger| ledger.tallies().map(|tally| tally.done).sum())
+    }
+
+    pub(crate) fn plan(&self, iteration: IterationId) -> Option<&Arc<SplitPlan>> {
+        self.plans.get(&iteration)
+    }
+
+    pub(crate) fn ledger(&self, iteration: IterationId) -> Option<&Ledger> {
+        self.ledgers.get(&iteration)
+    }
+
+    /// Returns whether splits are dealt out in an iteration.
+    pub(crate) fn is_dynamic(&self, iteration: IterationId) -> bool {
+        self.ledgers.contains(&iteration)
+    }
+
+    /// Opens the leases of a task that begins, if splits are dealt out in its iteration.
+    pub(crate) fn begin_task(&mut self, iteration: IterationId, task: TaskId) {
+        if self.is_dynamic(iteration) {
+            self.holdings.insert(task, Holding::default());
+        }
+    }
+
+    pub(crate) fn holding(&self, task: TaskId) -> Option<&Holding> {
+        self.holdings.get(&task)
+    }
+
+    /// Returns the tasks that have leases.
+    #[cfg(debug_assertions)]
+    pub(crate) fn holders(&self) -> impl Iterator<Item = &TaskId> {
+        self.holdings.keys()
+    }
+
+    /// Closes the leases of a task that is over, and returns them.
+    pub(crate) fn end_task(&mut self, task: TaskId) -> Option<Holding> {
+        self.holdings.remove(&task)
+    }
+
+    /// Leases splits of one repetition of a source to a task (C5.1 to C5.4).
+    pub(crate) fn lease(
+        &mut self,
+        iteration: IterationId,
+        task: TaskId,
+        (source, repetition): (u32, u64),
+        terms: LeaseTerms,
+    ) -> Result<Leased, Error> {
+        let ledger = self.ledgers.get_mut(&iteration);
+        let (Some(ledger), Some(holding)) = (ledger, self.holdings.get_mut(&task)) else {
+            return Err(Error::precondition(format!(
+                "task {task} reads everything itself: only tasks under `dynamic` are given splits"
+            )));
+        };
+        check_source(ledger, task, source, repetition)?;
+        // C5.2
+        let room = terms.held_max.saturating_sub(holding.split_count());
+        if room == 0 {
+            return Ok(Leased {
+                runs: Vec::new(),
+                end: false,
+                current: ledger.current(source),
+                is_cut: false,
+            });
+        }
+        let batch_max = u64::from(terms.batch_max);
+        let batch = u64::from(holding.next_batch(terms.batch_max));
+        let available = ledger.available(source, repetition, terms.dealing);
+        let fair = match terms.pace {
+            Some((pace, all)) => fair_by_pace(available, pace, all).min(batch_max),
+            None => (available / (2 * terms.sharers)).max(1).min(batch),
+        };
+        let part = fair.min(u64::from(terms.want)).min(room);
+        let runs = ledger.lease(source, repetition, part.min(terms.most), terms.dealing);
+        for run in &runs {
+            holding.insert(*run);
+        }
+        Ok(Leased {
+            end: runs.is_empty(),
+            runs,
+            current: ledger.current(source),
+            is_cut: part >= terms.most,
+        })
+    }
+
+    /// Takes back leases that a task has not begun: others are dealt them (C5.5).
+    pub(crate) fn take_back(&mut self, iteration: IterationId, task: TaskId, leases: &[LeaseRange]) {
+        let runs = self.take_held(task, leases).unwrap_or_default();
+        if let Some(ledger) = self.ledgers.get_mut(&iteration) {
+            runs.iter().for_each(|run| ledger.take_back(run, task));
+        }
+    }
+
+    /// Takes these leases out of what a task holds; `None`: it holds none, and never did.
+    pub(crate) fn take_held(&mut self, task: TaskId, leases: &[LeaseRange]) -> Option<Vec<Run>> {
+        let holding = self.holdings.get_mut(&task)?;
+        Some(leases.iter().flat_map(|range| holding.take(*range)).collect())
+    }
+
+    /// Takes all leases out of what a task holds.
+    pub(crate) fn take_all_held(&mut self, task: TaskId) -> Vec<Run> {
+        let holding = self.holdings.get_mut(&task);
+        holding.map(Holding::take_all).unwrap_or_default()
+    }
+
+    /// Notes that a reader may have seen of everything that a task holds.
+    pub(crate) fn mark_all_seen(&mut self, task: TaskId) {
+        if let Some(holding) = self.holdings.get_mut(&task) {
+            holding.mark_all_seen();
+        }
+    }
+
+    /// Books splits as done. Returns whether the iteration's books are open.
+    pub(crate) fn done(&mut self, iteration: IterationId, runs: &[Run]) -> bool {
+        let ledger = self.ledgers.get_mut(&iteration);
+        let done = ledger.map(|ledger| runs.iter().for_each(|run| ledger.done(run)));
+        done.is_some()
+    }
+
+    /// Books splits as lost.
+    pub(crate) fn lost(&mut self, iteration: IterationId, runs: &[Run]) {
+        if let Some(ledger) = self.ledgers.get_mut(&iteration) {
+            runs.iter().for_each(|run| ledger.lost(run));
+        }
+    }
+
+    /// Books splits as free: others read them, in another attempt.
+    pub(crate) fn free(&mut self, iteration: IterationId, runs: &[Run]) {
+        if let Some(ledger) = self.ledgers.get_mut(&iteration) {
+            runs.iter().for_each(|run| ledger.free(run));
+        }
+    }
+
+    /// Takes the free splits out of an iteration's books, but for those from tasks of which `wants_no_more` holds.
+    pub(crate) fn take_wanted(
+        &mut self,
+        iteration: IterationId,
+        wants_no_more: impl Fn(TaskId) -> bool,
+    ) -> Vec<Run> {
+        let ledger = self.ledgers.get_mut(&iteration);
+        ledger.map_or_else(Vec::new, |ledger| ledger.take_wanted(wants_no_more))
+    }
+}
+
+/// Returns how many of the available splits a task gets: so many that what it then has not started is at most its part, by its
+/// pace, of those that stay free (C5.1). So it never holds more than its share of what is left.
+fn fair_by_pace(available: u64, pace: SplitPace, all: u64) -> u64 {
+    let (available, own) = (u128::from(available), u128::from(pace.per_1000_s));
+    let all = u128::from(all).max(own).max(1);
+    let share = (available * own).saturating_sub(u128::from(pace.unstarted) * all) / (all + own);
+    u64::try_from(share).unwrap_or(u64::MAX).max(1)
+}
+
+/// Checks what a task asks splits of.
+fn check_source(ledger: &Ledger, task: TaskId, source: u32, repetition: u64) -> Result<(), Error> {
+    if !ledger.has_source(source) {
+        return Err(Error::invalid(format!(
+            "the dataset of task {task} has no source {source}"
+        )));
+    }
+    // C5.4: splits that were skipped would be neither read nor lost.
+    let next = ledger.current(source).saturating_add(1);
+    if repetition > next {
+        return Err(Error::invalid(format!(
+            "task {task} asks for repetition {repetition} of source {source}, and the next one is {next}"
+        )));
+    }
+    Ok(())
+}

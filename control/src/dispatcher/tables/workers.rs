@@ -1,0 +1,259 @@
+//! Workers: who is there, at which address, in which place of the fixed list, and who has died.
+//!
+//! Refuses to know tasks.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::stamps::Stamps;
+use super::table::Table;
+use crate::dispatcher::addresses::{Claim, NoPlace, WorkerAddresses};
+use crate::dispatcher::failure::RemovalReason;
+use crate::dispatcher::liveness::WorkerLiveness;
+use crate::dispatcher::moment::Moment;
+use crate::dispatcher::record::WorkerRecord;
+use crate::error::Error;
+use crate::id::{SessionId, WorkerId};
+
+/// All workers, the dead ones among them until they are forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    pub(super) rows: Table<WorkerId, WorkerRecord>,
+    index: Index,
+    /// The heartbeats of the living.
+    pub(crate) liveness: WorkerLiveness,
+    /// When each of the dead died.
+    pub(crate) died: Stamps<WorkerId>,
+}
+
+/// The ways to find a worker.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Index {
+    /// Living workers.
+    of_address: BTreeMap<String, WorkerId>,
+    of_session: BTreeMap<SessionId, WorkerId>,
+}
+
+impl Index {
+    fn note(&mut self, row: &WorkerRecord) {
+        if row.dead.is_none() {
+            self.of_address.insert(row.address.clone(), row.id);
+        }
+        self.of_session.insert(row.session, row.id);
+    }
+}
+
+impl Workers {
+    /// Puts in what the store has.
+    pub(super) fn load(&mut self, row: WorkerRecord) {
+        self.index.note(&row);
+        self.rows.load(row.id, row);
+    }
+
+    pub(crate) fn insert(&mut self, row: WorkerRecord, now: Moment) {
+        self.liveness.note_registered(row.id, now);
+        self.index.note(&row);
+        self.rows.insert(row.id, row);
+    }
+
+    pub(crate) fn get(&self, id: &WorkerId) -> Option<&WorkerRecord> {
+        self.rows.get(id)
+    }
+
+    pub(crate) fn contains(&self, id: &WorkerId) -> bool {
+        self.rows.contains(id)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &WorkerRecord> {
+        self.rows.values()
+    }
+
+    /// Returns the living workers that take tasks, in the order in which they came.
+    pub(crate) fn taking_tasks(&self) -> Vec<WorkerId> {
+        let mut workers: Vec<WorkerId> = self
+            .living()
+            .filter(|worker| !self.is_draining(*worker))
+            .collect();
+        workers.sort_unstable();
+        workers
+    }
+
+    /// Returns the living workers, in the order of their addresses.
+    pub(crate) fn living(&self) -> impl Iterator<Item = WorkerId> {
+        self.index.of_address.values().copied()
+    }
+
+    pub(crate) fn living_count(&self) -> usize {
+        self.index.of_address.len()
+    }
+
+    /// Returns the living worker at an address.
+    pub(crate) fn at_address(&self, address: &str) -> Option<WorkerId> {
+        self.index.of_address.get(address).copied()
+    }
+
+    /// Returns the worker of a process, dead or not.
+    pub(crate) fn of_session(&self, session: SessionId) -> Option<WorkerId> {
+        self.index.of_session.get(&session).copied()
+    }
+
+    /// Returns the worker of a process, unless it was given up.
+    pub(crate) fn living_of(&self, session: SessionId) -> Result<WorkerId, Error> {
+        let row = self.of_session(session).and_then(|id| self.rows.get(&id));
+        let row = row.ok_or_else(|| {
+            Error::aborted("this worker is not registered: drop its tasks and register anew")
+        })?;
+        row.check_living()
+    }
+
+    /// Returns a worker's address, for messages.
+    pub(crate) fn address_of(&self, id: WorkerId) -> String {
+        let row = self.rows.get(&id);
+        row.map_or_else(|| "an unknown worker".to_owned(), |row| row.address.clone())
+    }
+
+    /// Returns whether a worker is about to leave.
+    pub(crate) fn is_draining(&self, id: WorkerId) -> bool {
+        self.rows.get(&id).is_some_and(|row| row.draining)
+    }
+
+    pub(crate) fn drain(&mut self, id: WorkerId) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.draining = true;
+        }
+    }
+
+    /// Notes the death of a worker. Returns its session, unless it was dead before.
+    pub(crate) fn end(&mut self, id: WorkerId, reason: RemovalReason, now: Moment) -> Option<SessionId> {
+        if self.rows.get(&id)?.dead.is_some() {
+            return None;
+        }
+        let row = self.rows.get_mut(&id)?;
+        row.dead = Some(reason);
+        self.index.of_address.remove(&row.address);
+        self.liveness.remove(id);
+        self.died.note(id, now);
+        Some(row.session)
+    }
+
+    /// Forgets a dead worker.
+    pub(crate) fn forget(&mut self, id: WorkerId) {
+        self.died.remove(&id);
+        if let Some(row) = self.rows.remove(&id) {
+            self.index.of_session.remove(&row.session);
+        }
+    }
+
+    /// Returns the dead workers that are to be forgotten when one registers at `address`.
+    ///
+    /// Of the dead of an address only the `latest` is remembered; where there are more than `limit` rows all in all, the
+    /// longest dead go too.
+    pub(crate) fn in_the_way(&self, address: &str, latest: Option<WorkerId>, limit: usize) -> Vec<WorkerId> {
+        let is_older = |row: &&WorkerRecord| row.dead.is_some() && Some(row.id) != latest;
+        let of_address = self.rows.values().filter(|row| row.address == address);
+        let mut older: Vec<WorkerId> = of_address.filter(is_older).map(|row| row.id).collect();
+        if latest.is_none() {
+            // The latest went before.
+            older.pop();
+        }
+        let rows = self.rows.len() - older.len();
+        let beyond = (rows + 1).saturating_sub(limit);
+        let mut dead: Vec<_> = self.died.iter().map(|(id, at)| (at, *id)).collect();
+        dead.sort_unstable();
+        older.extend(dead.into_iter().take(beyond).map(|(_, id)| id));
+        older
+    }
+
+    /// Returns the number of the worker that registers at `address` (C8.1).
+    ///
+    /// It is the worker's place in the fixed list. Without a list, it is the number of the worker that was there before, or
+    /// the next one.
+    pub(crate) fn place_of(&self, address: &str, list: &WorkerAddresses) -> Result<u64, Error> {
+        let workers = || self.rows.values();
+        if list.is_empty() {
+            let inherited = workers().find(|row| row.address == address).map(|row| row.index);
+            let next = || workers().map(|row| row.index + 1).max().unwrap_or(0);
+            return Ok(inherited.unwrap_or_else(next));
+        }
+        let mut claims: BTreeMap<u64, Option<Claim>> = BTreeMap::new();
+        for row in workers().filter(|row| row.keeps_place(list)) {
+            let claim = if row.address == address {
+                Some(Claim::Own)
+            } else {
+                row.dead.map(|_| Claim::Left)
+            };
+            let known = claims.entry(row.index).or_insert(claim);
+            // A living holder counts before a dead one, and the worker's own past before another's.
+            *known = (*known).min(claim);
+        }
+        let place = list.place(address, |index| {
+            claims.get(&index).copied().unwrap_or(Some(Claim::Free))
+        });
+        place.map_err(|reason| {
+            Error::precondition(match reason {
+                NoPlace::Unlisted => format!(
+                    "worker {address} is not in this dispatcher's fixed list of workers, which is {list}: add it there, or give \
+                     the worker an address that is"
+                ),
+                NoPlace::Taken => format!(
+                    "all places that worker {address} could have in this dispatcher's fixed list of workers are held by workers \
+                     that live: the list is {list}"
+                ),
+            })
+        })
+    }
+
+    /// Gives every worker a full timeout. A worker needs one silence to miss the dispatcher, so it has another to come back.
+    pub(crate) fn restart_clocks(&mut self, now: Moment) {
+        for row in self.rows.values() {
+            if row.dead.is_none() {
+                self.liveness.note_stored(row.id, now);
+            } else {
+                self.died.note(row.id, now);
+            }
+        }
+    }
+
+    /// Excuses everybody for a time in which the dispatcher itself did not run (C7.6).
+    pub(crate) fn excuse(&mut self, time: Duration) {
+        self.liveness.excuse(time);
+        self.died.excuse(time);
+    }
+
+    /// Returns whether nothing here depends on time.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.liveness.is_empty() && self.died.is_empty()
+    }
+
+    /// Panics if the index or the clocks contradict the rows.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check(&self) {
+        let mut index = Index::default();
+        for row in self.rows.values() {
+            index.note(row);
+            let is_watched = self.liveness.contains(row.id);
+            assert_eq!(row.dead.is_none(), is_watched, "worker {}", row.id);
+        }
+        assert_eq!(self.index, index, "the index of workers is stale");
+    }
+}
+
+impl WorkerRecord {
+    /// Returns the worker's id, or the error of a worker that was given up.
+    pub(crate) fn check_living(&self) -> Result<WorkerId, Error> {
+        match self.dead {
+            None => Ok(self.id),
+            Some(reason) => Err(Error::aborted(format!(
+                "worker {} was given up ({reason}): drop its tasks and register anew",
+                self.address
+            ))),
+        }
+    }
+
+    /// Returns whether the worker's number is its place in the list: always, unless the dispatcher was restarted with another
+    /// list.
+    pub(crate) fn keeps_place(&self, list: &WorkerAddresses) -> bool {
+        list.is_empty() || list.admits(self.index, &self.address)
+    }
+}
