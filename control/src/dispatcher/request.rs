@@ -193,11 +193,7 @@ impl Dispatcher {
                 consumer,
                 whereabouts,
             } => state.open_iteration((owner, number), (job, repetition), consumer, whereabouts),
-            Request::Attach { client } => {
-                state.attach(session, client)?;
-                self.tell_closing(client);
-                done(Ok(()))
-            }
+            Request::Attach { client } => done(self.attach(session, client)),
             Request::Release { client } => done(state.release(session, client)),
             Request::Acknowledge { client, task, seen } => {
                 done(state.acknowledge(session, client, task, &seen))

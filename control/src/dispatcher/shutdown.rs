@@ -12,6 +12,7 @@ use super::machine::Dispatcher;
 use super::moment::Moment;
 use super::record::Answer;
 use crate::error::Error;
+use crate::id::{ClientId, SessionId};
 
 impl Dispatcher {
     /// C12.1, C12.2: the first who asks is named to everybody.
@@ -76,12 +77,14 @@ impl Dispatcher {
         }
     }
 
-    /// Tells a client that comes back, if there is anything to tell.
-    pub(super) fn tell_closing(&mut self, client: crate::id::ClientId) {
+    /// Attaches a client, and tells it if the service ends.
+    pub(super) fn attach(&mut self, session: SessionId, client: ClientId) -> Result<(), Error> {
+        self.state.attach(session, client)?;
         if let Some(Closing { by, .. }) = &self.closing {
-            let by = by.clone();
-            self.state.push_client(client, ClientPush::ShutDown { by });
+            let push = ClientPush::ShutDown { by: by.clone() };
+            self.state.push_client(client, push);
         }
+        Ok(())
     }
 
     /// When a service that ends does not wait any longer.
