@@ -189,7 +189,6 @@ const UNSAFE: &[&str] = &[
     "element/src/slot/region.rs",                // aligned allocation
     "element/src/slot/shared.rs",                // shared views of a region
     "pipeline/src/exec/spread.rs",               // rows of a stack that several threads write
-    "pipeline/src/image/jpeg/turbo.rs",          // a decoder in C
     "pipeline/src/image/jpeg/wide.rs",           // instructions that not every processor has
     "pyworker/src/region.rs",                    // memory that another process writes
     "benches/transfer/gauge.rs",                 // counters that processes share

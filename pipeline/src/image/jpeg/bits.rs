@@ -186,21 +186,6 @@ impl<'b> Bits<'b> {
     }
 }
 
-/// Whether there is a marker in `bytes` of a scan that ends it.
-#[cfg(any(test, feature = "turbojpeg"))]
-pub(super) fn ends(bytes: &[u8]) -> bool {
-    let mut rest = bytes;
-    while let Some(found) = rest.iter().position(|byte| *byte == 0xff) {
-        match rest.get(found + 1) {
-            // Data, a fill byte, or a restart.
-            Some(0 | 0xff | 0xd0..=0xd7) => rest = &rest[found + 1..],
-            Some(_) => return true,
-            None => return false,
-        }
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -226,7 +211,6 @@ mod tests {
             let mut expected = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| u32::from(byte >> bit & 1)));
             let scan = Scan::new(&stuffed);
             prop_assert_eq!(scan.is_complete(), !is_cut);
-            prop_assert_eq!(ends(&stuffed), !is_cut);
             let (mut bits, mut left) = (Bits::new(&scan), bytes.len() as i64 * 8);
             for count in counts {
                 bits.refill();

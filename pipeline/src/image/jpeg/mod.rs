@@ -10,8 +10,7 @@
 //! - `render`: rows of colours from rows of components;
 //! - `kernel`: what takes the most time, in several forms; `wide`: the one for newer processors;
 //! - `spare`: memory for all of these;
-//! - `turbo`: libjpeg-turbo, where the feature `turbojpeg` is on;
-//! - `other`: the library.
+//! - `other`: JPEGs of other kinds, by `zune-jpeg`.
 //!
 //! The arithmetic is that of libjpeg (the slow integer transform, triangular upsampling, its conversion of colours), so
 //! that pixels are to the bit those which libjpeg-turbo decodes, and with it Pillow, torchvision and TensorFlow.
@@ -28,8 +27,6 @@ mod pixels;
 mod render;
 mod scan;
 mod spare;
-#[cfg(feature = "turbojpeg")]
-mod turbo;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
