@@ -21,7 +21,8 @@ pub struct WorkerConfig {
     pub dispatcher: String,
     /// Where elements are served; by default 127.0.0.1 and any free port.
     pub bind: Option<SocketAddr>,
-    /// The address that readers are told, when it is not the one bound; `%port%` in it is the port that is.
+    /// The address that readers are told, in which `%port%` stands for the bound port. By default it is the bound address, or
+    /// this machine's address on the way to the dispatcher where an unspecified one such as 0.0.0.0 is bound.
     pub advertise: Option<String>,
     /// Labels, none of them empty. One is known: readers elsewhere leave a worker that is tagged `COLOCATED`, in any case, to
     /// those of its process, unless they ask for all.

@@ -1,6 +1,7 @@
 //! A worker: a control agent, the pipeline and the data plane in one process.
 //!
 //! - [`config`]: what a worker is told
+//! - `advertised`: the address that readers are told
 //! - [`error`]: the error of a worker as a whole
 //! - [`running`]: starting, following the dispatcher, stopping
 //! - [`stopper`]: what is wanted of it
@@ -12,6 +13,7 @@
 //! - `reports`: what the dispatcher is told of those that ended
 //! - `feed`: splits from the dispatcher, as the pipeline reads them
 
+mod advertised;
 pub mod config;
 mod drain;
 pub mod error;

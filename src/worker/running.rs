@@ -24,6 +24,7 @@ use millstream_pipeline::storage::Storage;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
+use super::advertised::advertised;
 use super::config::WorkerConfig;
 use super::drain::{Drain, Step};
 use super::feed::TaskFeed;
@@ -144,7 +145,8 @@ impl Worker {
         let endpoint = to_dispatcher(&lanes.control, credentials, local_addr, config.endpoint)?;
         let local_socket =
             serve_shared::listen(&lanes.data, config.shm_dir, config.shm_bytes, server.clone())?;
-        let address = advertised(config.advertise, local_addr);
+        let address = advertised(config.advertise, local_addr, dispatcher.clone());
+        let address = lanes.control.spawn(address).wait()?;
         // Taken back on every way out: a worker that did not start serves nobody.
         let local = config.local.add(&address, server.clone());
         let mut agent_config = AgentConfig::new(&address, ticket_key);
@@ -273,14 +275,6 @@ impl Drop for Worker {
             drop(lanes);
             self.threads.join(STOP_GRACE);
         }
-    }
-}
-
-/// The address that readers are told.
-fn advertised(wanted: Option<String>, bound: SocketAddr) -> String {
-    match wanted {
-        Some(address) => address.replace("%port%", &bound.port().to_string()),
-        None => bound.to_string(),
     }
 }
 

@@ -198,7 +198,8 @@ pub(crate) struct WorkerArgs {
     /// Where to serve elements; port 0 takes a free one. Beyond loopback only with an explicit --key.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "IP:PORT")]
     pub(crate) bind: SocketAddr,
-    /// The address that trainers reach this worker at, when it is not the one bound.
+    /// The address that trainers reach this worker at. By default it is the bound one, or this machine's address on
+    /// the way to the dispatcher where 0.0.0.0 is bound.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
     #[command(flatten)]

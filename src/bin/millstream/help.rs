@@ -39,8 +39,7 @@ the dispatcher waits for three times its --liveness-s.
 Examples:
   millstream worker
   millstream worker --threads 4 --tag gpu --tag rack3
-  millstream worker --dispatcher head:5050 --key worker.key \\
-      --bind 0.0.0.0:5051 --advertise node7:5051
+  millstream worker --dispatcher head:5050 --key worker.key --bind 0.0.0.0:0
   millstream worker --isolation strict --allow-path /data";
 
 /// Of `millstream read`.
