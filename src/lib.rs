@@ -48,5 +48,5 @@ pub use millstream_pyworker as python;
 
 /// Its example compiles.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/rust.md")]
+struct RustPage;

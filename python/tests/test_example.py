@@ -19,6 +19,10 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environ, input=program, capture_output=True, text=True, timeout=240)
 
 
+def blocks() -> list[str]:
+    return [block.split("```")[0] for block in README.read_text().split("```python\n")[1:]]
+
+
 def test_digits_are_recognised() -> None:
     pytest.importorskip("sklearn")
     ended = run("", str(EXAMPLES / "digits.py"))
@@ -27,10 +31,17 @@ def test_digits_are_recognised() -> None:
 
 
 def test_the_quick_start_runs() -> None:
-    quick_start = README.read_text().split("```python\n")[1].split("```")[0]
+    quick_start = blocks()[1]
     counted = quick_start.replace("    ...", "    print(len(x), (y == x * x % 7).all())")
     ended = run(counted, "-")
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.split("\n")[:-1]
     assert sum(int(line.split()[0]) for line in lines) == 1000
     assert all(line.endswith("True") for line in lines)
+
+
+def test_the_loader_of_the_quick_start_runs() -> None:
+    loader = blocks()[0].replace("DataLoader(dataset,", "DataLoader(list(range(100)),").replace("    ...", "    print(len(batch))")
+    ended = run(loader + "print(position)\n", "-")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split("\n")[:4] == ["32", "32", "32", "4"]
