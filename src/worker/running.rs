@@ -109,6 +109,17 @@ impl Lanes {
             data: Lane::start("readers")?,
         })
     }
+
+    /// Returns the address that readers are told of a worker bound to `bound`.
+    fn advertise(
+        &self,
+        wanted: Option<String>,
+        bound: SocketAddr,
+        dispatcher: &HostPort,
+    ) -> Result<String, LaneError> {
+        let address = advertised(wanted, bound, dispatcher.clone());
+        self.control.spawn(address).wait()
+    }
 }
 
 impl Worker {
@@ -145,8 +156,7 @@ impl Worker {
         let endpoint = to_dispatcher(&lanes.control, credentials, local_addr, config.endpoint)?;
         let local_socket =
             serve_shared::listen(&lanes.data, config.shm_dir, config.shm_bytes, server.clone())?;
-        let address = advertised(config.advertise, local_addr, dispatcher.clone());
-        let address = lanes.control.spawn(address).wait()?;
+        let address = lanes.advertise(config.advertise, local_addr, &dispatcher)?;
         // Taken back on every way out: a worker that did not start serves nobody.
         let local = config.local.add(&address, server.clone());
         let mut agent_config = AgentConfig::new(&address, ticket_key);
