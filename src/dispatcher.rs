@@ -122,7 +122,8 @@ impl Dispatcher {
         self.server.as_ref().map(Server::stopper)
     }
 
-    /// Whether it has ended: it was told to, its service was shut down, or its store failed. [`Dispatcher::join`] says why.
+    /// Returns whether it has ended: it was told to, its service was shut down, or its store failed.
+    /// [`Dispatcher::join`] says why.
     pub fn has_ended(&self) -> bool {
         self.server.as_ref().is_none_or(Server::has_ended)
     }

@@ -37,7 +37,7 @@ impl LocalWorkers {
         self.whereabouts
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.servers.read().is_empty()
     }

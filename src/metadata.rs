@@ -20,7 +20,8 @@ pub struct DatasetMetadata {
 }
 
 impl DatasetMetadata {
-    /// How many elements a job yields of it, as far as that can be told: see [`Cardinality::distributed`].
+    /// Returns how many elements a job yields of it, as far as that can be told: see
+    /// [`Cardinality::distributed`].
     pub fn distributed_cardinality(&self, policy: Policy, num_consumers: Option<u32>) -> Cardinality {
         self.cardinality.distributed(policy, num_consumers)
     }

@@ -176,7 +176,7 @@ impl Service {
         &self.dispatcher
     }
 
-    /// How long the dispatcher may be out of reach, if that is not the default.
+    /// Returns how long the dispatcher may be out of reach, if that is not the default.
     pub(crate) fn own_dispatcher_timeout(&self) -> Option<Duration> {
         let default = SessionConfig::default().give_up;
         Some(self.dispatcher_timeout).filter(|timeout| *timeout != default)

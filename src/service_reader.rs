@@ -122,7 +122,8 @@ pub fn dataset(
     }))
 }
 
-/// Whether others may share the job that a node reads: it has a name, and what one reader takes is lost to the others.
+/// Returns whether others may share the job that a node reads: it has a name, and what one reader takes is
+/// lost to the others.
 pub(crate) fn is_shared(reader: &ServiceReader) -> bool {
     let parameters: Result<Parameters, _> = reader.params.decode();
     parameters.is_ok_and(|parameters| {

@@ -94,7 +94,7 @@ impl Gauge {
         self.counter(Counter::Notes).fetch_add(1, Ordering::Release);
     }
 
-    /// How often workers said what they copied.
+    /// Returns how often workers said what they copied.
     pub(crate) fn notes(&self) -> u64 {
         self.counter(Counter::Notes).load(Ordering::Acquire)
     }

@@ -17,7 +17,7 @@ const LOOK_EVERY: u64 = 64;
 /// Elements of this size and larger are few enough for a look at the clock each.
 const LARGE_BYTES: u64 = 4096;
 
-/// How often both ends look at the clock: once in so many elements.
+/// Returns how often both ends look at the clock: once in so many elements.
 pub(crate) fn look_every(element_bytes: u64, rate: Option<u64>) -> u64 {
     if element_bytes >= LARGE_BYTES || rate.is_some() {
         1

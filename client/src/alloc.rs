@@ -1,4 +1,5 @@
-//! Where received elements go: the pool, or the heap when the consumer keeps so many that the pool runs dry.
+//! The memory of received elements: the pool, or the heap when the consumer keeps so many that the pool runs
+//! dry.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -21,8 +21,8 @@ use crate::reader_core::Outgoing;
 /// Steps of a link between two reports on it.
 const STEPS_PER_REPORT: u64 = 64;
 
-/// How long a consumer may stay away before the lane carries again. What comes meanwhile lies in shared memory as it would
-/// here; only messages wait.
+/// The time for which a consumer may stay away before the lane carries again. Elements that come meanwhile lie
+/// in shared memory either way; only messages wait.
 const TAKE_OVER_AFTER: Duration = Duration::from_millis(10);
 
 /// A link.
@@ -80,7 +80,7 @@ impl Carrier {
         }
     }
 
-    /// Whether it connects to a worker of this host.
+    /// Returns whether it connects to a worker of this host.
     pub(crate) fn is_local(&self) -> bool {
         self.is_local
     }
@@ -112,7 +112,8 @@ impl Carrier {
         }
     }
 
-    /// Whether the consumer carries what comes; sets the time at which to ask again, unless it sleeps at the link.
+    /// Returns whether the consumer carries what comes; sets the time at which to ask again, unless it sleeps
+    /// at the link.
     fn is_carried_on(&self, load: &mut Load, cx: &mut Context<'_>) -> bool {
         loop {
             if let Some(until) = load.until.as_mut() {
@@ -167,7 +168,8 @@ impl Carrier {
         self.lane.wake();
     }
 
-    /// Where to sleep until the worker has sent something. Nowhere where the lane hears of that, which is then awake to it.
+    /// Returns the place to sleep at until the worker has sent something. There is none where the lane hears
+    /// of that, which is then awake to it.
     pub(crate) fn doze(&self) -> Doze {
         let mut load = self.load.lock();
         let Some(load) = load.as_mut().filter(|load| load.lost.is_none()) else {

@@ -18,7 +18,7 @@ pub(crate) struct Copies {
 #[derive(Debug)]
 pub(crate) struct LinkCopies {
     count: Arc<AtomicU64>,
-    /// What the link had copied when it was last asked.
+    /// The bytes that the link had copied when it was last asked.
     noted: u64,
 }
 
@@ -36,7 +36,7 @@ impl Copies {
         self.count(worker).fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What was copied of a worker's elements so far.
+    /// Returns the bytes of a worker's elements that were copied so far.
     pub(crate) fn bytes(&self, worker: &str) -> u64 {
         let by_worker = self.by_worker.lock();
         by_worker

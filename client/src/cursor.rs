@@ -14,7 +14,7 @@ use crate::error::ReadError;
 use crate::reader_core::{Delivery, Handing};
 use crate::waiter::Waiter;
 
-/// What the consumer gets: an element, the end, or why there are no more.
+/// The result for the consumer: an element, the end, or the reason why there are no more.
 pub(crate) type Handover = Result<Option<Element>, ReadError>;
 
 /// Is called for each element that is handed over, before its credit is free; for gauges.
@@ -23,7 +23,7 @@ pub type OnHanded = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct Cursor {
     waiter: Arc<Waiter>,
     pack: Option<AtHand>,
-    /// What could not be read; nothing behind it is handed over.
+    /// The error of an unreadable element. Elements after it are not handed over.
     failed: Option<ReadError>,
     settle_every: u64,
     /// Leases met since the intake was told.

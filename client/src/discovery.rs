@@ -27,13 +27,14 @@ const REPORTS_MAX: usize = 16;
 /// First wait after a report that did not arrive; doubled each time.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 
-/// How often the dispatcher is told how fast the reader goes: with each sign of life at their default.
+/// The time between two reports of the reader's pace: that of heartbeats at their default.
 const PACE_EVERY: Duration = Duration::from_secs(1);
 
 /// Longest wait between two attempts at a report.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// How often a reader looks whether the dispatcher was heard of again, once its lease may have ended.
+/// The time between two looks whether the dispatcher was heard of again, once the reader's lease may have
+/// ended.
 const LEASE_LOOK: Duration = Duration::from_millis(50);
 
 /// The longest time that the last reports of a reader that is gone may take, before its client is released (C5.8). A released client loses
@@ -239,7 +240,7 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
     }
 }
 
-/// Whoever takes reports. Repeating one changes nothing.
+/// A receiver of reports. Repeating a report changes nothing.
 trait ReportTo {
     fn report(&self, report: &Report) -> impl Future<Output = Result<(), Error>> + Send;
 }
@@ -284,7 +285,7 @@ async fn pass_reports(to: &impl ReportTo, mut reports: mpsc::Receiver<Report>) {
     }
 }
 
-/// Whether asking again would end the same way. Of a session that failed the reader hears as an event.
+/// Returns whether asking again would end the same way. Of a session that failed the reader hears as an event.
 pub(crate) fn is_final(code: Code) -> bool {
     match code {
         Code::Unavailable | Code::DeadlineExceeded | Code::ResourceExhausted => false,

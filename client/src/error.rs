@@ -14,7 +14,7 @@ pub enum ReadError {
     Task {
         /// The worker that ran it.
         worker: String,
-        /// What it said.
+        /// The failure that the worker reported.
         failure: Failure,
     },
     /// A worker that the dispatcher holds to be alive cannot be reached.
@@ -37,7 +37,7 @@ pub enum ReadError {
     WorkerFull {
         /// Its address.
         worker: String,
-        /// What it said.
+        /// The reason that it gave.
         reason: String,
         /// Seconds of trying.
         after_s: u64,
@@ -47,7 +47,7 @@ pub enum ReadError {
     WorkerMisbehaved {
         /// Its address.
         worker: String,
-        /// What it did.
+        /// The violation.
         reason: String,
     },
     /// This reader said what no correct reader says, or speaks another version than the worker.
@@ -58,7 +58,7 @@ pub enum ReadError {
     ReaderMisbehaved {
         /// The worker's address.
         worker: String,
-        /// What it says.
+        /// The reason that it gives.
         reason: String,
     },
     /// A worker does not accept this reader.
@@ -68,7 +68,7 @@ pub enum ReadError {
         worker: String,
         /// The task.
         task: u64,
-        /// What it said.
+        /// The reason that it gave.
         reason: String,
     },
     /// Elements were lost with their worker. Everything else was handed over before: this stands in place of the end, unless
@@ -115,7 +115,7 @@ pub enum ReadError {
     /// Somebody has ended the service.
     #[error("the service was shut down by {by}")]
     ShutDown {
-        /// Who, in words.
+        /// The name of the process that asked for the end.
         by: String,
     },
     /// One element is larger than all that may be outstanding.
@@ -125,9 +125,9 @@ pub enum ReadError {
     ElementTooLarge {
         /// The task.
         task: u64,
-        /// What the element takes.
+        /// The bytes of the element.
         element_bytes: u64,
-        /// What may be outstanding.
+        /// The bytes that may be outstanding.
         max_outstanding_bytes: u64,
     },
     /// An element is not what its task's specification says.
@@ -135,7 +135,7 @@ pub enum ReadError {
     Element {
         /// The worker that sent it.
         worker: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A part of the reader panicked.
@@ -143,7 +143,7 @@ pub enum ReadError {
         "a defect of the reader: {what} panicked: {message}. Please report it with what stands in the log"
     )]
     Internal {
-        /// Which part.
+        /// The name of the part.
         what: String,
         /// The panic's message.
         message: String,

@@ -55,10 +55,10 @@ pub enum TaskEvent {
     Concluded {
         /// The task.
         task: TaskId,
-        /// How many of its groups every consumer hands over.
+        /// The number of its groups that every consumer hands over.
         groups: u64,
     },
-    /// These consumers of a coordinated read did not come, or are gone.
+    /// Consumers of a coordinated read did not come, or are gone.
     ConsumersLost {
         /// Their numbers.
         consumers: Vec<u32>,
@@ -93,7 +93,7 @@ pub enum TaskEvent {
 pub struct TaskSource {
     /// The task.
     pub task: TaskId,
-    /// Where its worker is.
+    /// The place of its worker.
     pub worker: WorkerPlace,
     /// The dispatcher's ticket for it.
     pub ticket: Vec<u8>,

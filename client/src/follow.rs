@@ -21,22 +21,23 @@ use crate::reader_core::{Obeyed, ReaderCore};
 use crate::report::Report;
 use crate::waiter::Waiter;
 
-/// How often hand-overs are booked that the consumer has not settled itself, and reports are made: often enough for the
-/// dispatcher, seldom enough that many splits go into one.
+/// The time between two bookings of hand-overs that the consumer has not settled itself, and between two
+/// reports: short enough for the dispatcher, long enough that many splits go into one.
 const TICK: Duration = Duration::from_millis(5);
 
 /// How often once there was nothing to book or report for a while: a reader that waits costs its trainer next to nothing. Also how
 /// often a worker is asked again for a task that it did not know: about as long as the dispatcher takes to tell it.
 const IDLE_TICK: Duration = Duration::from_millis(20);
 
-/// How often `Auto` looks at the rate, at most: over several round trips of all but the longest paths.
+/// The shortest time between two looks of `Auto` at the rate: several round trips of all but the longest
+/// paths.
 const RESIZE_EVERY: Duration = Duration::from_millis(100);
 
-/// How long the links stay when the reader is gone, so that its workers hear that it wants nothing more. One that does
-/// not keeps what it sent for a reader that might come back.
+/// The time for which links stay when the reader is gone, so that its workers hear that it wants nothing more.
+/// A worker that does not hear it keeps sent elements for a reader that might come back.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// How long is waited for whom.
+/// The limits of waiting.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
     /// For a worker that the dispatcher holds to be alive.
@@ -152,11 +153,11 @@ struct Ticks {
     resized_at: Instant,
 }
 
-/// What a tick is for, beside booking and reporting.
+/// The work of a tick beside booking and reporting.
 #[derive(Debug, PartialEq, Eq)]
 struct Due {
     is_to_ask_again: bool,
-    /// How long ago it was done last.
+    /// The time since it was done last.
     to_resize: Option<Duration>,
 }
 

@@ -1,4 +1,5 @@
-//! What becomes of a part of the reader that panics: an error for its consumer, who would else wait for ever.
+//! A guard against panics in a part of the reader: they become an error for its consumer, who would else wait
+//! for ever.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;

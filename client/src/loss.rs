@@ -71,7 +71,7 @@ pub struct DataLoss {
 }
 
 impl DataLoss {
-    /// How many splits were lost.
+    /// Returns how many splits were lost.
     pub fn splits(&self) -> u64 {
         let counts = self.ranges.iter().map(|range| range.splits.count);
         counts.fold(0, u64::saturating_add)

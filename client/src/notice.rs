@@ -1,6 +1,6 @@
-//! What the user of a reader should hear of although reading goes on: workers that are gone, waits, and losses.
+//! Notices for the user of a reader while reading goes on: workers that are gone, waits, and losses.
 //!
-//! Owns the sentences. Refuses to know how they reach the user: a callback takes them, or the log.
+//! This file owns the sentences. It does not know how they reach the user: a callback takes them, or the log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -94,14 +94,14 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Where notices go.
+/// The receiver of notices.
 #[derive(Clone, Default)]
 pub(crate) struct Notices {
     to: Option<OnNotice>,
 }
 
 impl Notices {
-    /// Those that a callback takes, if there is one; else the log.
+    /// Sends notices to a callback, if there is one; else to the log.
     pub(crate) fn new(to: Option<OnNotice>) -> Self {
         Self { to }
     }

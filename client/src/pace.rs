@@ -1,13 +1,14 @@
-//! How fast a reader's user goes: what it writes down while it reads, and what that says once a second.
+//! The pace of a reader's user: the figures that it notes while it reads, and the report of them once a
+//! second.
 //!
-//! The reader's thread writes plain stores; whoever tells the dispatcher reads them on another.
+//! The reader's thread writes plain stores; the thread that reports reads them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_control::Pace;
 
-/// What a reader notes of itself, for others to look at.
+/// The figures that a reader notes for other threads.
 #[derive(Debug)]
 pub struct PaceMeter {
     born: Instant,
@@ -29,7 +30,7 @@ impl Default for PaceMeter {
 }
 
 impl PaceMeter {
-    /// So many elements were handed over in all.
+    /// Notes the number of elements that were handed over in all.
     pub(crate) fn note_elements(&self, elements: u64) {
         self.elements.store(elements, Ordering::Relaxed);
     }
@@ -41,7 +42,7 @@ impl PaceMeter {
             .store(since.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// It waits no longer, and has waited so long in all.
+    /// Notes that the reader waits no longer, and the time that it has waited in all.
     pub(crate) fn note_waited(&self, waited: Duration) {
         self.waiting_since_ns.store(0, Ordering::Relaxed);
         self.waited_ns.store(nanoseconds(waited), Ordering::Relaxed);

@@ -1,18 +1,18 @@
-//! Where a worker is, as far as a reader was told.
+//! The place of a worker, as far as a reader was told.
 //!
-//! Refuses to know how that is reached: a [`Connector`](crate::Connector) chooses.
+//! This file does not know how a worker is reached: a [`Connector`](crate::Connector) chooses.
 
 use millstream_control::Whereabouts;
 
-/// Where a worker is.
+/// The place of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerPlace {
-    /// Where it listens on the network, which names it.
+    /// The network address of the worker, which also names it.
     pub address: String,
     /// Its host and process.
     pub whereabouts: Whereabouts,
-    /// How this reader reaches it without a network, if both are on one host and it can be reached so. A worker that was
-    /// started again has another one.
+    /// The worker's local socket, if both are on one host and it has one. A worker that was started again has
+    /// another socket.
     pub local_socket: Option<String>,
 }
 
@@ -25,7 +25,7 @@ impl WorkerPlace {
         }
     }
 
-    /// Whether a link to `earlier` leads to another socket than one that is made now (C14.6).
+    /// Returns whether a link to `earlier` leads to another socket than one that is made now (C14.6).
     pub(crate) fn has_moved_from(&self, earlier: &Self) -> bool {
         self.local_socket != earlier.local_socket
     }

@@ -31,17 +31,17 @@ use crate::reader_core::{AUTO_BYTES_MIN, ReaderCore, Reading};
 use crate::stats::{ReaderStats, Stopwatch};
 use crate::waiter::Waiter;
 
-/// How a reader behaves.
+/// The settings of a reader.
 #[derive(Clone)]
 pub struct ReaderConfig {
     /// Elements granted, in flight or buffered, over all workers.
     pub max_outstanding: MaxOutstanding,
     /// Bytes of them; default 256 MiB. In coordinated reads the element that comes next is taken beyond it.
     pub max_outstanding_bytes: u64,
-    /// Which of the consumers that read in step this is, in coordinated reads; default none.
+    /// The number of this consumer among those that read in step, in coordinated reads. Default none.
     pub consumer: Option<u32>,
-    /// As which trainer this is, where the job has the cross-trainer cache, and only there: those of one id share one place
-    /// in it, so that each gets a part; default none.
+    /// The name of this trainer, where the job has the cross-trainer cache, and only there. Readers of one
+    /// name share one place in the cache, so that each gets a part. Default none.
     pub trainer_id: Option<String>,
     /// Whether other readers may share the job. Under `Auto` this one then takes no more ahead than it has lately used. Default no; a
     /// service says so of jobs that have a name.
@@ -53,11 +53,13 @@ pub struct ReaderConfig {
     /// read; default 30 s. A worker that answers and does not know its task has four times as long. Time in which the dispatcher is out
     /// of reach does not count.
     pub worker_give_up: Duration,
-    /// How long a reader waits for a first worker; default 1 h, since clusters that grow on demand have none at first.
+    /// The time for which a reader waits for a first worker. Default 1 h, since clusters that grow on demand
+    /// have none at first.
     pub no_workers_give_up: Duration,
-    /// How often a blocked thread looks up by itself, so that nothing can keep it for ever; default 500 ms.
+    /// The time after which a blocked thread looks up by itself, so that nothing can keep it for ever. Default
+    /// 500 ms.
     pub look_up_every: Duration,
-    /// What becomes of the end where splits were lost with their worker; default [`OnLost::Raise`].
+    /// The end of an iteration whose splits were lost with their worker. Default [`OnLost::Raise`].
     pub on_lost: OnLost,
     /// Is told what the user should hear of; default: that goes to the log, as warnings.
     pub on_notice: Option<OnNotice>,
@@ -226,7 +228,8 @@ impl Reader {
         Poll::Ready(self.hand_over(handover))
     }
 
-    /// The same for an async caller. Cancel-safe: an element is either returned or still here.
+    /// Polls for the next element, for an async caller. Cancel-safe: an element is either returned or still
+    /// here.
     pub fn poll_element(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Element>, ReadError>> {
         if let Some(handover) = self.cursor.next_at_hand() {
             return Poll::Ready(self.hand_over(handover));
@@ -258,7 +261,7 @@ impl Reader {
         self.intake.look(ReaderCore::lost_splits)
     }
 
-    /// What happened so far.
+    /// Returns the statistics so far.
     pub fn stats(&self) -> ReaderStats {
         let lost_splits = self.intake.look(ReaderCore::lost_splits);
         let looks = self.intake.look(ReaderCore::looks);
@@ -269,12 +272,12 @@ impl Reader {
             .stats(now, waits.unwrap_or_default(), looks, lost_splits, links)
     }
 
-    /// What was lost so far, and with which workers; `None`: nothing.
+    /// Returns the losses so far, with the workers that had them; `None` if nothing was lost.
     pub fn loss(&self) -> Option<DataLoss> {
         self.intake.look(ReaderCore::loss)
     }
 
-    /// What the links to the workers are like, by address, a moment ago.
+    /// Returns the properties of the links to the workers, by address, a moment ago.
     pub fn links(&self) -> BTreeMap<String, LinkReport> {
         self.intake.links()
     }

@@ -21,7 +21,7 @@ pub enum Report {
         /// Their leases, ascending, apart from each other.
         leases: Vec<RangeInclusive<u64>>,
     },
-    /// These splits were received to their ends, and elements of them wait for the user (C5.8).
+    /// Splits were received to their ends, and elements of them wait for the user (C5.8).
     Waiting {
         /// The task they were leased to.
         task: TaskId,

@@ -1,4 +1,5 @@
-//! What a reader measured about itself: how much it got, how long it waited, and for whom.
+//! The statistics of a reader: the elements that it got, the time that it waited, and the part that it waited
+//! for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ const HELD_UP_SHARE: f64 = 0.05;
 /// Longest wait that the histogram tells apart, in microseconds: an hour.
 const WAIT_MAX_US: u64 = 3_600_000_000;
 
-/// What keeps a reader from going faster.
+/// The part that keeps a reader from going faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
     /// Elements wait for the trainer.
@@ -47,7 +48,7 @@ impl Bottleneck {
     }
 }
 
-/// What a reader did so far.
+/// The statistics of a reader so far.
 #[derive(Debug, Clone)]
 pub struct ReaderStats {
     /// Elements handed over.
@@ -56,15 +57,16 @@ pub struct ReaderStats {
     pub bytes: u64,
     /// Since the first element was asked for.
     pub elapsed: Duration,
-    /// Of that, the time in which the consumer waited for an element.
+    /// The time among it in which the consumer waited for an element.
     pub waited: Duration,
     /// The waits, in microseconds; hand-overs that did not wait are not in it.
     pub waits_us: Histogram<u64>,
-    /// What holds the reader up.
+    /// The part that holds the reader up.
     pub bottleneck: Bottleneck,
     /// Splits of which elements were lost with their worker.
     pub lost_splits: Vec<LostSplits>,
-    /// What the links to the workers are like, by address, a moment ago: by which transport, and why not by a better one.
+    /// The properties of the links to the workers, by address, a moment ago: the transport, and the reason why
+    /// it is not a better one.
     pub links: BTreeMap<String, LinkReport>,
 }
 

@@ -1,4 +1,4 @@
-//! What a user of the control plane is told when something is refused: a code to act on and a message to read.
+//! The error of the control plane: a code to act on and a message to read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -12,7 +12,7 @@ pub enum Code {
     /// The request itself is wrong: the caller must change it.
     #[n(1)]
     InvalidArgument,
-    /// It names something that does not exist, or no longer does.
+    /// The request names something that does not exist, or no longer does.
     #[n(2)]
     NotFound,
     /// The state of the service does not allow it now.
@@ -30,7 +30,7 @@ pub enum Code {
     /// The service cannot be reached or is going down: a retry may succeed.
     #[n(7)]
     Unavailable,
-    /// It took longer than the caller wanted to wait.
+    /// The request took longer than the caller wanted to wait.
     #[n(8)]
     DeadlineExceeded,
     /// The dispatcher restarted and forgot its state, or the caller was given up for dead: start over.
@@ -62,10 +62,10 @@ impl fmt::Display for Code {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Encode, Decode)]
 #[error("{code}: {message}")]
 pub struct Error {
-    /// What kind.
+    /// The kind of the error.
     #[n(0)]
     pub code: Code,
-    /// What was wrong, where, and what to do.
+    /// The message: the fault, its place, and the cure.
     #[n(1)]
     pub message: String,
 }

@@ -118,13 +118,13 @@ pub enum DatasetIdError {
     /// Empty or too long.
     #[error("a dataset id has 1 to {max} bytes, not {found_bytes}", max = DatasetId::BYTES_MAX)]
     Length {
-        /// How many it has.
+        /// The length of the id.
         found_bytes: usize,
     },
     /// Not safe as a name.
     #[error("the dataset id {id:?} may hold letters, digits and . _ - = : only, and not begin with a dot")]
     Characters {
-        /// What was given.
+        /// The rejected id.
         id: String,
     },
 }

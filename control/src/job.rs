@@ -1,4 +1,4 @@
-//! What a job is: which dataset it reads and how. Two requests for one name must mean the same.
+//! The parameters of a job: its dataset and the way in which it is read. Two requests for one name must agree.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::id::DatasetId;
 use crate::whereabouts::Whereabouts;
 
-/// How a dataset is divided among workers. The numbers are the wire's and never change their meaning.
+/// The way in which a dataset is divided among workers. The numbers are those of the wire, and never change
+/// their meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Policy {
@@ -30,7 +31,7 @@ pub enum Policy {
     /// By files where possible, else by elements.
     #[n(4)]
     FileOrData,
-    /// Where the pipeline's `shard` hint says.
+    /// The pipeline's `shard` hint says where.
     #[n(5)]
     Hint,
 }
@@ -57,7 +58,8 @@ impl Policy {
         }
     }
 
-    /// Whether it divides a dataset among a fixed number of workers, each of which has its share from the start.
+    /// Returns whether the policy divides a dataset among a fixed number of workers, each of which has its
+    /// share from the start.
     pub fn is_static(self) -> bool {
         match self {
             Policy::Off | Policy::Dynamic => false,
@@ -95,7 +97,7 @@ impl FromStr for Policy {
     }
 }
 
-/// Which workers a reader takes elements from. All readers of a named job must agree.
+/// The workers that a reader takes elements from. All readers of a named job must agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum TargetWorkers {
@@ -106,10 +108,10 @@ pub enum TargetWorkers {
     /// All.
     #[n(1)]
     Any,
-    /// Those in the reader's process.
+    /// The workers in the reader's process.
     #[n(2)]
     Local,
-    /// Those on the reader's host.
+    /// The workers on the reader's host.
     #[n(3)]
     Host,
 }
@@ -160,8 +162,8 @@ impl FromStr for TargetWorkers {
     }
 }
 
-/// How trainers and workers of a service are placed. Decides nothing but what `auto` means under static sharding (C14.4), and
-/// is told to every process.
+/// The way in which trainers and workers of a service are placed. It decides only the meaning of `auto` under
+/// static sharding (C14.4), and every process is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum DeploymentMode {
@@ -230,18 +232,19 @@ fn is_colocated(tags: &[String]) -> bool {
     tags.iter().any(|tag| tag.eq_ignore_ascii_case(COLOCATED))
 }
 
-/// What becomes of a pass of a job that was begun and has no reader left before its end.
+/// The fate of a pass that was begun and has no reader left before its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Abandoned {
-    /// It waits for whoever goes on with it: for the job GC timeout, or, where splits are dealt out, for ever (C3.6).
+    /// The pass waits for another reader: for the job GC timeout, or, where splits are dealt out, for ever
+    /// (C3.6).
     #[default]
     #[n(0)]
     Waits,
-    /// It waits for the job GC timeout.
+    /// The pass waits for the job GC timeout.
     #[n(1)]
     Expires,
-    /// It ends at once: nobody else knows of it.
+    /// The pass ends at once, because no other process knows of it.
     #[n(2)]
     Ends,
 }
@@ -266,22 +269,22 @@ impl fmt::Display for Abandoned {
 /// Everything that those who share a job must agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct JobParameters {
-    /// What is read.
+    /// The dataset to read.
     #[n(0)]
     pub dataset: DatasetId,
-    /// How it is divided.
+    /// The sharding policy.
     #[n(1)]
     pub policy: Policy,
-    /// Which workers are read from.
+    /// The workers that readers take elements from.
     #[n(2)]
     pub target_workers: TargetWorkers,
-    /// How many readers advance in step, in coordinated reads.
+    /// The number of readers that advance in step, in coordinated reads.
     #[n(3)]
     pub num_consumers: Option<u32>,
-    /// Whether trainers share what workers keep.
+    /// Whether trainers share the elements that workers keep.
     #[cbor(n(4), default)]
     pub cross_trainer_cache: bool,
-    /// What becomes of a pass whose readers have left it.
+    /// The fate of a pass whose readers have left it.
     #[cbor(n(5), default)]
     pub abandoned: Abandoned,
     /// Whether its readers take elements in the order of their splits, and wait for the earliest one that is missing.
@@ -303,8 +306,8 @@ impl JobParameters {
         }
     }
 
-    /// Which workers are meant where the service is deployed like this: where each trainer has workers of its own, those divide
-    /// a dataset, and each trainer reads its own share (C14.4).
+    /// Returns the parameters for a service that is placed like this. Where each trainer has workers of its
+    /// own, `auto` means these: each trainer reads its own share (C14.4).
     #[must_use]
     pub fn deployed(mut self, mode: DeploymentMode) -> JobParameters {
         if self.policy.is_static()
@@ -316,7 +319,8 @@ impl JobParameters {
         self
     }
 
-    /// Whether a reader takes what a worker with these labels has (C14.1). In coordinated reads everybody reads everything.
+    /// Returns whether a reader reads a worker with these labels (C14.1). In coordinated reads every reader
+    /// reads all workers.
     pub(crate) fn admits(&self, reader: &Whereabouts, worker: &Whereabouts, tags: &[String]) -> bool {
         self.admits_everybody(tags)
             || match self.target_workers {
@@ -326,7 +330,7 @@ impl JobParameters {
             }
     }
 
-    /// Whether every reader takes what a worker with these labels has, wherever both are.
+    /// Returns whether every reader reads a worker with these labels, wherever both are.
     pub(crate) fn admits_everybody(&self, tags: &[String]) -> bool {
         self.num_consumers.is_some()
             || match self.target_workers {
@@ -336,12 +340,12 @@ impl JobParameters {
             }
     }
 
-    /// Whether only readers in its own process take what a worker with these labels has (C14.5).
+    /// Returns whether only readers in its own process read a worker with these labels (C14.5).
     pub(crate) fn is_private(&self, tags: &[String]) -> bool {
         !self.admits_everybody(tags) && self.target_workers != TargetWorkers::Host
     }
 
-    /// What a reader is told that reads the workers of its process and has none (C14.4).
+    /// Returns the error of a reader that reads the workers of its process and has none (C14.4).
     pub fn without_local_worker(&self) -> Error {
         let policy = self.policy;
         if policy.is_static() {

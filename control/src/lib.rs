@@ -1,4 +1,4 @@
-//! Who does what: datasets, jobs, iterations, tasks, splits, leases, and the dispatcher.
+//! The control plane: datasets, jobs, iterations, tasks, splits, leases, and the dispatcher.
 //!
 //! A pure core, [`Dispatcher`], decides; a thin shell carries its requests and pushes over QUIC. Definitions of datasets
 //! are opaque bytes here, element specifications too, and a worker is an address and a ticket key. The protocol is in

@@ -3,7 +3,7 @@
 
 use minicbor::{Decode, Encode};
 
-/// How many links with readers a worker has, by way.
+/// The number of a worker's links with readers, by transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct LinkCounts {
     /// Within its process.

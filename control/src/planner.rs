@@ -1,6 +1,7 @@
-//! What control must know of a dataset without understanding it: facts, and how its sources divide into splits.
+//! The planner's view of datasets: facts, and the division of sources into splits. Control does not understand
+//! definitions.
 //!
-//! A definition is opaque bytes here. Whoever composes the service implements [`Planner`] with the pipeline's analysis.
+//! A definition is opaque bytes here. The root library implements [`Planner`] with the pipeline's analysis.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -12,10 +13,11 @@ use crate::job::Policy;
 
 /// Reads definitions for the dispatcher. Called from threads that may block.
 pub trait Planner: Send + Sync {
-    /// What a definition says of itself. No I/O.
+    /// Returns the facts of a definition. Does no I/O.
     ///
     /// # Errors
-    /// The definition cannot be read, or names what nobody registered.
+    ///
+    /// The definition cannot be read, or names a function that is not registered.
     fn facts(&self, definition: &[u8]) -> Result<DatasetFacts, PlanError>;
 
     /// How the sources divide in pass `repetition` over the dataset, listing files where they must be listed, in the order
@@ -32,33 +34,34 @@ pub struct DatasetFacts {
     /// The element specification, opaque here.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub spec: Vec<u8>,
-    /// How many elements.
+    /// The number of elements.
     #[n(1)]
     pub cardinality: Cardinality,
-    /// Whether it divides into splits; else why not.
+    /// Whether the dataset divides into splits; else the reason.
     #[n(2)]
     pub splittable: Result<(), String>,
-    /// Whether its elements stay aligned with source positions; else why not.
+    /// Whether its elements stay aligned with source positions; else the reason.
     #[n(3)]
     pub aligned: Result<(), String>,
     /// Why it cannot be divided by files; `None` if it can.
     #[n(4)]
     pub not_by_files: Option<String>,
-    /// Whether it says itself where it is divided, and so can be read under the policy `hint` only.
+    /// Whether the definition says where it is divided, so that only the policy `hint` can read it.
     #[cbor(n(5), default)]
     pub has_shard_hint: bool,
-    /// How its elements travel over a network, in the data plane's words, opaque here; `None`: as each worker is set.
+    /// The compression of its elements on a network, in the data plane's words, opaque here; `None` for each
+    /// worker's own setting.
     #[cbor(n(6), default)]
     pub compression: Option<String>,
 }
 
-/// How many elements a dataset has when one task reads all of it.
+/// The number of elements of a dataset that one task reads whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Cardinality {
-    /// It never ends.
+    /// The dataset never ends.
     #[n(0)]
     Infinite,
-    /// Nobody can tell.
+    /// The number cannot be known.
     #[n(1)]
     Unknown,
     /// Exactly so many.
@@ -67,9 +70,9 @@ pub enum Cardinality {
 }
 
 impl Cardinality {
-    /// How many elements a job yields of a dataset of so many, from all workers together, as far as that can be told: how many
-    /// workers there will be, what each of them makes of a last batch, and what a shard leaves of it, nobody knows. A
-    /// coordinated read has no end. As the tf.data service has it.
+    /// Returns how many elements a job yields of a dataset of so many, from all workers together, as far as
+    /// that can be told: how many workers there will be, what each of them makes of a last batch, and what a
+    /// shard leaves of it, nobody knows. A coordinated read has no end. As the tf.data service has it.
     #[must_use]
     pub fn distributed(self, policy: Policy, num_consumers: Option<u32>) -> Cardinality {
         if num_consumers.is_some() {
@@ -96,7 +99,7 @@ impl fmt::Display for Cardinality {
     }
 }
 
-/// How the sources of a dataset are dealt out in one iteration.
+/// The plan by which the sources of a dataset are dealt out in one iteration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct SplitPlan {
     /// One per source, depth first.
@@ -108,13 +111,13 @@ pub struct SplitPlan {
     pub seed: u64,
 }
 
-/// How one source is dealt out.
+/// The plan by which one source is dealt out.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum SourcePlan {
-    /// So many splits, known by their index alone.
+    /// A number of splits that are known by their index alone.
     #[n(0)]
     Counted {
-        /// How many.
+        /// The number of splits.
         #[n(0)]
         splits: u64,
     },
@@ -135,7 +138,7 @@ impl SourcePlan {
         }
     }
 
-    /// How many splits one repetition has.
+    /// Returns how many splits one repetition has.
     pub fn splits(&self) -> u64 {
         match self {
             SourcePlan::Counted { splits } => *splits,
@@ -143,12 +146,12 @@ impl SourcePlan {
         }
     }
 
-    /// Whether something goes with each split.
+    /// Returns whether something goes with each split.
     pub(crate) fn has_payloads(&self) -> bool {
         matches!(self, SourcePlan::Listed { .. })
     }
 
-    /// What goes with a split: empty for counted sources.
+    /// Returns the payload of a split, which is empty for counted sources.
     pub(crate) fn payload(&self, index: u64) -> &[u8] {
         match self {
             SourcePlan::Counted { .. } => &[],
@@ -166,7 +169,7 @@ pub enum PlanError {
     /// The definition itself is at fault.
     #[error("{0}")]
     Definition(String),
-    /// What it reads is at fault: a file that is missing, a pattern that matches nothing.
+    /// The source is at fault: a file is missing, or a pattern matches nothing.
     #[error("{0}")]
     Source(String),
 }

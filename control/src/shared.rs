@@ -1,4 +1,4 @@
-//! How a shared value is encoded: as the value itself.
+//! The encoding of a shared value, which is that of the value itself.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;

@@ -6,9 +6,9 @@ use minicbor::{Decode, Encode};
 /// A unit of source data leased to a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// Which source of the dataset.
+    /// The number of the source in the dataset.
     pub source: u32,
-    /// Which pass over that source the split belongs to: at most the one asked for.
+    /// The number of the pass over the source, at most the one that was asked for.
     pub repetition: u64,
     /// Its place in the source.
     pub index: u64,
@@ -16,7 +16,7 @@ pub struct Split {
     pub lease: u64,
     /// 0 at first, one more each time it is leased again after its worker was lost.
     pub attempt: u32,
-    /// What the source needs besides the index: a file's name. Empty for counted sources.
+    /// The data that the source needs besides the index, such as a file's name. Empty for counted sources.
     pub payload: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ pub struct LeaseRange {
     /// The first.
     #[n(0)]
     pub first: u64,
-    /// How many: at least 1.
+    /// The number of splits, at least 1.
     #[n(1)]
     pub count: u64,
 }
@@ -81,21 +81,21 @@ impl LeaseRange {
 /// Consecutive splits of one source and repetition, named to people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct SplitRange {
-    /// Which source.
+    /// The number of the source.
     #[n(0)]
     pub source: u32,
-    /// Which pass.
+    /// The number of the pass.
     #[n(1)]
     pub repetition: u64,
     /// The first index.
     #[n(2)]
     pub first: u64,
-    /// How many.
+    /// The number of splits.
     #[n(3)]
     pub count: u64,
 }
 
-/// What a client has seen of a task that was removed.
+/// The splits of a removed task that a client has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Seen {
     /// Leases of which it received everything.
@@ -110,7 +110,7 @@ pub struct Seen {
     pub released: u64,
 }
 
-/// How fast a task uses splits up, as its worker measures it.
+/// The rate at which a task uses splits up, as its worker measures it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SplitPace {
     /// The splits that it starts in 1000 s.

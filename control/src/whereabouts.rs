@@ -1,30 +1,32 @@
-//! Where a process is, as far as others must know to say whether they are near it.
+//! The place of a process, as far as others need it to know whether they are near.
 //!
-//! Refuses to know how that is found out: whoever composes a process says it.
+//! This file does not know how a place is found out: the program that composes a process tells it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 
-/// Where a process is. What is not known is near nobody.
+/// The place of a process. A process whose place is unknown is near nobody.
 ///
-/// The numbers are compared and nothing else; neither is a secret, and neither is believed beyond the choice of workers.
+/// The numbers are only compared. Neither is a secret, and neither counts beyond the choice of workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Whereabouts {
-    /// Of its host: the same for all processes under one running kernel, whatever container they are in.
+    /// The number of its host, the same for all processes under one running kernel, whatever container they
+    /// are in.
     #[n(0)]
     pub host: Option<u64>,
-    /// Of the process, or of a part of it whose workers and readers shall see each other: drawn at random.
+    /// The number of the process, or of a part of it whose workers and readers shall see each other. It is
+    /// random.
     #[n(1)]
     pub process: Option<u64>,
 }
 
 impl Whereabouts {
-    /// Whether both are in one process.
+    /// Returns whether both are in one process.
     pub fn is_same_process(&self, other: &Whereabouts) -> bool {
         self.process.is_some() && self.process == other.process
     }
 
-    /// Whether both are on one host.
+    /// Returns whether both are on one host.
     pub fn is_same_host(&self, other: &Whereabouts) -> bool {
         self.is_same_process(other) || (self.host.is_some() && self.host == other.host)
     }

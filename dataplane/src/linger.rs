@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-/// How long one looks at most: a few times what it takes to put a thread to sleep and wake it, so that looking in vain costs
-/// little more than the sleep that follows.
+/// The longest time for which a thread looks: a few times the cost of putting it to sleep and waking it, so
+/// that looking in vain costs little more than the sleep that follows.
 pub const LOOK_MAX: Duration = Duration::from_micros(50);
 
-/// Of the last eight waits, how many must have been that short.
+/// The number of short waits among the last eight that make a thread look.
 const SHORT_MIN: u32 = 6;
 
-/// What a thread that waits again and again remembers of it.
+/// The memory of a thread that waits again and again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Linger {
     /// A bit for each of the last eight waits: whether it was short.
@@ -20,7 +20,7 @@ pub struct Linger {
 }
 
 impl Linger {
-    /// How long to look before sleeping. An idle thread does not look at all.
+    /// Returns how long to look before sleeping. An idle thread does not look at all.
     #[must_use]
     pub fn look_for(self) -> Duration {
         if self.short.count_ones() >= SHORT_MIN {

@@ -47,7 +47,7 @@ impl Element {
         self.sequence
     }
 
-    /// Which parts of which splits it came from; empty when its producer keeps no positions.
+    /// Returns the parts of splits that the element comes from; empty when its producer keeps no positions.
     #[must_use]
     pub fn provenance(&self) -> &[Provenance] {
         self.provenance.as_slice()
@@ -71,13 +71,13 @@ impl Element {
         &self.slot
     }
 
-    /// How many components it has.
+    /// Returns how many components it has.
     #[must_use]
     pub fn len(&self) -> usize {
         self.spec().components().len()
     }
 
-    /// Whether it has no component at all.
+    /// Returns whether it has no component at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

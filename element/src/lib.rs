@@ -1,4 +1,5 @@
-//! What moves: dtypes, specs, structures, slots, packs and archived headers. Knows no network, no task and no clock.
+//! Elements and their parts: dtypes, specs, structures, slots, packs and archived headers. Knows no network,
+//! no task and no clock.
 //!
 //! - `dtype`, `spec`, `structure`, `spec_codec`: what a task promises about its elements, and its bytes on the wire
 //! - `slot`: the aligned memory that elements live in, and who hands it out

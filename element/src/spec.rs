@@ -1,4 +1,5 @@
-//! What a task promises about its elements: one `TensorSpec` for each component and their structure. Refuses to know bytes.
+//! The promise of a task about its elements: one `TensorSpec` for each component, and their structure. Does
+//! not know bytes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -63,7 +64,8 @@ impl TensorSpec {
         self.dims.as_deref()
     }
 
-    /// Whether every element's payload has one known size: all dimensions known and items of fixed length.
+    /// Returns whether every element's payload has one known size: all dimensions known and items of fixed
+    /// length.
     #[must_use]
     pub fn is_static(&self) -> bool {
         self.payload_bytes().is_some()
@@ -77,13 +79,13 @@ impl TensorSpec {
         items_in(dims.iter().copied())?.checked_mul(item_bytes)
     }
 
-    /// Whether a tensor of this dtype and shape keeps the promise.
+    /// Returns whether a tensor of this dtype and shape keeps the promise.
     #[must_use]
     pub fn accepts(&self, dtype: Dtype, dims: &[u64]) -> bool {
         self.dtype == dtype && self.accepts_dims(dims)
     }
 
-    /// Whether a shape keeps the promise.
+    /// Returns whether a shape keeps the promise.
     #[must_use]
     pub fn accepts_dims(&self, dims: &[u64]) -> bool {
         match &self.dims {
@@ -210,13 +212,13 @@ impl ElementSpec {
         &self.components
     }
 
-    /// How the components nest.
+    /// Returns the nesting of the components.
     #[must_use]
     pub fn structure(&self) -> &Structure {
         &self.structure
     }
 
-    /// Whether every element has the same shapes and sizes.
+    /// Returns whether every element has the same shapes and sizes.
     #[must_use]
     pub fn is_static(&self) -> bool {
         self.components.iter().all(TensorSpec::is_static)
@@ -280,9 +282,9 @@ pub enum SpecError {
     /// A part of a ragged or sparse tensor has a dtype or rank that it cannot have.
     #[error("part `{part}` of a ragged or sparse tensor must be {wanted}")]
     Part {
-        /// Which part.
+        /// The part that does not fit.
         part: &'static str,
-        /// What it must be.
+        /// The rule that it breaks.
         wanted: &'static str,
     },
     /// A ragged or sparse tensor where none may be.

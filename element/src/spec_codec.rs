@@ -31,9 +31,9 @@ pub enum SpecCodecError {
     /// Not the CBOR that a spec is made of.
     #[error("the spec is malformed at byte {at}: {what}")]
     Malformed {
-        /// Where decoding stopped.
+        /// The offset at which decoding stopped.
         at: usize,
-        /// What is wrong there.
+        /// The fault there.
         what: &'static str,
     },
     /// A dtype this version does not know.

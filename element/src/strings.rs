@@ -8,7 +8,7 @@ pub enum StringsError {
     /// The writer of the payload lied about where items lie.
     #[error("offset {index} of the string payload does not lie in its data of {data_bytes} bytes, in order")]
     Offset {
-        /// Which offset.
+        /// The index of the offset.
         index: usize,
         /// Bytes of data in the payload.
         data_bytes: usize,
@@ -16,7 +16,7 @@ pub enum StringsError {
     /// The writer of the payload put bytes into it that are not UTF-8.
     #[error("string {index} is not UTF-8; declare the component as `bytes` or fix its producer")]
     Utf8 {
-        /// Which item.
+        /// The index of the item.
         index: usize,
     },
     /// The caller's items do not fill the payload as its shape says.
@@ -65,13 +65,13 @@ impl<'a> Strings<'a> {
         Ok(Strings { offsets, data })
     }
 
-    /// How many items.
+    /// Returns how many items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

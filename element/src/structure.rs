@@ -5,7 +5,7 @@
 //! outermost inward; `Sparse` to `indices`, `values`, `dense_shape`.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// How deep containers may nest; a bare leaf has depth 0.
+/// The depth to which containers may nest; a bare leaf has depth 0.
 pub const MAX_DEPTH: usize = 8;
 /// Nodes of a structure, leaves and empty containers included: four for each of the 64 components.
 pub const MAX_NODES: usize = 256;
@@ -28,7 +28,7 @@ pub enum Structure {
     Dict(Vec<(String, Structure)>),
     /// A ragged tensor: values and `ragged_rank` (at least 1) rows of row splits.
     Ragged {
-        /// How many dimensions are ragged.
+        /// The number of ragged dimensions.
         ragged_rank: u8,
     },
     /// A sparse tensor in coordinate form.
@@ -73,7 +73,7 @@ pub enum StructureError {
 pub const MAX_RAGGED_RANK: u8 = 15;
 
 impl Structure {
-    /// How many components the structure flattens to.
+    /// Returns how many components the structure flattens to.
     #[must_use]
     pub fn leaves(&self) -> usize {
         match self {
@@ -215,7 +215,7 @@ impl Structure {
     }
 }
 
-/// What is left of `path` below the entry `name`, or `None` when the path does not start there.
+/// Returns the rest of `path` below the entry `name`, or `None` when the path does not begin there.
 fn descend<'a>(path: &'a str, name: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(name)?;
     if rest.is_empty() {

@@ -35,7 +35,7 @@ impl<'a> TensorView<'a> {
         self.bytes
     }
 
-    /// How many items: the product of the dimensions.
+    /// Returns how many items: the product of the dimensions.
     #[must_use]
     pub fn items(&self) -> usize {
         // Validation has bounded the product by the payload, or found a zero.

@@ -129,7 +129,9 @@ pub enum AddressError {
     /// A scheme of some other service.
     #[error("`{scheme}://` is not a Millstream address: write `millstream://host:port` or `host:port`")]
     UnknownScheme {
-        /// What stands before `://`.
+        /// The text before `:
+        ///
+        /// `.
         scheme: String,
     },
     /// No `host:port` in it.
@@ -137,19 +139,19 @@ pub enum AddressError {
         "`{text}` is not `host:port`: the port is needed, and an IPv6 address needs brackets, as in `[::1]:5050`"
     )]
     NoPort {
-        /// What was given.
+        /// The rejected text.
         text: String,
     },
     /// The host is empty or has characters that no host has.
     #[error("`{text}` names no host: write `host:port`")]
     BadHost {
-        /// What was given.
+        /// The rejected text.
         text: String,
     },
     /// The port is not a number up to 65535.
     #[error("`{port}` is not a port: use a number from 0 to 65535")]
     BadPort {
-        /// What was given.
+        /// The rejected port.
         port: String,
     },
 }
@@ -170,7 +172,7 @@ pub enum ResolveError {
     TimedOut {
         /// The name.
         host: String,
-        /// How long was waited, in milliseconds.
+        /// The time that was waited, in milliseconds.
         deadline_ms: u128,
     },
 }

@@ -20,7 +20,7 @@ use tokio::task::LocalSet;
 /// Starts that may wait for the lane to look: it looks whenever it is idle for an instant.
 const STARTS_MAX: usize = 1024;
 
-/// How long dropping a lane waits for its thread before it complains and leaves it.
+/// The time for which dropping a lane waits for its thread before it complains and leaves the thread.
 const DROP_DEADLINE: Duration = Duration::from_secs(5);
 
 type Start = Box<dyn FnOnce() + Send>;
@@ -222,7 +222,7 @@ impl<T> fmt::Debug for LaneTask<T> {
     }
 }
 
-/// What goes wrong with lanes.
+/// The errors of lanes.
 #[derive(Debug, thiserror::Error)]
 pub enum LaneError {
     /// The system gives no thread or no event queue.
@@ -244,7 +244,7 @@ pub enum LaneError {
     Stuck {
         /// The lane.
         lane: String,
-        /// How long was waited, in milliseconds.
+        /// The time that was waited, in milliseconds.
         deadline_ms: u128,
     },
     /// The thread panicked outside of any task.
@@ -252,7 +252,7 @@ pub enum LaneError {
     Panicked {
         /// The lane.
         lane: String,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
 }

@@ -26,7 +26,7 @@ const AGGREGATE_BYTES_MAX: usize = 65_536;
 /// Half-sent batches remembered at a time; each is of a connection that waits for the socket to drain.
 const INTERRUPTED_MAX: usize = 64;
 
-/// How to open a socket.
+/// The settings with which a socket is opened.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketConfig {
     /// Wanted `SO_RCVBUF` and `SO_SNDBUF`.
@@ -37,7 +37,7 @@ pub(crate) struct SocketConfig {
     pub(crate) receive_batch: usize,
 }
 
-/// What the kernel granted.
+/// The settings that the kernel granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketReport {
     /// Size of the receive buffer as the kernel states it (Linux states twice what is usable for payload).

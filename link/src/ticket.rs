@@ -19,7 +19,7 @@ const TICKET_BYTES: usize = CLAIMS_BYTES + MAC_BYTES;
 /// Separates these codes from any other use of the same key.
 const CONTEXT: &[u8] = b"millstream ticket 1";
 
-/// What a ticket permits: this client may read this task, in coordinated reads as this consumer.
+/// The permission of a ticket: this client may read this task, in coordinated reads as this consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claims {
     /// The reader's lease.
@@ -68,7 +68,7 @@ impl TicketKey {
         Ticket { bytes }
     }
 
-    /// What `ticket` permits, if this key minted it. The codes are compared in constant time.
+    /// Returns the permission of `ticket`, if this key minted it. The codes are compared in constant time.
     ///
     /// # Errors
     /// Another key minted it, it was altered, or its version is unknown.

@@ -113,7 +113,7 @@ impl Assembly {
         })
     }
 
-    /// Whether it is for this element. Tasks have layouts of their own, of one spec.
+    /// Returns whether it is for this element. Tasks have layouts of their own, of one spec.
     #[inline]
     pub(crate) fn suits(&self, element: &Element) -> bool {
         Arc::ptr_eq(&self.layout, element.layout()) || self.layout.spec() == element.spec()

@@ -17,7 +17,7 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many forks lie between the process that loaded this module and this one.
+/// Returns how many forks lie between the process that loaded this module and this one.
 #[pyfunction]
 pub(crate) fn generation() -> u32 {
     static HOOK: Once = Once::new();
@@ -46,7 +46,7 @@ impl<T> Here<T> {
         }
     }
 
-    /// Whether it was made by this process.
+    /// Returns whether it was made by this process.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
         self.born == GENERATION.load(Ordering::Relaxed)

@@ -134,7 +134,7 @@ impl Dispatcher {
         self.address.to_string()
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     fn has_ended(&self) -> PyResult<bool> {
         look(&self.running, millstream::Dispatcher::has_ended)
     }
@@ -219,7 +219,7 @@ impl Worker {
         &self.address
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     fn has_ended(&self) -> PyResult<bool> {
         look(&self.running, millstream::Worker::has_ended)
     }

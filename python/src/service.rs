@@ -169,7 +169,7 @@ impl Service {
         &self.dispatcher
     }
 
-    /// Whether this process made it, and has not closed it.
+    /// Returns whether this process made it, and has not closed it.
     fn is_usable(&self) -> bool {
         self.service.is_here() && self.connected().is_ok()
     }

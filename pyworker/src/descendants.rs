@@ -35,7 +35,7 @@ pub(super) fn usage(pid: u32) -> Option<Usage> {
     Some(usage)
 }
 
-/// Whether a process has ended, be it that nobody has reaped it yet.
+/// Returns whether a process has ended, be it that nobody has reaped it yet.
 pub(super) fn has_ended(pid: u32) -> bool {
     // One that is not reaped has no pages, not even of its program.
     fs::read_to_string(format!("/proc/{pid}/statm")).map_or(true, |statm| statm.starts_with("0 "))

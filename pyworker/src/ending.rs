@@ -54,7 +54,8 @@ impl Gone {
         }
     }
 
-    /// Whether another process might come through: whatever killed this one may have meant something else.
+    /// Returns whether another process might come through: whatever killed this one may have meant something
+    /// else.
     pub(super) fn is_worth_another_attempt(&self) -> bool {
         matches!(self, Gone::Killed(_) | Gone::Unknown)
     }

@@ -179,13 +179,13 @@ impl Executor {
         }
     }
 
-    /// Whether something comes from it within `patience`, be it its end.
+    /// Returns whether something comes from it within `patience`, be it its end.
     pub(super) fn is_about_to_answer(&self, patience: Duration) -> bool {
         let readable = self.socket.as_ref().map(|socket| socket.is_readable(patience));
         matches!(readable, Some(Ok(true)))
     }
 
-    /// Whether it has more memory than `limits` let it: looked at now and then.
+    /// Returns whether it has more memory than `limits` let it: looked at now and then.
     pub(super) fn is_swollen(&self, limits: &Limits) -> bool {
         self.requests.is_multiple_of(LOOK_AFTER_REQUESTS) && self.beyond(limits).is_some()
     }

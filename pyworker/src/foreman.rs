@@ -217,7 +217,7 @@ impl Foreman {
             .and_then(|status| i32::try_from(status).ok())
     }
 
-    /// Whether it can be asked.
+    /// Returns whether it can be asked.
     pub(super) fn is_there(&self) -> bool {
         self.talk.lock().socket.is_some()
     }
@@ -230,7 +230,7 @@ impl Talk {
             .inspect_err(|_| drop(self.socket.take()))
     }
 
-    /// Whether an answer has come.
+    /// Returns whether an answer has come.
     fn receive(&mut self, patience: Duration) -> io::Result<bool> {
         let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "its process has ended");
         let socket = self.socket.as_ref().ok_or_else(gone)?;

@@ -56,7 +56,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How long one call may take.
+    /// Returns how long one call may take.
     pub(super) fn deadline(&self) -> Duration {
         Duration::try_from_secs_f64(self.deadline_s).unwrap_or(Duration::MAX)
     }

@@ -102,7 +102,7 @@ impl Regions {
         std::mem::take(&mut self.shared.lock().retired)
     }
 
-    /// Whether so much is viewed that what comes next should be copied.
+    /// Returns whether so much is viewed that what comes next should be copied.
     fn is_crowded(&self) -> bool {
         let books = self.shared.lock();
         books.out > VIEWED_MAX || books.out_bytes > VIEWED_BYTES_MAX

@@ -79,7 +79,7 @@ impl Socket {
         }
     }
 
-    /// Whether there is a datagram, or the end, within `patience`.
+    /// Returns whether there is a datagram, or the end, within `patience`.
     pub(super) fn is_readable(&self, patience: Duration) -> io::Result<bool> {
         let timeout = Timespec::try_from(patience).ok();
         let mut polled = [PollFd::from_borrowed_fd(self.fd.as_fd(), PollFlags::IN)];

@@ -70,7 +70,7 @@ impl Input {
         Ok(Input { tensors, data })
     }
 
-    /// Whether it is too much to go with the datagram.
+    /// Returns whether it is too much to go with the datagram.
     pub(super) fn needs_region(&self) -> bool {
         self.data.iter().map(Bytes::len).sum::<usize>() > INLINE_BYTES_MAX
     }

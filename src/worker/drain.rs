@@ -49,7 +49,7 @@ impl Drain {
         self.begun.is_some()
     }
 
-    /// Whether the dispatcher knows.
+    /// Returns whether the dispatcher knows.
     pub(super) fn is_announced(&self) -> bool {
         let begun = self.begun.as_ref();
         begun.is_some_and(|begun| begun.announcing.is_none())

@@ -27,7 +27,7 @@ pub(super) struct BottleneckClock {
 }
 
 impl BottleneckClock {
-    /// Whether it is time to, `now`: then it counts as said.
+    /// Returns whether it is time to, `now`: then it counts as said.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let due = self
             .said

@@ -105,7 +105,7 @@ impl Reports {
         });
     }
 
-    /// Whether nothing is left to be said.
+    /// Returns whether nothing is left to be said.
     pub(super) fn are_heard(&self) -> bool {
         self.aborts.is_empty() && self.missed.is_empty()
     }

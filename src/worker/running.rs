@@ -226,8 +226,8 @@ impl Worker {
         self.stopper.clone()
     }
 
-    /// Whether it has ended: it was told to, or the dispatcher refused it. What is left of it ends with
-    /// [`Worker::join`].
+    /// Returns whether it has ended: it was told to, or the dispatcher refused it. What is left of it ends
+    /// with [`Worker::join`].
     pub fn has_ended(&self) -> bool {
         self.alive.is_closed()
     }
@@ -507,7 +507,7 @@ impl Follower {
         ControlFlow::Break(Ok(()))
     }
 
-    /// Whether it is being drained and nothing is left that somebody waits for (C10.5).
+    /// Returns whether it is being drained and nothing is left that somebody waits for (C10.5).
     fn is_drained(&self) -> bool {
         let is_quiet = self.at_work == 0 && self.reports.are_heard();
         self.drain.is_announced() && is_quiet && self.tasks.are_over()

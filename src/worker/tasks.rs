@@ -69,7 +69,7 @@ impl Tasks {
         self.running.insert(task, running);
     }
 
-    /// How fast each goes that has begun.
+    /// Returns how fast each goes that has begun.
     pub(super) fn paces(&mut self) -> impl Iterator<Item = (TaskId, Pace)> + '_ {
         let all = self.running.iter_mut();
         all.filter_map(|(task, running)| Some((*task, running.gauge.pace(&running.meter)?)))
@@ -86,7 +86,7 @@ impl Tasks {
         self.failed.insert(task);
     }
 
-    /// Whether none is left that somebody waits for.
+    /// Returns whether none is left that somebody waits for.
     pub(super) fn are_over(&self) -> bool {
         self.running.keys().all(|task| self.failed.contains(task))
     }

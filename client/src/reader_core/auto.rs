@@ -16,7 +16,7 @@ use std::time::Duration;
 /// network is not, since it leaves the caches of both sides.
 pub const AUTO_BYTES_MIN: u64 = 2 << 20;
 
-/// What a round trip takes within a host, where either side may sleep.
+/// The time of a round trip within a host, where either side may sleep.
 pub(super) const LOCAL_ROUND_TRIP: Duration = Duration::from_micros(50);
 
 /// Round trips' worth of bytes kept outstanding.

@@ -189,8 +189,9 @@ impl ReaderCore {
         fresh > 0
     }
 
-    /// Whether workers are about to be out of credits though fewer were handed over than are distributed at once: where there
-    /// are many of them, or bytes bound what is outstanding more than elements do.
+    /// Returns whether workers are about to be out of credits though fewer were handed over than are
+    /// distributed at once: where there are many of them, or bytes bound what is outstanding more than
+    /// elements do.
     fn is_short(&self) -> bool {
         if self.undistributed == 0 || !self.ready.is_empty() {
             return false;

@@ -8,10 +8,10 @@
 
 use millstream_dataplane::TaskId;
 
-/// What a credit of a task is worth whose elements vary in size, in bytes, until a larger one is met.
+/// The bytes that a credit is worth where elements vary in size, until a larger element is met.
 pub const CREDIT_BYTES_UNKNOWN: u64 = 4096;
 
-/// How many elements may be outstanding.
+/// The number of elements that may be outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaxOutstanding {
     /// As many as keep the path busy, by the rate and the round-trip time; for each task at least two, or
@@ -30,7 +30,7 @@ pub const AUTO_ELEMENTS_MAX: u64 = 1 << 17;
 /// that neither side waits for the other with each of them.
 pub const AUTO_ELEMENTS_LOCAL: u64 = 4;
 
-/// Where one task stands.
+/// The state of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// The task.
@@ -41,7 +41,7 @@ pub struct Standing {
     pub waiting: u64,
     /// Elements that were handed over and count as outstanding still, because the consumer keeps them until others come.
     pub kept: u64,
-    /// What a credit is worth, in bytes.
+    /// The bytes that a credit is worth.
     pub element_bytes: u64,
     /// Whether its elements come without a copy, from this host.
     pub is_local: bool,
@@ -58,7 +58,7 @@ pub struct Standing {
 pub struct Bounds {
     /// Elements outstanding: granted, in flight or not handed over, over all tasks.
     pub max_outstanding: MaxOutstanding,
-    /// What `Auto` comes to, in bytes.
+    /// The bytes that `Auto` keeps outstanding.
     pub auto_bytes: u64,
     /// Where other readers share the job: how many elements were handed over of late. `Auto` keeps no more outstanding, but for
     /// the least, so that a reader leaves the others what it does not use (D4.8). `None`: it need not.
@@ -67,7 +67,7 @@ pub struct Bounds {
     pub max_outstanding_bytes: u64,
 }
 
-/// What `Auto` keeps outstanding of a task whatever its size.
+/// Returns the credits that `Auto` keeps outstanding of a task whatever its size.
 fn least(task: &Standing) -> u64 {
     if task.is_local { AUTO_ELEMENTS_LOCAL } else { 2 }
 }
@@ -101,7 +101,7 @@ impl Bounds {
         self.left(tasks, Standing::held)
     }
 
-    /// The same if nothing were kept.
+    /// Returns the credits that would be free if the consumer kept no elements.
     fn free_beside_kept(&self, tasks: &[Standing]) -> (u64, u64) {
         self.left(tasks, |task| task.outstanding + task.waiting)
     }
@@ -113,7 +113,7 @@ impl Bounds {
         (free, self.max_outstanding_bytes.saturating_sub(reserved))
     }
 
-    /// Whether an element of this size can ever be granted.
+    /// Returns whether an element of this size can ever be granted.
     pub fn can_hold(&self, element_bytes: u64) -> bool {
         element_bytes <= self.max_outstanding_bytes
     }

@@ -23,12 +23,13 @@ pub(super) struct Entry {
     pub(super) half: ReceiveHalf<Body>,
     pub(super) source: TaskSource,
     pub(super) worker: Arc<str>,
-    /// As which trainer it is read, through the cross-trainer cache: of its splits nothing is reported (D8.5).
+    /// The trainer as which the task is read through the cross-trainer cache. Splits of such a task are not
+    /// reported (D8.5).
     pub(super) trainer_id: Option<Arc<str>>,
     pub(super) layout: Option<Arc<Layout>>,
     /// Elements polled from the half.
     pub(super) delivered: u64,
-    /// Those of them that were not handed over.
+    /// The elements among them that were not handed over.
     pub(super) polled: u64,
     /// Elements handed over that the consumer keeps until others come.
     pub(super) kept: u64,
@@ -39,14 +40,14 @@ pub(super) struct Entry {
     /// Credits of a removed task whose elements may still be on their way.
     pub(super) written_off: u64,
     pub(super) is_finished: bool,
-    /// What the dispatcher says that it failed of, until the worker says it behind the elements before.
+    /// The failure that the dispatcher told, until the worker tells it after the elements before.
     pub(super) failure: Option<String>,
     /// The worker does not know the task.
     pub(super) unknown: Option<Unknown>,
     /// Why the task is waited for no longer than for others.
     pub(super) given_up: Option<ReadError>,
     pub(super) granted_at: u64,
-    /// It gave credits back for want of elements, and has not asked for new ones.
+    /// Whether the task gave credits back for want of elements, and has not asked for new ones.
     pub(super) has_yielded: bool,
     /// Leases of splits with elements handed over and more to come.
     pub(super) seen: BTreeSet<u64>,
@@ -57,20 +58,20 @@ pub(super) struct Entry {
     pub(super) unconfirmed: VecDeque<(u64, u64)>,
     /// Elements that the user is done with, as the worker was last told.
     pub(super) used_told: u64,
-    /// What only coordinated reads have.
+    /// The state that only coordinated reads have.
     pub(super) in_turn: InTurn,
 }
 
-/// What a consumer of a coordinated read keeps of a task until it is its turn.
+/// The elements that a consumer of a coordinated read keeps of a task until it is its turn.
 #[derive(Debug, Default)]
 pub(super) struct InTurn {
-    /// What arrived, in order.
+    /// The arrived elements, in order.
     pub(super) queue: VecDeque<Delivery>,
     /// The pack before those, and the next of its elements.
     pub(super) open: Option<(Pack, usize)>,
-    /// Of a removed task: groups that may be handed over, as far as is known.
+    /// The groups of a removed task that may be handed over, as far as it is known.
     pub(super) frozen: Option<u64>,
-    /// What the task failed of, behind what is released.
+    /// The failure of the task, told after the groups that are released.
     pub(super) failed: Option<ReadError>,
 }
 
@@ -166,8 +167,8 @@ impl Entry {
         is_due.then(|| self.half.acknowledge())
     }
 
-    /// Whether the worker may still say itself that the task failed, behind what it sent before. In a coordinated read it does so to
-    /// everybody, however late (C9.7).
+    /// Returns whether the worker may still say itself that the task failed, behind what it sent before. In a
+    /// coordinated read it does so to everybody, however late (C9.7).
     pub(super) fn may_hear_of_failure(&self, is_coordinated: bool) -> bool {
         (self.layout.is_some() || is_coordinated) && self.unknown.is_none()
     }
@@ -242,7 +243,7 @@ impl Entry {
         }
     }
 
-    /// What a credit of this task is worth: one element, where all take the same.
+    /// Returns the bytes that a credit of this task is worth: one element, where all take the same.
     pub(super) fn credit_bytes(&self) -> u64 {
         match self.half.element_bytes() {
             0 => CREDIT_BYTES_UNKNOWN,

@@ -3,7 +3,7 @@
 
 use crate::stats::Bottleneck;
 
-/// How often each part was what the consumer waited for.
+/// The number of times that the consumer waited for each part.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Looks {
     workers: u64,
@@ -23,7 +23,7 @@ impl Looks {
         }
     }
 
-    /// What was waited for most; `None` if nobody looked while the consumer waited.
+    /// Returns the part that the consumer waited for most; `None` if nobody looked while it waited.
     pub(super) fn verdict(&self) -> Option<Bottleneck> {
         let counts = [
             (self.workers, Bottleneck::Workers),

@@ -19,7 +19,7 @@ const CAUSE_UNKNOWN: &str = "lost before this reader was told by whom";
 pub(crate) struct Losses {
     /// Indices by source and pass, each once.
     all: BTreeMap<(u32, u64), Ranges>,
-    /// The same by worker and cause.
+    /// The losses by worker and cause.
     by_worker: BTreeMap<(String, String), BTreeMap<(u32, u64), Ranges>>,
     /// Why tasks were removed, by the worker that had them.
     reasons: BTreeMap<String, String>,
@@ -57,7 +57,7 @@ impl Losses {
         listed(&self.all).collect()
     }
 
-    /// The same with who had them; `None` if nothing was lost.
+    /// Returns the losses with the workers that had them; `None` if nothing was lost.
     pub(crate) fn loss(&self) -> Option<DataLoss> {
         let ranges = self.by_worker.iter().flat_map(|((worker, cause), ranges)| {
             listed(ranges).map(|splits| LostRange {

@@ -26,7 +26,7 @@ pub(super) struct Outbox {
     pub(super) packs_on_way: u64,
     /// When something last arrived, or credits were last sent.
     pub(super) stirred_at: Option<Instant>,
-    /// It cannot be reached.
+    /// The trouble of a worker that cannot be reached.
     pub(super) trouble: Option<Trouble>,
     /// Why it is waited for no longer than for others.
     pub(super) given_up: Option<ReadError>,

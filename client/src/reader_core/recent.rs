@@ -1,13 +1,14 @@
-//! How many elements were handed over of late, by which a reader bounds what it takes ahead of others that share its job.
+//! The number of elements that were handed over of late. By it a reader bounds the elements that it takes
+//! ahead of others that share its job.
 //!
-//! Pure: told of hand-overs and of time passing. Refuses to know credits and elements.
+//! Pure: the caller tells hand-overs and the time. Does not know credits and elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a hand-over counts. A consumer that pauses for less finds as much waiting as it used before; one that has stopped
-/// leaves the rest to the other readers.
+/// The time for which a hand-over counts. A consumer that pauses for less finds as many elements waiting as it
+/// used before; one that has stopped leaves the rest to other readers.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// Intervals that are told apart. Some ten make up a second; where they are shorter, the oldest are forgotten sooner.
@@ -16,11 +17,11 @@ const INTERVALS_MAX: usize = 64;
 /// Counts hand-overs within the last second, or within the last interval where that was longer.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    /// What each interval brought and how long it was, oldest first.
+    /// The length and the hand-overs of each interval, oldest first.
     intervals: VecDeque<(Duration, u64)>,
     /// The sum of those.
     passed: u64,
-    /// What came since the last of them.
+    /// The hand-overs since the last of them.
     fresh: u64,
 }
 

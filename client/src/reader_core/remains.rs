@@ -20,11 +20,11 @@ pub(crate) struct Remains {
     /// Leases that ended; of these everything is here.
     pub(super) done: BTreeSet<u64>,
     pub(super) layout: Option<Arc<Layout>>,
-    /// What waits for the consumer, or is on its way to it.
+    /// The elements that wait for the consumer, or are on their way to it.
     pub(super) waiting: Vec<Body>,
     /// The pack that it has in hand.
     pub(super) at_hand: Option<Pack>,
-    /// What [`SeenSplits::released`] is to say.
+    /// The value for [`SeenSplits::released`].
     pub(super) released: u64,
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct ReaderCore {
     pub(super) tasks: BTreeMap<TaskId, Entry>,
     pub(super) links: BTreeMap<Arc<str>, Outbox>,
     pub(super) ready: VecDeque<Delivery>,
-    /// Whose turn it is, in coordinated reads: there each task keeps what arrived of it.
+    /// The order of turns, in coordinated reads: there each task keeps its arrivals.
     pub(super) schedule: Option<Schedule>,
     pub(super) at_hand: Option<TaskId>,
     pub(super) at_hand_settled: u64,
@@ -59,7 +59,7 @@ pub(crate) struct ReaderCore {
     pub(super) is_fenced: bool,
     /// The pack at hand, or last at hand while the consumer waits: its elements all count as seen.
     pub(super) at_hand_pack: Option<(TaskId, Pack)>,
-    /// What the consumer was given and has not yet taken in hand: counts as seen as well.
+    /// The elements that the consumer was given and has not yet taken in hand. They count as seen.
     pub(super) given: Option<(TaskId, Body)>,
     /// Splits that were lost, and why their workers went.
     pub(super) losses: Losses,
@@ -69,7 +69,8 @@ pub(crate) struct ReaderCore {
     pub(super) grants: u64,
     /// Elements that were handed over since credits were last distributed.
     pub(super) undistributed: u64,
-    /// How many of them are distributed at once: an eighth of what may be outstanding, so that a grant is worth its message.
+    /// The number of free credits that are distributed at once: an eighth of those that may be outstanding, so
+    /// that a grant is worth its message.
     pub(super) distribute_at: u64,
     pub(super) is_open: bool,
     pub(super) is_iteration_over: bool,

@@ -213,7 +213,7 @@ impl ReaderCore {
         self.push(&worker, ToWorker::Cancel(Cancel { task, has_all: false }));
     }
 
-    /// What is here of a task, to be looked through away from the lock.
+    /// Takes the elements that are here of a task, to be looked through away from the lock.
     fn remains(&self, task: TaskId) -> Remains {
         let Some(entry) = self.tasks.get(&task).filter(|entry| entry.trainer_id.is_none()) else {
             return Remains::default();

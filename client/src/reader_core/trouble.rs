@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a trouble lasts before the user hears of it: most are over sooner, or the dispatcher gives the worker up.
+/// The time for which a trouble lasts before the user hears of it. Most are over sooner, or the dispatcher
+/// gives the worker up.
 const TELL_AFTER: Duration = Duration::from_secs(10);
 
-/// How often the user hears of it again.
+/// The time after which the user hears of it again.
 const TELL_EVERY: Duration = Duration::from_secs(30);
 
 /// First wait before a worker is asked again for a task that it did not know; doubled each time. About as long as the
@@ -38,12 +39,12 @@ impl Outages {
         }
     }
 
-    /// Whether it is out of reach now.
+    /// Returns whether it is out of reach now.
     pub(super) fn is_open(&self) -> bool {
         self.since.is_some()
     }
 
-    /// How long it was out of reach by now.
+    /// Returns how long it was out of reach by now.
     fn total(&self, now: Instant) -> Duration {
         let open = self.since.map(|since| now.saturating_duration_since(since));
         self.past + open.unwrap_or_default()
@@ -67,7 +68,7 @@ impl Trouble {
         }
     }
 
-    /// The same, of which the user hears after another time.
+    /// Returns this trouble, of which the user hears after another time.
     pub(super) fn told_after(self, tell_at: Duration) -> Self {
         Self { tell_at, ..self }
     }
@@ -77,7 +78,7 @@ impl Trouble {
         now.saturating_duration_since(self.since).saturating_sub(missed)
     }
 
-    /// Whether the user is to hear of it, having lasted so long.
+    /// Returns whether the user is to hear of it, having lasted so long.
     pub(super) fn is_to_tell(&mut self, lasted: Duration) -> bool {
         let is_due = lasted >= self.tell_at;
         if is_due {

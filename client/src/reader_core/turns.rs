@@ -98,7 +98,7 @@ impl ReaderCore {
         Some((task, handing))
     }
 
-    /// Whether the next element is here and every consumer has it.
+    /// Returns whether the next element is here and every consumer has it.
     pub(super) fn has_turn(&self) -> bool {
         let turn = self.schedule.as_ref().and_then(Schedule::turn);
         turn.is_some_and(|turn| {

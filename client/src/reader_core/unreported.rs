@@ -27,7 +27,7 @@ impl Unreported {
         self.done.entry(task).or_default().insert(lease..=lease);
     }
 
-    /// These splits ended, and elements of them wait for the user.
+    /// Notes splits that ended while elements of them wait for the user.
     pub(super) fn note_waiting(&mut self, task: TaskId, leases: impl Iterator<Item = u64>) {
         for lease in leases {
             self.waiting.entry(task).or_default().insert(lease..=lease);

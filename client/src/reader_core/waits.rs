@@ -13,7 +13,7 @@ use super::outbox::Outbox;
 use super::state::ReaderCore;
 use crate::stats::Bottleneck;
 
-/// What an answer takes besides the round trip: time slices of busy hosts.
+/// The time of an answer besides the round trip: time slices of busy hosts.
 const SLACK: Duration = Duration::from_millis(1);
 
 /// The round trip of a network of which nothing is known yet.
@@ -34,7 +34,7 @@ impl ReaderCore {
         (self.looks.verdict(), links.all(|link| link.transport != "quic"))
     }
 
-    /// What a consumer waits for now. Nothing if there is something for it.
+    /// Returns the parts that a consumer waits for now. Empty if there is something for it.
     pub(super) fn waits_for(&self, now: Instant) -> Option<Bottleneck> {
         if !self.is_open || self.has_something() {
             return None;
@@ -62,8 +62,8 @@ impl ReaderCore {
         })
     }
 
-    /// Whether a task's worker is what is waited for: it had credits for so long that an element would be here, or gave them back
-    /// for want of elements.
+    /// Returns whether a task's worker is what is waited for: it had credits for so long that an element would
+    /// be here, or gave them back for want of elements.
     fn is_at_worker(&self, entry: &Entry, now: Instant) -> bool {
         let Some(outbox) = self.links.get(&entry.worker).filter(|outbox| outbox.is_up) else {
             return false;

@@ -338,7 +338,7 @@ impl World {
         }
     }
 
-    /// Whether every reader that was begun is done.
+    /// Returns whether every reader that was begun is done.
     pub(super) fn is_read(&self) -> bool {
         self.trainers.values().all(|trainer| trainer.stage == Stage::Done)
     }

@@ -86,7 +86,7 @@ impl Dataset {
         }
     }
 
-    /// Whether every element of every split is read.
+    /// Returns whether every element of every split is read.
     pub(super) fn is_read_to_the_end(&self) -> bool {
         match self.shape {
             Shape::Repeat(_) | Shape::Concatenate | Shape::Shuffle(_) | Shape::Batch(_) => true,

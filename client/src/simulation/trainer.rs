@@ -545,7 +545,7 @@ impl World {
     }
 }
 
-/// Whether the dispatcher has ended the reader, or a worker says that it has.
+/// Returns whether the dispatcher has ended the reader, or a worker says that it has.
 fn is_lapse(error: &ReadError) -> bool {
     let is_released =
         matches!(error, ReadError::Refused { reason, .. } if reason.contains("has ended this reader"));

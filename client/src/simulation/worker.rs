@@ -94,7 +94,7 @@ impl Worker {
         }
     }
 
-    /// Whether it has nothing to do any more.
+    /// Returns whether it has nothing to do any more.
     pub(super) fn is_idle(&self) -> bool {
         self.tasks.is_empty()
     }

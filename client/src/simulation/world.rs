@@ -209,7 +209,7 @@ impl World {
         Pid(self.next_pid)
     }
 
-    /// How long a message is on its way.
+    /// Returns how long a message is on its way.
     pub(super) fn delay(&mut self) -> Duration {
         let slowest = self.plan.slowest.max(2);
         if self.chance.percent(85) {

@@ -22,14 +22,14 @@ pub struct FeedBooks {
     exhausted: bool,
 }
 
-/// What a reader of a source gets.
+/// The next step of a reader of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedStep {
     /// A split.
     Split {
-        /// It.
+        /// The split to read.
         split: Split,
-        /// What is to be asked for now, so that it is here before the rest is used up.
+        /// The request to make now, so that its splits are here before the others are used up.
         ask_ahead: Option<FeedDemand>,
     },
     /// The pass is over.
@@ -56,9 +56,9 @@ pub struct FeedBatch {
 /// A run of which some splits may be taken already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedRun {
-    /// What is left of it.
+    /// The splits that are left of the batch.
     pub run: Run,
-    /// What goes with each of its splits; empty where nothing does.
+    /// The payload of each of its splits; empty where splits have none.
     pub payloads: VecDeque<ByteVec>,
 }
 
@@ -69,7 +69,7 @@ struct SourceBooks {
     count: u64,
     /// Splits in `ready` after the latest answer.
     level: u64,
-    /// How many splits the latest request wanted.
+    /// The number of splits that the latest request wanted.
     wanted: u64,
     /// The latest answer had fewer splits than were wanted: the dispatcher keeps the others for other tasks.
     is_limited: bool,
@@ -161,7 +161,7 @@ impl FeedBooks {
         runs.map(|leased| leased.run.leases()).collect()
     }
 
-    /// Whether whoever was last told of an end knows that every source that was read was read to the end of its pass.
+    /// Returns whether every source that was read was read to the end of its pass, and all readers know it.
     pub fn is_exhausted(&self) -> bool {
         self.exhausted
     }
@@ -172,7 +172,7 @@ impl SourceBooks {
         self.ended.is_some_and(|ended| repetition <= ended)
     }
 
-    /// Whether it is time to ask for more.
+    /// Returns whether it is time to ask for more.
     fn is_low(&self) -> bool {
         match self.rate.target() {
             // Several leases fill the time ahead, each as soon as there is room for it: so those of all tasks take turns.

@@ -1,4 +1,4 @@
-//! What a worker says of itself, and how patient it is.
+//! The registration of a worker, and its patience.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::whereabouts::Whereabouts;
 /// A worker's settings. Start from [`AgentConfig::new`] and change what is needed.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// What the dispatcher and the clients are told.
+    /// The facts that the dispatcher and the clients learn of the worker.
     pub registration: WorkerRegistration,
     /// Timeouts of the connection with the dispatcher.
     pub session: SessionConfig,
@@ -19,11 +19,12 @@ pub struct AgentConfig {
     /// dispatcher's limit of silence. Default 30 s: a dispatcher that is away for less costs nothing. A long lease is safe,
     /// because readers drop the elements of a task that was given away before its splits are leased again (C6.4).
     pub lease: Duration,
-    /// How long a producer waits for the answer to a request for splits. Default 300 s. A dispatcher that cannot be
-    /// reached ends the worker's lease sooner, so only an overloaded one, whose answers come late, is waited for.
+    /// The time for which a producer waits for splits that it asked for. Default 300 s. A dispatcher that is
+    /// out of reach ends the worker's lease sooner, so only an overloaded one takes longer.
     pub split_deadline: Duration,
-    /// How long a producer waits while its task holds as many splits as it may and no reader confirms any. Default 600 s: a
-    /// trainer may pause, but a pipeline whose buffers hold them all would wait for ever.
+    /// The time for which a producer waits while its task holds as many splits as it may and no reader
+    /// confirms any. Default 600 s: a trainer may pause, but a pipeline that buffers all of them would wait
+    /// for ever.
     pub hold_deadline: Duration,
     /// Events that wait for the worker. Default 1024; while it is full no further task starts.
     pub events_max: usize,

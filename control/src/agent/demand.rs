@@ -1,4 +1,4 @@
-//! How many splits a task asks for: as many as it needs to go on while the dispatcher is away, by its own measured rate.
+//! The number of splits that a task asks for. By its measured rate they last while the dispatcher is away.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
@@ -17,16 +17,16 @@ const WINDOW_S: f64 = 8.0;
 /// The first splits are taken all at once, by readers that begin together: they count as if they had taken at least this.
 const BEGINNING_S: f64 = 1.0;
 
-/// What a task asks the dispatcher for.
+/// The request of a task for splits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedDemand {
     /// The most splits that it wants now.
     pub want: u32,
-    /// How fast it is, once that is known: the dispatcher divides what is left by it (C5.1).
+    /// The pace of the task, once it is known. The dispatcher divides the remaining splits by it (C5.1).
     pub pace: Option<SplitPace>,
 }
 
-/// How fast one source is read, without the time in which it waited for splits.
+/// The rate at which one source is read, without the time in which it waited for splits.
 #[derive(Debug)]
 pub(super) struct SplitRate {
     splits: f64,

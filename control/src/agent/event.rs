@@ -11,14 +11,14 @@ pub enum AgentEvent {
     StartTask(TaskDef),
     /// Forget a task, with everything of it that is not delivered.
     StopTask {
-        /// Which.
+        /// The task.
         task: TaskId,
         /// Why.
         reason: StopReason,
     },
     /// Serve a client of these tasks no more, and say with [`Agent::splits_missed`](super::Agent::splits_missed) what it took with it (C6.7).
     ReleaseClient {
-        /// Which.
+        /// The client.
         client: ClientId,
         /// The tasks that it reads.
         tasks: Vec<TaskId>,
@@ -30,7 +30,7 @@ pub enum AgentEvent {
     DispatcherRestarted,
     /// The service ends: forget all tasks, and leave.
     ShutDown {
-        /// Who has asked for it, in words.
+        /// The name of the process that asked for the end.
         by: String,
     },
     /// The agent has ended: the dispatcher refuses this worker, or was out of reach for too long.

@@ -42,14 +42,14 @@ pub struct SplitFeed {
     fetching: BTreeMap<u32, oneshot::Receiver<Result<FeedBatch, FeedError>>>,
 }
 
-/// What the agent and the producer know in common of one task.
+/// The state of one task that the agent and the producer share.
 #[derive(Clone, Debug)]
 pub(super) struct FeedControl {
     cancelled: Arc<watch::Sender<bool>>,
     exhausted: Arc<AtomicBool>,
-    /// How many returns of unstarted splits are under way.
+    /// The number of returns of unstarted splits that are under way.
     returning: Returns,
-    /// Those of all tasks of the worker.
+    /// The number of returns under way of all tasks of the worker.
     returning_all: Returns,
     /// The worker is being drained: no splits are given any more.
     draining: Arc<watch::Sender<bool>>,
@@ -57,7 +57,7 @@ pub(super) struct FeedControl {
     cut_short: Arc<AtomicBool>,
 }
 
-/// How many returns of unstarted splits are under way.
+/// The number of returns of unstarted splits that are under way.
 #[derive(Clone, Debug)]
 pub(super) struct Returns(Arc<watch::Sender<u32>>);
 
@@ -165,8 +165,8 @@ impl SplitFeed {
         }
     }
 
-    /// Whether no pass has any more splits for this task, since its worker is being drained (C10.2). A producer that asks takes
-    /// note of it: it then ends before its splits do.
+    /// Returns whether no pass has any more splits for this task, because its worker drains (C10.2). A
+    /// producer that learns of it ends before its splits do.
     pub fn is_draining(&self) -> bool {
         let is_draining = *self.control.draining.borrow();
         if is_draining {
@@ -429,7 +429,7 @@ fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
     }
 }
 
-/// What a batch must be for the arithmetic on it to hold.
+/// Returns whether the arithmetic on a batch cannot overflow.
 fn is_sound(leased: &LeasedRun) -> bool {
     let run = &leased.run;
     run.count > 0

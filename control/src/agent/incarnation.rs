@@ -43,7 +43,7 @@ enum End {
     ShutDown {
         by: String,
     },
-    /// Nobody listens to the agent any more.
+    /// The owner of the agent is gone.
     Unwanted,
 }
 

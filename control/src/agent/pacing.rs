@@ -24,7 +24,7 @@ struct Reading {
     task: TaskId,
     split_time: Duration,
     books: FeedBooks,
-    /// What it asks for and is not answered yet.
+    /// The request that is not answered yet.
     asked: Option<FeedDemand>,
     busy_until: Duration,
     ends_at: Option<Duration>,

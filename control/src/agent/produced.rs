@@ -1,4 +1,4 @@
-//! Which splits of a task have been produced, where nobody waits until a reader has them: told to the dispatcher.
+//! The report to the dispatcher of the splits that a task has produced, where no reader has to confirm them.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Noted {
         }
     }
 
-    /// What the next report says; nothing when everything is told, which ends the reporting.
+    /// Returns the leases of the next report. An empty report ends the reporting, because everything is told.
     fn next(&mut self) -> Vec<LeaseRange> {
         let count = self.leases.len().min(RANGES_MAX);
         self.is_reporting = count > 0;

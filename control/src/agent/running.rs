@@ -23,14 +23,14 @@ use crate::pace::Pace;
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 use crate::split::LeaseRange;
 
-/// How long a leaving worker waits for the dispatcher to hear of it: a dispatcher that lives answers in milliseconds, and one
-/// that does not notices the silence.
+/// The time for which a leaving worker waits for the dispatcher to hear of it. A living dispatcher answers in
+/// milliseconds; a dead one notices the silence later.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Ranges of leases in one message: at 19 bytes each they fit a small request.
 const MISSED_MAX: usize = 1024;
 
-/// What happens to a worker, in order.
+/// The events of a worker, in order.
 #[derive(Debug)]
 pub struct AgentEvents {
     events: mpsc::Receiver<AgentEvent>,

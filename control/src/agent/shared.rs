@@ -26,9 +26,9 @@ pub(super) struct AgentShared {
     pub(super) session: Mutex<Option<Arc<Session>>>,
     /// The tasks of the current incarnation.
     pub(super) tasks: Mutex<Tasks>,
-    /// What its tasks give back, unstarted.
+    /// The unstarted splits that its tasks give back.
     pub(super) returning: Returns,
-    /// It must not register again.
+    /// Whether the worker leaves, and must not register again.
     pub(super) leaving: AtomicBool,
     /// Why the dispatcher did not take the worker the last time.
     pub(super) refusal: Mutex<Option<Error>>,
@@ -52,7 +52,7 @@ impl AgentShared {
         }
     }
 
-    /// Whether the worker has announced that it leaves.
+    /// Returns whether the worker has announced that it leaves.
     pub(super) fn is_draining(&self) -> bool {
         self.tasks.lock().is_draining
     }

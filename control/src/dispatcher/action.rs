@@ -1,4 +1,4 @@
-//! What the dispatcher wants done: its outputs, all of which wait until the changes before them are stored.
+//! The outputs of the dispatcher. Each waits until the changes before it are stored.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::whereabouts::Whereabouts;
 pub enum Action {
     /// Answer a request.
     Reply {
-        /// Whose.
+        /// The token of the request that is answered.
         token: ReplyToken,
         /// The answer.
         result: Result<Reply, Error>,
@@ -34,7 +34,7 @@ pub enum Action {
         session: SessionId,
         /// Its client.
         client: ClientId,
-        /// What.
+        /// The message.
         push: ClientPush,
     },
     /// Ask whether anything listens at a worker's address, and say so with
@@ -49,21 +49,21 @@ pub enum Action {
     PushWorker {
         /// The worker's session.
         session: SessionId,
-        /// What.
+        /// The message.
         push: WorkerPush,
     },
     /// Ask the planner, off the loop, and answer with [`Event::SplitsPlanned`](super::Event::SplitsPlanned).
     PlanSplits {
         /// For which iteration.
         iteration: IterationId,
-        /// Which pass it is.
+        /// The number of the pass.
         repetition: u64,
-        /// Of which dataset.
+        /// The dataset whose sources are listed.
         dataset: Arc<DatasetRecord>,
     },
     /// Close a worker's connection: it was given up for dead.
     Disconnect {
-        /// Whose.
+        /// The session of the process.
         session: SessionId,
         /// Why.
         reason: String,
@@ -87,7 +87,7 @@ pub enum Reply {
     Client(ClientId),
     /// Splits, from the plan.
     Splits {
-        /// Which.
+        /// The splits, in runs of consecutive ones.
         runs: Vec<Run>,
         /// Whether this pass over the source has no more.
         end: bool,
@@ -95,7 +95,7 @@ pub enum Reply {
         current: u64,
         /// Whether this lease is as long as one may be, so that another may follow (C5.9).
         more: bool,
-        /// Where their payloads are.
+        /// The plan that has the splits' payloads.
         plan: Arc<SplitPlan>,
     },
     /// A task.
@@ -106,7 +106,7 @@ pub enum Reply {
     Status(Box<Status>),
 }
 
-/// What a worker must know to run a task.
+/// The facts that a worker needs to run a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskDef {
     /// The task.
@@ -115,9 +115,9 @@ pub struct TaskDef {
     pub iteration: IterationId,
     /// The iteration's job.
     pub job: JobId,
-    /// Which pass of the job.
+    /// The number of the pass.
     pub repetition: u64,
-    /// How the dataset is divided.
+    /// The sharding policy of the job.
     pub policy: Policy,
     /// The worker's number from 0: its place in the fixed list of workers, else in the order of registration.
     pub worker_index: u64,
@@ -125,21 +125,21 @@ pub struct TaskDef {
     pub worker_count: u64,
     /// In coordinated reads: how many consumers take its elements in turn.
     pub num_consumers: Option<u32>,
-    /// Whether trainers share what it keeps: the cross-trainer cache.
+    /// Whether trainers share the elements that the task keeps, in the cross-trainer cache.
     pub cross_trainer_cache: bool,
     /// The dataset and its definition.
     pub dataset: Arc<DatasetRecord>,
-    /// How the sources divide. With the listings, so that every worker reads or divides the same files; under DYNAMIC without
-    /// sources, since payloads come with the splits.
+    /// The plan of the sources. With its listings every worker reads or divides the same files. Under DYNAMIC
+    /// it has no sources, because payloads come with the splits.
     pub plan: Arc<SplitPlan>,
 }
 
-/// What a client must know to read a task.
+/// The facts that a client needs to read a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskInfo {
     /// The task.
     pub task: TaskId,
-    /// Where its worker serves it.
+    /// The address at which the worker serves the task.
     pub worker_address: String,
     /// The worker's incarnation.
     pub worker: WorkerId,
@@ -150,13 +150,13 @@ pub struct TaskInfo {
     /// From which round of a coordinated read on it takes part; `None`: not settled yet, so the consumer says from when on it
     /// can. 0 outside of coordinated reads.
     pub start_round: Option<u64>,
-    /// Where the worker is.
+    /// The host and process of the worker.
     pub whereabouts: Whereabouts,
-    /// How the client reaches it without a network, if both are on one host and the worker can be reached so.
+    /// The worker's local socket, if both are on one host and the worker has one.
     pub local_socket: Option<String>,
 }
 
-/// What a client is told unasked.
+/// A message to a client that it did not ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientPush {
     /// Everything it needs to go on, after it has attached. A task told of before that is missing in it has ended.
@@ -167,7 +167,7 @@ pub enum ClientPush {
     TaskRemoved(TaskRemoved),
     /// A task reported an error.
     TaskFailed {
-        /// Which.
+        /// The task that ended.
         task: TaskId,
         /// Its worker's address.
         worker_address: String,
@@ -178,24 +178,24 @@ pub enum ClientPush {
     /// told to a client that has reported the task's end itself, except across reconnections. In a coordinated read: a late
     /// task whose worker went before it had a first round.
     TaskEnded {
-        /// Which.
+        /// The task that failed.
         task: TaskId,
     },
-    /// These splits will not be produced again, though something of them is missing.
+    /// Splits are lost: they are not produced again, and some of their elements are missing.
     SplitsLost {
-        /// Which.
+        /// The splits, in ranges.
         splits: Vec<SplitRange>,
         /// The worker that had them.
         worker_address: String,
     },
     /// No task remains to be read.
     IterationFinished {
-        /// How many splits were lost, all in all.
+        /// The number of splits that were lost.
         splits_lost: u64,
     },
     /// A late task of a coordinated read takes part from this round on.
     TaskScheduled {
-        /// Which.
+        /// The task.
         task: TaskId,
         /// The first round that it is in.
         start_round: u64,
@@ -203,9 +203,10 @@ pub enum ClientPush {
     /// A removed task of a coordinated read takes part in this many rounds, from its first on, and in none behind. Every
     /// consumer was sent them.
     TaskConcluded(TaskConcluded),
-    /// These consumers of a coordinated read did not come, or are gone for too long: no round can be completed.
+    /// Consumers of a coordinated read did not come, or are gone for too long, so that no round can be
+    /// completed.
     ConsumersLost {
-        /// Which, in order.
+        /// The missing consumers, in order.
         consumers: Vec<u32>,
     },
     /// Every worker of the iteration is gone and none has come.
@@ -217,7 +218,7 @@ pub enum ClientPush {
     Lapsed,
     /// The service ends: nothing follows.
     ShutDown {
-        /// Who has asked for it, in words.
+        /// The name of the process that asked for the end.
         by: String,
     },
 }
@@ -241,13 +242,13 @@ pub struct Snapshot {
     pub failed: Vec<TaskFailure>,
 }
 
-/// How much of a removed task the consumers of a coordinated read hand over.
+/// The part of a removed task that the consumers of a coordinated read hand over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TaskConcluded {
-    /// Which.
+    /// The removed task.
     #[n(0)]
     pub task: TaskId,
-    /// How many of its groups.
+    /// The number of its groups that are handed over.
     #[n(1)]
     pub groups: u64,
 }
@@ -255,7 +256,7 @@ pub struct TaskConcluded {
 /// A task that ended before its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRemoved {
-    /// Which.
+    /// The removed task.
     pub task: TaskId,
     /// Its worker's address.
     pub worker_address: String,
@@ -265,36 +266,36 @@ pub struct TaskRemoved {
     pub start_round: u64,
 }
 
-/// What a worker is told unasked.
+/// A message to a worker that it did not ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerPush {
     /// All tasks it should have. It starts those it lacks and stops the others.
     Assigned {
-        /// Which.
+        /// All tasks of the worker.
         tasks: Vec<TaskId>,
     },
     /// Start a task.
     Start {
-        /// Which.
+        /// The task to start.
         task: TaskId,
     },
     /// Forget a task.
     Stop {
-        /// Which.
+        /// The task to stop.
         task: TaskId,
         /// Why.
         reason: StopReason,
     },
     /// Serve a client of these tasks no more: it is gone. Answered with what it took with it (C6.7).
     Release {
-        /// Which.
+        /// The client that is gone.
         client: ClientId,
         /// The worker's tasks that it reads.
         tasks: Vec<TaskId>,
     },
     /// The service ends: forget all tasks, and leave.
     ShutDown {
-        /// Who has asked for it, in words.
+        /// The name of the process that asked for the end.
         by: String,
     },
 }
@@ -303,10 +304,10 @@ pub enum WorkerPush {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum StopReason {
-    /// It is finished and delivered.
+    /// The task is finished, and its clients have its elements.
     #[n(0)]
     Settled,
-    /// Nobody reads the iteration any more.
+    /// The iteration has no readers any more.
     #[n(1)]
     Abandoned,
     /// The dispatcher does not know it, or has given it away.

@@ -25,14 +25,14 @@ struct Entry {
     any_port_of: Option<String>,
 }
 
-/// How much a place suits an address; the first suits best.
+/// The degree to which a place suits an address. The first suits best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Claim {
     /// A worker at this very address has or had it.
     Own,
-    /// Nobody has had it.
+    /// No worker has had it.
     Free,
-    /// Whoever had it is dead.
+    /// The worker that had it is dead.
     Left,
 }
 
@@ -59,12 +59,12 @@ impl WorkerAddresses {
         Ok(WorkerAddresses { entries })
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub fn len(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// Whether there is no list, and any worker may come.
+    /// Returns whether there is no list, so that any worker may come.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -74,7 +74,7 @@ impl WorkerAddresses {
         self.entries.iter().map(|entry| entry.text.as_str())
     }
 
-    /// Whether the worker at `address` may have the place `index`.
+    /// Returns whether the worker at `address` may have the place `index`.
     pub(super) fn admits(&self, index: u64, address: &str) -> bool {
         let index = usize::try_from(index).ok();
         index
@@ -159,7 +159,7 @@ pub enum WorkerAddressError {
     /// No worker has such an address.
     #[error("{0:?} is no worker's address: write `host:port`, or `host:%port%` where the port is not known")]
     Unusable(String),
-    /// It names one worker twice.
+    /// The list names one worker twice.
     #[error("{0} stands twice in the list of workers")]
     Repeated(String),
     /// The list is too long.

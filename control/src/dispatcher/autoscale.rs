@@ -1,6 +1,8 @@
-//! How many workers would keep the readers busy: an estimate from what an element costs the workers and the readers.
+//! An estimate of the workers that would keep the readers busy, from the time that an element takes workers
+//! and readers.
 //!
-//! The tf.data service's formula with its limits. Refuses to act on it, and to know whose figures it is given.
+//! The formula and its limits are those of the tf.data service. This file does not act on the estimate, and
+//! knows no workers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
@@ -12,9 +14,11 @@ const GROWTH_MAX: u64 = 500;
 /// Nor beyond this.
 const WORKERS_ESTIMATED_MAX: u64 = 100_000;
 
-/// How many workers an iteration wants, at least one: as many as yield, at the mean of what its workers do, what all its readers
-/// would take together. Given what an element takes each worker, and how soon each reader would come back for the next one if it
-/// never had to wait; times of zero say nothing. `None` unless there are both.
+/// Returns the number of workers that an iteration wants, at least one: as many as produce, at the mean pace
+/// of its workers, the elements that all its readers would take together.
+///
+/// The arguments are the time that an element takes each worker, and the time after which each reader would
+/// come back for the next one without waiting. Times of zero do not count. `None` unless both are known.
 pub(super) fn workers_wanted(
     processing: impl IntoIterator<Item = Duration>,
     target: impl IntoIterator<Item = Duration>,

@@ -1,6 +1,6 @@
 //! The cross-trainer cache: which jobs may have it, which of their passes is read, and when their splits are done.
 //!
-//! What is kept, and where each trainer stands in it, only the workers know.
+//! Only the workers know which elements are kept, and which of them each trainer has read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::record::{DatasetRecord, JobRecord};
@@ -73,7 +73,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Whether an iteration is read through the cache.
+    /// Returns whether an iteration is read through the cache.
     pub(super) fn is_cached(&self, iteration: IterationId) -> bool {
         let row = self.iterations.get(&iteration);
         let job = row.and_then(|row| self.catalog.find_job(&row.job));

@@ -180,7 +180,7 @@ impl Tables {
         row.failures.iter().filter(is_read).cloned().collect()
     }
 
-    /// What a client is told of a task, with its permission to read it.
+    /// Returns the facts of a task for a client, with its permission to read it.
     pub(super) fn task_info(&self, client: ClientId, task: &TaskRecord) -> Option<TaskInfo> {
         let worker = self.workers.get(&task.worker)?;
         let reader = self.clients.get(&client)?;

@@ -1,6 +1,6 @@
-//! What goes because nobody uses it any more: iterations, jobs, datasets.
+//! Iterations, jobs and datasets that nobody uses any more are forgotten.
 //!
-//! Released clients go at once, dead workers and silent processes by the sweep.
+//! Released clients go at once; the sweep forgets dead workers and silent processes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;

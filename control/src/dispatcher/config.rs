@@ -7,17 +7,18 @@ use std::time::Duration;
 use super::addresses::WorkerAddresses;
 use crate::job::DeploymentMode;
 
-/// How the dispatcher judges time, and how much it keeps. Start from the default and change what is needed.
+/// The limits and timeouts of the dispatcher. Start from the default and change what is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DispatcherConfig {
     /// The workers that there are, for static sharding. Default empty: any worker may come.
     pub worker_addresses: WorkerAddresses,
-    /// How trainers and workers are placed. Default unspecified.
+    /// The way in which trainers and workers are placed. Default unspecified.
     pub deployment_mode: DeploymentMode,
     /// The interval of the heartbeats of workers and clients. Default 500 ms: a process that is gone is missed within a second.
     pub heartbeat_interval: Duration,
-    /// How long a process may be silent before others stop waiting for it. Default 10 s: nineteen heartbeats may be lost. A
-    /// worker has its lease, [`worker_lease`](Self::worker_lease), or two heartbeats if its port is closed (C7.4).
+    /// The silence after which others stop waiting for a process. Default 10 s, so that nineteen heartbeats
+    /// may be lost. A worker has its lease, [`worker_lease`](Self::worker_lease), or two heartbeats if its
+    /// port is closed (C7.4).
     pub liveness: Duration,
     /// A dead worker is still shown in the status for this long, and then forgotten (C7.7). Default 600 s.
     pub worker_timeout: Duration,
@@ -30,25 +31,26 @@ pub struct DispatcherConfig {
     /// When every worker of an iteration is gone, its clients are told after this. Default 10 s: a worker under a
     /// supervisor is back by then.
     pub workers_lost_grace: Duration,
-    /// How often is looked for what nobody uses; not more often than time passes here. Default 10 s: lifetimes are minutes, and
-    /// a look at 100 000 records takes milliseconds.
+    /// The time between two searches for unused records. Default 10 s: lifetimes are minutes, and a search
+    /// among 100 000 records takes milliseconds.
     pub job_gc_check_interval: Duration,
-    /// What nobody reads is collected after this: iterations, finished or not (C3.6, C3.7), and jobs (C3.8); `None`: never.
-    /// Default 300 s: a trainer may do something else between two passes for minutes.
+    /// The time after which an unread iteration, finished or not (C3.6, C3.7), or an unread job (C3.8) is
+    /// collected; `None` for never. Default 300 s, because a trainer may do something else for minutes between
+    /// two passes.
     pub job_gc_timeout: Option<Duration>,
-    /// Whether unfinished iterations under DYNAMIC are collected as well. Default false: a trainer that restarts goes on where
-    /// it was.
+    /// Whether unfinished iterations under DYNAMIC are collected as well. Default false, so that a trainer
+    /// that restarts continues where it was.
     pub gc_dynamic_sharding_jobs: bool,
     /// A dataset that no job reads is collected after this (C2.5); `None`: never. Default 3600 s: ids are passed on by people
     /// and scripts, more slowly than readers come back.
     pub dataset_gc_timeout: Option<Duration>,
-    /// How long listing a dataset's sources may take, waiting for its turn included. Default 600 s: millions of files on a slow
-    /// file system are listed by then, and one that hangs is given up.
+    /// The time that listing a dataset's sources may take, with the wait for its turn. Default 600 s: that
+    /// suffices for millions of files on a slow file system, and ends a listing that hangs.
     pub plan_deadline: Duration,
     /// Time passes for the dispatcher in steps of this. Default 250 ms: how late it may notice a silence.
     pub sweep_interval: Duration,
-    /// How long a dispatcher that was told to end the service waits for workers and clients to go. Default 5 s: ten heartbeats, by which
-    /// living processes have heard of it.
+    /// The time for which a dispatcher that ends the service waits for workers and clients to go. Default 5 s:
+    /// within ten heartbeats living processes have heard of the end.
     pub shutdown_quiet_period: Duration,
     /// Splits leased to one task at a time. Default 1024: one request per 10 ms then carries 100 000 splits/s.
     pub lease_batch_max: u32,

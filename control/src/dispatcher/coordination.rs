@@ -174,7 +174,8 @@ impl ServiceState {
         (0..count).filter(|consumer| !there.contains(consumer)).collect()
     }
 
-    /// Whether a coordinated read misses consumers. Takes no longer than there are clients, whatever number it was made for.
+    /// Returns whether a coordinated read misses consumers. The time depends on the number of clients, not on
+    /// that of consumers.
     fn is_incomplete(&self, iteration: IterationId) -> bool {
         let there = || u32::try_from(self.consumers_heard(iteration).len()).unwrap_or(u32::MAX);
         self.tables
@@ -208,7 +209,7 @@ impl ServiceState {
         }
     }
 
-    /// What a client that comes back must know of it.
+    /// Tells a client that comes back which consumers are missing, if the others were told.
     pub(super) fn tell_client_incomplete(&mut self, client: ClientId, iteration: IterationId) {
         if self.tables.iterations.incomplete.is_told(&iteration) {
             let consumers = self.missing_consumers(iteration);
@@ -221,7 +222,7 @@ impl ServiceState {
 }
 
 impl Tables {
-    /// How many consumers an iteration has, if it is read in step.
+    /// Returns the number of consumers of an iteration, if it is a coordinated read.
     pub(super) fn consumers_of(&self, iteration: IterationId) -> Option<u32> {
         let row = self.iterations.get(&iteration)?;
         self.catalog.find_job(&row.job)?.parameters.num_consumers
@@ -253,12 +254,14 @@ impl Tables {
 }
 
 impl RemovalRecord {
-    /// Whether it is of a coordinated read: then somebody has to be told of it as long as it is remembered.
+    /// Returns whether the removal belongs to a coordinated read. Such a removal is remembered until all
+    /// consumers know of it.
     pub(super) fn is_coordinated(&self) -> bool {
         !self.untold.is_empty()
     }
 
-    /// How much of the task is handed over, as far as is known: all of it when it is concluded.
+    /// Returns the part of the task that is handed over, as far as it is known. Once the removal is concluded,
+    /// it is final.
     pub(super) fn verdict(&self) -> TaskConcluded {
         TaskConcluded {
             task: self.task,

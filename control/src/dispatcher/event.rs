@@ -1,4 +1,4 @@
-//! What can happen to the dispatcher: its inputs.
+//! The inputs of the dispatcher: requests, heartbeats, reports and the passing of time.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_link::Role;
@@ -17,7 +17,7 @@ pub enum Event {
     Asked(Incoming),
     /// A process says that it lives, and which of its clients do.
     Heartbeat {
-        /// Whose.
+        /// The session of the process.
         session: SessionId,
         /// Whether the process is a worker.
         worker: bool,
@@ -26,9 +26,9 @@ pub enum Event {
     },
     /// A process says what it has measured, of some of its tasks and clients.
     Measured {
-        /// Whose.
+        /// The session of the process.
         session: SessionId,
-        /// What.
+        /// The figures.
         measures: Measures,
     },
     /// The answer to [`Action::PlanSplits`](super::Action::PlanSplits).
@@ -42,21 +42,21 @@ pub enum Event {
     WorkerProbed {
         /// The worker.
         worker: WorkerId,
-        /// Whether its host answered that nothing listens there.
+        /// Whether the worker's host answered that nothing listens there.
         is_closed: bool,
     },
     /// The connection of a process has ended, and the process has no other.
     Disconnected {
         /// The process.
         session: SessionId,
-        /// How it ended.
+        /// The way in which the connection ended.
         departure: Departure,
     },
     /// Time has passed. Comes after the events that arrived before.
     Woken,
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
     /// The process closed it, and its session with it.
@@ -70,17 +70,17 @@ pub enum Departure {
 /// A request as it arrived.
 #[derive(Debug)]
 pub struct Incoming {
-    /// Where the reply goes.
+    /// The token that the answer carries.
     pub token: ReplyToken,
     /// The process that asks.
     pub session: SessionId,
-    /// What it has proved to be.
+    /// The role that the process has proved.
     pub role: Role,
     /// The request's number, for requests that need one.
     pub number: Option<RequestNumber>,
     /// The process has the replies of all requests below this and will not repeat them.
     pub settled_below: RequestNumber,
-    /// What it asks for.
+    /// The request itself.
     pub request: Request,
 }
 
@@ -88,182 +88,182 @@ pub struct Incoming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplyToken(pub u64);
 
-/// What can be asked for.
+/// A request to the dispatcher.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Register a dataset. The shell has asked the planner for the facts.
+    /// Registers a dataset. The shell has asked the planner for the facts.
     RegisterDataset {
         /// The id it shall have; `None`: any.
         id: Option<DatasetId>,
         /// The definition.
         definition: Vec<u8>,
-        /// What the planner says of it.
+        /// The planner's facts of the dataset.
         facts: DatasetFacts,
     },
-    /// What is known of a dataset.
+    /// Asks for the facts of a dataset.
     DescribeDataset {
-        /// Which.
+        /// The id of the dataset.
         id: DatasetId,
     },
-    /// What a dataset was registered with.
+    /// Asks for the definition of a dataset.
     ReadDefinition {
-        /// Which.
+        /// The id of the dataset.
         id: DatasetId,
     },
     /// Find or create a job.
     CreateJob {
         /// Its name; `None`: a job of one's own.
         name: Option<String>,
-        /// What it reads and how.
+        /// The parameters of the job, its dataset among them.
         parameters: JobParameters,
     },
     /// Become a client of an iteration, creating it if need be.
     OpenIteration {
-        /// Of which job.
+        /// The job to read.
         job: JobId,
-        /// Which pass.
+        /// The number of the pass.
         repetition: u64,
-        /// As which consumer, in coordinated reads and only there.
+        /// The number of the consumer, in coordinated reads and only there.
         consumer: Option<u32>,
-        /// Where the reader is.
+        /// The host and process of the reader.
         whereabouts: Whereabouts,
     },
-    /// Send a client's snapshot on the push stream.
+    /// Sends a client's snapshot on the push stream.
     Attach {
-        /// Which client.
+        /// The client of the reader.
         client: ClientId,
     },
-    /// End a client.
+    /// Ends a client.
     Release {
-        /// Which client.
+        /// The client to release.
         client: ClientId,
     },
-    /// Say what a client has seen of a removed task.
+    /// Says what a client has seen of a removed task.
     Acknowledge {
-        /// Which client.
+        /// The client that acknowledges.
         client: ClientId,
-        /// Which task.
+        /// The removed task.
         task: TaskId,
-        /// What it has seen.
+        /// The splits that the client has seen.
         seen: Seen,
     },
-    /// Say that a client has received everything of these splits.
+    /// Says that a client has received everything of these splits.
     SplitsDone {
-        /// Which client.
+        /// The client that reports.
         client: ClientId,
         /// The task that held them.
         task: TaskId,
         /// Their leases.
         leases: Vec<LeaseRange>,
     },
-    /// Say that a client has everything of these splits, and that elements of them wait to be handed over (C5.8).
+    /// Says that a client has everything of these splits, and that elements of them wait to be handed over (C5.8).
     /// Names the client, the task that held them, and their leases.
     SplitsWaiting(ClientId, TaskId, Vec<LeaseRange>),
-    /// Say that a client has received a task's end and everything before it.
+    /// Says that a client has received a task's end and everything before it.
     TaskDrained {
-        /// Which client.
+        /// The client that reports.
         client: ClientId,
-        /// Which task.
+        /// The task that it has read to the end.
         task: TaskId,
     },
-    /// Say that a client has lost its link to a worker, so that the dispatcher looks whether the worker lives.
+    /// Says that a client has lost its link to a worker, so that the dispatcher looks whether the worker lives.
     SuspectWorker {
         /// The client.
         client: ClientId,
         /// The worker's address.
         address: String,
     },
-    /// Say from which round on a consumer can take a late task in.
+    /// Says from which round on a consumer can take a late task in.
     RoundReady {
-        /// Which client.
+        /// The client that reports.
         client: ClientId,
         /// The task that has no start yet.
         task: TaskId,
         /// The first round that its user has not begun, and does not begin before the start is known.
         earliest: u64,
     },
-    /// Say that a consumer knows how much of a removed task is handed over.
+    /// Says that a consumer knows how much of a removed task is handed over.
     VerdictHeard {
-        /// Which client.
+        /// The client that was told.
         client: ClientId,
-        /// Which task.
+        /// The removed task.
         task: TaskId,
     },
-    /// A snapshot of everything, for people.
+    /// Asks for a snapshot of everything, for people.
     Status,
-    /// End the service.
+    /// Ends the service.
     Shutdown {
-        /// Who asks, in words.
+        /// The name of the process that asks.
         by: String,
     },
-    /// Register a worker, or come back as the same incarnation.
+    /// Registers a worker, or come back as the same incarnation.
     RegisterWorker(WorkerRegistration),
-    /// Say goodbye.
+    /// Says goodbye.
     LeaveWorker,
-    /// Announce it: take no more tasks, and let those that can be be read by others from where they stop.
+    /// Announces that the worker leaves: it takes no more tasks, and others read on where its tasks stop.
     DrainWorker,
-    /// What a task is to do.
+    /// Asks for the facts that a worker needs to run a task.
     DescribeTask {
-        /// Which.
+        /// The task to describe.
         task: TaskId,
     },
-    /// Ask for splits.
+    /// Asks for splits.
     LeaseSplits {
-        /// For which task.
+        /// The task that asks.
         task: TaskId,
-        /// Of which source.
+        /// The number of the source.
         source: u32,
-        /// Of which pass over it.
+        /// The number of the pass over the source.
         repetition: u64,
-        /// How many at most.
+        /// The most splits that the task wants.
         want: u32,
-        /// How fast the task is, if its worker knows.
+        /// The pace of the task, if its worker knows it.
         pace: Option<SplitPace>,
     },
-    /// Give back splits that were not started.
+    /// Gives back splits that were not started.
     ReturnSplits {
-        /// Whose.
+        /// The task that returns splits.
         task: TaskId,
         /// Their leases.
         leases: Vec<LeaseRange>,
     },
-    /// Say that these splits have been produced, of a task that has the cross-trainer cache.
+    /// Says that these splits have been produced, of a task that has the cross-trainer cache.
     SplitsProduced {
-        /// Whose.
+        /// The task that produced the splits.
         task: TaskId,
         /// Their leases.
         leases: Vec<LeaseRange>,
     },
-    /// Say of which splits a client that is gone had elements that its user was not done with (C6.7).
+    /// Says of which splits a client that is gone had elements that its user was not done with (C6.7).
     /// Names the task that held them, the client, their leases, and whether the client is served no more, so that these are all.
     SplitsMissed(TaskId, ClientId, Vec<LeaseRange>, bool),
-    /// Say of which splits that ended a client has elements in hand, as other clients have (C5.8).
+    /// Says of which splits that ended a client has elements in hand, as other clients have (C5.8).
     /// Names the task that held them, the client, and their leases.
     SplitsShared(TaskId, ClientId, Vec<LeaseRange>),
-    /// A task has produced its last element.
+    /// Says that a task has produced its last element.
     FinishTask {
-        /// Which.
+        /// The task that ended.
         task: TaskId,
         /// Whether every element is known to have reached a client. May follow later in a second request.
         delivered: bool,
-        /// Whether the task read its splits to the end; false if its pipeline stopped by itself.
+        /// Whether the task read its splits to the end; false if its pipeline ended before them.
         exhausted: bool,
-        /// Whether it stopped because its worker is being drained, so that others go on where it did.
+        /// Whether the task stopped because its worker drains, so that other tasks read the rest.
         cut_short: bool,
     },
-    /// A task cannot go on.
+    /// Says that a task cannot continue.
     FailTask {
-        /// Which.
+        /// The task that failed.
         task: TaskId,
-        /// Why, for the user.
+        /// The reason, for the user.
         message: String,
     },
 }
 
-/// What a worker says of itself.
+/// The facts that a worker registers with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerRegistration {
-    /// Where clients find its data plane.
+    /// The address of its data plane, for clients.
     pub address: String,
     /// Labels for placement.
     pub tags: Vec<String>,
@@ -271,15 +271,16 @@ pub struct WorkerRegistration {
     pub ticket_key: millstream_link::TicketKey,
     /// Its program's version, for people.
     pub version: String,
-    /// Where it is, for readers that choose.
+    /// The host and process of the worker.
     pub whereabouts: Whereabouts,
-    /// How readers on its host reach it without a network, in words that the two understand; at most
-    /// [`LOCAL_SOCKET_BYTES_MAX`](super::LOCAL_SOCKET_BYTES_MAX).
+    /// The socket by which readers on its host reach the worker without a network, in words that the two
+    /// understand; at most [`LOCAL_SOCKET_BYTES_MAX`](super::LOCAL_SOCKET_BYTES_MAX).
     pub local_socket: Option<String>,
 }
 
 impl Request {
-    /// Whether doing it twice would differ from doing it once, so that it needs a number and a remembered reply.
+    /// Returns whether the request needs a number and a remembered reply, because a retry would change
+    /// something twice.
     pub fn is_numbered(&self) -> bool {
         match self {
             Request::RegisterDataset { .. }
@@ -312,7 +313,7 @@ impl Request {
         }
     }
 
-    /// Whether a peer of this role may ask it (C1.4).
+    /// Returns whether a peer of this role may send the request (C1.4).
     pub fn permitted_to(&self, role: Role) -> bool {
         match self {
             Request::RegisterDataset { .. } | Request::ReadDefinition { .. } | Request::Shutdown { .. } => {

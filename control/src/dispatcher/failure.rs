@@ -28,13 +28,13 @@ pub struct TaskFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum RemovalReason {
-    /// It was silent for too long.
+    /// The worker was silent for too long.
     #[n(0)]
     WorkerSilent,
     /// Another process serves at its address now.
     #[n(1)]
     WorkerRestarted,
-    /// It said goodbye.
+    /// The worker said goodbye.
     #[n(2)]
     WorkerLeft,
 }

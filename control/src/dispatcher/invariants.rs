@@ -1,4 +1,4 @@
-//! What must hold after every event, checked in debug builds.
+//! Checks of the state after every event, in debug builds.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};

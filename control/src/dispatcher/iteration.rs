@@ -216,7 +216,7 @@ impl ServiceState {
         self.push_clients(id, &ClientPush::IterationFinished { splits_lost });
     }
 
-    /// These splits will not be read again: the books, the record and the clients are told (C6.4).
+    /// Gives splits up: the books, the record and the clients learn that nobody reads them again (C6.4).
     pub(super) fn lose_splits(&mut self, id: IterationId, runs: &[Run], worker_address: &str) {
         if runs.is_empty() {
             return;
@@ -304,8 +304,8 @@ impl ServiceState {
 }
 
 impl Tables {
-    /// Whether the tasks that were started for free splits have shown that nobody reads them: they ended by themselves, or
-    /// took none.
+    /// Returns whether the tasks that were started for free splits have shown that nobody wants these: they
+    /// ended by themselves, or took none.
     pub(super) fn is_round_in_vain(&self, id: IterationId, tasks: &[TaskId]) -> bool {
         let Some(row) = self.iterations.get(&id).filter(|row| row.round > 0) else {
             return false;

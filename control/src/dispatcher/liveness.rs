@@ -27,15 +27,15 @@ pub(super) struct SilenceLimits {
     lease: Duration,
 }
 
-/// What is known of one worker.
+/// The facts about one worker.
 #[derive(Clone, Copy, Debug)]
 struct Pulse {
     heard: Moment,
-    /// Whether it was heard in this life of the dispatcher.
+    /// Whether the worker was heard in this life of the dispatcher.
     is_known: bool,
     /// When its port was found closed.
     closed_at: Option<Moment>,
-    /// It was heard after its port was found closed: the port says nothing about it.
+    /// Whether the worker was heard after its port was found closed, so that the port says nothing about it.
     is_port_unreliable: bool,
     /// A reader has lost its link to the worker.
     is_reported: bool,

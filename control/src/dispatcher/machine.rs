@@ -32,7 +32,7 @@ pub struct Dispatcher {
     pub(super) swept_at: Moment,
 }
 
-/// What came of the events since the last batch.
+/// The result of the events since the last batch.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// To be stored, all or none.
@@ -112,7 +112,7 @@ impl Dispatcher {
             .check_invariants(&self.state.config.worker_addresses);
     }
 
-    /// What came of the events since the last call.
+    /// Takes the changes and actions since the last call.
     pub fn take_batch(&mut self) -> Batch {
         Batch {
             changes: self.state.tables.take_changes(),
@@ -120,13 +120,13 @@ impl Dispatcher {
         }
     }
 
-    /// What is to be done since the last call, without the changes: for a store that keeps none.
+    /// Takes the actions since the last call, and drops the changes, for a store that keeps none.
     pub fn take_actions(&mut self) -> Vec<Action> {
         self.state.tables.forget_changes();
         self.state.take_actions()
     }
 
-    /// Whether there is a batch to take.
+    /// Returns whether there is a batch to take.
     pub fn has_batch(&self) -> bool {
         self.state.has_actions() || self.state.tables.has_changes()
     }

@@ -115,7 +115,8 @@ impl ServiceState {
         }
     }
 
-    /// Whether everything was produced that a client reads, it is not known to have all of it, and another client is there.
+    /// Returns whether others wait for a client: its tasks have produced everything, it may not have all of
+    /// it, and another client is there.
     fn holds_others_up(&self, client: &ClientRecord) -> bool {
         let iteration = client.iteration;
         if !self.tables.iterations.is_running(iteration) || self.tables.is_coordinated(iteration) {
@@ -216,7 +217,7 @@ impl Tables {
         }
     }
 
-    /// Whether a worker may have sent elements of this task to a client that has not received its end.
+    /// Returns whether a worker may have sent elements of this task to a client that has not received its end.
     fn serves(&self, task: &TaskRecord, client: &ClientRecord) -> bool {
         let may_send = match task.phase {
             TaskPhase::Running | TaskPhase::Finished => true,

@@ -83,7 +83,8 @@ impl Tables {
         (dealing, LEASE_MAX)
     }
 
-    /// Whether the readers of an iteration take elements in the order of its splits. Several sources have no common order.
+    /// Returns whether the readers of an iteration take elements in the order of its splits. Several sources
+    /// have no common order.
     fn is_in_order(&self, id: IterationId) -> bool {
         let row = self.iterations.get(&id);
         let job = row.and_then(|row| self.catalog.find_job(&row.job));
@@ -92,7 +93,7 @@ impl Tables {
             && ledger.is_some_and(|ledger: &Ledger| ledger.has_source(0) && !ledger.has_source(1))
     }
 
-    /// Whether a task will ask for more splits, as far as its worker goes.
+    /// Returns whether a task will ask for more splits, as far as its worker goes.
     fn reads_on(&self, task: &TaskRecord) -> bool {
         task.phase == TaskPhase::Running && !self.workers.is_draining(task.worker)
     }

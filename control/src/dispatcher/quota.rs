@@ -1,7 +1,7 @@
-//! How much one process may have, and those of role `read` together (C15).
+//! Limits of one process, and of all processes of role `read` together (C15).
 //!
-//! A `read` key is given to many; who holds one must not keep out the holders of the others. Whatever is refused here concerns the
-//! process that asks for too much, never those that have something already.
+//! Many people have a `read` key, and one of them must not keep the others out. A refusal hits the process
+//! that asks for too much, never those that have something already.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ impl ServiceState {
         check_share("iterations", all, of_read, owner.is_read)
     }
 
-    /// Whether a process may have another client.
+    /// Checks that a process may have another client.
     pub(super) fn check_clients(&self, session: SessionId) -> Result<(), Error> {
         let limit = self.config.clients_per_process_max;
         if self.tables.clients.count_of_session(session) >= limit {
@@ -59,7 +59,7 @@ impl ServiceState {
         check_share("clients", all, 0, false)
     }
 
-    /// Whether the requests of another process are remembered.
+    /// Checks that the requests of another process can be remembered.
     pub(super) fn check_sessions(&self, is_read: bool) -> Result<(), Error> {
         let all = (self.tables.sessions.len(), self.config.sessions_max);
         check_share("processes", all, self.tables.sessions.of_read(), is_read)
@@ -103,7 +103,7 @@ impl Tables {
     }
 }
 
-/// What processes of role `read` may have together of so many.
+/// Returns the part of a limit that processes of role `read` may have together.
 fn share(limit: usize) -> usize {
     limit.div_ceil(2)
 }

@@ -1,6 +1,6 @@
-//! What the dispatcher remembers: records are its state itself, not a log of how it came about.
+//! The records of the dispatcher. They are its state itself, and no log of its history.
 //!
-//! Fields are numbered and never renumbered, so that a later version reads what an earlier one stored.
+//! Fields are numbered and never renumbered, so that a later version reads the records of an earlier one.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ pub struct DatasetRecord {
     /// Its definition, opaque here.
     #[n(1)]
     pub definition: ByteVec,
-    /// What the planner said of it.
+    /// The planner's facts of the dataset.
     #[n(2)]
     pub facts: DatasetFacts,
     /// The process that registered it and has its automatic id; `None`: the id was chosen, for others to know (C2.5).
@@ -72,7 +72,7 @@ pub struct JobRecord {
     /// Its name, unique.
     #[n(1)]
     pub name: String,
-    /// What it reads and how.
+    /// The parameters of the job, its dataset among them.
     #[n(2)]
     pub parameters: JobParameters,
     /// The process that created it, in whose quota it counts.
@@ -80,20 +80,20 @@ pub struct JobRecord {
     pub owner: Option<QuotaOwner>,
 }
 
-/// How far an iteration has come.
+/// The progress of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Phase {
     /// Its splits are being planned; it has no tasks yet.
     #[n(0)]
     Planning,
-    /// It has tasks, or waits for workers.
+    /// The iteration has tasks, or waits for workers.
     #[n(1)]
     Running,
     /// Everything was produced and delivered, or reported lost.
     #[n(2)]
     Finished,
-    /// Nobody read it any more; opened again, it starts anew.
+    /// The iteration was forgotten because it had no readers. A reader that opens it again begins a new one.
     #[n(3)]
     Collected,
 }
@@ -104,16 +104,17 @@ pub struct IterationRecord {
     /// Its id.
     #[n(0)]
     pub id: IterationId,
-    /// Of which job.
+    /// The job of the iteration.
     #[n(1)]
     pub job: JobId,
-    /// Which pass.
+    /// The number of the pass.
     #[n(2)]
     pub repetition: u64,
-    /// How far it has come.
+    /// The progress of the iteration.
     #[n(3)]
     pub phase: Phase,
-    /// How often new tasks were started for splits that came free after the others had finished.
+    /// The number of times that new tasks were started for splits that came free after the others had
+    /// finished.
     #[n(4)]
     pub round: u32,
     /// Lost splits by name, as many as the limit allows.
@@ -157,7 +158,7 @@ pub struct QuotaOwner {
     /// Its session.
     #[n(0)]
     pub session: SessionId,
-    /// Whether its role is `read`, whose processes together may have half of everything.
+    /// Whether the owner's role is `read`, whose processes together may have half of everything.
     #[n(1)]
     pub is_read: bool,
 }
@@ -171,16 +172,16 @@ pub struct ClientRecord {
     /// The process that owns it.
     #[n(1)]
     pub session: SessionId,
-    /// What it reads.
+    /// The iteration that the client reads.
     #[n(2)]
     pub iteration: IterationId,
-    /// As which consumer, in coordinated reads.
+    /// The number of the consumer, in coordinated reads.
     #[n(3)]
     pub consumer: Option<u32>,
-    /// Where it is.
+    /// The host and process of the reader.
     #[cbor(n(4), default)]
     pub whereabouts: Whereabouts,
-    /// It was told that it has everything: it reads no task from this one on.
+    /// The first task that the client does not read, once it was told that it has everything.
     #[n(5)]
     pub reads_before: Option<TaskId>,
     /// Splits of which it has everything, but elements of them were not handed over yet (C5.8).
@@ -188,19 +189,19 @@ pub struct ClientRecord {
     pub in_hand: Holding,
 }
 
-/// How far a task has come.
+/// The progress of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum TaskPhase {
-    /// It produces, or may.
+    /// The task produces, or may.
     #[n(0)]
     Running,
-    /// It has produced its last element; clients may still be receiving.
+    /// The task has produced its last element, and clients may still be receiving.
     #[n(1)]
     Finished,
-    /// It cannot go on.
+    /// The task cannot continue, for the given reason.
     #[n(2)]
     Failed(#[n(0)] String),
-    /// It is finished and every client has what it wanted of it.
+    /// The task is finished, and every client has what it wanted of it.
     #[n(3)]
     Settled,
 }
@@ -211,13 +212,13 @@ pub struct TaskRecord {
     /// Its id.
     #[n(0)]
     pub id: TaskId,
-    /// Of which iteration.
+    /// The iteration of the task.
     #[n(1)]
     pub iteration: IterationId,
     /// On which worker.
     #[n(2)]
     pub worker: WorkerId,
-    /// How far it has come.
+    /// The progress of the task.
     #[n(3)]
     pub phase: TaskPhase,
     /// Clients that have received its end.
@@ -238,7 +239,8 @@ pub struct TaskRecord {
     /// Its worker was drained before it had read to the end: others go on where it stopped.
     #[cbor(n(9), default)]
     pub cut_short: bool,
-    /// It was started in an iteration in order, for splits that came free while others read later ones (C6.9).
+    /// Whether the task was started in an ordered iteration, for splits that came free while others read later
+    /// ones (C6.9).
     #[cbor(n(10), default)]
     pub catches_up: bool,
     /// Clients that are gone, of which the worker has not said yet what they took with them (C6.7).
@@ -261,7 +263,7 @@ pub struct WorkerRecord {
     /// Its session.
     #[n(1)]
     pub session: SessionId,
-    /// Where clients find its data plane.
+    /// The address of its data plane, for clients.
     #[n(2)]
     pub address: String,
     /// Its labels.
@@ -280,13 +282,13 @@ pub struct WorkerRecord {
     /// the same address.
     #[n(7)]
     pub index: u64,
-    /// It is about to leave and takes no more tasks.
+    /// Whether the worker is about to leave and takes no more tasks.
     #[cbor(n(8), default)]
     pub draining: bool,
-    /// Where it is.
+    /// The host and process of the worker.
     #[cbor(n(9), default)]
     pub whereabouts: Whereabouts,
-    /// How readers on its host reach it without a network.
+    /// The socket by which readers on its host reach the worker without a network.
     #[n(10)]
     pub local_socket: Option<String>,
 }
@@ -320,10 +322,11 @@ pub struct RemovalRecord {
     /// Clients that have not yet answered.
     #[n(4)]
     pub awaiting: BTreeSet<ClientId>,
-    /// What it held.
+    /// The leases that the task held.
     #[n(5)]
     pub holding: Holding,
-    /// It had several clients: what one of them takes for whole may miss what another dropped when it heard of the removal.
+    /// Whether the task had several clients. A split that one of them takes for whole may then miss elements
+    /// that another dropped when it heard of the removal.
     #[cbor(n(6), default)]
     pub shared: bool,
     /// In coordinated reads: the most groups that a client which has answered may hand over.
@@ -343,7 +346,7 @@ pub struct RemovalRecord {
     pub readers: BTreeSet<ClientId>,
 }
 
-/// What is remembered of a process' requests.
+/// The requests of a process that are remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SessionRecord {
     /// The session of the process.
@@ -378,10 +381,10 @@ pub enum Answer {
     /// Splits; their payloads are in the plan.
     #[n(4)]
     Splits {
-        /// Whose plan.
+        /// The iteration whose plan has the payloads.
         #[n(0)]
         iteration: IterationId,
-        /// Which.
+        /// The splits, in runs of consecutive ones.
         #[n(1)]
         runs: Vec<Run>,
         /// Whether the pass has no more.
@@ -399,7 +402,7 @@ pub enum Answer {
     Refused(#[n(0)] Error),
 }
 
-/// Where a record is kept.
+/// The key of a record in the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// The only [`MetaRecord`].
@@ -466,7 +469,7 @@ pub enum Record {
     /// See [`IterationRecord`].
     #[n(3)]
     Iteration(#[n(0)] IterationRecord),
-    /// How an iteration's sources divide.
+    /// The plan of an iteration's sources.
     #[n(4)]
     Plan(
         #[n(0)] IterationId,
@@ -496,7 +499,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// Where it is kept.
+    /// Returns the key of the record.
     pub fn key(&self) -> Key {
         match self {
             Record::Meta(_) => Key::Meta,

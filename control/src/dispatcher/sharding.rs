@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::id::{IterationId, WorkerId};
 use crate::job::Policy;
 
-/// Whether a dataset can be read under a policy, as far as the fixed list of workers and where it is divided go (C8.2).
+/// Checks that a dataset can be read under a policy, as far as the fixed list of workers and the place of the
+/// division go (C8.2).
 pub(super) fn check_sharding(
     policy: Policy,
     dataset: &DatasetRecord,
@@ -48,8 +49,8 @@ pub(super) fn shares_under(policy: Policy, list: &WorkerAddresses) -> u64 {
 }
 
 impl Tables {
-    /// Whether an iteration has something to do for a worker: if it is divided, only that worker's share, and only while
-    /// nobody has had it (C8.3).
+    /// Returns whether an iteration has work for a worker. A divided iteration has only that worker's share
+    /// for it, and only while no task has had that share (C8.3).
     pub(super) fn is_wanted(&self, iteration: IterationId, worker: WorkerId) -> bool {
         let shares = self.shares_of(iteration);
         if shares == 0 {
@@ -59,7 +60,7 @@ impl Tables {
         index.is_some_and(|index| index < shares && !self.shares_in_hand(iteration).contains(&index))
     }
 
-    /// Whether no task has some share of an iteration (C8.4).
+    /// Returns whether no task has some share of an iteration (C8.4).
     pub(super) fn misses_shares(&self, iteration: IterationId) -> bool {
         // Each task has a share of its own.
         self.tasks.count_of(iteration) < usize::try_from(self.shares_of(iteration)).unwrap_or(usize::MAX)

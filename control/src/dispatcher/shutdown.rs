@@ -92,7 +92,8 @@ impl Dispatcher {
         self.closing.as_ref().map(|closing| closing.until)
     }
 
-    /// Who has ended the service, once nobody is left to be waited for (C12.3): whoever runs this machine then stops it.
+    /// Returns the process that has ended the service, once nobody is left to be waited for (C12.3). The
+    /// caller then stops the dispatcher.
     pub fn closed_by(&self) -> Option<&str> {
         let Closing { by, until } = self.closing.as_ref()?;
         let is_deserted =

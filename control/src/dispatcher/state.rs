@@ -12,7 +12,7 @@ use super::tables::Tables;
 use crate::id::{BootId, ClientId, IterationId, SessionId, WorkerId};
 use crate::pace::Measures;
 
-/// What the dispatcher knows, and what it has to do.
+/// The knowledge of the dispatcher, and the actions that follow from it.
 #[derive(Debug)]
 pub(super) struct ServiceState {
     pub(super) config: DispatcherConfig,

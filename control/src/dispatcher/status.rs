@@ -27,18 +27,19 @@ pub struct Status {
     /// Iterations: those that run first.
     #[n(4)]
     pub iterations: Vec<IterationStatus>,
-    /// How many workers would keep all readers busy, within limits; `None` until tasks and clients have said how fast they are.
+    /// The number of workers that would keep all readers busy, within limits; `None` until tasks and clients
+    /// have reported their pace.
     #[cbor(n(6), default)]
     pub workers_wanted: Option<u64>,
-    /// How many workers, datasets, jobs, iterations and clients there are.
+    /// The numbers of workers, datasets, jobs, iterations, clients and tasks.
     #[n(5)]
     pub counts: Counts,
-    /// What was refused since the dispatcher started.
+    /// The numbers of refusals since the dispatcher started.
     #[cbor(n(7), default)]
     pub refusals: Refusals,
 }
 
-/// How many connections and requests a dispatcher has refused since it started, by reason.
+/// The numbers of connections and requests that a dispatcher has refused since it started, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Refusals {
     /// Handshakes that were turned away because too many were under way, in all or with their address.
@@ -67,7 +68,7 @@ pub struct Refusals {
     pub requests_delayed: u64,
 }
 
-/// How many of everything.
+/// The number of records of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Counts {
     /// Living workers.
@@ -114,10 +115,10 @@ pub struct WorkerStatus {
     /// Its tasks.
     #[n(6)]
     pub tasks: u64,
-    /// Whether it is about to leave, and takes no more tasks.
+    /// Whether the worker is about to leave and takes no more tasks.
     #[cbor(n(7), default)]
     pub draining: bool,
-    /// How readers are linked with it, as it last said.
+    /// The kinds of links between the worker and its readers, from its last report.
     #[n(8)]
     pub links: Option<LinkCounts>,
 }
@@ -128,7 +129,7 @@ pub struct DatasetStatus {
     /// Its id.
     #[n(0)]
     pub id: DatasetId,
-    /// How many elements, in words.
+    /// The number of elements, in words.
     #[n(1)]
     pub cardinality: String,
     /// Bytes of its definition.
@@ -145,7 +146,7 @@ pub struct JobStatus {
     /// Its name.
     #[n(1)]
     pub name: String,
-    /// What it reads and how.
+    /// The parameters of the job, its dataset among them.
     #[n(2)]
     pub parameters: JobParameters,
 }
@@ -159,13 +160,13 @@ pub struct IterationStatus {
     /// Its job.
     #[n(1)]
     pub job: JobId,
-    /// Which pass.
+    /// The number of the pass.
     #[n(2)]
     pub repetition: u64,
-    /// How far it has come.
+    /// The progress of the iteration.
     #[n(3)]
     pub phase: Phase,
-    /// It runs, and there is no worker for it, or for a share of it.
+    /// Whether the iteration runs and no worker is there for it, or for one of its shares.
     #[n(4)]
     pub waiting_for_workers: bool,
     /// Its clients.
@@ -195,7 +196,7 @@ pub struct IterationStatus {
     /// Consumers of a coordinated read that it waits for: they have not come, are gone, or are silent.
     #[cbor(n(13), default)]
     pub missing_consumers: Vec<u32>,
-    /// How many workers would keep its readers busy, without limits.
+    /// The number of workers that would keep its readers busy, without limits.
     #[cbor(n(14), default)]
     pub workers_wanted: Option<u64>,
 }
@@ -215,10 +216,10 @@ pub struct ClientStatus {
     /// Elements that its user was given.
     #[n(3)]
     pub elements: u64,
-    /// The same per second, lately.
+    /// The elements that the client has taken per second, lately.
     #[n(4)]
     pub elements_per_s: f64,
-    /// What its user takes for an element when it need not wait, in nanoseconds, if that is known.
+    /// The time that its user takes for an element without waiting, in nanoseconds, if it is known.
     #[n(5)]
     pub element_ns: Option<u64>,
 }
@@ -235,7 +236,7 @@ pub struct TaskStatus {
     /// Its worker's address.
     #[n(2)]
     pub worker_address: String,
-    /// How far it has come, in words.
+    /// The progress of the task, in words.
     #[n(3)]
     pub phase: String,
     /// Splits it holds.
@@ -244,10 +245,11 @@ pub struct TaskStatus {
     /// Elements that it has produced.
     #[cbor(n(5), default)]
     pub elements: u64,
-    /// The same per second, lately.
+    /// The elements that the task has produced per second, lately.
     #[cbor(n(6), default)]
     pub elements_per_s: f64,
-    /// What it takes for an element when it need not wait for its readers, in nanoseconds, if that is known.
+    /// The time that the task takes for an element without waiting for its readers, in nanoseconds, if it is
+    /// known.
     #[cbor(n(7), default)]
     pub element_ns: Option<u64>,
     /// The stage of its pipeline that holds it up, or `consumer`: its readers; if that is known.

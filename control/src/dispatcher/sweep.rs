@@ -1,4 +1,4 @@
-//! What happens because time passes: silences end, graces run out, the dead are forgotten.
+//! The effects of time: silent processes are given up, grace periods end, and dead workers are forgotten.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::ClientPush;
@@ -78,7 +78,7 @@ impl ServiceState {
         }
     }
 
-    /// What a client without workers is told.
+    /// Tells a client which of the workers that it needs are lost.
     pub(super) fn tell_workers_lost(&mut self, client: ClientId) {
         let row = self.tables.clients.get(&client);
         let workers = row

@@ -1,6 +1,7 @@
-//! Which tasks a reader reads: those of the workers that its job's `target_workers` admits.
+//! The tasks that a reader reads: those of the workers that its job's `target_workers` admits.
 //!
-//! Owns the end of a reader that leaves tasks aside, and what becomes of the tasks that only it could read.
+//! This file owns the end of a reader that leaves tasks aside, and the fate of the tasks that only that reader
+//! could read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{ClientPush, StopReason, WorkerPush};
@@ -122,7 +123,7 @@ impl Tables {
         }
     }
 
-    /// Whether this client reads this task of that worker (C14.1, C14.2).
+    /// Returns whether this client reads this task of that worker (C14.1, C14.2).
     pub(super) fn reads(&self, client: &ClientRecord, task: TaskId, worker: WorkerId) -> bool {
         client.reads_before.is_none_or(|end| task < end) && self.admits(client, worker)
     }
@@ -158,7 +159,7 @@ impl Tables {
             && self.readers(task).is_empty()
     }
 
-    /// Whether a client leaves some of these tasks aside and has all of the others: one at least.
+    /// Returns whether a client leaves some of these tasks aside and has all of the others, at least one.
     fn has_all_of_its(&self, client: &ClientRecord, tasks: &[TaskId]) -> bool {
         let rows = || tasks.iter().filter_map(|task| self.tasks.get(task));
         let mut own = rows()
@@ -212,7 +213,7 @@ impl Tables {
         })
     }
 
-    /// Whether a client waits for a worker that it may read.
+    /// Returns whether a client waits for a worker that it may read.
     pub(super) fn waits_for_worker(&self, client: ClientId) -> bool {
         let Some(client) = self.clients.get(&client) else {
             return false;

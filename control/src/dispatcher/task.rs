@@ -22,10 +22,10 @@ use crate::split::{LeaseRange, SplitPace};
 /// Failures that an iteration remembers. With at most 16 KiB each they fit a push.
 const FAILURES_MAX: usize = 16;
 
-/// How a task came to its end.
+/// The way in which a task ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
-    /// It read its splits to the end.
+    /// Whether it read its splits to the end.
     pub(super) exhausted: bool,
     /// Its worker is being drained, and it read only what it had begun.
     pub(super) cut_short: bool,
@@ -328,7 +328,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Whether readers may still be told something of a task by its worker.
+    /// Returns whether readers may still hear of a task from its worker.
     pub(super) fn is_served(&self, task: &TaskRecord) -> bool {
         match task.phase {
             TaskPhase::Running | TaskPhase::Finished => !task.stopped,

@@ -225,7 +225,7 @@ impl Tables {
 }
 
 impl WorkerRegistration {
-    /// What the dispatcher would refuse in it, whoever sends it.
+    /// Checks the registration against the limits that hold for every worker.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if !(1..=WORKER_ADDRESS_BYTES_MAX).contains(&self.address.len()) {
             return Err(Error::invalid(format!(

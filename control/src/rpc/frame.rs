@@ -1,4 +1,4 @@
-//! Where a message begins and ends, and how large it may be (C1.2, C1.3).
+//! The frames of messages, and the limits of their sizes (C1.2, C1.3).
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};

@@ -1,4 +1,4 @@
-//! Where the dispatcher's records are kept: changes go in, all or none; at a start everything comes out.
+//! The store of the dispatcher's records: changes go in, all or none, and at a start everything comes out.
 
 mod disk;
 mod memory;
@@ -25,7 +25,7 @@ pub trait Store: Send {
     /// [`StoreError::Failed`]: they are not kept. The dispatcher then stops: what it has decided must not become known.
     fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
-    /// Whether it keeps nothing, so that changes need not be given to it.
+    /// Returns whether the store keeps nothing, so that it needs no changes.
     fn is_volatile(&self) -> bool;
 }
 

@@ -9,7 +9,7 @@
 
 use thiserror::Error;
 
-/// What the peer did that no correct peer does.
+/// The violation of credits by a peer.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum CreditError {
     /// The worker sent more than it was granted.

@@ -26,7 +26,7 @@ impl std::fmt::Display for TaskId {
     }
 }
 
-/// What a client tells a worker.
+/// A message from a client to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum ToWorker {
     /// First message of a link.
@@ -43,7 +43,7 @@ pub enum ToWorker {
     Cancel(#[n(0)] Cancel),
 }
 
-/// What a worker tells a client.
+/// A message from a worker to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum ToClient {
     /// First message of a link.
@@ -124,10 +124,11 @@ pub struct Subscribe {
     /// `SplitDone` messages of this subscription that the client already has.
     #[n(3)]
     pub splits_from: u64,
-    /// As which trainer, where the task is read through the cross-trainer cache, and only there (D8.1).
+    /// The name of the trainer, where the task is read through the cross-trainer cache, and only there (D8.1).
     #[n(4)]
     pub trainer_id: Option<String>,
-    /// How often this client had asked for this task before: what it asked for earlier may arrive later (D3.4).
+    /// The number of times that this client had asked for this task before. Answers to these may arrive later
+    /// (D3.4).
     #[n(5)]
     #[cbor(default)]
     pub asked_before: u64,
@@ -181,7 +182,7 @@ pub struct Accepted {
     #[n(1)]
     #[cbor(with = "minicbor::bytes")]
     pub spec: Vec<u8>,
-    /// What one element takes, in bytes, as far as it is known.
+    /// The bytes of one element, as far as they are known.
     #[n(2)]
     pub element_bytes: u64,
 }
@@ -254,7 +255,7 @@ pub struct SplitDone {
     /// The lease that ends.
     #[n(1)]
     pub lease: u64,
-    /// Which attempt at the split this was.
+    /// The number of the attempt at the split.
     #[n(2)]
     pub attempt: u32,
     /// Elements sent to this client when the split ended.
@@ -279,13 +280,14 @@ pub struct TaskError {
 /// Why a task stopped producing.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Failure {
-    /// Who is to blame: `user_function`, `data`, `resource`, `caller`, `internal`; or `failed_precondition`.
+    /// The party to blame: `user_function`, `data`, `resource`, `caller`, `internal`; or
+    /// `failed_precondition`.
     #[n(0)]
     pub code: String,
-    /// What went wrong.
+    /// The message about the fault.
     #[n(1)]
     pub message: String,
-    /// Where: file, offset, key; empty when unknown.
+    /// The place of the fault: file, offset, key; empty when unknown.
     #[n(2)]
     pub origin: String,
     /// The traceback of a user function; empty when there is none.
@@ -336,7 +338,7 @@ pub struct Released {
     /// The task they are of.
     #[n(0)]
     pub task: TaskId,
-    /// How many of its first groups every consumer has.
+    /// The number of its first groups that every consumer has.
     #[n(1)]
     pub groups: u64,
 }
@@ -344,19 +346,19 @@ pub struct Released {
 /// A message that its receiver cannot read; always the sender's fault.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum MessageError {
-    /// It is longer than any message may be.
+    /// The message is longer than any may be.
     #[error("message of {bytes} bytes is longer than the {MESSAGE_BYTES_MAX} allowed")]
     TooLong {
         /// The length announced.
         bytes: usize,
     },
-    /// It greets in another version.
+    /// The peer greets in another version.
     #[error("hello in version {version} of the protocol, whoever heard it speaks version {PROTOCOL_VERSION}")]
     Version {
         /// The version it speaks.
         version: u32,
     },
-    /// It is not what the version spoken encodes.
+    /// The bytes are no message of the version spoken.
     #[error("message cannot be decoded: {0}")]
     Malformed(String),
 }

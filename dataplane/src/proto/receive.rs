@@ -25,21 +25,21 @@ const SPLITS_PER_ACKNOWLEDGEMENT: u64 = 64;
 /// reader that pauses holds up no worker's memory.
 const BYTES_PER_ACKNOWLEDGEMENT: u64 = 8 << 20;
 
-/// What the reader gets to see, in the order it happened at the worker.
+/// An arrival that the reader sees, in the order in which it happened at the worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrival<B> {
     /// Elements, in order.
     Pack {
-        /// How many.
+        /// The number of elements.
         elements: u64,
-        /// Them.
+        /// The elements.
         body: B,
     },
     /// A split all of whose elements arrived before.
     SplitDone {
         /// The lease that ended.
         lease: u64,
-        /// Which attempt at the split it was.
+        /// The number of the attempt at the split.
         attempt: u32,
     },
     /// The task has no further elements.
@@ -48,7 +48,7 @@ pub enum Arrival<B> {
     Failed(Failure),
 }
 
-/// What the worker did that no correct worker does; the link is closed with it.
+/// The violation of the protocol by a worker. The link is closed with it.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ReceiveError {
     /// Credits were overspent or made up.
@@ -63,7 +63,7 @@ pub enum ReceiveError {
         region_bytes: u64,
         /// Elements announced.
         elements: u64,
-        /// What a credit is worth.
+        /// The bytes that a credit is worth.
         element_bytes: u64,
     },
     /// A pack without elements, or one that repeats elements.
@@ -99,12 +99,12 @@ pub enum ReceiveError {
 #[derive(Debug)]
 pub struct ReceiveHalf<B> {
     task: TaskId,
-    /// How often the subscription was asked for.
+    /// The number of times that the subscription was asked for.
     asked: u64,
     credit: Issuer,
-    /// What a credit would have to be worth, as far as the worker said.
+    /// The bytes that a credit would have to be worth, as far as the worker said.
     wanted_bytes: u64,
-    /// What the credits granted are worth; never shrinks.
+    /// The bytes that the granted credits are worth; never shrinks.
     granted_bytes: u64,
     /// Elements seen by `poll`.
     next: u64,
@@ -148,7 +148,8 @@ impl<B> ReceiveHalf<B> {
         }
     }
 
-    /// The same as one consumer of a coordinated read, whose worker hears of all that arrives at once (D7.4).
+    /// Makes the half of one consumer of a coordinated read, whose worker hears of every arrival at once
+    /// (D7.4).
     pub fn coordinated(task: TaskId) -> Self {
         Self {
             released: Some(0),
@@ -193,7 +194,8 @@ impl<B> ReceiveHalf<B> {
         }
     }
 
-    /// Whether so much arrived that the worker should hear of it at once (D6.5), which all others may wait for (D7.4).
+    /// Returns whether so much arrived that the worker should hear of it at once (D6.5), which all others may
+    /// wait for (D7.4).
     pub fn owes_acknowledgement(&self) -> bool {
         if self.released.is_some() {
             return self.is_unacknowledged();
@@ -203,7 +205,7 @@ impl<B> ReceiveHalf<B> {
             || unacknowledged.saturating_mul(self.granted_bytes) >= BYTES_PER_ACKNOWLEDGEMENT
     }
 
-    /// Whether anything arrived that the worker does not know of: it should hear of it soon (D6.5).
+    /// Returns whether anything arrived that the worker does not know of: it should hear of it soon (D6.5).
     pub fn is_unacknowledged(&self) -> bool {
         self.contiguous > self.acknowledged || self.splits > self.splits_acknowledged
     }
@@ -306,7 +308,7 @@ impl<B> ReceiveHalf<B> {
         }
     }
 
-    /// What arrived next, in order.
+    /// Returns the next arrival, in order.
     pub fn poll(&mut self) -> Option<Arrival<B>> {
         if let Some((count, _)) = self.waiting.front()
             && *count <= self.next
@@ -360,22 +362,22 @@ impl<B> ReceiveHalf<B> {
         self.released.unwrap_or(u64::MAX)
     }
 
-    /// Whether the worker said that nothing is ready and has not said otherwise since.
+    /// Returns whether the worker said that nothing is ready and has not said otherwise since.
     pub fn is_parked(&self) -> bool {
         self.parked
     }
 
-    /// Whether the worker said that nothing follows; what arrived before may still wait in `poll`.
+    /// Returns whether the worker said that nothing follows; what arrived before may still wait in `poll`.
     pub fn is_ended(&self) -> bool {
         self.ended_at.is_some()
     }
 
-    /// What a further credit of this task must be worth, in bytes, as far as is known.
+    /// Returns the bytes that a further credit of this task must be worth, as far as they are known.
     pub fn element_bytes(&self) -> u64 {
         self.wanted_bytes.max(self.granted_bytes)
     }
 
-    /// What the credits granted are worth, in bytes each: nothing larger may arrive.
+    /// Returns the bytes that each granted credit is worth: no larger element may arrive.
     pub fn granted_bytes(&self) -> u64 {
         self.granted_bytes
     }
@@ -388,7 +390,8 @@ impl<B> ReceiveHalf<B> {
         Ok(self.credit.take_back(yielded)?)
     }
 
-    /// What every consumer has, this one has; and it is told only where there are others.
+    /// Notes the groups that every consumer has. This consumer has them too, and hears of them only where
+    /// there are others.
     fn release(&mut self, groups: u64) -> Result<u64, ReceiveError> {
         match &mut self.released {
             Some(released) if groups <= self.contiguous => {

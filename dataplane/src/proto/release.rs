@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 
-/// What each consumer of a task has acknowledged, and what follows from it.
+/// The acknowledgements of each consumer of a task, and the groups that follow from them.
 #[derive(Debug)]
 pub struct Release {
     /// Elements that each consumer has acknowledged, by its number.
@@ -17,7 +17,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// Nobody has anything.
+    /// Makes the counts of consumers that have nothing yet.
     pub fn new(consumers: NonZeroU32) -> Self {
         let count = consumers.get() as usize;
         Self {
@@ -27,7 +27,7 @@ impl Release {
         }
     }
 
-    /// How many consumers there are.
+    /// Returns how many consumers there are.
     pub fn consumers(&self) -> u32 {
         self.acknowledged.len() as u32
     }
@@ -70,7 +70,7 @@ impl Release {
         next.min().unwrap_or(u64::MAX)
     }
 
-    /// Where in the task a consumer's element lies.
+    /// Returns the position of a consumer's element in the task.
     pub fn position(&self, consumer: u32, element: u64) -> u64 {
         let row = element.saturating_mul(self.acknowledged.len() as u64);
         row.saturating_add(u64::from(consumer))

@@ -24,7 +24,7 @@ const SPLITS_MAX: usize = 4096;
 /// The habits of a [`SendHalf`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendLimits {
-    /// How long the task may have nothing ready before its credits go back (D4.3).
+    /// The time for which the task may have nothing ready before its credits go back (D4.3).
     pub patience: Duration,
     /// Bytes kept until they are acknowledged, after which nothing fresh is sent; one pack may go beyond (D6.5).
     pub unacknowledged_bytes: u64,
@@ -41,7 +41,7 @@ pub struct TaskPack {
     pub pack: Pack,
 }
 
-/// What [`SendHalf::poll_next`] wants done.
+/// The next step that [`SendHalf::poll_next`] wants.
 #[derive(Debug)]
 pub enum Next {
     /// Send this pack again: the link it went out on broke before it was acknowledged.
@@ -51,7 +51,7 @@ pub enum Next {
     Fresh {
         /// Credits at hand; with none, only the end of the task is of interest, or that an element is ready.
         elements: u64,
-        /// What a credit is worth, in bytes.
+        /// The bytes that a credit is worth.
         element_bytes: u64,
     },
     /// Tell the client, then ask again.
@@ -60,7 +60,7 @@ pub enum Next {
     Nothing,
 }
 
-/// What the task could not give when it was asked for fresh elements.
+/// The reason why the task could not give fresh elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
     /// Nothing is ready.
@@ -100,12 +100,12 @@ pub struct FalseAcknowledgement {
     pub marked: u64,
 }
 
-/// How a task ended.
+/// The end of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// It has no further elements.
+    /// The task has no further elements.
     Exhausted,
-    /// It failed.
+    /// The task failed.
     Failed(Failure),
 }
 
@@ -237,7 +237,7 @@ impl SendHalf {
         self.ending.get_or_insert(ending);
     }
 
-    /// What to do next.
+    /// Returns the next step.
     pub fn poll_next(&mut self) -> Next {
         if self.released_told < self.released {
             self.released_told = self.released;

@@ -7,7 +7,7 @@ use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use millstream_element::{AllocError, Pack, PackError, Slot, SlotAlloc};
 use thiserror::Error;
 
-/// How elements are compressed on a network.
+/// The compression of elements on a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
     /// Not at all.

@@ -24,12 +24,12 @@ pub type ClientLink = dyn Transport<Out = ToWorker, In = Downstream<InPack>>;
 /// holds an end closes it with the reason, so that the peer hears it; dropping an end closes the link without one. What
 /// was queued may be lost either way.
 pub trait Transport: Send + Debug {
-    /// What this end sends.
+    /// The messages that this end sends.
     type Out: Send;
-    /// What this end receives.
+    /// The messages that this end receives.
     type In: Send;
 
-    /// Whether one more frame can be queued. Ready is a promise for the next [`Transport::try_send`].
+    /// Returns whether one more frame can be queued. Ready is a promise for the next [`Transport::try_send`].
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>>;
 
     /// Queues a frame. Call only after `poll_ready` said so; a frame beyond the bound is an error and is lost.
@@ -76,10 +76,10 @@ pub trait Transport: Send + Debug {
         Ok(())
     }
 
-    /// Whether payloads cross a network here, so that compressing them can pay.
+    /// Returns whether payloads cross a network here, so that compressing them can pay.
     fn is_network(&self) -> bool;
 
-    /// What is in force on this link.
+    /// Returns the properties that are in force on this link.
     fn report(&self) -> LinkReport;
 
     /// [`LinkReport::bytes_copied`] alone, which is asked for at every step: links whose report is dear have it apart.
@@ -88,24 +88,24 @@ pub trait Transport: Send + Debug {
     }
 }
 
-/// Where a thread can wait for a link.
+/// The way in which a thread can wait for a link.
 #[derive(Debug, Clone)]
 pub enum Doze {
     /// Nowhere: a link of this kind wakes tasks alone.
     Nowhere,
-    /// It need not: something came.
+    /// The thread need not wait, because something came.
     Awake,
     /// Here, until the link is received from again.
     At(Doorbell),
 }
 
-/// Where a task's elements lie.
+/// The memory of a task's elements.
 pub trait TaskMemory {
     /// Memory that readers of this host can map, in which elements are produced from now on. `None` where there is none.
     #[cfg(target_os = "linux")]
     fn arena(&self) -> Option<Arc<Arena>>;
 
-    /// Whether each element goes to several readers.
+    /// Returns whether each element goes to several readers.
     fn is_shared(&self) -> bool;
 }
 

@@ -29,7 +29,7 @@ pub enum LinkLost {
 }
 
 impl LinkLost {
-    /// What the other end hears when this end closes the link because of it (D1.3).
+    /// Returns the reason that the other end hears when this end closes the link (D1.3).
     pub(super) fn as_heard(&self) -> Self {
         match self {
             Self::Misbehaved(reason) => Self::Blamed(reason.clone()),

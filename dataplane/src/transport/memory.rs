@@ -132,7 +132,7 @@ impl ClientEnd {
         self.ready.extend(self.held.drain(..).rev());
     }
 
-    /// What is received with a frame, unless it is a pack, which is ready now or held back.
+    /// Returns the arrival that a frame brings, unless it is a pack, which is ready now or held back.
     fn handle(&mut self, frame: Downstream<OutPack>) -> Result<Option<Downstream<InPack>>, LinkLost> {
         self.frames += 1;
         if self.knobs.cut_after_frames.is_some_and(|cut| self.frames > cut) {

@@ -34,7 +34,7 @@ pub use shm::{Arena, ArenaBudget, Doorbell, PageKind};
 /// Bytes of one element at most: a pack's table gives its length in 32 bits (D2.2).
 pub const ELEMENT_BYTES_MAX: usize = u32::MAX as usize;
 
-/// What a worker sends: a message, or elements.
+/// A message or elements from a worker.
 #[derive(Debug)]
 pub enum Downstream<P> {
     /// A message.
@@ -59,8 +59,8 @@ pub struct InPack {
     pub task: TaskId,
     /// Elements of this subscription before them.
     pub first: u64,
-    /// How many they are.
+    /// The number of elements.
     pub elements: u64,
-    /// Them.
+    /// The elements.
     pub body: Body,
 }

@@ -17,17 +17,18 @@ use super::Doorbell;
 /// Doorbells that one thread can sleep at: the kernel takes 128 futexes, one of which is its own.
 const DOORBELLS_MAX: usize = 127;
 
-/// What the own word holds while a thread naps.
+/// The value of the own word while a thread sleeps.
 const NAPPING: u32 = 1;
 
-/// Where one thread sleeps.
+/// The place where one thread sleeps.
 #[derive(Debug, Default)]
 pub struct Nap {
     word: AtomicU32,
 }
 
 impl Nap {
-    /// Whether the kernel can wait at several places: Linux can from 5.16 on, where no filter forbids it.
+    /// Returns whether the kernel can wait at several places: Linux can from 5.16 on, where no filter forbids
+    /// it.
     pub fn is_supported() -> bool {
         static SUPPORTED: OnceLock<bool> = OnceLock::new();
         *SUPPORTED.get_or_init(|| {
@@ -52,7 +53,7 @@ impl Nap {
         }
     }
 
-    /// Whether a thread naps, or is about to.
+    /// Returns whether a thread naps, or is about to.
     #[cfg(test)]
     fn is_napping(&self) -> bool {
         self.word.load(Ordering::Relaxed) == NAPPING

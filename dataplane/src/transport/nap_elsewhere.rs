@@ -1,4 +1,5 @@
-//! Where no kernel waits at several places: nobody naps, and whoever waits is woken as everywhere else.
+//! The sleep for systems whose kernel cannot wait at several places: no thread sleeps here, and waiting
+//! threads are woken as everywhere else.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub enum Doorbell {}
 
-/// Where one thread sleeps.
+/// The place where one thread would sleep.
 #[derive(Debug, Default)]
 pub struct Nap;
 
@@ -19,7 +20,7 @@ impl Nap {
     /// Not called where it is not supported.
     pub fn begin(&self) {}
 
-    /// Nobody naps.
+    /// Does nothing, because no thread sleeps here.
     pub fn wake(&self) {}
 
     /// Not called where it is not supported.

@@ -1,9 +1,9 @@
-//! What a link looks like from outside.
+//! The properties of a link that reports show.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is in force on a link, for people and for `bench-transfer`.
+/// The properties that are in force on a link, for people and for `bench-transfer`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkReport {
     /// `memory`, `shm` or `quic`.

@@ -13,7 +13,7 @@ use super::arena_config::{ArenaConfig, ArenaStats};
 use crate::TaskId;
 use crate::transport::{Arena, ArenaBudget, PageKind};
 
-/// What the arenas of a worker have in common.
+/// The state that the arenas of a worker share.
 #[derive(Debug)]
 pub(super) struct Arenas {
     config: ArenaConfig,

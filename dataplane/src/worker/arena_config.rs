@@ -1,10 +1,10 @@
-//! What tasks may share with readers of the same host, and what became of it.
+//! The memory that tasks may share with readers of the same host, and its statistics.
 //!
-//! Refuses to know how memory is shared.
+//! This file does not know how memory is shared.
 
 use millstream_element::Pool;
 
-/// What tasks may share with readers of the same host, where the system can (Linux).
+/// The memory that tasks may share with readers of the same host, where the system can (Linux).
 #[derive(Debug, Clone)]
 pub struct ArenaConfig {
     /// Addresses of one task's arena, in bytes; default 512 MiB, half of the memory that a worker has for elements by default:
@@ -31,7 +31,7 @@ impl Default for ArenaConfig {
     }
 }
 
-/// What the arenas of a worker hold, and how often they were not enough.
+/// The memory in the arenas of a worker, and the number of times that it was not enough.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArenaStats {
     /// Bytes of memory of all arenas, in use or kept to be used again.

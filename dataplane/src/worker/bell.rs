@@ -11,12 +11,12 @@ use futures_util::task::AtomicWaker;
 
 use super::clock;
 
-/// What a producer has just committed to be worth a step of its own: what takes longer to fill than to hand on. Of smaller
-/// elements more come while the session wakes, and leave together.
+/// The bytes of a commit that is worth a step of its own, because it takes longer to fill than to hand on.
+/// More of smaller elements come while the session wakes, and leave together.
 const STEP_BYTES: u64 = 32 << 10;
 
-/// How long a session is left alone to have rested: a few times what it takes to wake a thread. Elements that come faster and
-/// are small leave together; a producer that is back sooner hears in time what the client says.
+/// The rest that a session has between two calls: a few times the cost of waking a thread. Small elements that
+/// come faster leave together; a producer that is back sooner hears in time what the client says.
 const REST: Duration = Duration::from_micros(100);
 
 /// When a thread that steps a session does so again.
@@ -24,7 +24,7 @@ const REST: Duration = Duration::from_micros(100);
 pub(crate) enum Back {
     /// Within moments: nobody need be woken by what the client says meanwhile.
     Soon,
-    /// With the next element, which may take long.
+    /// The call goes out with the next element, which may take long.
     WithNext,
 }
 

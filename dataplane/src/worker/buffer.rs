@@ -39,7 +39,7 @@ const LOCAL_ELEMENTS: u64 = 4;
 /// Bytes of those at most.
 const LOCAL_BYTES: u64 = 64 << 20;
 
-/// How much a task may hold ready.
+/// The elements that a task may hold ready.
 #[derive(Debug, Clone, Copy)]
 pub struct BufferLimits {
     /// Elements at most, in coordinated reads one group excepted; default 65 536.
@@ -65,18 +65,19 @@ pub struct Mark {
     pub position: u64,
     /// The split's lease.
     pub lease: u64,
-    /// Which attempt at the split this was.
+    /// The number of the attempt at the split.
     pub attempt: u32,
 }
 
-/// What [`TaskBuffer::take`] found.
+/// The result of [`TaskBuffer::take`].
 #[derive(Debug)]
 pub enum Take {
     /// Elements.
     Elements(Pack),
     /// Nothing is ready.
     Empty,
-    /// What is ready is another client's turn. The client asks again when it is rung, or at this time.
+    /// The ready elements are for another client, whose turn it is. The client asks again when it is rung, or
+    /// at this time.
     NotYet(Instant),
     /// The next element has this size; a credit is worth less, or there is none.
     NoCredit {
@@ -95,7 +96,7 @@ const STEPPED_MAX: usize = 4;
 pub struct TaskBuffer {
     limits: BufferLimits,
     mode: TaskMode,
-    /// What [`TaskMode::lanes`] says.
+    /// The result of [`TaskMode::lanes`].
     lanes: u64,
     shared: Mutex<Shared>,
     room: Condvar,
@@ -120,15 +121,16 @@ struct Shared {
     /// Every element so far named the splits that it comes from, so that none counts for another split.
     is_traced: bool,
     marks: VecDeque<Mark>,
-    /// How the producer ended. One that was stopped before has no ending: nobody is to take that for the end of the data.
+    /// The ending of the producer. A producer that was stopped before has none, because nobody may take that
+    /// for the end of the data.
     ending: Option<Ending>,
     /// Groups that must have been released before that is told.
     groups_before_ending: u64,
     is_started: bool,
-    /// It is brought to its end whoever wants it.
+    /// Whether the task is brought to its end though nobody wants it.
     goes_on_alone: bool,
     is_stopped: bool,
-    /// With the client that each session serves.
+    /// The bells of sessions, with the client that each session serves.
     bells: Vec<(u64, Arc<Bell>)>,
 }
 
@@ -261,7 +263,7 @@ impl TaskBuffer {
         look_up(&mut self.shared.lock().debts)
     }
 
-    /// Whether clients were found to share splits since this was asked last.
+    /// Returns whether clients were found to share splits since this was asked last.
     pub(crate) fn is_to_share(&self) -> bool {
         self.is_to_share.load(Ordering::Relaxed) && self.is_to_share.swap(false, Ordering::Relaxed)
     }
@@ -357,7 +359,7 @@ impl TaskBuffer {
         self.taken_elements.load(Ordering::Acquire)
     }
 
-    /// Whether production ended and everything left the buffer.
+    /// Returns whether production ended and everything left the buffer.
     pub fn is_drained(&self) -> bool {
         let shared = self.shared.lock();
         shared.ending.is_some() && shared.division.is_drained()
@@ -455,7 +457,7 @@ impl TaskBuffer {
                 )
     }
 
-    /// Whether one more may wait behind these.
+    /// Returns whether one more may wait behind these.
     fn has_room_for(&self, elements: u64, bytes: u64) -> bool {
         let limits = self.limits;
         let is_local =
@@ -498,7 +500,7 @@ impl TaskBuffer {
         self.shared.lock().is_started
     }
 
-    /// Whether the producer waits for a client to begin, for room or for memory.
+    /// Returns whether the producer waits for a client to begin, for room or for memory.
     #[cfg(test)]
     pub(super) fn is_producer_waiting(&self) -> bool {
         // The producer sleeps once the lock it took before is free.
@@ -506,7 +508,7 @@ impl TaskBuffer {
         self.is_producer_waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether the task was stopped from outside.
+    /// Returns whether the task was stopped from outside.
     pub(super) fn is_stopped(&self) -> bool {
         self.shared.lock().is_stopped
     }
@@ -539,7 +541,8 @@ impl TaskBuffer {
         self.wake_producer();
     }
 
-    /// What the producer waits for changes only under the lock that it sleeps under, so no wake-up is missed.
+    /// Wakes the producer. Its condition changes only under the lock that it sleeps under, so no wake-up is
+    /// missed.
     fn wake_producer(&self) {
         if self.is_producer_waiting.load(Ordering::Relaxed) {
             self.room.notify_all();

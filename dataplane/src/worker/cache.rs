@@ -1,11 +1,11 @@
-//! What all tasks of a worker may keep together for the cross-trainer cache, and what became of it.
+//! The memory that all tasks of a worker may keep together for the cross-trainer cache, and its statistics.
 //!
-//! Owns the limits and the counts. Refuses to know elements: a task says how much it keeps.
+//! This file owns the limits and the counts. It does not know elements: a task says how much it keeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much a worker may keep for trainers that come late.
+/// The memory that a worker may keep for trainers that come late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheLimits {
     /// Bytes of elements that one task keeps; default 256 MiB, a quarter of the memory that a worker has for elements by
@@ -25,7 +25,7 @@ impl Default for CacheLimits {
     }
 }
 
-/// What a worker's caches did so far, and hold now.
+/// The statistics of a worker's caches so far, and their content now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Tasks with a cache.

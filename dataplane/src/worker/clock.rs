@@ -1,4 +1,4 @@
-//! What time it is for sessions: the runtime's, so that whoever holds its clock still holds theirs.
+//! The time of sessions, which is that of the runtime, so that a test that stops its clock stops theirs.
 
 use std::time::Instant;
 

@@ -27,7 +27,7 @@ pub(super) struct Job {
     pub(super) bell: Arc<Bell>,
 }
 
-/// What a pack is compressed for.
+/// The purpose of compressing a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// To travel.
@@ -36,12 +36,12 @@ pub(super) enum Purpose {
     Sample,
 }
 
-/// What became of a job. A sample is missing where there was no memory for it.
+/// The result of a job. A sample is missing where there was no memory for it.
 #[derive(Debug)]
 pub(super) enum Done {
     /// The pack as it travels.
     Compressed { out: OutPack, sample: Option<Sample> },
-    /// What compressing it would come to.
+    /// The result that compressing would have.
     Sampled { task: TaskId, sample: Option<Sample> },
 }
 

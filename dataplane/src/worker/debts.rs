@@ -13,7 +13,8 @@ use millstream_element::{Pack, each_lease};
 #[derive(Debug, Default)]
 pub(super) struct Debts {
     clients: BTreeMap<u64, Hand>,
-    /// Those of clients that have received everything, in case that one is gone before it says what it had in hand.
+    /// The splits of clients that have received everything, in case such a client goes before it says what it
+    /// had in hand.
     ended: BTreeMap<u64, BTreeSet<u64>>,
     missed: BTreeMap<u64, Missed>,
     /// Splits that ended while several clients had elements of them in hand, and that are to hold nobody else up.
@@ -147,7 +148,7 @@ impl Debts {
         }
     }
 
-    /// Whether [`Debts::take_shared`] has something.
+    /// Returns whether [`Debts::take_shared`] has something.
     pub(super) fn has_unsaid(&self) -> bool {
         self.shared.values().any(|shared| !shared.is_said)
     }
@@ -180,18 +181,19 @@ impl Debts {
         }
     }
 
-    /// Whether another client has elements of this split in hand.
+    /// Returns whether another client has elements of this split in hand.
     fn have_others(&self, client: u64, lease: u64) -> bool {
         let mut others = self.clients.iter().filter(|(other, _)| **other != client);
         others.any(|(_, hand)| hand.upto.contains_key(&lease))
     }
 
-    /// Whether a client that is gone had elements of this split, and the dispatcher does not know it yet.
+    /// Returns whether a client that is gone had elements of this split, and the dispatcher does not know it
+    /// yet.
     fn is_missed(&self, lease: u64) -> bool {
         self.missed.values().any(|missed| missed.leases.contains(&lease))
     }
 
-    /// Whether the dispatcher has to be told something.
+    /// Returns whether the dispatcher has to be told something.
     pub(super) fn has_missed(&self) -> bool {
         !self.missed.is_empty()
     }
@@ -230,7 +232,7 @@ impl Debts {
         true
     }
 
-    /// What nobody has begun to tell the dispatcher, by client.
+    /// Takes the splits that nobody has begun to tell the dispatcher of, by client.
     pub(super) fn take_untold(&mut self) -> Vec<(u64, Vec<u64>)> {
         let untold = self.missed.iter_mut().filter(|(_, missed)| !missed.is_told);
         let untold = untold.map(|(client, missed)| {

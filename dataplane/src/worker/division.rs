@@ -84,7 +84,7 @@ impl Division {
         }
     }
 
-    /// Whether elements are left that another client than `client` waits for.
+    /// Returns whether elements are left that another client than `client` waits for.
     pub(super) fn is_left_to_others(&self, client: u64) -> bool {
         match self {
             Self::FirstCome {
@@ -125,7 +125,7 @@ impl Division {
         }
     }
 
-    /// Whether everything was taken.
+    /// Returns whether everything was taken.
     pub(super) fn is_drained(&self) -> bool {
         let is_taken = |queue: &Queue| queue.iter().all(|pack| pack.next_len().is_none());
         match self {
@@ -251,7 +251,8 @@ impl Division {
         }
     }
 
-    /// What packs are held to. Those that are kept are a small part of the cache, whose memory is freed pack by pack.
+    /// Returns the limits of packs. Kept packs are a small part of the cache, whose memory is freed pack by
+    /// pack.
     pub(super) fn pack_limits(&self, is_local: bool) -> PackLimits {
         match self {
             Self::FirstCome { .. } | Self::Coordinated(_) => PackLimits {

@@ -13,7 +13,8 @@ use super::queue::Queue;
 use crate::proto::message::{Failure, RefusalCode};
 use crate::proto::release::Release;
 
-/// What the consumers of a task hear whose pipeline came to its end: they read in step for ever, or not at all (D7.5).
+/// Returns the failure that consumers hear of a task whose pipeline came to its end: they read in step for
+/// ever, or not at all (D7.5).
 pub(super) fn end_of_data() -> Failure {
     let message = "end of data in a coordinated read, which needs an infinite dataset: repeat it";
     Failure::new("failed_precondition", message, "", "")

@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// What the clients of a task took and have not acknowledged. As many ranges as its clients keep packs, at most.
+/// The elements that the clients of a task took and have not acknowledged. There are at most as many ranges as
+/// its clients keep packs.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
     clients: BTreeMap<u64, Share>,

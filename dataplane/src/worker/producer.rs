@@ -25,13 +25,13 @@ const FEW_ELEMENTS: usize = 4;
 /// Bytes of such a pack at most: what waits within the caches at any time, and what a client that keeps one of them keeps.
 const FEW_BYTES: usize = 4 << 20;
 
-/// What an element of such a pack may take to write: ten times what it takes to hand one over.
+/// The time that an element of such a pack may take to write: ten times the cost of handing one over.
 const QUICK: Duration = Duration::from_micros(10);
 
-/// How long memory that is used up is waited for: longer than clients that lost their link may keep theirs.
+/// The time for which the producer waits for memory: longer than clients that lost their link may keep theirs.
 const MEMORY_WAIT: Duration = Duration::from_secs(120);
 
-/// How often it is asked for meanwhile; nobody announces a slot that comes back.
+/// The time between two requests for memory meanwhile; a slot that comes back is not announced.
 const MEMORY_LOOK: Duration = Duration::from_millis(2);
 
 /// The task was stopped, by its dispatcher or with its worker.
@@ -45,7 +45,7 @@ pub enum ProduceError<E> {
     /// The elements do not fit what is left of the pack; a new one of `needed_bytes` at least will do.
     #[error("the pack is full")]
     Full {
-        /// What the element takes, in bytes.
+        /// The bytes of the element.
         needed_bytes: usize,
     },
     /// The element is larger than any can be.
@@ -53,7 +53,7 @@ pub enum ProduceError<E> {
         "an element takes {element_bytes} bytes, it can have {ELEMENT_BYTES_MAX} at most; make smaller batches"
     )]
     TooLarge {
-        /// What the element takes, in bytes.
+        /// The bytes of the element.
         element_bytes: usize,
     },
     /// The element is larger than the cross-trainer cache that is to keep it (D8.4).
@@ -62,9 +62,9 @@ pub enum ProduceError<E> {
          give the workers more (cross_trainer_cache_bytes), or make smaller batches"
     )]
     LargerThanCache {
-        /// What the element takes, the gap behind it included, in bytes.
+        /// The bytes of the element with the gap after it.
         stride_bytes: usize,
-        /// What the cache has, in bytes.
+        /// The bytes of the cache.
         cache_bytes: u64,
     },
     /// The task was stopped.
@@ -84,7 +84,7 @@ pub struct Producer {
     buffer: Arc<TaskBuffer>,
     alloc: Arc<dyn SlotAlloc>,
     layout: Arc<Layout>,
-    /// What an element takes, where all take the same.
+    /// The bytes of an element, where all have the same size.
     typical_bytes: usize,
     /// Packs in the making, which take elements in turn: one for each consumer of a coordinated read, else one.
     lanes: Vec<PackLane>,
@@ -99,7 +99,7 @@ pub struct Producer {
 #[derive(Debug, Default)]
 struct PackLane {
     writer: Option<PackWriter>,
-    /// What its next element needs, when it did not fit.
+    /// The bytes of its next element, when it did not fit.
     needed_bytes: usize,
 }
 
@@ -134,12 +134,12 @@ impl Producer {
         }
     }
 
-    /// Whether a client asked for a first element. For producers that have no thread to wait in.
+    /// Returns whether a client asked for a first element. For producers that have no thread to wait in.
     pub fn is_started(&self) -> bool {
         self.buffer.is_started()
     }
 
-    /// Whether the buffer takes one more element now. For producers that have no thread to wait in.
+    /// Returns whether the buffer takes one more element now. For producers that have no thread to wait in.
     pub fn has_room(&self) -> bool {
         self.buffer.has_room(self.written_elements, self.written_bytes)
     }
@@ -157,7 +157,7 @@ impl Producer {
         }
     }
 
-    /// Whether the task was stopped, for a producer that computes long before it writes.
+    /// Returns whether the task was stopped, for a producer that computes long before it writes.
     pub fn is_stopped(&self) -> bool {
         self.buffer.is_stopped()
     }
@@ -306,7 +306,7 @@ fn strides_bytes(writer: &PackWriter) -> u64 {
     writer.committed_bytes().next_multiple_of(64) as u64
 }
 
-/// What every element of a static specification takes, in bytes; 0 for others.
+/// Returns the bytes of every element of a static specification; 0 for others.
 pub(super) fn typical_element_bytes(layout: &Layout) -> usize {
     if layout.is_static() {
         layout.element_bytes(&[], 0).unwrap_or_default()

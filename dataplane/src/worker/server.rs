@@ -36,7 +36,7 @@ pub use super::session::SessionEnd;
 /// Why a task is not served. The caller's mistake, but for `TooMany`.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AddTaskError {
-    /// It is there already.
+    /// The task is there already.
     #[error("task {task} is served already")]
     Served {
         /// The task.
@@ -58,7 +58,7 @@ pub enum AddTaskError {
     ElementTooLarge {
         /// The task.
         task: TaskId,
-        /// What each of its elements takes, in bytes.
+        /// The bytes of each of its elements.
         element_bytes: usize,
     },
     /// Its elements are too large for any memory.
@@ -66,7 +66,7 @@ pub enum AddTaskError {
     Shape {
         /// The task.
         task: TaskId,
-        /// What is wrong with its specification.
+        /// The fault of its specification.
         source: ShapeError,
     },
 }
@@ -202,9 +202,9 @@ impl Server {
         }
     }
 
-    /// Whether a task produced its last element, all of them left its buffer, and the end has reached its clients: each
-    /// has cancelled, or stayed away for so long that it is forgotten, with everything that it was sent acknowledged. True
-    /// for an unknown task.
+    /// Returns whether a task produced its last element, all of them left its buffer, and the end has reached
+    /// its clients: each has cancelled, or stayed away for so long that it is forgotten, with everything that
+    /// it was sent acknowledged. True for an unknown task.
     pub fn is_settled(&self, id: TaskId) -> bool {
         let task = self.inner.tasks.read().get(&id).cloned();
         task.is_none_or(|task| {
@@ -236,7 +236,8 @@ impl Server {
         self.inner.missed.notified().await;
     }
 
-    /// What clients that are gone took with them, each once: the caller tells the dispatcher, and then [`Server::note_heard`].
+    /// Takes the splits that clients took with them when they went, each once. The caller tells the
+    /// dispatcher, and then [`Server::note_heard`].
     pub fn take_missed(&self) -> Vec<MissedSplits> {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
         let missed = tasks.iter().flat_map(|task| {
@@ -288,17 +289,18 @@ impl Server {
         MissedSplits { task, client, leases }
     }
 
-    /// What happened so far.
+    /// Returns the counters of the server.
     pub fn counters(&self) -> &ServerCounters {
         &self.inner.counters
     }
 
-    /// What the cross-trainer caches of all tasks did so far, and hold now.
+    /// Returns the statistics of the cross-trainer caches of all tasks.
     pub fn cache(&self) -> CacheStats {
         self.inner.cache.stats()
     }
 
-    /// What the arenas of all tasks hold now, and how often they were not enough; nothing where the system has none.
+    /// Returns the memory in the arenas of all tasks and the number of times that it was not enough; nothing
+    /// where the system has no arenas.
     pub fn arenas(&self) -> ArenaStats {
         #[cfg(target_os = "linux")]
         return self.inner.arenas.stats();
@@ -306,7 +308,7 @@ impl Server {
         ArenaStats::default()
     }
 
-    /// What is in force on the links being served, a moment ago.
+    /// Returns the properties of the links being served, a moment ago.
     pub fn links(&self) -> Vec<LinkReport> {
         self.inner.links.lock().values().cloned().collect()
     }

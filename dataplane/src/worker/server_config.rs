@@ -15,19 +15,19 @@ pub type OnTaken = Arc<dyn Fn(u64) + Send + Sync>;
 /// The limits and habits of a [`Server`](super::Server).
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// How long a task may have nothing ready before it gives its credits back; default 50 ms, so that a stuck task
-    /// holds up a reader with one credit for no longer.
+    /// The time for which a task may have nothing ready before it gives its credits back. Default 50 ms, so
+    /// that a stuck task holds up a reader with one credit for no longer.
     pub patience: Duration,
-    /// How long a client that lost its link may stay away and still resume; default 60 s.
+    /// The time for which a client that lost its link may stay away and still resume. Default 60 s.
     pub resume_within: Duration,
     /// Bytes sent to one client of a task that it has not acknowledged, after which it is sent nothing fresh; default
     /// 64 MiB, four times what 25 Gbit/s carry in 5 ms, so that no client takes the memory of all tasks.
     pub unacknowledged_bytes: u64,
-    /// What each task may hold ready.
+    /// The elements that each task may hold ready.
     pub buffer: BufferLimits,
-    /// What tasks may keep for the trainers of a cross-trainer cache.
+    /// The elements that tasks may keep for the trainers of a cross-trainer cache.
     pub cache: CacheLimits,
-    /// What tasks may share with readers of the same host.
+    /// The memory that tasks may share with readers of the same host.
     pub arenas: ArenaConfig,
     /// Tasks served at a time; default 4096.
     pub tasks_max: usize,

@@ -31,10 +31,11 @@ const STEPS_PER_REPORT: u64 = 64;
 /// answered, and who does not read its answers asks no more.
 const OUTBOX_MAX: usize = 256;
 
-/// How long what a client says may wait while producers step the session, which hear it at each step.
+/// The time for which a client's message may wait while producers step the session, which hear it at each
+/// step.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Debug, Clone)]
 pub struct SessionEnd {
     /// Why the link is no more.
@@ -47,18 +48,18 @@ struct Session {
     link: Box<WorkerLink>,
     is_greeted: bool,
     subscribed: BTreeMap<TaskId, Attached>,
-    /// Where the next round begins, so that no task is always served last.
+    /// The subscription with which the next round begins, so that no task is always served last.
     turn: usize,
     outbox: VecDeque<Downstream<OutPack>>,
     bell: Arc<Bell>,
     travel: Travel,
-    /// Of what the link and the pool copied, what was added to the server's count.
+    /// The copied bytes of the link and the pool that are in the server's count already.
     copied_bytes: u64,
     steps: u64,
     timer: Pin<Box<Sleep>>,
     /// For when the timer is set.
     alarm: Option<Instant>,
-    /// Of the task that serves the link.
+    /// The waker of the task that serves the link.
     waker: Option<Waker>,
     /// Why the link is no more, which a thread found that is not the session's own.
     lost: Option<LinkLost>,

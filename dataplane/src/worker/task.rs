@@ -34,9 +34,9 @@ pub(super) struct Task {
     pub(super) spec: Vec<u8>,
     pub(super) element_bytes: u64,
     pub(super) buffer: Arc<TaskBuffer>,
-    /// How its packs travel over networks; empty: as the server's do.
+    /// The compression of its packs on networks; empty for the server's setting.
     pub(super) compression: OnceLock<Compression>,
-    /// Where its elements are written.
+    /// The memory in which its elements are written.
     #[cfg(target_os = "linux")]
     pub(super) alloc: Arc<TaskAlloc>,
     subscriptions: Mutex<BTreeMap<u64, Arc<Mutex<Subscription>>>>,
@@ -46,13 +46,13 @@ pub(super) struct Task {
     released: Mutex<BTreeSet<u64>>,
 }
 
-/// Where one client stands.
+/// The state of one client's subscription.
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) half: SendHalf,
     /// The session that serves it; a later link of the same client takes it over.
     pub(super) session: Option<u64>,
-    /// How often the client had asked for it before it did so last.
+    /// The number of times that the client had asked for it before its latest request.
     asked_before: u64,
     detached_at: Option<Instant>,
 }
@@ -65,15 +65,15 @@ pub(super) struct Attached {
     pub(super) state: Arc<Mutex<Subscription>>,
 }
 
-/// What each subscription of a task is held to.
+/// The limits of each subscription of a task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SubscriptionLimits {
     pub(super) send: SendLimits,
-    /// How long a client that lost its link may stay away and still resume.
+    /// The time for which a client that lost its link may stay away and still resume.
     pub(super) resume_within: Duration,
 }
 
-/// What a client asks to subscribe with.
+/// The request of a client to subscribe.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attach<'a> {
     pub(super) client: u64,
@@ -172,8 +172,9 @@ impl Task {
         Ok(subscription)
     }
 
-    /// Whether everything was produced and taken, and each client has said that it wants no more: it does so when the end
-    /// has reached it. Where one was given up, nobody knows here whether everything was delivered.
+    /// Returns whether everything was produced and taken, and each client has said that it wants no more: it
+    /// does so when the end has reached it. Where one was given up, nobody knows here whether everything was
+    /// delivered.
     pub(super) fn is_settled(&self) -> bool {
         let subscriptions = self.subscriptions.lock();
         self.buffer.is_drained()

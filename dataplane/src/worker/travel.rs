@@ -1,4 +1,5 @@
-//! How the packs of one session travel: plain, or by way of the pool that compresses; under AUTO whichever is faster.
+//! The compression of the packs of one session: none, or by the pool that compresses; under AUTO the faster of
+//! the two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(super) struct Travel {
     round_trip: Option<Duration>,
 }
 
-/// How the packs of one task travel.
+/// The compression of the packs of one task.
 #[derive(Debug)]
 enum Habit {
     Compressed,
@@ -112,7 +113,7 @@ impl Travel {
         self.compressed_bytes
     }
 
-    /// Whether another pack may be taken from a task.
+    /// Returns whether another pack may be taken from a task.
     pub(super) fn has_room(&self) -> bool {
         self.compressing < COMPRESSING_MAX
     }

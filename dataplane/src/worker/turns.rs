@@ -8,11 +8,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long others wait for the client whose turn it is. A session that runs comes within a fraction of that; one whose link or
-/// process is stuck holds the others up once, and has its turn again when it asks.
+/// The time for which others wait for the client whose turn it is. A running session comes within a fraction
+/// of it. A session whose link or process is stuck holds the others up once, and has its turn again when it
+/// asks.
 const TURN_PATIENCE: Duration = Duration::from_millis(20);
 
-/// What a client may do that asks for elements.
+/// The permission of a client that asks for elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Take at most so many.
@@ -34,7 +35,7 @@ pub(super) struct Turns {
 struct Standing {
     /// Elements it has had, and those that went to others while it wanted none.
     had: u64,
-    /// It wants elements, and has found none since it last took any.
+    /// Whether the client wants elements and has found none since it last took any.
     is_waiting: bool,
     /// When another client was first put off for its sake.
     called_at: Option<Instant>,
@@ -51,7 +52,7 @@ impl Turns {
         self.clients.remove(&client);
     }
 
-    /// Whether another client waits for elements.
+    /// Returns whether another client waits for elements.
     pub(super) fn is_contended(&self, client: u64) -> bool {
         self.clients.len() > 1
             && self

@@ -49,7 +49,7 @@ mod loom_models {
     /// Elements that the producer commits.
     const ELEMENTS: u64 = 2;
 
-    /// What sessions and the producer of a task share.
+    /// The state that sessions and the producer of a task share.
     struct Task {
         request: WakeRequest,
         committed: AtomicU64,

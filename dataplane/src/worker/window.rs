@@ -23,7 +23,7 @@ pub(super) const TRAINERS_MAX: usize = 1024;
 /// Longest id of a trainer, in bytes: as long as names are elsewhere, and room for a path.
 pub const TRAINER_ID_BYTES_MAX: usize = 256;
 
-/// What the trainers of a task hear whose pipeline came to its end (D8.4).
+/// Returns the failure that trainers hear of a task whose pipeline came to its end (D8.4).
 pub(super) fn end_of_data() -> Failure {
     let message = "end of data in the cross-trainer cache, which requires an infinite dataset: repeat it";
     Failure::new("caller", message, "", "")
@@ -32,7 +32,7 @@ pub(super) fn end_of_data() -> Failure {
 /// The window. Positions count the task's elements from 0.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// What the task wrote, oldest first, without gaps; the last can still grow.
+    /// The packs that the task wrote, oldest first, without gaps; the last can still grow.
     packs: VecDeque<Stretch>,
     /// The oldest element kept.
     start: u64,
@@ -54,7 +54,7 @@ struct Stretch {
     pack: Arc<OpenPack>,
 }
 
-/// Where a trainer stands.
+/// The place of a trainer in the window.
 #[derive(Debug, Default)]
 struct Place {
     /// Its next element, unless that is no longer kept.
@@ -64,7 +64,7 @@ struct Place {
 }
 
 impl Window {
-    /// Whether a trainer may be called that; else why not.
+    /// Returns whether a trainer may be called that; else why not.
     pub(super) fn check_trainer(id: &str) -> Result<(), String> {
         if id.is_empty() || id.len() > TRAINER_ID_BYTES_MAX {
             let found = id.len();
@@ -157,7 +157,7 @@ impl Window {
         self.kept_bytes
     }
 
-    /// Whether nothing was written that nobody had.
+    /// Returns whether nothing was written that nobody had.
     pub(super) fn is_at_end(&self) -> bool {
         self.packs.back().is_none_or(|last| last.upto() <= self.end)
     }

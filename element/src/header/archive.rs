@@ -23,7 +23,7 @@ pub const MAX_HEADER_BYTES: usize = 64 << 10;
 /// Provenance entries of one element: the largest shuffled batch whose parts are told apart.
 pub const MAX_PROVENANCE: usize = 1024;
 
-/// Which part of a split an element, or a part of it, came from.
+/// The part of a split that an element, or a part of it, comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Archive, Serialize)]
 pub struct Provenance {
     /// Lease under which the split was read.
@@ -43,7 +43,8 @@ pub(crate) struct ComponentEntry {
     pub(crate) offset: u64,
     /// Bytes of the payload.
     pub(crate) size_bytes: u64,
-    /// How many of the header's `dims` belong to this component, after those of the components before it.
+    /// The number of the header's `dims` that belong to this component, after those of the components before
+    /// it.
     pub(crate) rank: u32,
 }
 
@@ -149,11 +150,11 @@ impl From<&ArchivedProvenance> for Provenance {
 const COMPONENT_BYTES: usize = 24;
 const DIM_BYTES: usize = 8;
 pub(super) const PROVENANCE_BYTES: usize = 32;
-/// Where in a provenance entry its lease lies.
+/// The offset of the lease in a provenance entry.
 pub(super) const LEASE_AT: usize = offset_of!(ArchivedProvenance, lease);
-/// Where in the root the number of provenance entries lies. The entries end where the root begins.
+/// The offset of the number of provenance entries in the root. The entries end where the root begins.
 pub(super) const PROVENANCE_COUNT_AT: usize = offset_of!(ArchivedHeader, provenance) + 4;
-/// Where in the root the header's own size lies, so that it can be read before the archive is checked.
+/// The offset of the header's own size in the root, so that it can be read before the archive is checked.
 pub(super) const HEADER_BYTES_AT: usize = 4;
 
 // The wire form, fixed: a feature of rkyv switched by another crate, or a reordered field, stops the build.

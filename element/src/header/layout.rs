@@ -1,5 +1,5 @@
-//! Where the payloads and the header of an element lie: computed once a task for a static spec, else once an element.
-//! Refuses to touch the bytes.
+//! The layout of an element's payloads and header: computed once a task for a static spec, else once an
+//! element. Does not touch the bytes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Layout {
     fixed: Option<Fixed>,
 }
 
-/// What a static spec determines.
+/// The part of a layout that a static spec determines.
 #[derive(Debug)]
 struct Fixed {
     parts: Box<[Part]>,
@@ -30,7 +30,7 @@ pub(crate) struct Part {
     pub(crate) dims: Box<[u64]>,
 }
 
-/// What varies between the elements of a spec that is not static: the shape of one component.
+/// The shape of one component, which varies between the elements of a spec that is not static.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape<'a> {
     /// The dimensions, at most [`MAX_RANK`](crate::MAX_RANK).
@@ -101,7 +101,7 @@ impl Layout {
         &self.spec
     }
 
-    /// Whether every element has the same layout.
+    /// Returns whether every element has the same layout.
     #[must_use]
     pub fn is_static(&self) -> bool {
         self.fixed.is_some()

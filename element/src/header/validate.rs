@@ -17,17 +17,17 @@ use super::layout::{HEADER_ALIGN, Layout};
 use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN, Slot};
 use crate::spec::{DIM_MAX, MAX_RANK, TensorSpec, items_in};
 
-/// Who else can write the memory an element lies in.
+/// The processes that can write the memory of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody: this process wrote it or received it into its own memory. The header is checked in place.
+    /// Only this process: it wrote the memory or received into it. The header is checked in place.
     Ours,
     /// Another process, at any moment. The header is copied out first, and only the copy is checked and used.
     Foreign,
 }
 
 impl Origin {
-    /// Of a slot, by whose memory it is in.
+    /// Returns the origin of a slot's memory.
     #[must_use]
     pub fn of(slot: &Slot) -> Origin {
         if slot.is_foreign() {
@@ -38,7 +38,7 @@ impl Origin {
     }
 }
 
-/// What a validated header says.
+/// The content of a validated header.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) sequence: u64,
@@ -144,12 +144,12 @@ pub enum HeaderError {
     Component {
         /// Index of the component.
         component: usize,
-        /// What is wrong with it.
+        /// The fault of the row.
         fault: ComponentFault,
     },
 }
 
-/// How a row of a component table lies.
+/// The fault of a row of the component table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ComponentFault {
     /// More dimensions than allowed, or than the header has.
@@ -220,7 +220,7 @@ pub fn each_lease(bytes: &[u8], mut name: impl FnMut(u64)) {
     }
 }
 
-/// Where the header of an element begins, and its bytes.
+/// Returns the place where the header of an element begins, and its bytes.
 #[inline(always)]
 fn split_header(bytes: &[u8]) -> Result<(usize, &[u8]), HeaderError> {
     let size_bytes = bytes.len();

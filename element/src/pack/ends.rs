@@ -70,8 +70,8 @@ impl Ends {
         }
     }
 
-    /// How many elements from `first` on, at most `max_elements`, have at most `max_element_bytes` each, looking no
-    /// further than `upto`.
+    /// Returns how many elements from `first` on, at most `max_elements`, have at most `max_element_bytes`
+    /// each, looking no further than `upto`.
     #[inline]
     pub(super) fn fitting(
         &self,

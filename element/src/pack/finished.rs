@@ -93,13 +93,13 @@ impl Pack {
         })
     }
 
-    /// How many elements.
+    /// Returns how many elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether it has been split empty.
+    /// Returns whether it has been split empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -117,7 +117,7 @@ impl Pack {
         elements.map(|index| (self.ends.end(index) - self.ends.start(index)) as u64)
     }
 
-    /// How many of the first elements, at most `max_elements`, have at most `max_element_bytes` each.
+    /// Returns how many of the first elements, at most `max_elements`, have at most `max_element_bytes` each.
     #[must_use]
     pub fn fitting(&self, max_elements: usize, max_element_bytes: u64) -> usize {
         self.ends.fitting(

@@ -73,7 +73,7 @@ impl OpenPack {
         self.pack(first..first + count)
     }
 
-    /// How many elements are finished; only grows.
+    /// Returns how many elements are finished; only grows.
     #[must_use]
     pub fn finished(&self) -> usize {
         self.ends.len()
@@ -85,7 +85,7 @@ impl OpenPack {
         (index < self.ends.len()).then(|| (self.ends.end(index) - self.ends.start(index)) as u64)
     }
 
-    /// These elements, of which there is at least one and all are finished.
+    /// Returns a pack of these elements, of which there is at least one and all are finished.
     fn pack(&self, elements: Range<usize>) -> Option<Pack> {
         let bytes = self.ends.start(elements.start)..self.ends.end(elements.end - 1);
         let region = self.head.slice(bytes)?;

@@ -1,5 +1,5 @@
-//! What packs promise, checked against naive models: what is written comes back, however it is taken and split, and
-//! no damage to the bytes leads to a panic or to a view outside the element.
+//! The promises of packs, checked against naive models: written elements come back, however they are taken and
+//! split, and no damage to the bytes leads to a panic or to a view outside the element.
 
 use std::sync::Arc;
 

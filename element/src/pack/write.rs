@@ -92,7 +92,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether the next pack will take the element.
+    /// Returns whether the next pack will take the element.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, WriteError::Full { .. })
@@ -212,13 +212,13 @@ impl PackWriter {
         element.finish(sequence, provenance)
     }
 
-    /// How many elements were written.
+    /// Returns how many elements were written.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.ends().len()
     }
 
-    /// Whether no element was written.
+    /// Returns whether no element was written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

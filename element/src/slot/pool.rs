@@ -19,8 +19,8 @@ pub struct Pool {
     shared: Arc<Shared>,
 }
 
-/// What a pool holds, in bytes of whole size classes (a slot is charged at most a quarter more than it asked for,
-/// and at least 4 KiB).
+/// The memory of a pool, in bytes of whole size classes. A slot is charged at most a quarter more than it
+/// asked for, and at least 4 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStats {
     /// The limit on live plus cached memory.
@@ -57,7 +57,8 @@ impl Pool {
         }
     }
 
-    /// What the pool holds now. The figures are read one after another and may be from slightly different moments.
+    /// Returns the memory that the pool holds now. The figures are read one after another, so they may differ
+    /// by a moment.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         PoolStats {
@@ -83,8 +84,8 @@ impl Pool {
 }
 
 impl SlotAlloc for Pool {
-    /// As the trait says. [`AllocError::TooLarge`] when the slot would not fit an empty pool, so that waiting cannot
-    /// help; [`AllocError::Exhausted`] when it does not fit now.
+    /// Fails with [`AllocError::TooLarge`] when the slot would not fit an empty pool, so that waiting cannot
+    /// help, and with [`AllocError::Exhausted`] when it does not fit now.
     fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
         let shared = &self.shared;
         let limit_bytes = shared.budget_bytes.min(MAX_SLOT_BYTES);

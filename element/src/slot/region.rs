@@ -105,9 +105,9 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Where memory goes when the last slot that uses it is dropped.
+/// The receiver of memory when the last slot that uses it is dropped.
 ///
-/// Called on whichever thread dropped last; must be quick and must not block.
+/// It is called on the thread that dropped last, must be quick and must not block.
 pub trait Reclaim: Send + Sync {
     /// Takes the memory back. Its bytes are as the last user left them.
     fn reclaim(&self, memory: Memory);
@@ -120,10 +120,10 @@ pub(crate) struct Region {
     access: Access,
 }
 
-/// Who may touch the memory besides its one owner in this process.
+/// The access that others have to the memory besides its one owner in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Nobody.
+    /// The owner alone has access.
     Ours,
     /// Another process, which promised not to.
     Lent,

@@ -114,8 +114,8 @@ impl Slot {
         Slot { region, start, len }
     }
 
-    /// Whether another process can write these bytes, whatever it promised: what must not change between being checked and being
-    /// used is copied first.
+    /// Returns whether another process can write these bytes, whatever it promised: what must not change
+    /// between being checked and being used is copied first.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         match self.region.access() {
@@ -124,14 +124,15 @@ impl Slot {
         }
     }
 
-    /// Whether others read the same bytes, so that nobody may ever write them.
+    /// Returns whether others read the same bytes, so that nobody may ever write them.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.region.access() == Access::Shared
     }
 
-    /// Where the bytes begin, for code outside of Rust that looks at them while it holds this slot. It may write them if they are
-    /// not [`Slot::is_shared`] and nobody else looks at any of them, through this slot or another, from then on.
+    /// Returns the address of the bytes, for code outside of Rust that looks at them while it holds this slot.
+    /// The code may write them if they are not [`Slot::is_shared`] and nobody else looks at any of them,
+    /// through this slot or another, from then on.
     #[must_use]
     #[inline]
     pub fn start(&self) -> NonNull<u8> {

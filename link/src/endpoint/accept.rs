@@ -69,7 +69,7 @@ impl ConnectionPermit {
     }
 }
 
-/// What an acceptor has done so far.
+/// The numbers of connections that an acceptor has accepted and refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptCounts {
     /// Connections handed over.
@@ -122,13 +122,13 @@ impl Warnings {
 #[derive(Debug, Default)]
 struct OpenConnections {
     total: usize,
-    /// Those of peers of role `read`.
+    /// The connections of peers of role `read` among them.
     of_read: usize,
     of_peer: HashMap<PeerId, usize>,
 }
 
 impl AcceptCounter {
-    /// What has happened so far.
+    /// Returns the numbers so far.
     pub fn counts(&self) -> AcceptCounts {
         // Relaxed: independent counters, for people.
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Acceptor {
         }
     }
 
-    /// What has happened so far.
+    /// Returns the numbers so far.
     pub fn counts(&self) -> AcceptCounts {
         self.counter().counts()
     }

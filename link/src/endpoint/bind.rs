@@ -32,7 +32,7 @@ struct Shared {
     server: Option<ServerConfigs>,
 }
 
-/// What accepted connections get, by where the peer is.
+/// The settings of accepted connections, by the place of the peer.
 #[derive(Clone, Debug)]
 struct ServerConfigs {
     loopback: Arc<ServerConfig>,
@@ -183,7 +183,7 @@ impl Endpoint {
         &self.shared.config
     }
 
-    /// What the kernel granted to the socket.
+    /// Returns the settings that the kernel granted to the socket.
     pub fn socket_report(&self) -> SocketReport {
         self.shared.socket
     }

@@ -13,7 +13,7 @@ use crate::socket::SocketConfig;
 const MTU_MIN: u16 = 1200;
 /// The largest UDP payload that fits the loopback device's 65 536 bytes over IPv4, rounded down with room for options.
 const MTU_LOOPBACK: u16 = 65_495;
-/// What of it fits over IPv6, whose header is 20 bytes longer: 65 536 - 40 - 8.
+/// The largest loopback packet over IPv6, whose header is 20 bytes longer: 65 536 - 40 - 8.
 const MTU_LOOPBACK_V6: u16 = 65_488;
 /// A jumbo frame's 9 000 bytes less 40 of IPv6 and 8 of UDP header. Discovery stays below it where frames are smaller.
 const MTU_NETWORK: u16 = 8_952;
@@ -21,14 +21,15 @@ const MTU_NETWORK: u16 = 8_952;
 const MTU_SEARCH_INTERVAL: Duration = Duration::from_secs(30);
 /// A fall to 1200 bytes is more often bad luck in a burst of losses than a smaller path: try again soon.
 const MTU_FALL_COOLDOWN: Duration = Duration::from_secs(5);
-/// With the default socket buffers a sender on loopback stops just before it would overflow its receiver's buffer, which
-/// is all the path there is: a larger window gains nothing and costs a loss each time it is filled.
+/// The largest window on loopback. With the default socket buffers a sender stops just before it would
+/// overflow its receiver's buffer, which is all the path there is. A larger window gains nothing, and costs a
+/// loss each time it is filled.
 const WINDOW_LOOPBACK_BYTES_MAX: u64 = 700_000;
 /// quinn receives at most this many datagram aggregates in one call.
 const RECEIVE_BATCH_MAX: usize = 32;
 
-/// What the peer of one connection may send ahead of its reader, and how many streams it may have open: the memory that
-/// it can make this side hold.
+/// The bytes that the peer of one connection may send ahead of its reader, and the streams that it may have
+/// open. Both bound the memory that it can make this side hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
     /// Bytes ahead on one stream. Default 16 MiB, four times the product of 10 Gbit/s and 3 ms, so that credits and not
@@ -55,7 +56,7 @@ impl Default for PeerLimits {
     }
 }
 
-/// How an endpoint behaves. Both ends' settings count: the MTU of a path is the smaller of the two.
+/// The settings of an endpoint. Both ends' settings count: the MTU of a path is the smaller of the two.
 ///
 /// Start from `EndpointConfig::default()` and change what is needed.
 #[derive(Clone, Debug)]
@@ -72,10 +73,10 @@ pub struct EndpointConfig {
     /// Bytes in flight at the start. Default 128 KiB: a data centre's paths need no slow start from ten packets, and the
     /// smallest usual socket buffers hold it.
     pub congestion_window_bytes_initial: u64,
-    /// What the servers may send that this endpoint connects to.
+    /// The limits of the servers that this endpoint connects to.
     pub of_connected: PeerLimits,
-    /// What the clients may send that this endpoint accepts. A server that is told little says so here: what a client
-    /// sends and nobody reads stays in memory.
+    /// The limits of the clients that this endpoint accepts. A server that expects little sets them low,
+    /// because bytes that nobody reads stay in memory.
     pub of_accepted: PeerLimits,
     /// Bytes kept for retransmission on one connection before writers wait. Default 64 MiB.
     pub send_window_bytes: u64,
@@ -92,8 +93,9 @@ pub struct EndpointConfig {
     /// Handshakes a server works on at a time. Default 256. Beyond an eighth of them, clients must first prove their address
     /// (Retry). When all are under way, the oldest with the address that has most makes room.
     pub handshakes_max: usize,
-    /// Of these, handshakes with clients at one proved address, or one /64 network of IPv6. Default 64, a quarter: one host that
-    /// begins handshakes and never ends them leaves places for the others, and a host that starts many processes is not held up.
+    /// The handshakes with clients at one proved address, or one /64 network of IPv6. Default 64, a quarter: a
+    /// host that begins handshakes and never ends them leaves places for others, and a host that starts many
+    /// processes is not held up.
     pub handshakes_per_address_max: usize,
     /// Connections a server keeps at a time. Default 4096, of the order of a cluster's processes. Peers of role `read` have at
     /// most three quarters of them: their keys are given to many, and must not keep out the holders of others.
@@ -136,11 +138,11 @@ impl Default for EndpointConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} = {value}: {rule}")]
 pub struct ConfigError {
-    /// Which field.
+    /// The name of the setting.
     pub setting: &'static str,
-    /// What it was set to.
+    /// Its value.
     pub value: String,
-    /// What it must be.
+    /// The rule that it breaks.
     pub rule: &'static str,
 }
 
@@ -207,8 +209,8 @@ impl EndpointConfig {
         Ok(())
     }
 
-    /// What stands still when it is nothing. A client may be kept from opening unidirectional streams; a server that this
-    /// endpoint connects to sends its packs on them.
+    /// Returns the settings that must not be zero. A client may be kept from opening unidirectional streams; a
+    /// server that this endpoint connects to sends its packs on them.
     fn counts(&self) -> [(&'static str, u64); 14] {
         let (connected, accepted) = (&self.of_connected, &self.of_accepted);
         [
@@ -310,7 +312,7 @@ impl EndpointConfig {
     }
 }
 
-/// Where the search for a path's MTU ends when no MTU is set.
+/// Returns the bound of the search for a path's MTU when no MTU is set.
 fn discovery_bound(peer: IpAddr) -> u16 {
     match peer.to_canonical() {
         IpAddr::V4(ip) if ip.is_loopback() => MTU_LOOPBACK,

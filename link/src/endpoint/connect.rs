@@ -100,7 +100,7 @@ async fn confirmed(connection: &Connection) -> Result<(), ConnectionError> {
     }
 }
 
-/// What an error must name.
+/// The facts that an error names.
 #[derive(Clone, Copy)]
 struct Attempt<'a> {
     address: SocketAddr,
@@ -224,7 +224,7 @@ pub enum ConnectError {
     Untrusted {
         /// The server.
         address: SocketAddr,
-        /// What it should have been.
+        /// The expected role.
         expected: Role,
     },
     /// The server is of this cluster, in another role.
@@ -232,7 +232,7 @@ pub enum ConnectError {
     WrongRole {
         /// The server.
         address: SocketAddr,
-        /// What it should have been.
+        /// The expected role.
         expected: Role,
     },
     /// The server's certificate or key is revoked.
@@ -242,7 +242,7 @@ pub enum ConnectError {
     Revoked {
         /// The server.
         address: SocketAddr,
-        /// What it should have been.
+        /// The expected role.
         expected: Role,
     },
     /// The server wants no connection with us.
@@ -258,19 +258,19 @@ pub enum ConnectError {
     Version {
         /// The server.
         address: SocketAddr,
-        /// What was asked for.
+        /// The protocol that was asked for.
         alpn: String,
     },
-    /// Nobody answered.
+    /// There was no answer.
     #[error(
         "no answer from {address} within {deadline_ms} ms: check that a {expected} runs there and that UDP can reach it"
     )]
     TimedOut {
         /// The server.
         address: SocketAddr,
-        /// What should be there.
+        /// The expected role.
         expected: Role,
-        /// How long was waited, in milliseconds.
+        /// The time that was waited, in milliseconds.
         deadline_ms: u128,
     },
     /// No packet can be sent there from this socket.
@@ -278,7 +278,7 @@ pub enum ConnectError {
     Unreachable {
         /// The server.
         address: SocketAddr,
-        /// What stands in the way.
+        /// The obstacle.
         reason: String,
     },
     /// This endpoint was closed.
@@ -321,7 +321,7 @@ pub enum RefusalReason {
     /// The server has as many connections as it takes, of us or in all.
     #[error("{reason}")]
     Full {
-        /// Which quota is used up.
+        /// The quota that is used up.
         reason: String,
     },
     /// The server's application said so.

@@ -1,4 +1,4 @@
-//! Whose handshakes are under way, and which one makes room when there are too many.
+//! The handshakes that are under way, and the choice of the one that makes room when there are too many.
 //!
 //! Pure but for the handles of the tasks. Clients that have proved their address have shares by address; all others have one small
 //! share together, because anyone can claim an address.
@@ -36,7 +36,7 @@ impl Origin {
     }
 }
 
-/// What becomes of a client that begins a handshake.
+/// The decision about a client that begins a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// The handshake goes on.

@@ -1,4 +1,4 @@
-//! What a link looks like from outside, for statistics and benchmarks.
+//! The properties of a link that statistics and benchmarks show.
 
 use std::time::Duration;
 

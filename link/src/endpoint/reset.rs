@@ -1,4 +1,5 @@
-//! How a server that comes back tells the peers of its earlier life at once that their connections are gone.
+//! Stateless resets: a server that comes back tells the peers of its earlier life at once that their
+//! connections are gone.
 //!
 //! To a packet of a connection that it does not know it answers with a reset (RFC 9000, section 10.3), which the peer believes
 //! only if it carries a token that the earlier life alone could have made. So the tokens follow from the server's key, which

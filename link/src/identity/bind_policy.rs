@@ -1,4 +1,4 @@
-//! Where a server may listen, given how its key came to be.
+//! The addresses at which a server may listen, given the origin of its key.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::net::SocketAddr;

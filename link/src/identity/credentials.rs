@@ -26,7 +26,7 @@ pub struct Credentials {
     revocations: Option<Arc<Revocations>>,
 }
 
-/// How this process comes by its own certificate.
+/// The way in which this process gets its own certificate.
 #[derive(Clone)]
 pub(crate) enum Signer {
     /// Each endpoint makes a fresh key and signs its certificate with the role's key (an Ed25519 seed).
@@ -38,7 +38,7 @@ pub(crate) enum Signer {
     },
 }
 
-/// Which anchors vouch for which role.
+/// The anchors that vouch for each role.
 #[derive(Clone)]
 enum Trust {
     /// One anchor per role, in the order of [`Role::ALL`]: the anchor proves the role.
@@ -62,7 +62,7 @@ impl Credentials {
         }
     }
 
-    /// The same, which also accept the holders of these keys.
+    /// Returns these credentials, which then also accept the holders of these keys.
     pub(super) fn accepting(mut self, others: &[PublicKeys]) -> Credentials {
         if let Trust::PerRole(anchors) = &mut self.trust {
             for role in Role::ALL {
@@ -120,7 +120,7 @@ impl Credentials {
         })
     }
 
-    /// The same credentials, which refuse those whom the list names.
+    /// Returns these credentials, which then refuse the certificates and keys that the list names.
     pub fn refusing(mut self, revocations: Arc<Revocations>) -> Credentials {
         self.revocations = Some(revocations);
         self
@@ -135,7 +135,7 @@ impl Credentials {
         self.role
     }
 
-    /// Whether the key was given on purpose rather than made on this machine on first use.
+    /// Returns whether the key was given on purpose rather than made on this machine on first use.
     pub fn explicitly_given(&self) -> bool {
         self.explicitly_given
     }
@@ -197,17 +197,17 @@ pub enum CredentialsError {
     /// A role key cannot act in another role.
     #[error("this key may only act as `{held}`, not as `{wanted}`: use the cluster key, or a `{wanted}` key")]
     OtherRole {
-        /// What was asked for.
+        /// The role that was asked for.
         wanted: Role,
-        /// What the key allows.
+        /// The role that the key allows.
         held: Role,
     },
     /// A PEM text could not be used.
     #[error("cannot use {what}: {reason}")]
     BadPem {
-        /// Which of the three texts.
+        /// The name of the text.
         what: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A site certificate must say which role its holder has.
@@ -216,7 +216,7 @@ pub enum CredentialsError {
          (read, submit, worker or dispatcher) as a subject alternative name"
     )]
     NotOneRole {
-        /// How many it names.
+        /// The number of names in it.
         found: usize,
     },
 }

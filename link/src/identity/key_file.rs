@@ -1,6 +1,6 @@
-//! Where keys come from: a given text, a given file, or this user's own key, made on first use.
+//! The sources of keys: a given text, a given file, or this user's own key, made on first use.
 //!
-//! Reads no environment: whoever composes the program passes the settings in.
+//! This file reads no environment: the program passes the settings in.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -18,7 +18,7 @@ use super::{
 /// No key text is as long as this; what is longer is some other file.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
-/// Where a process takes its key from.
+/// The source of a process' key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
     /// The key itself.
@@ -44,7 +44,8 @@ impl std::fmt::Debug for KeyText {
 pub struct LoadedKey {
     /// The key to act with, and those that are accepted besides.
     pub keys: KeyRing,
-    /// It was given on purpose, so a server may listen beyond loopback (see [`bind_policy`](super::bind_policy())).
+    /// Whether the key was given on purpose, so that a server may listen beyond loopback (see
+    /// [`bind_policy`](super::bind_policy())).
     pub explicitly_given: bool,
     /// The file was created by this call.
     pub created: bool,
@@ -267,7 +268,7 @@ pub enum KeyError {
     BadFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with its content.
+        /// The fault of its content.
         source: KeyTextError,
     },
     /// The file cannot be read.

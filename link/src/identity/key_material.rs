@@ -18,7 +18,7 @@ pub enum KeyMaterial {
 }
 
 impl KeyMaterial {
-    /// Whether `text` claims to be a key rather than, say, a path to one.
+    /// Returns whether `text` claims to be a key rather than, say, a path to one.
     pub fn looks_like_key(text: &str) -> bool {
         let text = text.trim_start();
         text.starts_with(ClusterKey::PREFIX)
@@ -41,7 +41,7 @@ impl KeyMaterial {
         }
     }
 
-    /// What others need to recognise the holders of this key's cluster, and no secret.
+    /// Returns the public half of this key, by which others recognise its holders.
     pub fn public(&self) -> PublicKeys {
         match self {
             KeyMaterial::Cluster(key) => PublicKeys::from(key),

@@ -24,9 +24,9 @@ pub enum KeyTextError {
         "{found} keys are listed, and at most {max} are accepted: remove those that are no longer in use"
     )]
     TooManyKeys {
-        /// How many there are.
+        /// The number of keys.
         found: usize,
-        /// How many there may be.
+        /// The largest number of keys.
         max: usize,
     },
     /// The operating system gave no random bytes.

@@ -31,7 +31,7 @@ struct State {
     looked: Instant,
 }
 
-/// What tells one content of a file from another.
+/// The facts that tell one content of a file from another.
 type Version = (SystemTime, u64, u64);
 
 impl Revocations {
@@ -128,7 +128,7 @@ pub enum RevocationsError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of its content.
         source: RevokedListError,
     },
 }

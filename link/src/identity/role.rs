@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a process may do in a cluster.
+/// The rights of a process in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Reads elements of jobs that exist.

@@ -124,8 +124,8 @@ impl Budget {
         self.count.held_bytes.load(Ordering::SeqCst)
     }
 
-    /// Whether nothing more should be buffered. A buffer that is empty takes one element all the same, or
-    /// nothing would ever move.
+    /// Returns whether nothing more should be buffered. A buffer that is empty takes one element all the same,
+    /// or nothing would ever move.
     pub fn is_spent(&self) -> bool {
         self.held_bytes() >= self.limit_bytes()
     }

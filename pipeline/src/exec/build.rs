@@ -86,7 +86,7 @@ impl Program {
         Order::shuffled(positions, shuffles)
     }
 
-    /// Whether the operation at `node`, or one that it reads, keeps elements for later passes.
+    /// Returns whether the operation at `node`, or one that it reads, keeps elements for later passes.
     fn keeps(&self, node: usize) -> bool {
         let node = &self.graph.nodes()[node];
         let mut inputs = node.inputs.iter();
@@ -114,7 +114,7 @@ impl Opening<'_> {
             .collect()
     }
 
-    /// Whether each input, or what it reads, keeps elements for later passes.
+    /// Returns whether each input, or what it reads, keeps elements for later passes.
     pub(crate) fn keeps(&self) -> Vec<bool> {
         let inputs = self.inputs_of(self.node).iter();
         inputs.map(|input| self.program.keeps(*input as usize)).collect()
@@ -142,7 +142,7 @@ impl Opening<'_> {
         &self.program.specs[self.node]
     }
 
-    /// Whether what a batch reads leaves it to the batch to compute its rows.
+    /// Returns whether what a batch reads leaves it to the batch to compute its rows.
     pub(crate) fn is_filled(&self) -> bool {
         let input = self.inputs_of(self.node).first();
         input.is_some_and(|input| self.program.graph.fills_rows(*input as usize))

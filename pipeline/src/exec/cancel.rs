@@ -98,7 +98,7 @@ impl Cancel {
         CancelHook { shared, id }
     }
 
-    /// Whether the flag is raised.
+    /// Returns whether the flag is raised.
     pub fn is_cancelled(&self) -> bool {
         self.shared.cancelled.load(Ordering::Acquire)
     }

@@ -113,7 +113,7 @@ impl Cursor {
         marks
     }
 
-    /// Whether the position last returned ends its split or pass.
+    /// Returns whether the position last returned ends its split or pass.
     pub(crate) fn is_last(&self) -> bool {
         self.left.is_empty()
     }
@@ -124,7 +124,7 @@ impl Cursor {
         current.map(|current| current.payload.as_slice())
     }
 
-    /// How many restarts there were.
+    /// Returns how many restarts there were.
     pub(crate) fn pass(&self) -> u64 {
         self.pass
     }
@@ -150,7 +150,7 @@ impl Cursor {
         self.left.start = 0;
     }
 
-    /// Whether positions come in splits.
+    /// Returns whether positions come in splits.
     pub(crate) fn is_fed(&self) -> bool {
         self.fed.is_some()
     }
@@ -187,7 +187,7 @@ impl Cursor {
         }
     }
 
-    /// Whether a later pass is being dealt out, so that this one has no more splits.
+    /// Returns whether a later pass is being dealt out, so that this one has no more splits.
     fn is_behind(&self) -> bool {
         let current = self.fed.as_ref().and_then(|fed| fed.feed.current(fed.source));
         current.is_some_and(|current| current > self.pass)

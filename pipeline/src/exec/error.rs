@@ -218,7 +218,8 @@ impl ExecError {
         self
     }
 
-    /// Whether it can be passed over: the fault of one element, or of the function that was called with it.
+    /// Returns whether it can be passed over: the fault of one element, or of the function that was called
+    /// with it.
     pub fn is_passable(&self) -> bool {
         self.0.of_element
             && matches!(

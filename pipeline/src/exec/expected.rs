@@ -44,7 +44,7 @@ impl Expected {
         }
     }
 
-    /// Whether an element has come, or the spec says it.
+    /// Returns whether an element has come, or the spec says it.
     pub(crate) fn is_known(&self) -> bool {
         // Relaxed, here and below: an estimate that orders nothing else.
         self.bytes.load(Ordering::Relaxed) != UNKNOWN

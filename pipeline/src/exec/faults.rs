@@ -43,12 +43,13 @@ impl Faults {
         faults
     }
 
-    /// Whether failures are tried again.
+    /// Returns whether failures are tried again.
     pub(crate) fn retries(&self) -> bool {
         self.policy.retries > 0
     }
 
-    /// Whether elements that fail are left out, so that nothing may be left to fail when they are written.
+    /// Returns whether elements that fail are left out, so that nothing may be left to fail when they are
+    /// written.
     pub(crate) fn skips(&self) -> bool {
         self.policy.skips
     }
@@ -94,7 +95,7 @@ impl Faults {
     }
 }
 
-/// Whether it may go better next time.
+/// Returns whether it may go better next time.
 fn is_worth_another_attempt(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::UserFunction

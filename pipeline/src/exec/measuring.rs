@@ -103,7 +103,8 @@ impl Measuring {
         })
     }
 
-    /// Whether the operation at `path` is a stage of its own, and not part of the one above or none at all.
+    /// Returns whether the operation at `path` is a stage of its own, and not part of the one above or none at
+    /// all.
     fn is_stage(&self, path: &[usize]) -> bool {
         self.at(path)
             .is_some_and(|(graph, node)| !graph.is_passed_over(node))
@@ -124,7 +125,7 @@ impl Measuring {
 }
 
 impl Running {
-    /// How many trees of the body that `path` is in are executed at once.
+    /// Returns how many trees of the body that `path` is in are executed at once.
     fn trees(&self, path: &[usize]) -> u32 {
         let outer = (1..path.len()).filter_map(|length| self.meter.find(&path[..length]));
         let threads = outer

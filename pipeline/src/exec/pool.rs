@@ -66,7 +66,7 @@ impl Pool {
         })
     }
 
-    /// How many threads there are.
+    /// Returns how many threads there are.
     pub fn threads(&self) -> usize {
         self.threads.len()
     }

@@ -56,7 +56,7 @@ struct Known {
 }
 
 impl Skipped {
-    /// How many were left out so far.
+    /// Returns how many were left out so far.
     pub(crate) fn count(&self) -> u64 {
         // Relaxed, here and below: a count that orders nothing else.
         self.shared.count.load(Ordering::Relaxed)
@@ -87,7 +87,7 @@ impl Skipped {
         }
     }
 
-    /// How many there are with this one.
+    /// Returns how many there are with this one.
     fn counted(&self, error: &ExecError) -> u64 {
         let mut known = self.shared.known.lock();
         known.counts(&error.failure().op).skipped += 1;

@@ -34,8 +34,8 @@ pub trait Source: Send {
         Ok(())
     }
 
-    /// Whether others read from it too, each element going to one of them: that it ends without an element does not say that it
-    /// never had any.
+    /// Returns whether others read from it too, each element going to one of them: that it ends without an
+    /// element does not say that it never had any.
     fn is_shared(&self) -> bool {
         false
     }

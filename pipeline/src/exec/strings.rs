@@ -34,7 +34,7 @@ impl Strings {
         fits.then(|| Strings(Form::Packed(Arc::new(Packed { bytes, begins, width }))))
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         match &self.0 {
             Form::Each(items) => items.len(),
@@ -42,7 +42,7 @@ impl Strings {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

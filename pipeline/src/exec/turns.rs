@@ -47,12 +47,12 @@ impl<T> Turns<T> {
         }
     }
 
-    /// How many slots there are, empty ones too.
+    /// Returns how many slots there are, empty ones too.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many datasets are open.
+    /// Returns how many datasets are open.
     pub(crate) fn open_count(&self) -> usize {
         self.open
     }

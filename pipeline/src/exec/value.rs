@@ -52,8 +52,8 @@ pub trait Fill: Send + Sync + fmt::Debug {
     /// Bytes held until then.
     fn held_bytes(&self) -> usize;
 
-    /// Whether it never fails, whatever the data: then it can be left until it is known where it is written, be that behind
-    /// operations that would have passed over a failure.
+    /// Returns whether it never fails, whatever the data: then it can be left until it is known where it is
+    /// written, be that behind operations that would have passed over a failure.
     fn is_certain(&self) -> bool {
         false
     }
@@ -227,7 +227,7 @@ impl Tensor {
         &self.data
     }
 
-    /// Whether `spec` allows it.
+    /// Returns whether `spec` allows it.
     pub fn fits(&self, spec: &TensorSpec) -> bool {
         spec.accepts(self.dtype, &self.dims)
     }
@@ -257,7 +257,7 @@ impl Tensor {
         data + size_of::<Tensor>()
     }
 
-    /// Whether writing it never fails.
+    /// Returns whether writing it never fails.
     pub(crate) fn is_certain(&self) -> bool {
         match &self.data {
             TensorData::Inline(_) | TensorData::Shared(_) | TensorData::Strings(_) => true,

@@ -23,7 +23,7 @@ pub(crate) fn declared(count: Option<u64>, infinite: bool) -> Cardinality {
     }
 }
 
-/// How many elements so many passes have; without end for `None`.
+/// Returns how many elements so many passes have; without end for `None`.
 pub(crate) fn repeated(count: Option<u64>, input: Cardinality) -> Cardinality {
     match (count, input) {
         (Some(0), _) | (_, Cardinality::Finite(0)) => Cardinality::Finite(0),
@@ -32,7 +32,7 @@ pub(crate) fn repeated(count: Option<u64>, input: Cardinality) -> Cardinality {
     }
 }
 
-/// How many batches so many elements make.
+/// Returns how many batches so many elements make.
 pub(crate) fn batched(input: Cardinality, size: u64, drop_remainder: bool) -> Cardinality {
     match input {
         Cardinality::Finite(count) if drop_remainder => Cardinality::Finite(count / size),

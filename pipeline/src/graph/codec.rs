@@ -182,7 +182,7 @@ impl<'b> Encoded<'b> {
         self.record.cycle.ok_or_else(|| self.malformed("has no cycle"))
     }
 
-    /// Whether graphs are among the parameters.
+    /// Returns whether graphs are among the parameters.
     pub(crate) fn has_graphs(&self) -> bool {
         !self.record.functions.is_empty()
     }

@@ -66,7 +66,7 @@ impl Constant {
         self.dims().map(|_| ())
     }
 
-    /// How many slices there are: the leading dimension all components share.
+    /// Returns how many slices there are: the leading dimension all components share.
     ///
     /// # Errors
     /// The reason, as text, when the data and the spec do not describe such tensors.

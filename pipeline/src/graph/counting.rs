@@ -34,7 +34,7 @@ pub(crate) fn cardinality(
     Ok(all[graph.output()])
 }
 
-/// How many elements the body of a function makes of one element of `spec`.
+/// Returns how many elements the body of a function makes of one element of `spec`.
 pub(crate) fn of_body(
     body: &Graph,
     spec: &ElementSpec,

@@ -75,12 +75,12 @@ impl Graph {
         }
     }
 
-    /// Whether neighbouring maps with one schedule are executed as one step.
+    /// Returns whether neighbouring maps with one schedule are executed as one step.
     pub(crate) fn fuses_maps(&self) -> bool {
         !self.execution.keeps_maps_apart
     }
 
-    /// Whether it is executed with sources that are dealt out in splits.
+    /// Returns whether it is executed with sources that are dealt out in splits.
     pub(crate) fn is_fed(&self) -> bool {
         self.execution.is_fed
     }
@@ -121,7 +121,7 @@ impl Graph {
         self.options().find_map(|options| options.deterministic)
     }
 
-    /// Whether it, or a function of it, ignores errors.
+    /// Returns whether it, or a function of it, ignores errors.
     pub(crate) fn ignores_errors(&self) -> bool {
         self.nodes.iter().any(|node| {
             let mut graphs = node.op.graphs().into_iter();

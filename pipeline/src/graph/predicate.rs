@@ -73,7 +73,7 @@ impl Predicate {
         }
     }
 
-    /// Whether it can be asked of elements of `input`.
+    /// Returns whether it can be asked of elements of `input`.
     pub(crate) fn fits(&self, registry: &dyn Registry, input: &ElementSpec) -> Result<(), AnalysisError> {
         match self {
             Predicate::Registered(registered) => {

@@ -20,7 +20,7 @@ pub trait Registry: Send + Sync {
     /// `input`.
     fn map(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<ElementSpec, AnalysisError>;
 
-    /// Whether the predicate `name` takes elements of `input`.
+    /// Returns whether the predicate `name` takes elements of `input`.
     ///
     /// # Errors
     /// As [`Registry::map`].

@@ -42,7 +42,7 @@ impl Graph {
         }
     }
 
-    /// Whether it, or a function of it, reads files of which nothing declares what they hold.
+    /// Returns whether it, or a function of it, reads files of which nothing declares what they hold.
     fn lacks_columns(&self) -> bool {
         self.nodes().iter().any(|node| {
             node.op.lacks_columns() || node.op.graphs().iter().any(|(graph, _)| graph.lacks_columns())

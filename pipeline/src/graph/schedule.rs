@@ -18,7 +18,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Whether results keep their order in a dataset whose options say `deterministic`.
+    /// Returns whether results keep their order in a dataset whose options say `deterministic`.
     pub fn is_ordered(&self, deterministic: bool) -> bool {
         self.parallel == 1 || self.ordered.unwrap_or(deterministic)
     }

@@ -35,7 +35,7 @@ pub(crate) fn sources(graph: &Graph, registry: &dyn Registry) -> Result<Vec<Sour
     Ok(found)
 }
 
-/// Whether all of `sources` can be dealt out.
+/// Returns whether all of `sources` can be dealt out.
 pub(crate) fn splittable(sources: &[SourceFacts]) -> Result<(), String> {
     for source in sources {
         match &source.splitting {
@@ -46,7 +46,7 @@ pub(crate) fn splittable(sources: &[SourceFacts]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether no operation of `graph` keeps in files what would be a task's splits of the moment.
+/// Returns whether no operation of `graph` keeps in files what would be a task's splits of the moment.
 pub(crate) fn keeps_nothing_apart(graph: &Graph) -> Result<(), String> {
     match graph.nodes().iter().find(|node| node.op.keeps_files()) {
         Some(node) => Err(format!(
@@ -57,7 +57,7 @@ pub(crate) fn keeps_nothing_apart(graph: &Graph) -> Result<(), String> {
     }
 }
 
-/// Whether the elements of `graph` state exactly the positions they stand for.
+/// Returns whether the elements of `graph` state exactly the positions they stand for.
 pub(crate) fn aligned(graph: &Graph, sources: &[SourceFacts]) -> Result<(), String> {
     splittable(sources)?;
     for node in graph.nodes() {

@@ -50,7 +50,7 @@ impl Units {
         self.positions
     }
 
-    /// How many splits there are.
+    /// Returns how many splits there are.
     pub fn splits(&self) -> u64 {
         self.positions.div_ceil(self.unit)
     }

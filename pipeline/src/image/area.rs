@@ -21,12 +21,12 @@ impl Area {
         }
     }
 
-    /// Whether it is all of a picture of `height` x `width`.
+    /// Returns whether it is all of a picture of `height` x `width`.
     pub(crate) fn is_whole(&self, height: u32, width: u32) -> bool {
         *self == Area::whole(height, width)
     }
 
-    /// Whether it is not empty and lies within a picture of `height` x `width`.
+    /// Returns whether it is not empty and lies within a picture of `height` x `width`.
     pub(crate) fn fits(&self, height: u32, width: u32) -> bool {
         let within = |from: u32, length: u32, side: u32| {
             length > 0 && from.checked_add(length).is_some_and(|end| end <= side)

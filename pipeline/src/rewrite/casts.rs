@@ -59,7 +59,7 @@ fn predicate(op: &Op) -> Option<&Predicate> {
     filter.or_else(|| op.of::<TakeWhile>().map(|take| &take.0))
 }
 
-/// Whether all that is computed are casts of components in their places.
+/// Returns whether all that is computed are casts of components in their places.
 fn are_casts(compute: &Compute) -> bool {
     let is_cast = |name: &str, expr: &Expr| match expr.nodes() {
         [column, cast] => {
@@ -74,12 +74,12 @@ fn are_casts(compute: &Compute) -> bool {
             .all(|named| is_cast(&named.name, &named.expr))
 }
 
-/// Whether elements come out in the order in which they came in, whatever the dataset's options say.
+/// Returns whether elements come out in the order in which they came in, whatever the dataset's options say.
 fn keeps_order(schedule: Schedule) -> bool {
     schedule.is_ordered(false)
 }
 
-/// Whether nothing that is cast had larger items than what comes of it.
+/// Returns whether nothing that is cast had larger items than what comes of it.
 fn is_widest(cast: &Expr) -> bool {
     let mut casts = cast.nodes().iter();
     casts.any(|node| {
@@ -90,7 +90,7 @@ fn is_widest(cast: &Expr) -> bool {
     })
 }
 
-/// Whether `asked` looks at the component `name`, at one within it, or at what it is within.
+/// Returns whether `asked` looks at the component `name`, at one within it, or at what it is within.
 fn looks_at(asked: &Expr, name: &str) -> bool {
     let is_within = |inner: &str, outer: &str| {
         outer.is_empty()
@@ -107,7 +107,7 @@ fn looks_at(asked: &Expr, name: &str) -> bool {
     })
 }
 
-/// Whether it takes a part of a picture of any type, and leaves the rest.
+/// Returns whether it takes a part of a picture of any type, and leaves the rest.
 fn is_cut(function: &ImageFunction) -> bool {
     matches!(
         function,

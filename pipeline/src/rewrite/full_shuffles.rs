@@ -56,7 +56,7 @@ pub(crate) fn sink(nodes: &mut Vec<Node>, origins: &mut Vec<u32>, is_fed: bool) 
     }
 }
 
-/// Whether the operation at `node` is a shuffle whose buffer takes in a whole source.
+/// Returns whether the operation at `node` is a shuffle whose buffer takes in a whole source.
 fn is_full_here(nodes: &[Node], node: usize, is_fed: bool) -> bool {
     let op = &nodes[node].op;
     let shuffle = if let Some(both) = op.of::<ShuffleAndRepeat>() {
@@ -107,7 +107,7 @@ fn divide(nodes: &mut Vec<Node>, origins: &mut Vec<u32>, node: usize) {
     });
 }
 
-/// How many positions a source has, if its elements are found by them at no cost.
+/// Returns how many positions a source has, if its elements are found by them at no cost.
 fn positions(op: &Op) -> Option<u64> {
     if let Some(range) = op.of::<Range>() {
         Some(range.len())
@@ -120,8 +120,8 @@ fn positions(op: &Op) -> Option<u64> {
     }
 }
 
-/// Whether a shuffle takes in so many positions. One that is drawn alike in all passes stays a buffer where everything is read, so
-/// that shuffles of other sources with its seed draw as it does.
+/// Returns whether a shuffle takes in so many positions. One that is drawn alike in all passes stays a buffer
+/// where everything is read, so that shuffles of other sources with its seed draw as it does.
 fn is_full(shuffle: &Shuffle, positions: u64, is_fed: bool) -> bool {
     // One element is nothing to shuffle: such a shuffle is left out.
     shuffle.buffer >= positions.max(2) && (is_fed || !shuffle.fixed)
@@ -136,8 +136,8 @@ fn least(one: Shuffle, other: Shuffle) -> Shuffle {
     }
 }
 
-/// Whether a shuffle may change places with the operation that it reads: what that yields is the same in any order. User code may
-/// count its calls, which says something only where one process makes all of them.
+/// Returns whether a shuffle may change places with the operation that it reads: what that yields is the same
+/// in any order. User code may count its calls, which says something only where one process makes all of them.
 fn passes(op: &Op, is_fed: bool) -> bool {
     let maps = op
         .of::<Map>()

@@ -8,12 +8,12 @@ use crate::ops::batch::Batch;
 use crate::ops::map::Map;
 
 impl Graph {
-    /// Whether `node` is executed as a part of another operation, or not at all.
+    /// Returns whether `node` is executed as a part of another operation, or not at all.
     pub(crate) fn is_passed_over(&self, node: usize) -> bool {
         self.nodes()[node].op.options().is_some() || self.is_fused(node) || self.permuted(node).is_some()
     }
 
-    /// Whether `node` is a map that is executed together with the map that reads it.
+    /// Returns whether `node` is a map that is executed together with the map that reads it.
     pub(crate) fn is_fused(&self, node: usize) -> bool {
         let Some(map) = self.nodes()[node].op.of::<Map>() else {
             return false;
@@ -26,7 +26,8 @@ impl Graph {
         user.is_some_and(|user| user.schedule == map.schedule)
     }
 
-    /// Whether `node` is a parallel map that a batch reads, so that its elements can be computed straight into their rows.
+    /// Returns whether `node` is a parallel map that a batch reads, so that its elements can be computed
+    /// straight into their rows.
     pub(crate) fn fills_rows(&self, node: usize) -> bool {
         let map = self.nodes()[node].op.of::<Map>();
         map.is_some_and(|map| map.schedule.parallel != 1)

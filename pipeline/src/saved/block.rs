@@ -40,7 +40,7 @@ impl Block {
         Ok(())
     }
 
-    /// Whether it is to be written before anything is added.
+    /// Returns whether it is to be written before anything is added.
     pub(super) fn is_full(&self) -> bool {
         self.raw.len() >= BLOCK_BYTES || self.elements >= BLOCK_ELEMENTS_MAX
     }

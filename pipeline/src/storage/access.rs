@@ -52,7 +52,7 @@ impl Access {
         })
     }
 
-    /// Whether a file or a pattern may be looked at.
+    /// Returns whether a file or a pattern may be looked at.
     ///
     /// # Errors
     /// The reason for the caller why it may not.
@@ -114,7 +114,8 @@ impl Access {
 const NOT_ALLOWED: &str =
     "this process reads only what --allow-path names, and this is not in it: ask its operator";
 
-/// Whether a host is the link-local network or a cloud's service of metadata, by its name or by what the name leads to.
+/// Returns whether a host is the link-local network or a cloud's service of metadata, by its name or by what
+/// the name leads to.
 fn serves_credentials(authority: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

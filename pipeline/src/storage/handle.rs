@@ -81,7 +81,7 @@ impl Storage {
         })
     }
 
-    /// Whether a file or folder of this machine may be used by other means than this storage.
+    /// Returns whether a file or folder of this machine may be used by other means than this storage.
     ///
     /// # Errors
     /// [`StorageError`] of kind `Caller` with the reason why not.

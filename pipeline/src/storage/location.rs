@@ -79,7 +79,7 @@ impl Location {
 }
 
 impl Scheme {
-    /// Whether it is a plain server of files, which knows no listings.
+    /// Returns whether it is a plain server of files, which knows no listings.
     pub(super) fn is_server(self) -> bool {
         matches!(self, Scheme::Http | Scheme::Https)
     }

@@ -95,7 +95,7 @@ impl Graph {
     }
 }
 
-/// Whether a dataset caches elements in memory, other than in a function.
+/// Returns whether a dataset caches elements in memory, other than in a function.
 fn caches_in_memory(graph: &Definition) -> bool {
     let mut nodes = graph.nodes().iter();
     nodes.any(|node| node.op.of().is_some_and(|cache: &Cache| cache.path.is_none()))
@@ -115,7 +115,7 @@ impl Graph {
         spec::to_python(py, &self.spec)
     }
 
-    /// How many elements there are: -1 without end, -2 unknown.
+    /// Returns how many elements there are: -1 without end, -2 unknown.
     #[getter]
     fn cardinality(&self) -> i64 {
         match self.cardinality {
@@ -140,7 +140,7 @@ impl Graph {
         Ok(None)
     }
 
-    /// Whether what a service yields is read somewhere in it.
+    /// Returns whether what a service yields is read somewhere in it.
     #[getter]
     fn is_served(&self) -> PyResult<bool> {
         let graph = self.definition()?;
@@ -167,13 +167,13 @@ impl Graph {
         Graph::new(Dataset::from(shared))
     }
 
-    /// Whether it is built within a function.
+    /// Returns whether it is built within a function.
     #[getter]
     fn is_within(&self) -> bool {
         self.argument.is_some()
     }
 
-    /// Whether it reads a service.
+    /// Returns whether it reads a service.
     #[getter]
     fn reads_service(&self) -> PyResult<bool> {
         let definition = self.definition()?;

@@ -71,7 +71,7 @@ impl Graph {
         self.step(|dataset| dataset.parallel(threads))
     }
 
-    /// Whether what was just added keeps the order of its elements.
+    /// Returns whether what was just added keeps the order of its elements.
     fn in_order(&self, ordered: bool) -> PyResult<Graph> {
         self.step(|dataset| {
             if ordered {

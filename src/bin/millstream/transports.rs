@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millstream::dataplane::transport::LinkReport;
 
-/// How many workers were read by which transport, and why not by a better one.
+/// Returns how many workers were read by which transport, and why not by a better one.
 pub(crate) fn transports<'a>(links: impl Iterator<Item = &'a LinkReport>) -> Vec<String> {
     let mut counts: BTreeMap<(&str, Option<&str>), u64> = BTreeMap::new();
     for link in links {

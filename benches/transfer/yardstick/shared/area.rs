@@ -81,7 +81,7 @@ pub(crate) struct Bell<'a> {
 }
 
 impl Bell<'_> {
-    /// How often it rang. Ask before looking for what it rings for.
+    /// Returns how often it rang. Ask before looking for what it rings for.
     pub(crate) fn heard(self) -> u32 {
         self.count.load(Ordering::Acquire)
     }

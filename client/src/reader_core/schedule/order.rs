@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millstream_dataplane::TaskId;
 use thiserror::Error;
 
-/// What the dispatcher says cannot be obeyed: this consumer would be out of step.
+/// A message of the dispatcher that cannot be obeyed, because this consumer would be out of step.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutOfStep {
     #[error("task {task} takes part from round {start} on, although this consumer has begun round {begun}")]
@@ -30,7 +30,7 @@ pub(crate) enum OutOfStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) task: TaskId,
-    /// Which of its groups.
+    /// The number of its group.
     pub(crate) group: u64,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Taking {
     pub(super) limit: u64,
 }
 
-/// What is to come of a task.
+/// The groups that are still to come of a task.
 #[derive(Debug, Clone, Copy)]
 struct Coming {
     round: u64,
@@ -121,7 +121,8 @@ impl Schedule {
         Ok(())
     }
 
-    /// Whose turn it is. `None` before it is open, while no task takes part, or a start is to be known first.
+    /// Returns the task whose turn it is. `None` before the schedule is open, while no task takes part, or
+    /// while a start is unknown.
     pub(crate) fn turn(&self) -> Option<Turn> {
         let (round, task) = *self.turns.first()?;
         let taking = self.taking.get(&task).filter(|_| round < self.barrier())?;
@@ -144,14 +145,15 @@ impl Schedule {
         self.check_invariants();
     }
 
-    /// Whether more of a task may be handed over than was.
+    /// Returns whether more of a task may be handed over than was.
     pub(crate) fn is_taking(&self, task: TaskId) -> bool {
         let taking = self.taking.get(&task);
         taking.is_some_and(|taking| taking.handed < taking.limit)
     }
 
-    /// How many of the next `turns` turns each task has, whoever comes first coming first: what to ask for if no more can
-    /// be held. None behind the barrier: the task that is to start there may come before others.
+    /// Returns how many of the next `turns` turns each task has, whoever comes first coming first: what to ask
+    /// for if no more can be held. None behind the barrier: the task that is to start there may come before
+    /// others.
     pub(crate) fn window(&self, turns: u64) -> Vec<(TaskId, u64)> {
         let coming: Vec<Coming> = self.turns.iter().filter_map(|turn| self.coming(*turn)).collect();
         let (Some(first), Some(last)) = (coming.first(), coming.last()) else {

@@ -130,7 +130,7 @@ impl SimTask {
         self.in_flight.remove(next).map(|(_, sent)| sent)
     }
 
-    /// Whether a client has everything it will ever get.
+    /// Returns whether a client has everything it will ever get.
     pub(super) fn is_drained_by(&self, client: ClientId) -> bool {
         let mut in_flight = self.in_flight.iter();
         self.finished

@@ -101,7 +101,7 @@ impl World {
         world
     }
 
-    /// Whether readers take elements in the order of the splits: in half of the worlds.
+    /// Returns whether readers take elements in the order of the splits: in half of the worlds.
     pub(super) fn is_in_order(&self) -> bool {
         self.splits % 2 == 1
     }

@@ -1,4 +1,4 @@
-//! What one task holds: leases given to it and not yet known to be delivered.
+//! The leases of one task that are not yet known to be delivered.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::split::LeaseRange;
 /// The leases of one task. Lookups take time logarithmic in the number of leased batches.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Holding {
-    /// How many splits the next lease may have: doubles with each.
+    /// The most splits of the next lease. It doubles with each lease.
     #[n(0)]
     batch: u32,
     /// By first lease; they do not overlap, and none is empty.
@@ -38,7 +38,7 @@ impl Default for Holding {
 }
 
 impl Holding {
-    /// How many splits the next lease may have, up to the limit; the one after it twice as many.
+    /// Returns the most splits of the next lease, up to the limit, and doubles it for the one after it.
     pub(crate) fn next_batch(&mut self, limit: u32) -> u32 {
         let batch = self.batch.min(limit).max(1);
         self.batch = batch.saturating_mul(2).min(limit);
@@ -120,7 +120,7 @@ impl Holding {
         self.pieces.values_mut().for_each(Piece::mark_all_seen);
     }
 
-    /// What it holds, in the order of the leases.
+    /// Returns the leases, in their order.
     pub(crate) fn runs(&self) -> Vec<Run> {
         self.pieces.values().flat_map(Piece::runs).collect()
     }
@@ -130,17 +130,17 @@ impl Holding {
         self.latest
     }
 
-    /// How many splits it holds.
+    /// Returns the number of splits.
     pub(crate) fn split_count(&self) -> u64 {
         self.splits
     }
 
-    /// Whether it holds nothing.
+    /// Returns whether there are no leases.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Where the pieces begin that have leases of the range.
+    /// Returns the keys of the pieces that have leases of the range.
     fn touched(&self, range: LeaseRange) -> Vec<u64> {
         let before = self.pieces.range(..range.first).next_back();
         before

@@ -1,4 +1,4 @@
-//! Who may still read what: the splits of one iteration, counted and never listed one by one.
+//! The splits of one iteration that may still be read, counted and never listed one by one.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ impl Ledger {
         }
     }
 
-    /// Whether there is such a source.
+    /// Returns whether there is such a source.
     pub(crate) fn has_source(&self, source: u32) -> bool {
         self.source(source).is_some()
     }
@@ -102,7 +102,7 @@ impl Ledger {
         self.source(source).map_or(0, |source| source.repetition)
     }
 
-    /// What a task that asks for this repetition could be given.
+    /// Returns the number of splits that a task could be given when it asks for this repetition.
     pub(crate) fn available(&self, source: u32, repetition: u64, dealing: Dealing) -> u64 {
         self.source(source).map_or(0, |source| {
             let fresh = match repetition.cmp(&source.repetition) {
@@ -173,7 +173,7 @@ impl Ledger {
         runs
     }
 
-    /// These are to be dealt out again, under the next attempt.
+    /// Books splits as free, to be dealt out under the next attempt.
     pub(crate) fn free(&mut self, run: &Run) {
         self.insert_free(run, run.attempt.saturating_add(1), None);
     }
@@ -183,21 +183,22 @@ impl Ledger {
         self.insert_free(run, run.attempt, Some(from));
     }
 
-    /// These are delivered.
+    /// Books splits as delivered.
     pub(crate) fn done(&mut self, run: &Run) {
         if let Some(source) = self.source_mut(run.source) {
             source.done += run.count;
         }
     }
 
-    /// These are given up.
+    /// Books splits as given up.
     pub(crate) fn lost(&mut self, run: &Run) {
         if let Some(source) = self.source_mut(run.source) {
             source.lost += run.count;
         }
     }
 
-    /// How many splits are to be dealt out again, but for those that came back from a task of which `wants_no_more` holds.
+    /// Returns the number of free splits, without those that came back from a task of which `wants_no_more`
+    /// holds.
     pub(crate) fn wanted(&self, wants_no_more: impl Fn(TaskId) -> bool) -> u64 {
         let free = self.sources.iter().flat_map(|source| source.free.values());
         free.filter(|free| free.is_wanted(&wants_no_more))

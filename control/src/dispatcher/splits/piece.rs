@@ -15,13 +15,13 @@ pub(super) const PIECE_SPLITS_MAX: u64 = 1024;
 /// A run, and what is left of it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Piece {
-    /// As it was leased; at most [`PIECE_SPLITS_MAX`] splits. Its `seen` says nothing.
+    /// The run as it was leased, of at most [`PIECE_SPLITS_MAX`] splits. Its field `seen` says nothing.
     #[n(0)]
     run: Run,
-    /// Which of its splits are held.
+    /// The splits of the run that are held.
     #[n(1)]
     held: Bits,
-    /// Of which a client may have seen a part.
+    /// The splits of which a client may have seen a part.
     #[n(2)]
     seen: Bits,
 }
@@ -48,7 +48,7 @@ impl Piece {
         self.run.leases()
     }
 
-    /// Whether it holds nothing any more.
+    /// Returns whether no split is held any more.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_clear()
     }
@@ -78,7 +78,7 @@ impl Piece {
         self.seen.clone_from(&self.held);
     }
 
-    /// What it holds, as few runs as possible.
+    /// Returns the splits that are held, in as few runs as possible.
     pub(super) fn runs(&self) -> Vec<Run> {
         self.runs_in(0..self.run.count.min(PIECE_SPLITS_MAX))
     }

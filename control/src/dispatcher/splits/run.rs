@@ -8,22 +8,22 @@ use crate::split::{LeaseRange, SplitRange};
 /// Consecutive splits under consecutive leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Run {
-    /// Which source.
+    /// The number of the source.
     #[n(0)]
     pub source: u32,
-    /// Which pass.
+    /// The number of the pass over the source.
     #[n(1)]
     pub repetition: u64,
     /// The first split.
     #[n(2)]
     pub first_index: u64,
-    /// How many: at least 1.
+    /// The number of splits, at least 1.
     #[n(3)]
     pub count: u64,
     /// The first split's lease.
     #[n(4)]
     pub first_lease: u64,
-    /// How many leases before this one lost their worker.
+    /// The number of earlier leases of these splits whose worker was lost.
     #[n(5)]
     pub attempt: u32,
     /// Whether a client may have seen an element of it, of which only part arrived.

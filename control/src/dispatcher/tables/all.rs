@@ -200,7 +200,7 @@ impl Tables {
         changes
     }
 
-    /// As [`take_changes`](Tables::take_changes), for nobody.
+    /// Drops the changes that [`take_changes`](Tables::take_changes) would return.
     pub(crate) fn forget_changes(&mut self) {
         macro_rules! forget {
             ($($($table:ident).+;)*) => { $(self.$($table).+.forget_changes();)* };

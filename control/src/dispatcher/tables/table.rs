@@ -80,7 +80,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         !self.changed.is_empty()
     }
 
-    /// What changed since the last call: the record now, or `None` where it is gone.
+    /// Takes the rows that changed since the last call, with `None` for those that are gone.
     pub(crate) fn take_changes(&mut self) -> impl Iterator<Item = (K, Option<&V>)> {
         let changed = std::mem::take(&mut self.changed);
         let rows = &self.rows;

@@ -147,7 +147,7 @@ impl Workers {
 
     /// Returns the dead workers that are to be forgotten when one registers at `address`.
     ///
-    /// Of the dead of an address only the `latest` is remembered; where there are more than `limit` rows all in all, the
+    /// The table keeps only the `latest` dead worker of an address. If there are more than `limit` rows, the
     /// longest dead go too.
     pub(crate) fn in_the_way(&self, address: &str, latest: Option<WorkerId>, limit: usize) -> Vec<WorkerId> {
         let is_older = |row: &&WorkerRecord| row.dead.is_some() && Some(row.id) != latest;
@@ -167,8 +167,8 @@ impl Workers {
 
     /// Returns the number of the worker that registers at `address` (C8.1).
     ///
-    /// It is the worker's place in the fixed list. Without a list, it is the number of the worker that was there before, or
-    /// the next one.
+    /// The number is the worker's place in the fixed list. Without a list, it is the number of the worker that
+    /// was there before, or the next one.
     pub(crate) fn place_of(&self, address: &str, list: &WorkerAddresses) -> Result<u64, Error> {
         let workers = || self.rows.values();
         if list.is_empty() {

@@ -1,4 +1,4 @@
-//! Which push belongs to which client, and what happens when one does not take its own.
+//! The inboxes of a process' clients, and the fate of a client that does not empty its own.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

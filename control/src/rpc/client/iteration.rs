@@ -116,7 +116,8 @@ impl IterationHandle {
         }
     }
 
-    /// Whether everything was handed out that is known here: behind the first thing, all of the first snapshot.
+    /// Returns whether everything was handed out that is known here: behind the first thing, all of the first
+    /// snapshot.
     pub fn is_all_told(&self) -> bool {
         self.queue.is_empty()
     }

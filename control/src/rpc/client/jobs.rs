@@ -15,7 +15,7 @@ pub(super) struct Jobs {
     known: BTreeMap<JobId, Known>,
 }
 
-/// How a job was asked for.
+/// The name and parameters of a job that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) name: Option<String>,
@@ -38,7 +38,7 @@ impl Jobs {
         }
     }
 
-    /// How a job was asked for, if this process did.
+    /// Returns the name and parameters of a job, if this process asked for it.
     pub(super) fn get(&self, id: JobId) -> Option<&Known> {
         self.known.get(&id)
     }

@@ -1,4 +1,4 @@
-//! What a trainer asks of the dispatcher, and what its iterations are told.
+//! The trainer's side of the control plane: requests to the dispatcher, and the pushes of its iterations.
 //!
 //! | file | what it owns |
 //! |---|---|

@@ -28,13 +28,13 @@ pub(super) struct Pushes {
     inbox: Arc<Inbox>,
     client: ClientId,
     waiting: mpsc::Receiver<ClientPush>,
-    /// How long to wait before the next box is opened.
+    /// The time until the next inbox is opened.
     pause: Duration,
     /// When it is, if that is known.
     reopen_at: Option<Instant>,
 }
 
-/// Whoever can be asked for a snapshot.
+/// A source of snapshots.
 pub(super) trait Snapshots {
     /// Waits until somebody can be asked.
     async fn connected(&self) -> Result<(), Error>;

@@ -16,18 +16,19 @@ use crate::planner::DatasetFacts;
 use crate::rpc::session::{Session, SessionConfig};
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 
-/// How often a job is asked for again before it is given up: more than once only if jobs live for milliseconds.
+/// The number of times that a job is asked for again. More than once helps only where jobs live for
+/// milliseconds.
 const ASKED_AGAIN_MAX: usize = 3;
 
 /// Events that wait to be sorted.
 const EVENTS_MAX: usize = 1024;
 
-/// What is known of a registered dataset.
+/// The facts of a registered dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetInfo {
     /// Its id.
     pub id: DatasetId,
-    /// What the planner said of it.
+    /// The planner's facts of the dataset.
     pub facts: DatasetFacts,
 }
 
@@ -88,10 +89,11 @@ impl Client {
         Ok(id)
     }
 
-    /// What is known of a dataset.
+    /// Returns the facts of a dataset.
     ///
     /// # Errors
-    /// There is none of this id.
+    ///
+    /// No dataset has this id.
     pub async fn dataset(&self, id: &DatasetId) -> Result<DatasetInfo, Error> {
         let request = WireRequest::DescribeDataset {
             id: id.as_str().to_owned(),
@@ -130,13 +132,15 @@ impl Client {
         Ok(id)
     }
 
-    /// How a job was asked for, if this process did and did not ask for a thousand others since.
+    /// Returns the parameters with which this process asked for a job, unless it asked for a thousand others
+    /// since.
     pub async fn asked_for(&self, job: JobId) -> Option<JobParameters> {
         let jobs = self.jobs.lock().await;
         jobs.get(job).map(|known| known.parameters.clone())
     }
 
-    /// Whether other processes may know of a job: this one asked for it by a name, or did not ask for it.
+    /// Returns whether other processes may know of a job: this one asked for it by a name, or did not ask for
+    /// it.
     pub async fn is_shared(&self, job: JobId) -> bool {
         let jobs = self.jobs.lock().await;
         jobs.get(job).is_none_or(|known| known.name.is_some())
@@ -181,7 +185,7 @@ impl Client {
         ))
     }
 
-    /// How the dispatcher says that trainers and workers are placed.
+    /// Returns the way in which trainers and workers are placed, as the dispatcher says.
     pub fn deployment_mode(&self) -> DeploymentMode {
         self.session.deployment_mode()
     }

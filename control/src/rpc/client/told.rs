@@ -1,4 +1,4 @@
-//! What a client was told already, so that a snapshot repeats nothing and leaves nothing out.
+//! The pushes that a client has received, so that a snapshot repeats nothing and leaves nothing out.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use crate::dispatcher::{ClientPush, Snapshot, TaskInfo, TaskRemoved};
 use crate::id::TaskId;
 
-/// What one client was told. Holds no more than the latest snapshot and what was pushed since.
+/// The pushes that one client has received. The size is that of the latest snapshot and the pushes after it.
 #[derive(Debug, Default)]
 pub struct Told {
     tasks: BTreeSet<TaskId>,
-    /// Of these, those that were told of without a start.
+    /// The tasks that the client knows without a start.
     pending: BTreeSet<TaskId>,
     removed: BTreeSet<TaskId>,
     concluded: BTreeSet<TaskId>,
@@ -20,7 +20,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// What is new in a push, in order. A snapshot becomes the pushes that it stands for.
+    /// Returns the new parts of a push, in order. A snapshot becomes the pushes that it stands for.
     pub fn news(&mut self, push: ClientPush) -> Vec<ClientPush> {
         let is_new = match &push {
             ClientPush::Snapshot(_) => true,

@@ -1,7 +1,8 @@
-//! Who asked for what: a line of JSON for each thing that a process had the service do (C15.7).
+//! The audit log: a line of JSON for each thing that a process had the service do (C15.7).
 //!
-//! Owns the file and the thread that writes it. Lines name roles, addresses and certificates, and never a key, a ticket or a session. The
-//! dispatcher never waits for the file: lines that the disk does not take in time are counted, and the count is written.
+//! This file owns the log's file and the thread that writes it. Lines name roles, addresses and certificates,
+//! and never a key, a ticket or a session. The dispatcher never waits for the file: lines that the disk does
+//! not take in time are counted, and the count is written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -99,14 +100,14 @@ impl AuditLog {
     }
 }
 
-/// What a line says of a request.
+/// The part of a request that its line shows.
 #[derive(Debug)]
 pub(super) struct Audited {
     event: &'static str,
     fields: Map<String, Value>,
 }
 
-/// What a line says of a request; `None` for those that only continue what another began.
+/// Returns the part of a request that its line shows; `None` for requests that only continue another one.
 pub(super) fn audited(request: &Request) -> Option<Audited> {
     let (event, fields) = match request {
         Request::RegisterDataset { id, definition, .. } => (

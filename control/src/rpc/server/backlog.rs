@@ -1,6 +1,7 @@
-//! What the dispatcher has decided and its store has no room for.
+//! The decisions of the dispatcher for which its store has no room.
 //!
-//! While there is a backlog nothing further is decided that would have to be stored, so it does not grow with time.
+//! While there is a backlog, the dispatcher decides nothing further that would have to be stored. So the
+//! backlog does not grow with time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -43,7 +43,7 @@ pub(super) const PROCESS_LIMITS: PeerLimits = PeerLimits {
 /// Close code: the peer broke the protocol.
 const CLOSE_PROTOCOL: VarInt = VarInt::from_u32(4);
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct Shared {
     pub(super) inputs: mpsc::Sender<Input>,
     pub(super) planner: Arc<dyn Planner>,

@@ -29,7 +29,7 @@ const CLOSE_GIVEN_UP: VarInt = VarInt::from_u32(2);
 /// Close code: the peer does not take what is pushed to it, or has come back on another connection.
 const CLOSE_RECONNECT: VarInt = VarInt::from_u32(3);
 
-/// What connections tell the loop.
+/// The messages from connections to the loop.
 pub(super) enum Input {
     Asked {
         session: SessionId,
@@ -45,7 +45,7 @@ pub(super) enum Input {
         clients: Vec<ClientId>,
         measures: Measures,
         sequence: u64,
-        /// Where the answer goes: it says that this loop goes round, so it comes from here (C1.9).
+        /// The channel of the answer, which comes from the loop because it says that the loop runs (C1.9).
         answers: mpsc::Sender<WirePush>,
         /// Told when it is answered: the process' next one may come.
         taken: oneshot::Sender<()>,
@@ -470,8 +470,8 @@ impl Drop for EventLoop {
     }
 }
 
-/// Whether an action is an answer that the process may do without: asking again leads to the same dataset or job, or to another job
-/// like it, of which the one that nobody knows is collected. Others wait for it with the work it is about.
+/// Returns whether the process may do without this answer. Asking again leads to the same dataset or job, or
+/// to another job like it; the unknown one is collected. All other answers are needed.
 fn may_be_asked_again(action: &Action) -> bool {
     let Action::Reply {
         result: Ok(reply), ..

@@ -1,7 +1,7 @@
-//! Which process a session belongs to: the one that opened it, told by its certificate and role (C1.13).
+//! The owner of each session: the process that opened it, known by its certificate and role (C1.13).
 //!
-//! A session's number stands in logs. Whoever reads it there and has some role's key must not receive what the process is told, nor act
-//! for it. Pure: told the time.
+//! Sessions' numbers stand in logs. A reader of logs who has some role's key must not receive the messages of
+//! the process, nor act for it. Pure: the caller tells the time.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ impl NotAdmitted {
 #[derive(Debug)]
 pub(super) struct Owners {
     of_session: BTreeMap<SessionId, Owner>,
-    /// How long a session without a connection stays its process'.
+    /// The time for which a session without a connection belongs to its process.
     kept: Duration,
     sessions_max: usize,
 }

@@ -16,9 +16,9 @@ use crate::id::WorkerId;
 
 /// Probes under way. Those beyond are left out, and asked for again with the next sweep.
 const PROBES_MAX: usize = 64;
-/// How long an answer may take: longer than a round trip on any network that a service runs in.
+/// The time for an answer, longer than a round trip on any network that a service runs in.
 const ANSWER_DEADLINE: Duration = Duration::from_millis(200);
-/// How long resolving a worker's name may take.
+/// The time for resolving a worker's name.
 const RESOLVE_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Probes under way.

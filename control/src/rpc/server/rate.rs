@@ -1,6 +1,6 @@
-//! How many requests a process may make in a second (C15.5): a token bucket.
+//! The limit of requests that a process may make in a second (C15.5): a token bucket.
 //!
-//! A process that asks more often waits; nothing is refused. Pure: told the time.
+//! A process that asks more often waits; nothing is refused. Pure: the caller tells the time.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! How many connections and requests were refused, for operators: an attack that is held off must still be seen.
+//! The numbers of refused connections and requests. Operators see by them an attack that is held off.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -20,11 +20,11 @@ use crate::planner::Planner;
 use crate::rpc::{ALPN, IDLE_TIMEOUTS};
 use crate::store::{Store, StoreError};
 
-/// How long a stopping server waits for its peers to learn of it. QUIC keeps a closed connection for three probe timeouts in
-/// case its last words were lost, which peers on a network in order do not need; who misses them notices the silence.
+/// The time for which a stopping server waits for its peers to learn of it. QUIC keeps a closed connection for
+/// three probe timeouts in case its last packets were lost. A peer that misses them notices the silence.
 const FAREWELL: Duration = Duration::from_millis(250);
 
-/// How a dispatcher serves.
+/// The settings of a dispatcher's server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The endpoint; by default 127.0.0.1 and any free port. The server replaces [`EndpointConfig::of_accepted`] by limits of its own, and
@@ -35,7 +35,7 @@ pub struct ServerConfig {
     /// Messages that may wait to be pushed to one process; one that takes none is reconnected. Default 4096: a start of as many
     /// tasks at once fits.
     pub pushes_max: usize,
-    /// Where it is noted who asked for what. Default `None`: nowhere.
+    /// The audit log. Default `None`: no log.
     pub audit: Option<AuditLog>,
 }
 
@@ -133,8 +133,8 @@ impl Server {
         }
     }
 
-    /// Whether it has stopped: it was told to, its service was shut down, or its store failed, as
-    /// [`shutdown`](Server::shutdown) then says.
+    /// Returns whether the server has stopped: it was told to, its service was shut down, or its store failed,
+    /// as [`shutdown`](Server::shutdown) then says.
     pub fn has_ended(&self) -> bool {
         self.running.is_finished()
     }
@@ -189,7 +189,7 @@ pub enum StartError {
     /// The address or the credentials.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// What was stored.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The endpoint only connects. Our own defect.

@@ -73,7 +73,7 @@ impl Session {
         &self.shared.clients
     }
 
-    /// What the next signs of life say of tasks and clients.
+    /// Returns the figures of tasks and clients for the next heartbeats.
     pub(crate) fn paces(&self) -> &Mutex<Paces> {
         &self.shared.paces
     }
@@ -96,7 +96,7 @@ impl Session {
         Some(confirmed + timeout - timeout / 20)
     }
 
-    /// How trainers and workers are placed; unspecified before its first welcome.
+    /// Returns the way in which trainers and workers are placed; unspecified before the first welcome.
     pub(crate) fn deployment_mode(&self) -> DeploymentMode {
         *self.shared.deployment_mode.lock()
     }
@@ -132,12 +132,12 @@ impl Session {
         }
     }
 
-    /// Whether the dispatcher has said that the service ends.
+    /// Returns whether the dispatcher has said that the service ends.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shut_down_by().is_some()
     }
 
-    /// Who has ended the service, if the dispatcher has said that it ends.
+    /// Returns the process that has ended the service, if the dispatcher has said that it ends.
     pub(crate) fn shut_down_by(&self) -> Option<String> {
         self.shared.shut_down_by.lock().clone()
     }

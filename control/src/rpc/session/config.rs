@@ -1,4 +1,4 @@
-//! How patient a process is with the dispatcher, and where it says that it is.
+//! The patience of a process with the dispatcher, and its own whereabouts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,26 +12,30 @@ type Notice = Arc<dyn Fn(&str) + Send + Sync>;
 /// Timeouts of a process that talks to the dispatcher. Start from the default and change what is needed.
 #[derive(Clone)]
 pub struct SessionConfig {
-    /// How long to wait for the dispatcher at first. Default 60 s: in a cluster everything starts at once.
+    /// The time for which a new process waits for the dispatcher. Default 60 s: in a cluster everything starts
+    /// at once.
     pub connect_deadline: Duration,
-    /// How long one attempt to connect is waited for before another begins beside it. Default 3 s. The first goes on for five times as long:
-    /// where everything is slow, handshakes that are given up and begun again would never end.
+    /// The time after which another attempt to connect begins beside the first. Default 3 s. The first
+    /// continues for five times as long: where everything is slow, handshakes that are given up and begun
+    /// again would never end.
     pub attempt_deadline: Duration,
     /// Between attempts: from this, doubling, to `backoff_max`. Default 50 ms.
     pub backoff_min: Duration,
     /// Default 2 s.
     pub backoff_max: Duration,
-    /// How long a request may take, reconnecting included. Default 120 s: an iteration may have to list millions of files.
+    /// The time for a request, with reconnecting. Default 120 s: an iteration may have to list millions of
+    /// files.
     pub request_deadline: Duration,
-    /// How long a dispatcher may be out of reach before this process does not look for it any longer. Default 10 min: one that is
-    /// moved to another machine is back by then. [`Duration::MAX`]: it is looked for as long as the process lives.
+    /// The time for which this process looks for a dispatcher that is out of reach. Default 10 min: a
+    /// dispatcher that is moved to another machine is back by then. [`Duration::MAX`]: for as long as the
+    /// process lives.
     pub give_up: Duration,
     /// Told while the dispatcher cannot be reached: after the first attempt that failed, then about every `notice_interval`. Without
     /// it that is a warning in the log.
     pub on_waiting: Option<Notice>,
     /// Default 30 s.
     pub notice_interval: Duration,
-    /// Where the process is, for readers that choose among workers. Default: nobody knows.
+    /// The host and process, for readers that choose among workers. Default: unknown.
     pub whereabouts: Whereabouts,
 }
 

@@ -1,4 +1,4 @@
-//! Whether the dispatcher is in reach, for those who wait for something else.
+//! Tells waiting tasks whether the dispatcher is in reach.
 
 use tokio::sync::watch;
 

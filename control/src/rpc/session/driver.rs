@@ -241,7 +241,7 @@ async fn connect(shared: Arc<SessionShared>) -> Result<Connection, Ended> {
     Err(last)
 }
 
-/// Whether another attempt may succeed.
+/// Judges whether another attempt may succeed.
 fn judge(error: ConnectError) -> Ended {
     let text = error.to_string();
     match error {

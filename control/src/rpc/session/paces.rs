@@ -1,4 +1,4 @@
-//! What the next signs of life say of the pace of tasks and clients.
+//! The figures of tasks and clients for the next heartbeats.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) struct Paces {
 #[derive(Debug)]
 struct Waiting<K, V> {
     latest: BTreeMap<K, V>,
-    /// Whose turn comes behind this one.
+    /// The key whose turn was last.
     last: Option<K>,
 }
 
@@ -49,7 +49,7 @@ impl Paces {
         self.links = Some(links);
     }
 
-    /// What holds a task up.
+    /// Notes the bottleneck of a task.
     pub(crate) fn note_bottleneck(&mut self, task: TaskId, name: &str) {
         let name = name[..name.floor_char_boundary(BOTTLENECK_BYTES_MAX)].to_owned();
         self.bottlenecks.latest.insert(task, name);
@@ -65,7 +65,7 @@ impl Paces {
         self.clients.latest.remove(&client);
     }
 
-    /// What the next sign of life says, each once: those first that have waited longest for their turn.
+    /// Takes the figures for the next heartbeat, each once. Those that have waited longest go first.
     pub(crate) fn take(&mut self) -> Measures {
         self.take_up_to(PACES_MAX, BOTTLENECKS_MAX)
     }

@@ -18,7 +18,7 @@ use crate::id::{BootId, ClientId, SessionId};
 use crate::job::DeploymentMode;
 use crate::rpc::wire::WirePush;
 
-/// Where the session stands.
+/// The state of the link to the dispatcher.
 #[derive(Clone, Debug)]
 pub(crate) enum LinkState {
     /// Not connected. Absent before the first attempt has ended: why the last one failed.
@@ -29,10 +29,10 @@ pub(crate) enum LinkState {
     Failed(Error),
 }
 
-/// What a session tells its owner.
+/// An event that a session reports to its owner.
 #[derive(Debug)]
 pub(crate) enum SessionEvent {
-    /// It is connected, for the first time or again.
+    /// The session is connected, for the first time or again.
     Up,
     /// The dispatcher has forgotten everything (C1.8). The session has failed: nothing was asked of the new one.
     Restarted,
@@ -51,11 +51,11 @@ pub(super) struct SessionShared {
     pub(super) state: watch::Sender<LinkState>,
     /// The clients that signs of life mention.
     pub(super) clients: Mutex<BTreeSet<ClientId>>,
-    /// What signs of life say of tasks and clients next.
+    /// The figures of tasks and clients for the next heartbeats.
     pub(super) paces: Mutex<Paces>,
-    /// Who has ended the service, once the dispatcher has said so.
+    /// The process that has ended the service, once the dispatcher has said so.
     pub(super) shut_down_by: Mutex<Option<String>>,
-    /// How long the dispatcher has been looked for.
+    /// The attempts to reach the dispatcher.
     pub(super) tries: Mutex<Tries>,
     /// When the latest answered sign of life was sent.
     pub(super) heard: Mutex<Option<Instant>>,
@@ -65,7 +65,7 @@ pub(super) struct SessionShared {
     pub(super) confirmed: Mutex<Option<Instant>>,
     /// After which silence the dispatcher releases clients, if it says so.
     pub(super) client_timeout: Mutex<Option<Duration>>,
-    /// What the dispatcher last said of how trainers and workers are placed.
+    /// The way in which trainers and workers are placed, as the dispatcher said last.
     pub(super) deployment_mode: Mutex<DeploymentMode>,
     pub(super) numbers: Mutex<Numbers>,
     /// A number was settled: the window may have moved.

@@ -1,6 +1,6 @@
-//! How long the dispatcher has been looked for, and how often.
+//! The length and the number of attempts to reach the dispatcher.
 //!
-//! Pure. Owns the words in which waits and their ends are told.
+//! Pure. This file owns the messages about waiting for the dispatcher.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Tries {
         *self = Tries::default();
     }
 
-    /// How long the dispatcher has been looked for.
+    /// Returns how long the dispatcher has been looked for.
     pub(super) fn lasted(&self, now: Instant) -> Duration {
         let since = self.since.map(|since| now.saturating_duration_since(since));
         since.unwrap_or_default()

@@ -11,7 +11,7 @@ use crate::pace::{Measures, Pace};
 /// The protocol's name and version in the handshake (C1.1).
 pub const ALPN: &str = "millstream-control/1";
 
-/// What both ends must have in common beyond the handshake's protocol name.
+/// The version that both ends must share beyond the handshake's protocol name.
 pub(crate) const PROTOCOL_VERSION: u32 = 2;
 
 /// The code of a connection that is closed because the service was shut down (C12.3). The reason names who has asked for it.
@@ -36,13 +36,13 @@ pub(crate) struct Welcome {
     pub(crate) version: u32,
     #[n(1)]
     pub(crate) boot: BootId,
-    /// How often the client shall say that it lives.
+    /// The time between two heartbeats of the client.
     #[n(2)]
     pub(crate) heartbeat_ms: u64,
     /// After which silence the other end is gone.
     #[n(3)]
     pub(crate) liveness_ms: u64,
-    /// How trainers and workers are placed.
+    /// The way in which trainers and workers are placed.
     #[cbor(n(4), default)]
     pub(crate) deployment_mode: DeploymentMode,
     /// After which silence a client is released, if the dispatcher says so (C4.4).
@@ -57,16 +57,16 @@ pub(crate) struct Beat {
     pub(crate) sequence: u64,
     #[n(1)]
     pub(crate) clients: Vec<ClientId>,
-    /// How fast some of the process' tasks go.
+    /// The pace of some of the process' tasks.
     #[cbor(n(2), default)]
     pub(crate) task_paces: Vec<(TaskId, Pace)>,
-    /// How fast some of its clients go.
+    /// The pace of some of its clients.
     #[cbor(n(3), default)]
     pub(crate) client_paces: Vec<(ClientId, Pace)>,
-    /// How readers are linked with it, if it is a worker.
+    /// The kinds of its links with readers, from a worker.
     #[n(4)]
     pub(crate) links: Option<LinkCounts>,
-    /// What holds some of its tasks up.
+    /// The bottleneck of some of its tasks.
     #[cbor(n(5), default)]
     pub(crate) bottlenecks: Vec<(TaskId, String)>,
 }

@@ -1,4 +1,4 @@
-//! What the dispatcher says unasked, as it travels.
+//! The messages that the dispatcher sends unasked, as they travel.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::bytes::ByteVec;
@@ -86,7 +86,7 @@ pub(crate) enum WireClientPush {
 }
 
 impl WirePush {
-    /// Who has ended the service, if it says so (C12.1).
+    /// Returns the process that has ended the service, if the push says so (C12.1).
     pub(crate) fn shut_down_by(&self) -> Option<&str> {
         match self {
             WirePush::Client(_, WireClientPush::ShutDown(by))

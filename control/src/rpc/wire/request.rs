@@ -202,7 +202,7 @@ pub(crate) enum WireRequest {
     SplitsShared(#[n(0)] TaskId, #[n(1)] ClientId, #[n(2)] Vec<LeaseRange>),
 }
 
-/// What a worker says of itself. `Debug` hides the key.
+/// The registration of a worker. `Debug` hides the key.
 #[derive(Clone, Encode, Decode)]
 pub(crate) struct WireRegistration {
     #[n(0)]
@@ -253,7 +253,7 @@ impl WireRequest {
         }
     }
 
-    /// Whether it may be larger than a small request.
+    /// Returns whether the request may be larger than a small one.
     pub(crate) fn is_large(&self) -> bool {
         matches!(self, WireRequest::RegisterDataset { .. })
     }

@@ -27,7 +27,7 @@ pub enum WorkDirError {
     Foreign {
         /// The file.
         file: PathBuf,
-        /// How it can be told.
+        /// The sign by which the damage shows.
         reason: String,
     },
     /// Another user could have written it. The caller's.
@@ -56,7 +56,7 @@ pub enum WorkDirError {
         /// The latest format that this version reads.
         known: u64,
     },
-    /// It is not as it was written. The disk's fault, or that of whoever changed it.
+    /// The file is not as it was written, by a fault of the disk or by another program.
     #[error(
         "{file} is damaged ({reason}), so nothing in it is trusted: put back a copy that was made while no dispatcher \
          ran, or move it away; the dispatcher then begins anew, and its trainers start over"
@@ -64,7 +64,7 @@ pub enum WorkDirError {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
 }

@@ -19,10 +19,10 @@ pub(in crate::store) const FILE: &str = "dispatcher.redb";
 pub(in crate::store) const FRESH: &str = "dispatcher.redb.new";
 /// Locked by the dispatcher that works here.
 const LOCK: &str = "dispatcher.lock";
-/// How every file of the database begins.
+/// The first bytes of every file of the database.
 const MAGIC: &[u8] = b"redb";
 
-/// Which form the records have.
+/// The format of the records.
 pub(in crate::store) const FORMAT: TableDefinition<'static, &str, u64> =
     TableDefinition::new("millstream dispatcher");
 pub(in crate::store) const FORMAT_KEY: &str = "format";
@@ -219,7 +219,7 @@ fn compact(database: Database, folder: &Path) -> Result<Database, WorkDirError> 
         .map_err(|error| WorkDirError::of_database(&file, error))
 }
 
-/// Whether a file is large, and most of it is nothing.
+/// Returns whether a file is large and mostly empty.
 fn is_slack(database: &Database, file: &Path) -> Result<bool, WorkDirError> {
     let damaged = |error: redb::Error| WorkDirError::of_database(file, error);
     let file_bytes = fs::metadata(file)

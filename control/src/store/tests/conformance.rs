@@ -17,7 +17,7 @@ pub(super) trait Subject: Sized {
     fn store(&mut self) -> &mut dyn Store;
     /// Ended in an orderly way, and opened again.
     fn reopened(self) -> Self;
-    /// What a process that is killed now leaves behind.
+    /// Returns the records that a process leaves behind if it is killed now.
     fn left_behind(&self) -> Vec<Record>;
 }
 

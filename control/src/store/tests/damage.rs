@@ -14,7 +14,7 @@ use crate::dispatcher::{Change, Key, Record};
 use crate::store::disk::{FILE, FORMAT, FORMAT_KEY, FORMAT_VERSION, RECORDS};
 use crate::store::{DiskStore, Store};
 
-/// What happens to a file.
+/// The harm that is done to a file.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     /// At this part of its length, this bit of the byte.
@@ -155,7 +155,7 @@ fn records_that_make_no_sense_are_refused_by_the_file() {
     assert!(headless.contains("which ids come next"), "{headless}");
 }
 
-/// What is said of a store of two records that somebody changed.
+/// Returns the error of a store of two records that somebody changed.
 fn load_changed(change: impl FnOnce(&redb::WriteTransaction)) -> String {
     let mut disk = Disk::new();
     let mut records = vec![Change::Put(meta(7))];

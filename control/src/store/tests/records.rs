@@ -31,7 +31,7 @@ pub(super) fn change() -> impl Strategy<Value = Change> {
     prop_oneof![3 => put, 1 => delete]
 }
 
-/// What the dispatcher always commits first.
+/// Returns the record that the dispatcher always commits first.
 pub(super) fn meta(seed: u64) -> Record {
     Record::Meta(MetaRecord {
         boot: BootId(seed),

@@ -32,7 +32,7 @@ pub(super) fn abandon(connection: &Connection, reason: &str) {
     connection.close(CLOSE_DONE, reason.as_bytes());
 }
 
-/// What the end of a connection means for its link.
+/// Returns the meaning of a connection's end for its link.
 pub(super) fn lost(error: &ConnectionError) -> LinkLost {
     match error {
         ConnectionError::ApplicationClosed(close) => {
@@ -53,7 +53,7 @@ pub(super) fn lost(error: &ConnectionError) -> LinkLost {
     }
 }
 
-/// The same of a stream that cannot be read.
+/// Returns the meaning of a stream that cannot be read.
 pub(super) fn unread(error: &ReadError) -> LinkLost {
     match error {
         ReadError::ConnectionLost(error) => lost(error),
@@ -64,7 +64,7 @@ pub(super) fn unread(error: &ReadError) -> LinkLost {
     }
 }
 
-/// The same of a stream of which so many bytes cannot be read; it must not end among them.
+/// Returns the meaning of a stream that ends or breaks before so many bytes were read.
 pub(super) fn cut(error: &ReadExactError) -> LinkLost {
     match error {
         ReadExactError::ReadError(error) => unread(error),
@@ -74,7 +74,7 @@ pub(super) fn cut(error: &ReadExactError) -> LinkLost {
     }
 }
 
-/// The same of a stream that cannot be written.
+/// Returns the meaning of a stream that cannot be written.
 pub(super) fn unwritten(error: &WriteError) -> LinkLost {
     match error {
         WriteError::ConnectionLost(error) => lost(error),

@@ -23,7 +23,7 @@ const FRAME_VERSION: u8 = 1;
 const FLAG_UNIFORM: u8 = 1;
 const FLAG_LZ4: u8 = 2;
 
-/// What is wrong with a pack's bytes.
+/// The fault of a pack's bytes.
 #[derive(Debug, Error)]
 pub enum FrameError {
     /// The header is not one of this version.

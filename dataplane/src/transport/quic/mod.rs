@@ -26,8 +26,9 @@ use crate::proto::message::MESSAGE_BYTES_MAX;
 /// The protocol's name in TLS (D1.1).
 pub const ALPN: &[u8] = b"millstream-data/1";
 
-/// What a worker lets a client send ahead (see [`EndpointConfig::of_accepted`](millstream_link::EndpointConfig)): one
-/// stream of messages, of which two of the longest fit. Nothing else is ever read from a client (D2.1).
+/// The bytes and streams that a worker lets a client send ahead (see
+/// [`EndpointConfig::of_accepted`](millstream_link::EndpointConfig)): one stream of messages, of which two of
+/// the longest fit. A worker reads nothing else from a client (D2.1).
 pub const CLIENT_LIMITS: PeerLimits = PeerLimits {
     stream_window_bytes: 2 * MESSAGE_BYTES_MAX as u32,
     connection_window_bytes: 2 * MESSAGE_BYTES_MAX as u32,

@@ -1,4 +1,4 @@
-//! What a QUIC link looks like from outside.
+//! The properties of a QUIC link that reports show.
 
 use millstream_link::Endpoint;
 use quinn::Connection;
@@ -23,7 +23,7 @@ impl PathReporter {
         &self.connection
     }
 
-    /// What is in force now.
+    /// Returns the properties that are in force now.
     pub(super) fn report(&self, packs: u64, bytes_copied: u64) -> LinkReport {
         let path = self.endpoint.path_report(&self.connection);
         LinkReport {

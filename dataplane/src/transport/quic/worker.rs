@@ -141,7 +141,7 @@ impl Transport for QuicWorkerLink {
             .report(self.packs.load(Ordering::Relaxed), self.bytes_copied())
     }
 
-    /// What it sends is not copied here: QUIC is handed the slots themselves.
+    /// Returns zero: this end copies nothing, because QUIC gets the slots themselves.
     fn bytes_copied(&self) -> u64 {
         0
     }

@@ -1,6 +1,7 @@
-//! Where a worker's socket is, and how that is written: a name nobody can guess, with the kernel or in a directory.
+//! The address of a worker's socket and its text: a name that nobody can guess, with the kernel or in a
+//! directory.
 //!
-//! Refuses to know whether anybody listens there.
+//! This file does not know whether anybody listens there.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -12,10 +13,10 @@ use thiserror::Error;
 /// Longest address, in bytes: what the kernel takes, less the byte it ends or begins with.
 pub const ADDRESS_BYTES_MAX: usize = 107;
 
-/// What abstract names begin with, so that people who list the sockets of a host see whose they are.
+/// The beginning of abstract names, by which people who list the sockets of a host recognise the owner.
 const ABSTRACT_PREFIX: &str = "millstream-";
 
-/// What the name of a socket in a directory ends with.
+/// The end of the name of a socket in a directory.
 const FILE_SUFFIX: &str = ".sock";
 
 /// The address of a worker's socket (D9.1). Its text form is what the control plane carries, and does not look into.
@@ -87,7 +88,7 @@ impl SocketName {
         Self(bits)
     }
 
-    /// As the kernel is told of it as an abstract name.
+    /// Returns the abstract name in the kernel's form.
     pub(super) fn abstract_name(self) -> Vec<u8> {
         format!("{ABSTRACT_PREFIX}{self}").into_bytes()
     }
@@ -121,7 +122,7 @@ pub enum AddressError {
         "a socket's address has at most {ADDRESS_BYTES_MAX} bytes, this one would have {0}: choose a directory with a shorter path"
     )]
     TooLong(usize),
-    /// It is neither form.
+    /// The text has neither form.
     #[error(
         "a socket's address is `@millstream-` with 32 hexadecimal digits, or the absolute path of a file whose name is 32 such digits \
          and `.sock`"

@@ -34,9 +34,9 @@ pub struct ArenaId(pub u64);
 /// The pages of an arena.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageKind {
-    /// Of 4 KiB, taken as they are needed and given back when they are not.
+    /// Pages of 4 KiB, taken as they are needed and given back when they are not.
     Small,
-    /// The same, though huge ones were asked for.
+    /// Pages of 4 KiB, though huge ones were asked for.
     SmallInstead {
         /// Why there are none.
         why: String,
@@ -140,7 +140,7 @@ impl Arena {
         self.shared.pages.lock().resident_pages() as usize * PAGE_BYTES
     }
 
-    /// Where in the arena a slot, or a part of one, begins; `None` for slots from elsewhere.
+    /// Returns the offset of a slot, or of a part of one, in the arena; `None` for slots from elsewhere.
     #[must_use]
     pub fn offset_of(&self, slot: &Slot) -> Option<u64> {
         let start = self.shared.mapping.start().addr().get();
@@ -302,7 +302,7 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// What people see who look at the mappings of a process.
+/// The name that people see who list the mappings of a process.
 const NAME: &str = "millstream-arena";
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -325,7 +325,7 @@ fn huge(size_bytes: usize, budget: &ArenaBudget) -> Result<(OwnedFd, Mapping), S
     })
 }
 
-/// Where a run begins, and how long it is.
+/// Returns the offset and the length of a run.
 fn bytes_of(run: &Range<u32>) -> (u64, u64) {
     let page_bytes = PAGE_BYTES as u64;
     (u64::from(run.start) * page_bytes, run.len() as u64 * page_bytes)

@@ -54,7 +54,7 @@ impl ArenaBudget {
         self.inner.limit_bytes
     }
 
-    /// What they hold, in bytes of pages in use and of idle ones.
+    /// Returns the bytes of pages in use and of idle ones.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.inner.held_bytes.load(Ordering::Relaxed)

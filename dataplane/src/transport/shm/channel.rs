@@ -39,7 +39,7 @@ pub struct Channel {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What came over the socket.
+/// A message that came over the socket.
 #[derive(Debug)]
 pub struct Received {
     /// The message.
@@ -67,7 +67,7 @@ impl Channel {
         }
     }
 
-    /// Whose process is at the other end.
+    /// Returns the process at the other end.
     pub fn peer(&self) -> Peer {
         self.peer
     }
@@ -159,7 +159,7 @@ impl AsFd for Channel {
     }
 }
 
-/// What one call to the system brought.
+/// The result of one call to the system.
 struct Came {
     bytes: [u8; DATAGRAM_BYTES_MAX],
     len: usize,
@@ -238,7 +238,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     }
 }
 
-/// Whether nothing more will come behind what waits to be read.
+/// Returns whether nothing more will come behind what waits to be read.
 fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
     let now = Timespec {

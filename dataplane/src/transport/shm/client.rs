@@ -85,7 +85,7 @@ pub async fn connect(
 struct ClientEnd {
     line: Line,
     down: RingReceiver<Control>,
-    /// Where a thread sleeps until something comes down.
+    /// The place where a thread sleeps until something comes down.
     doorbell: Doorbell,
     up: RingSender<Control>,
     admission: Arc<dyn Admission>,
@@ -96,7 +96,8 @@ struct ClientEnd {
     bytes_copied: u64,
 }
 
-/// What views of a link share. The socket stays open as long as one lives: its end tells the worker that none does.
+/// The state that views of a link share. The socket stays open as long as one lives: its end tells the worker
+/// that none does.
 #[derive(Debug)]
 struct Borrowed {
     returns: ReturnSender<Control>,
@@ -109,7 +110,7 @@ struct Borrowed {
 #[derive(Debug)]
 struct Known {
     view: ArenaView,
-    /// What may be kept of it before it is copied.
+    /// The bytes of the arena that the reader may keep before it copies.
     hold_bytes: u64,
     kept_bytes: Arc<AtomicU64>,
 }
@@ -166,7 +167,7 @@ impl ClientEnd {
         })
     }
 
-    /// The same in this process's own memory, where there is any; what it was copied from returns to the worker.
+    /// Copies a slot into this process's own memory, where there is any. The original returns to the worker.
     fn copy_out(&mut self, slot: Slot) -> Slot {
         let Ok(mut copy) = self.admission.slot_alloc().alloc(slot.len()) else {
             return slot;
@@ -204,7 +205,7 @@ impl ClientEnd {
         }
     }
 
-    /// What the worker says over the socket. True when there may be something new on the rings.
+    /// Reads the worker's messages on the socket. Returns whether there may be something new on the rings.
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Result<bool, LinkLost> {
         match self.line.poll(cx) {
             Poll::Pending => Ok(false),
@@ -238,7 +239,7 @@ impl ClientEnd {
 }
 
 impl ClientEnd {
-    /// What the frame at hand brings.
+    /// Returns the arrival that the frame at hand brings.
     fn receive(&mut self) -> Result<Option<Downstream<InPack>>, LinkLost> {
         Ok(Some(match frame::read::<ToClient>(&self.words)? {
             Frame::Message(message) => Downstream::Message(message),

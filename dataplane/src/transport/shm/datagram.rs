@@ -1,6 +1,7 @@
-//! What is said over the socket of a link, and its encoding: one message a datagram, with the descriptors its kind has (D9.2).
+//! The messages on the socket of a link, and their encoding: one message a datagram, with the descriptors that
+//! its kind has (D9.2).
 //!
-//! Owns the vocabulary and its bounds. Refuses to know sockets, and what a message causes.
+//! This file owns the vocabulary and its bounds. It does not know sockets, nor the effect of a message.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -55,7 +56,7 @@ pub struct WorkerHello {
     /// The version spoken.
     #[n(0)]
     pub version: u32,
-    /// What lies in the control memory.
+    /// The sizes of the parts of the control memory.
     #[n(1)]
     pub sizes: ControlSizes,
 }
@@ -122,7 +123,7 @@ pub enum CloseCode {
 }
 
 impl Close {
-    /// With this reason, cut where it is too long.
+    /// Makes a close message with this reason, cut where it is too long.
     pub fn new(code: CloseCode, text: impl Into<String>) -> Self {
         let mut text = text.into();
         let end = (0..=REASON_BYTES_MAX.min(text.len())).rfind(|&end| text.is_char_boundary(end));
@@ -130,7 +131,7 @@ impl Close {
         Self { code, text }
     }
 
-    /// What the peer hears of the end of a link.
+    /// Returns the message that the peer hears of the end of a link.
     pub fn of(why: &LinkLost) -> Self {
         match why.as_heard() {
             LinkLost::Blamed(reason) => Self::new(CloseCode::Blamed, reason),
@@ -142,7 +143,7 @@ impl Close {
         }
     }
 
-    /// What it means for the link of whoever hears it.
+    /// Returns the meaning of the message for the link of the process that hears it.
     pub fn into_lost(self) -> LinkLost {
         match self.code {
             CloseCode::Blamed | CloseCode::Version => LinkLost::Blamed(self.text),
@@ -158,9 +159,9 @@ pub enum DatagramError {
     /// They do not decode.
     #[error("datagram of {bytes} bytes is no message: {reason}")]
     Malformed {
-        /// How many they are.
+        /// The number of bytes.
         bytes: usize,
-        /// What the decoder found.
+        /// The fault that the decoder found.
         reason: String,
     },
     /// Something follows the message.
@@ -169,9 +170,9 @@ pub enum DatagramError {
     /// The message comes with other descriptors than its kind has.
     #[error("a message that comes with {expected} descriptors came with {came}")]
     Descriptors {
-        /// How many its kind has.
+        /// The number of descriptors that its kind has.
         expected: usize,
-        /// How many came.
+        /// The number of descriptors that came.
         came: usize,
     },
 }
@@ -183,7 +184,7 @@ impl From<DatagramError> for LinkLost {
 }
 
 impl Datagram {
-    /// How many descriptors come with it (D9.2).
+    /// Returns how many descriptors come with it (D9.2).
     pub fn fds(&self) -> usize {
         match self {
             Self::WorkerHello(_) | Self::Arena(_) => 1,

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::address;
 
-/// What the name of a socket ends with that nobody listens on yet.
+/// The end of the name of a socket that nobody listens on yet.
 pub(super) const UNFINISHED_SUFFIX: &str = ".new";
 
 /// A socket under that name is left over after this time: it has it for microseconds.
@@ -26,25 +26,25 @@ const SWEPT_ENTRIES_MAX: usize = 10_000;
 /// Why a directory cannot be used for sockets; for its owner to mend.
 #[derive(Debug, Error)]
 pub enum DirectoryError {
-    /// It cannot be made or looked at.
+    /// The directory cannot be made or looked at.
     #[error("{}: {error}", path.display())]
     Io {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// It is something else.
+    /// The path is something else than a directory.
     #[error("{} is no directory (nor may it be a link to one)", .0.display())]
     NoDirectory(PathBuf),
-    /// It is another user's.
+    /// The directory belongs to another user.
     #[error("{} belongs to user {owner}, not to user {ours}, who runs this", path.display())]
     NotOurs {
         /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// The id of its user.
         owner: u32,
-        /// Who we are.
+        /// The id of our user.
         ours: u32,
     },
     /// Others may look or write into it.
@@ -109,7 +109,7 @@ fn is_old(path: &Path) -> bool {
     age.is_ok_and(|age| age > UNFINISHED_AGE_MAX)
 }
 
-/// Whether no process listens there: not that one is slow, or that this process cannot ask.
+/// Returns whether no process listens there: not that one is slow, or that this process cannot ask.
 fn is_dead(path: &Path) -> bool {
     let refused = SocketAddrUnix::new(path).and_then(|address| {
         let socket = super::socket::socket()?;

@@ -36,7 +36,7 @@ impl Doorbell {
         let _ = futex::wake(self.futex(), futex::Flags::empty(), 1);
     }
 
-    /// What the futex holds while a thread may sleep at it.
+    /// Returns the value of the futex while a thread may sleep at it.
     pub(in crate::transport) fn asleep(&self) -> u64 {
         wait::RAISED
     }

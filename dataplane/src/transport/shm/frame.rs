@@ -33,7 +33,7 @@ const PACK_WORDS: usize = 8;
 /// Lengths of elements; most descriptors list few.
 pub(super) type Lens = SmallVec<[u64; 4]>;
 
-/// Where the elements of a pack lie.
+/// The place of a pack's elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PackFrame {
     /// The task they belong to.
@@ -42,11 +42,11 @@ pub(super) struct PackFrame {
     pub first: u64,
     /// The arena they lie in.
     pub arena: u64,
-    /// Where in the arena the first begins, in bytes.
+    /// The offset of the first element in the arena, in bytes.
     pub offset: u64,
     /// Bytes from the start of the first to the end of the last.
     pub region_bytes: u64,
-    /// What the reader returns when it needs them no more.
+    /// The lease that the reader returns when it needs the elements no more.
     pub lease: u64,
     /// Others read the same memory, so that nobody may write it.
     pub is_shared: bool,
@@ -54,14 +54,14 @@ pub(super) struct PackFrame {
     pub lens: Lens,
 }
 
-/// What a worker puts on its ring.
+/// A frame that a worker puts on its ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Frame<M> {
     /// A message.
     Message(M),
     /// Elements.
     Pack(PackFrame),
-    /// How many bytes of an arena the reader may keep before it copies.
+    /// The bytes of an arena that the reader may keep before it copies.
     Share {
         /// The arena.
         arena: u64,

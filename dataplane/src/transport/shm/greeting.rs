@@ -18,17 +18,17 @@ use super::listen::Incoming;
 use super::peer::PeerError;
 use crate::transport::LinkLost;
 
-/// How long either end may take over its hello: two processes on one host need less than a millisecond, a host that swaps
-/// a second.
+/// The time that either end may take over its hello. Two processes on one host need less than a millisecond, a
+/// host that swaps a second.
 pub const GREETING_DEADLINE: Duration = Duration::from_secs(15);
 
-/// How often a client asks again for a connection while the worker has as many waiting as it takes.
+/// The time between two attempts of a client while the worker has as many connections waiting as it takes.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
-/// What a worker shares with one client.
+/// The memory that a worker shares with one client.
 #[derive(Debug)]
 pub struct Offer {
-    /// What lies in the control memory.
+    /// The sizes of the parts of the control memory.
     pub sizes: ControlSizes,
     /// The control memory.
     pub control: OwnedFd,
@@ -37,7 +37,7 @@ pub struct Offer {
 /// Why a client got no link. Its text is what users are told when they ask why a worker on their host is read over a network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConnectError {
-    /// Nobody listens at that address, as far as this process sees.
+    /// There is no listener at that address, as far as this process sees.
     #[error(
         "no socket {0} here: the worker has gone, or has another network namespace (then start it with a --shm-dir that both see \
          at the same place)"
@@ -57,7 +57,7 @@ pub enum ConnectError {
         "the worker shares memory in version {theirs}, this process in version {SHM_VERSION}: use one release for both"
     )]
     Version {
-        /// What the worker speaks.
+        /// The version that the worker speaks.
         theirs: u32,
     },
     /// The worker did not answer in time.
@@ -74,16 +74,16 @@ pub enum ConnectError {
 /// Why a connection did not become a link; the client's fault except for `Lost(LinkLost::Resource)`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GreetError {
-    /// It said nothing in time.
+    /// The peer said nothing in time.
     #[error("the client said nothing within {0:?}")]
     Silent(Duration),
-    /// It speaks another version.
+    /// The client speaks another version.
     #[error("the client shares memory in version {theirs}, this worker in version {SHM_VERSION}")]
     Version {
-        /// What the client speaks.
+        /// The version that the client speaks.
         theirs: u32,
     },
-    /// It did not speak the protocol, or went.
+    /// The client did not speak the protocol, or went.
     #[error(transparent)]
     Lost(#[from] LinkLost),
 }
@@ -141,7 +141,7 @@ async fn reach(address: &ShmAddress) -> Result<OwnedFd, ConnectError> {
     }
 }
 
-/// What a worker's answer offers.
+/// Returns the offer in a worker's answer.
 fn offered(received: Received) -> Result<Offer, ConnectError> {
     let unexpected = |what: &str| {
         let reason = format!("it answered a hello with {what}");
@@ -170,7 +170,7 @@ fn offered(received: Received) -> Result<Offer, ConnectError> {
 }
 
 impl Incoming {
-    /// Whose process came.
+    /// Returns the process that came.
     pub fn peer(&self) -> super::Peer {
         self.channel.peer()
     }
@@ -230,7 +230,7 @@ fn hear(heard: Result<Option<Received>, LinkLost>) -> Result<(), GreetError> {
     Err(GreetError::Lost(lost))
 }
 
-/// What a client hears that gets no link.
+/// Returns the message for a client that gets no link.
 fn farewell(error: &GreetError) -> Close {
     match error {
         GreetError::Silent(_) => Close::new(CloseCode::Blamed, error.to_string()),

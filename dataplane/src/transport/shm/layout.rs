@@ -59,7 +59,7 @@ impl ControlLayout {
         }
     }
 
-    /// What a worker says of it in its hello, and a client holds its own against (D9.3).
+    /// Returns the sizes that a worker tells in its hello and a client compares with its own (D9.3).
     pub const fn sizes(&self) -> ControlSizes {
         // A worker has made memory of the sum of these, which is far below 2^32.
         ControlSizes {
@@ -81,11 +81,11 @@ impl ControlLayout {
     }
 }
 
-/// Where a ring lies. Indices count words from the beginning of the link and never wrap around: 2^64 words take
-/// centuries.
+/// The place of a ring. Indices count words from the beginning of the link and never wrap around: 2^64 words
+/// take centuries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingPlace {
-    /// What errors call it.
+    /// The name of the ring in errors.
     pub(super) name: &'static str,
     /// The sender's index: behind the last word of the last frame.
     pub(super) tail: usize,
@@ -99,7 +99,7 @@ pub struct RingPlace {
     pub(super) sender_waits: usize,
     /// The first of the words that frames go through.
     pub(super) first: usize,
-    /// How many these are; a power of two.
+    /// The number of words; a power of two.
     pub(super) capacity: usize,
     /// Words of a frame at most; less than `capacity`, since its length goes before it.
     pub(super) frame_words_max: usize,
@@ -145,7 +145,7 @@ impl RingPlace {
     }
 }
 
-/// Where the return ring lies.
+/// The place of the return ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReturnsPlace {
     /// Counts the places that returners took.
@@ -154,7 +154,7 @@ pub struct ReturnsPlace {
     pub(super) receiver_waits: usize,
     /// The first of the places that leases go through.
     pub(super) first: usize,
-    /// How many these are, and leases at most out; a power of two.
+    /// The number of words, which is also the largest number of leases; a power of two.
     pub(super) capacity: usize,
 }
 

@@ -10,7 +10,7 @@ use thiserror::Error;
 pub struct LeaseNumber(u64);
 
 impl LeaseNumber {
-    /// What a peer wrote, to be checked by [`Leases::give_back`]; nothing if it wrote zero.
+    /// Returns the lease in a word of a peer, to be checked by [`Leases::give_back`]; `None` for zero.
     pub fn from_word(word: u64) -> Option<Self> {
         (word != 0).then_some(Self(word))
     }
@@ -65,7 +65,7 @@ pub enum LeaseError {
     },
 }
 
-/// What is lent to one reader.
+/// The leases of one reader.
 #[derive(Debug)]
 pub struct Leases<T> {
     /// At most `max`; grows to as many as were ever out at once.
@@ -168,7 +168,7 @@ impl<T> Leases<T> {
         self.bytes_out
     }
 
-    /// Whether no further lease can be granted before one comes back.
+    /// Returns whether no further lease can be granted before one comes back.
     pub fn is_full(&self) -> bool {
         self.out == self.max as usize
     }

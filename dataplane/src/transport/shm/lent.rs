@@ -16,7 +16,7 @@ use super::leases::{LeaseNumber, Leases};
 use super::returns::ReturnReceiver;
 use crate::transport::LinkLost;
 
-/// How often a link that has ended is looked at for packs that came back.
+/// The time between two looks for returned packs on a link that has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The packs that one reader has; clones share them.
@@ -61,7 +61,7 @@ impl Lent {
         Ok(())
     }
 
-    /// Whether the reader has as many packs as it may.
+    /// Returns whether the reader has as many packs as it may.
     pub(super) fn is_full(&self) -> bool {
         self.shared.lock().leases.is_full()
     }

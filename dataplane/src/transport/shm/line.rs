@@ -14,7 +14,7 @@ use super::datagram::{ArenaAnnouncement, Datagram};
 use super::pulse::{Due, Pulse, SILENCE_MAX};
 use crate::transport::LinkLost;
 
-/// What a process heard.
+/// A message that a process heard.
 #[derive(Debug)]
 pub(super) enum Heard {
     /// The other side did something while this one slept: look again at everything.
@@ -59,7 +59,8 @@ impl Line {
         let _ = self.channel.try_send(&Datagram::Ring, &[]);
     }
 
-    /// What the other side says next; the error is why the link is no more, each time the same.
+    /// Returns the next message of the other side. The error is the reason why the link is no more, each time
+    /// the same.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Heard, LinkLost>> {
         if let Some(lost) = &self.lost {
             return Poll::Ready(Err(lost.clone()));
@@ -67,7 +68,7 @@ impl Line {
         self.poll_open(cx).map_err(|lost| self.end(lost))
     }
 
-    /// What waits to be heard, though the runtime may not have noticed it. Pending wakes nobody.
+    /// Returns a message that waits, though the runtime may not have noticed it. Pending wakes nobody.
     pub(super) fn look(&mut self) -> Poll<Result<Heard, LinkLost>> {
         if let Some(lost) = &self.lost {
             return Poll::Ready(Err(lost.clone()));

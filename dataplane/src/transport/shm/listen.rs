@@ -33,11 +33,12 @@ const BACKLOG: i32 = LINKS_MAX as i32;
 /// The first wait after the system had no descriptor or memory for a connection, and the longest.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// How a worker listens.
+/// The settings of a worker's listener.
 #[derive(Debug, Clone)]
 pub struct ListenerConfig {
-    /// Where its socket is a file, for readers that share this directory but not the network namespace: a directory of mode
-    /// 0700 of our own user, made if it is missing. By default there is no file, and the kernel keeps the name.
+    /// The directory of its socket file, for readers that share this directory but not the network namespace.
+    /// It has mode 0700, belongs to our own user, and is made if it is missing. By default there is no file,
+    /// and the kernel keeps the name.
     pub directory: Option<PathBuf>,
     /// Links at once; default [`LINKS_MAX`].
     pub links_max: usize,
@@ -122,7 +123,7 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     pub fn address(&self) -> &ShmAddress {
         &self.address
     }

@@ -28,19 +28,20 @@ pub const PAGE_BYTES: usize = 4096;
 /// costs nothing but addresses.
 pub const MAPPING_BYTES_MAX: usize = 1 << 40;
 
-/// Nobody may cut or extend the file, nor seal it further: a peer could forbid to map it for writing.
+/// The seals against cutting and extending the file, and against further seals: a peer could forbid to map it
+/// for writing.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Why a descriptor of a peer is not mapped. The peer's fault, except for `System`.
 #[derive(Debug, Error)]
 pub enum MapError {
-    /// It is no memory file, or one that the peer could still cut.
+    /// The descriptor is no memory file, or one that the peer could still cut.
     #[error(
         "the peer's shared memory is refused: it is not sealed against {missing}, so that it could be taken away while it \
          is in use"
     )]
     Unsealed {
-        /// What it is not sealed against.
+        /// The missing seal.
         missing: &'static str,
     },
     /// Its size is not what was announced.
@@ -48,9 +49,9 @@ pub enum MapError {
         "the peer's shared memory is refused: it has {found_bytes} bytes, announced were {announced_bytes}"
     )]
     Size {
-        /// What the peer said.
+        /// The length that the peer said.
         announced_bytes: u64,
-        /// What it is.
+        /// The length of the file.
         found_bytes: u64,
     },
     /// No mapping can have that size.
@@ -59,7 +60,7 @@ pub enum MapError {
          in whole pages of {PAGE_BYTES}"
     )]
     Announced {
-        /// What the peer said.
+        /// The length that the peer said.
         announced_bytes: u64,
     },
     /// The system refused.

@@ -31,7 +31,7 @@ pub(super) struct Pages {
     /// Runs that nobody uses, the longest first.
     resting: VecDeque<Range<u32>>,
     resting_pages: u32,
-    /// Of those and of the ones in use, how many there are before one is used again.
+    /// The number of idle and used pages from which on idle pages are used again.
     rest_from_pages: u32,
     in_use: Bits,
     resident: Bits,

@@ -1,6 +1,6 @@
-//! Whose process is at the other end of a socket, as the kernel says it, and whether that is our own user.
+//! The process at the other end of a socket, as the kernel names it, and whether it belongs to our own user.
 //!
-//! Refuses to know what is said over the socket.
+//! This file does not know what is said over the socket.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ impl fmt::Display for Peer {
 /// Why a peer is not one to share memory with.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PeerError {
-    /// It is another user's.
+    /// The process belongs to another user.
     #[error(
         "other user: it is {peer}, this process is user {ours}'s, and memory is shared within one user only"
     )]
@@ -66,7 +66,8 @@ pub enum PeerError {
         /// Our user.
         ours: u32,
     },
-    /// It may be anybody's: within a user namespace all users that have no number there look like this one.
+    /// The process may be anybody's: within a user namespace all users that have no number there look like
+    /// this one.
     #[error(
         "user {ours} stands for all unknown users in this user namespace, so that nobody can be told from others: run as \
          another user to share memory"
@@ -80,8 +81,8 @@ pub enum PeerError {
     Unknown(String),
 }
 
-/// Whether users that this user namespace has no number for would look like `uid`. Outside of user namespaces everybody has
-/// a number.
+/// Returns whether users that this user namespace has no number for would look like `uid`. Outside of user
+/// namespaces everybody has a number.
 fn is_shared_by_strangers(uid: u32) -> std::io::Result<bool> {
     let overflow = std::fs::read_to_string("/proc/sys/kernel/overflowuid")?;
     if overflow.trim().parse() != Ok(uid) {
@@ -91,7 +92,7 @@ fn is_shared_by_strangers(uid: u32) -> std::io::Result<bool> {
     Ok(!is_everybody(&map))
 }
 
-/// Whether a user namespace's map has all users, each with its own number.
+/// Returns whether a user namespace's map has all users, each with its own number.
 fn is_everybody(map: &str) -> bool {
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }

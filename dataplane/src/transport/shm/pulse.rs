@@ -6,10 +6,10 @@
 
 use std::time::{Duration, Instant};
 
-/// How often an end beats, so that a host with many links spends nothing on it.
+/// The time between two beats of an end, so long that a host with many links spends nothing on it.
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a peer may be silent: ten of its beats, as long as a silent connection over QUIC may last.
+/// The longest silence of a peer: ten of its beats, as long as a silent connection over QUIC may last.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Pulse {
     asked_at: Instant,
 }
 
-/// What is due.
+/// The action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     /// Nothing before this time.
@@ -44,7 +44,7 @@ impl Pulse {
         self.heard_at = now;
     }
 
-    /// What to do now. Each beat is due once.
+    /// Returns the action that is due now. Each beat is due once.
     pub(super) fn poll(&mut self, now: Instant) -> Due {
         // A process that slept itself cannot know how long the peer was silent: it listens anew.
         if now.saturating_duration_since(self.asked_at) > SILENCE_MAX / 2 {

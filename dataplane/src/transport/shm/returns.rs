@@ -41,7 +41,8 @@ impl<W: Words> ReturnSender<W> {
         words[self.place.slot(taken)].store(lease.word(), Release);
     }
 
-    /// Whether the worker sleeps until leases come back, and its bell is to be rung now. Call after returning.
+    /// Returns whether the worker sleeps until leases come back, and its bell is to be rung now. Call after
+    /// returning.
     pub fn needs_wake(&self) -> bool {
         wait::needs_wake(self.words.words(), self.place.receiver_waits)
     }
@@ -88,8 +89,9 @@ impl<W: Words> ReturnReceiver<W> {
         Some(lease)
     }
 
-    /// Whether the worker may sleep until its bell rings, because nothing came back. Empty the bell before, not after.
-    /// A worker that does not wait for leases need not call this, and then returns cost no system call.
+    /// Returns whether the worker may sleep until its bell rings, because nothing came back. Empty the bell
+    /// before, not after. A worker that does not wait for leases need not call this, and then returns cost no
+    /// system call.
     pub fn prepare_wait(&mut self) -> bool {
         let words = self.words.words();
         self.returns.raise(words);

@@ -22,21 +22,21 @@ pub enum RingError {
     /// The peer took back what it had said of its index.
     #[error("its index of the {ring} ring went back from {was} to {now}")]
     WentBack {
-        /// Which ring.
+        /// The name of the ring.
         ring: &'static str,
-        /// What it had said, in words.
+        /// The earlier index, in words.
         was: u64,
-        /// What it says now.
+        /// The index now.
         now: u64,
     },
     /// The peer's index is where it cannot be.
     #[error("its index of the {ring} ring is {now}, and can be {limit} at most")]
     Beyond {
-        /// Which ring.
+        /// The name of the ring.
         ring: &'static str,
-        /// What it says, in words.
+        /// The index, in words.
         now: u64,
-        /// Where it can be at most.
+        /// The largest index that it can have.
         limit: u64,
     },
     /// A frame has a length that it cannot have.
@@ -44,9 +44,9 @@ pub enum RingError {
         "a frame in the {ring} ring says it has {words} words, of which {available} are there and {max} are allowed"
     )]
     Length {
-        /// Which ring.
+        /// The name of the ring.
         ring: &'static str,
-        /// What it says.
+        /// The length that the frame says.
         words: u64,
         /// Words behind its length.
         available: u64,
@@ -56,7 +56,7 @@ pub enum RingError {
     /// The caller's fault: a frame that cannot be sent.
     #[error("a frame for the {ring} ring has 1 to {max} words, not {words}")]
     Unsendable {
-        /// Which ring.
+        /// The name of the ring.
         ring: &'static str,
         /// Its words.
         words: usize,
@@ -132,13 +132,13 @@ impl<W: Words> RingSender<W> {
         Ok(true)
     }
 
-    /// Whether a frame of so many words fits now.
+    /// Returns whether a frame of so many words fits now.
     pub fn has_room(&mut self, frame_words: usize) -> Result<bool, RingError> {
         self.check_sendable(frame_words)?;
         self.finds_room(frame_words)
     }
 
-    /// Whether the receiver sleeps, and its bell is to be rung now. Call after pushing.
+    /// Returns whether the receiver sleeps, and its bell is to be rung now. Call after pushing.
     pub fn needs_wake(&self) -> bool {
         wait::needs_wake(self.words.words(), self.place.receiver_waits)
     }
@@ -150,8 +150,8 @@ impl<W: Words> RingSender<W> {
         Sleepers { task, thread }
     }
 
-    /// Whether this side may sleep until its bell rings, because a frame of so many words does not fit. Empty the bell
-    /// before, not after.
+    /// Returns whether this side may sleep until its bell rings, because a frame of so many words does not
+    /// fit. Empty the bell before, not after.
     pub fn prepare_wait(&mut self, frame_words: usize) -> Result<bool, RingError> {
         self.check_sendable(frame_words)?;
         self.room.raise(self.words.words());
@@ -202,7 +202,7 @@ impl<W: Words> RingSender<W> {
     }
 }
 
-/// Who sleeps until there is a frame, and is to be woken now.
+/// The threads that sleep until there is a frame, and are to be woken now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sleepers {
     /// A task, by its bell.
@@ -262,12 +262,13 @@ impl<W: Words> RingReceiver<W> {
         Ok(true)
     }
 
-    /// Whether the sender sleeps, and its bell is to be rung now. Call after popping.
+    /// Returns whether the sender sleeps, and its bell is to be rung now. Call after popping.
     pub fn needs_wake(&self) -> bool {
         wait::needs_wake(self.words.words(), self.place.sender_waits)
     }
 
-    /// Whether this side may sleep until its bell rings, because there is no frame. Empty the bell before, not after.
+    /// Returns whether this side may sleep until its bell rings, because there is no frame. Empty the bell
+    /// before, not after.
     pub fn prepare_wait(&mut self) -> Result<bool, RingError> {
         self.frames.raise(self.words.words());
         self.looks_again()
@@ -323,7 +324,7 @@ impl<W: Words> RingReceiver<W> {
     }
 }
 
-/// Whether the peer's index can have gone from `was` to `now`.
+/// Returns whether the peer's index can have gone from `was` to `now`.
 fn check_advance(ring: &'static str, was: u64, now: u64, limit: u64) -> Result<(), RingError> {
     if now < was {
         return Err(RingError::WentBack { ring, was, now });

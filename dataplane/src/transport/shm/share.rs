@@ -23,7 +23,7 @@ impl Share {
         &self.arena
     }
 
-    /// How much it may keep, in bytes; changes as readers come and go.
+    /// Returns the bytes that the reader may keep; they change as readers come and go.
     pub(super) fn bytes(&self) -> u64 {
         let readers = self.arena.readers().load(Ordering::Relaxed).max(1);
         (self.arena.size_bytes() / (2 * readers)) as u64

@@ -11,17 +11,17 @@ use thiserror::Error;
 
 use super::map::Mapping;
 
-/// What a worker announced is not in its arena. The peer's fault.
+/// The place that a worker announced is not in its arena. The peer is at fault.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error(
     "the worker announced {len_bytes} bytes at {offset_bytes} of shared memory that has {size_bytes}, in units of {SLOT_ALIGN}"
 )]
 pub struct OutOfArena {
-    /// Where they are to begin.
+    /// The offset that it announced.
     pub offset_bytes: u64,
-    /// How many they are to be.
+    /// The length that it announced.
     pub len_bytes: u64,
-    /// What the arena has.
+    /// The size of the arena.
     pub size_bytes: u64,
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::words::Word;
 
-/// What a raised flag holds; anything but 0 counts as that.
+/// The value of a raised flag; every value but 0 counts as raised.
 pub(super) const RAISED: u64 = 1;
 
 /// The sleeper's side of a flag. The flag is a hint to the peer, which may do with it what it likes: one that lowers it
@@ -36,7 +36,7 @@ impl WaitFlag {
         W::fence();
     }
 
-    /// Nobody sleeps any more: the peer need not ring.
+    /// Notes that this side sleeps no more, so that the peer need not ring.
     #[inline]
     pub(super) fn lower<W: Word>(&mut self, words: &[W]) {
         if std::mem::take(&mut self.is_raised) {
@@ -45,7 +45,8 @@ impl WaitFlag {
     }
 }
 
-/// Whether somebody sleeps behind the flag at `at`, whom the caller then has to wake. Call after publishing.
+/// Returns whether somebody sleeps behind the flag at `at`, whom the caller then has to wake. Call after
+/// publishing.
 #[inline]
 pub(super) fn needs_wake<W: Word>(words: &[W], at: usize) -> bool {
     let [needs_wake] = need_wake(words, [at]);

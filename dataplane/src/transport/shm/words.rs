@@ -80,7 +80,7 @@ impl Word for loom::sync::atomic::AtomicU64 {
 
 /// An area of words, held for as long as this value lives: a mapping that is shared with a peer, or memory of tests.
 pub trait Words {
-    /// What it is made of.
+    /// The type of its words.
     type Word: Word;
 
     /// The area, each time the same.

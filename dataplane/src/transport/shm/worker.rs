@@ -29,11 +29,12 @@ use crate::proto::message::{TaskId, ToWorker};
 use crate::proto::send::TaskPack;
 use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, TaskMemory, Transport, WorkerLink};
 
-/// How often a pack that finds no memory or lease tries again: readers return them without a word.
+/// The time between two attempts of a pack that finds no memory or lease: readers return them without a
+/// message.
 const TRY_AGAIN: Duration = Duration::from_millis(2);
 
-/// How long a pack waits for memory before the link is given up, and the reader goes on over the network. A reader that
-/// copies what it hoards returns its leases at once.
+/// The time for which a pack waits for memory. Then the link is given up, and the reader continues over the
+/// network. A reader that copies the packs that it keeps returns its leases at once.
 pub(super) const MEMORY_WAIT: Duration = Duration::from_secs(5);
 
 /// Frames that wait for room on the ring at most: a word on each arena that a link can have, and what one step of a session
@@ -78,7 +79,7 @@ pub async fn accept(incoming: Incoming) -> Result<Box<WorkerLink>, GreetError> {
 struct WorkerEnd {
     line: Line,
     down: RingSender<Control>,
-    /// Where a thread of the reader sleeps until something comes down.
+    /// The place where a thread of the reader sleeps until something comes down.
     reader: Doorbell,
     up: RingReceiver<Control>,
     lent: Lent,
@@ -102,7 +103,7 @@ struct WorkerEnd {
     bytes_copied: u64,
 }
 
-/// What keeps the next frame waiting.
+/// The resource that the next frame waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lack {
     Nothing,
@@ -145,7 +146,8 @@ impl WorkerEnd {
         }
     }
 
-    /// What the next frame will lack: room, a lease, or memory if it has to be copied as the last one had.
+    /// Returns the resource that the next frame lacks: room, a lease, or memory if it has to be copied as the
+    /// last one had.
     fn lack(&mut self) -> Result<Lack, LinkLost> {
         while !self.down.has_room(FRAME_WORDS_MAX)? {
             if self.down.prepare_wait(FRAME_WORDS_MAX)? {

@@ -27,7 +27,8 @@ const POOR_WINDOWS: u32 = 2;
 /// is lost.
 const REST: u32 = 64;
 
-/// The same to the first probe behind a trial, which may have been lucky; each next one is twice as far away, up to that.
+/// The time to the first probe after a trial, which may have been lucky. Each next probe is twice as far away,
+/// up to that bound.
 const REST_AT_FIRST: u32 = 8;
 
 /// Windows in a row in which the link was the limit, and as fast, before a trial: a link that has just begun still gets faster.
@@ -36,24 +37,24 @@ const STEADY_WINDOWS: u32 = 3;
 /// Trials in a row that fail double their distance so many times at most.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// What the latest window counts for beside those before it.
+/// The weight of the latest window beside those before it.
 const WEIGHT: f64 = 0.25;
 
 /// A link or a ratio that differs by this factor from that of a failed trial is worth another one.
 const CHANGE: f64 = 1.5;
 
-/// How a pack travels.
+/// The form in which a pack is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// As it is.
+    /// The pack is sent uncompressed.
     Plain,
-    /// As it is, and some of it is compressed to see what that comes to.
+    /// The pack is sent uncompressed, and a part of it is compressed as a sample.
     Sampled,
     /// Compressed.
     Compressed,
 }
 
-/// What is done at present.
+/// The present mode of the choice.
 #[derive(Debug, Clone, Copy)]
 enum Mode {
     Plain,
@@ -73,7 +74,7 @@ enum Mode {
     },
 }
 
-/// What was seen when a trial failed.
+/// The figures of a trial that failed.
 #[derive(Debug, Clone, Copy)]
 struct Failed {
     link_rate: f64,
@@ -121,7 +122,7 @@ impl Auto {
         }
     }
 
-    /// How the next pack travels, which ends behind the subscription's first `end` elements.
+    /// Returns the form of the next pack, which ends after the subscription's first `end` elements.
     pub(crate) fn plan(&mut self, now: Instant, end: u64, elements: u64, bytes: u64) -> Plan {
         let plan = match self.mode {
             Mode::Trial { .. } | Mode::Compressing { .. } => Plan::Compressed,
@@ -260,7 +261,7 @@ impl Auto {
         self.enter(now, Mode::Plain);
     }
 
-    /// What the present trial or probe took.
+    /// Returns the time of the present trial or probe.
     fn took(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.mode_since)
     }

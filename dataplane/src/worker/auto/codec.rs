@@ -1,37 +1,37 @@
-//! What compressing a task's elements comes to and costs, by samples, and when to take the next one.
+//! The gain and the cost of compressing a task's elements, by samples, and the time of the next sample.
 
 use std::time::{Duration, Instant};
 
 /// Packs between two samples, at least.
 const PACKS_PER_SAMPLE: u64 = 64;
 
-/// The same after many samples without hope.
+/// The largest number of packs between two samples, reached after many samples without hope.
 const PACKS_PER_SAMPLE_MAX: u64 = 64 * PACKS_PER_SAMPLE;
 
 /// The time from one sample to the next, in times what it took: so sampling takes 1 % of one core at most.
 const REST_PER_SAMPLE: u32 = 100;
 
-/// What the latest sample counts for beside those before it.
+/// The weight of the latest sample beside those before it.
 const WEIGHT: f64 = 0.25;
 
 /// A ratio below this is no hope.
 const HOPE: f64 = 1.05;
 
-/// How much faster a block is restored than made. LZ4's own figures and ours are between 3 and 8.
+/// The ratio of the speeds of restoring and making a block. LZ4's own figures and ours are between 3 and 8.
 const RESTORED_FASTER: f64 = 3.0;
 
-/// What compressing some bytes came to.
+/// The result of compressing some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// Bytes before.
     pub(crate) plain_bytes: u64,
     /// Bytes after; as many as before where they would have grown.
     pub(crate) compressed_bytes: u64,
-    /// What one thread took for it.
+    /// The time that one thread took for it.
     pub(crate) took: Duration,
 }
 
-/// What is known of compressing one task's elements.
+/// The figures of compressing one task's elements.
 #[derive(Debug, Default)]
 pub(super) struct Codec {
     known: Option<Known>,
@@ -50,7 +50,7 @@ struct Known {
 }
 
 impl Codec {
-    /// Whether the pack at hand, which travels plain, is to be sampled.
+    /// Returns whether the pack at hand, which travels plain, is to be sampled.
     pub(super) fn wants_sample(&mut self, now: Instant) -> bool {
         self.packs_since = self.packs_since.saturating_add(1);
         let is_due = self.packs_since >= self.packs_between && self.due_at.is_none_or(|due_at| now >= due_at);
@@ -61,7 +61,7 @@ impl Codec {
         true
     }
 
-    /// Whether nothing is known yet.
+    /// Returns whether nothing is known yet.
     pub(super) fn is_unknown(&self) -> bool {
         self.known.is_none()
     }

@@ -25,7 +25,7 @@ const LIMITING: f64 = 0.6;
 /// An element is on the link for less than so many round trips where distance is the limit.
 const DISTANT: f64 = 1.25;
 
-/// What a grant says, and what follows from it.
+/// The content of a grant, and its consequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Elements that the reader has received.
@@ -38,7 +38,7 @@ pub(crate) struct Standing {
     pub(crate) round_trip: Option<Duration>,
 }
 
-/// What was seen in some time.
+/// The figures of some time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
     /// Bytes of elements that arrived a second, whatever they came to on the link, or of those handed over if they are fewer: a

@@ -1,4 +1,4 @@
-//! Who gets in, and what those are told who do not.
+//! Tests of admission: the peers that get in, and the reasons that the others are told.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use super::super::{PeerLimits, RefusalReason};
 use super::*;
 
-/// How far a handshake gets that then never goes on.
+/// The point at which a handshake stops for ever.
 #[derive(Clone, Copy, PartialEq)]
 enum Stall {
     /// The server hears of it.
@@ -48,7 +48,8 @@ async fn stalled_handshake(server: &Server, stall: Stall) -> tokio::task::JoinHa
     stalled
 }
 
-/// Whether a client's first packet brings the token that proves its address (RFC 9000, section 17.2.2).
+/// Returns whether a client's first packet brings the token that proves its address (RFC 9000, section
+/// 17.2.2).
 fn has_token(datagram: &[u8]) -> bool {
     let after_version = 5;
     let source_id = after_version + 1 + usize::from(datagram[after_version]);

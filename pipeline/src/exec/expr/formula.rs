@@ -190,7 +190,7 @@ impl Formula {
     }
 }
 
-/// Whether a constant of this spec is worth to be kept, rather than computed for every element.
+/// Returns whether a constant of this spec is worth to be kept, rather than computed for every element.
 fn is_small(spec: &TensorSpec) -> bool {
     let is_one = spec.dims().is_some_and(<[Option<u64>]>::is_empty);
     spec.payload_bytes()
@@ -237,7 +237,7 @@ impl Verdict {
         Formula::new(&typed, input).map(Verdict).map_err(refused)
     }
 
-    /// Whether it holds for `value`.
+    /// Returns whether it holds for `value`.
     ///
     /// # Errors
     /// [`ErrorKind::Data`] when it cannot be computed.

@@ -94,7 +94,7 @@ pub(crate) fn bytes_of(tensor: &Tensor) -> Result<&[u8], String> {
         .ok_or_else(|| "a tensor is not computed".to_owned())
 }
 
-/// How many items these dimensions have.
+/// Returns how many items these dimensions have.
 pub(crate) fn count(dims: &[u64]) -> Result<usize, String> {
     let product = dims.iter().try_fold(1usize, |items, dim| {
         usize::try_from(*dim).ok().and_then(|dim| items.checked_mul(dim))

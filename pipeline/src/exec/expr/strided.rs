@@ -153,7 +153,7 @@ pub(crate) fn strided_view(
     })
 }
 
-/// How far apart neighbours along each axis of `dims` are, in items.
+/// Returns how far apart neighbours along each axis of `dims` are, in items.
 pub(crate) fn strides_of(dims: &[u64]) -> SmallVec<[isize; 4]> {
     let mut strides: SmallVec<[isize; 4]> = SmallVec::from_elem(1, dims.len());
     for axis in (1..dims.len()).rev() {

@@ -61,7 +61,7 @@ pub(crate) fn numbered(
     })
 }
 
-/// Whether strings are equal, or strings one behind the other.
+/// Returns whether strings are equal, or strings one behind the other.
 pub(crate) fn binary(binary: Binary, one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
     if binary == Binary::Add {
         return joined(&[one, other], "");

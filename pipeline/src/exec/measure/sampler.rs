@@ -41,7 +41,7 @@ thread_local! {
     };
 }
 
-/// Whether this thread is within a sample.
+/// Returns whether this thread is within a sample.
 pub(crate) fn is_sampled() -> bool {
     TRACE.with(|trace| trace.mode.get()) == Mode::Sampling
 }

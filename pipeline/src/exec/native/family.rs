@@ -51,7 +51,7 @@ pub(crate) fn prepare(
     })
 }
 
-/// Whether this build has what `native` needs; if not, the feature that is missing.
+/// Returns whether this build has what `native` needs; if not, the feature that is missing.
 pub(crate) fn missing_feature(native: &Native) -> Option<&'static str> {
     const BUILT_IN: &[&str] = &[
         #[cfg(feature = "text")]

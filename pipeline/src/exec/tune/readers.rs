@@ -39,7 +39,7 @@ impl Readers {
         }
     }
 
-    /// How many there may be.
+    /// Returns how many there may be.
     pub(crate) fn now(&self) -> usize {
         self.now
     }

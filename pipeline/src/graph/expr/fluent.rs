@@ -97,13 +97,13 @@ impl Expr {
         self.unary(Unary::Tanh)
     }
 
-    /// Whether it is NaN, of floats.
+    /// Returns whether it is NaN, of floats.
     #[must_use]
     pub fn is_nan(self) -> Expr {
         self.unary(Unary::IsNan)
     }
 
-    /// Whether it is neither infinite nor NaN, of floats.
+    /// Returns whether it is neither infinite nor NaN, of floats.
     #[must_use]
     pub fn is_finite(self) -> Expr {
         self.unary(Unary::IsFinite)
@@ -133,37 +133,37 @@ impl Expr {
         self.binary(Binary::Max, other)
     }
 
-    /// Whether both are equal, item by item; strings too.
+    /// Returns whether both are equal, item by item; strings too.
     #[must_use]
     pub fn eq(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Eq, other)
     }
 
-    /// Whether both differ, item by item; strings too.
+    /// Returns whether both differ, item by item; strings too.
     #[must_use]
     pub fn ne(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Ne, other)
     }
 
-    /// Whether it is less than the other.
+    /// Returns whether it is less than the other.
     #[must_use]
     pub fn lt(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Lt, other)
     }
 
-    /// Whether it is at most the other.
+    /// Returns whether it is at most the other.
     #[must_use]
     pub fn le(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Le, other)
     }
 
-    /// Whether it is more than the other.
+    /// Returns whether it is more than the other.
     #[must_use]
     pub fn gt(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Gt, other)
     }
 
-    /// Whether it is at least the other.
+    /// Returns whether it is at least the other.
     #[must_use]
     pub fn ge(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Ge, other)
@@ -219,13 +219,13 @@ impl Expr {
         self.reduced(Reduction::Min, axes, keep_dims)
     }
 
-    /// Whether an item holds along `axes`, or any at all.
+    /// Returns whether an item holds along `axes`, or any at all.
     #[must_use]
     pub fn any(self, axes: impl IntoIterator<Item = i64>, keep_dims: bool) -> Expr {
         self.reduced(Reduction::Any, axes, keep_dims)
     }
 
-    /// Whether all items hold along `axes`, or all there are.
+    /// Returns whether all items hold along `axes`, or all there are.
     #[must_use]
     pub fn all(self, axes: impl IntoIterator<Item = i64>, keep_dims: bool) -> Expr {
         self.reduced(Reduction::All, axes, keep_dims)

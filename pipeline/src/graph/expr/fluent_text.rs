@@ -44,14 +44,14 @@ impl Expr {
         self.text(Text::Substr(Substr { start, length, unit }))
     }
 
-    /// Whether `pattern` matches the whole string, as `tf.strings.regex_full_match`. Syntax of the crate `regex`: linear time,
-    /// no look-around, no back references.
+    /// Returns whether `pattern` matches the whole string, as `tf.strings.regex_full_match`. Syntax of the
+    /// crate `regex`: linear time, no look-around, no back references.
     #[must_use]
     pub fn regex_full_match(self, pattern: impl Into<String>) -> Expr {
         self.text(Text::Matches(pattern.into(), true))
     }
 
-    /// Whether `pattern` matches anything in the string.
+    /// Returns whether `pattern` matches anything in the string.
     #[must_use]
     pub fn regex_contains(self, pattern: impl Into<String>) -> Expr {
         self.text(Text::Matches(pattern.into(), false))

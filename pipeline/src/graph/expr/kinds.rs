@@ -4,7 +4,7 @@ use millstream_element::{Dtype, TensorSpec};
 
 use super::shapes::tensor;
 
-/// Whether expressions compute with it.
+/// Returns whether expressions compute with it.
 pub(crate) fn is_number(dtype: Dtype) -> bool {
     is_integer(dtype) || is_float(dtype)
 }

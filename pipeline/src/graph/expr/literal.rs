@@ -73,7 +73,7 @@ impl Literal {
         }
     }
 
-    /// Whether it takes the dtype of what it meets.
+    /// Returns whether it takes the dtype of what it meets.
     pub(crate) fn is_plain(&self) -> bool {
         !matches!(self, Literal::Tensor(_))
     }

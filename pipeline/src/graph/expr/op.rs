@@ -495,7 +495,7 @@ impl Binary {
         }
     }
 
-    /// Whether it tells truths of items rather than making further ones.
+    /// Returns whether it tells truths of items rather than making further ones.
     pub(crate) fn compares(self) -> bool {
         matches!(
             self,
@@ -503,7 +503,7 @@ impl Binary {
         )
     }
 
-    /// Whether it is of truths.
+    /// Returns whether it is of truths.
     pub(crate) fn is_logical(self) -> bool {
         matches!(self, Binary::And | Binary::Or | Binary::Xor)
     }

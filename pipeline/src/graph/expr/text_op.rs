@@ -181,7 +181,7 @@ impl Text {
         }
     }
 
-    /// Whether it needs the feature `text`.
+    /// Returns whether it needs the feature `text`.
     pub(crate) fn needs_regex(&self) -> bool {
         matches!(self, Text::Matches(..) | Text::Replace(..))
     }

@@ -131,7 +131,7 @@ impl Format {
         }
     }
 
-    /// Whether a part of a file can be read: the records that begin in it.
+    /// Returns whether a part of a file can be read: the records that begin in it.
     pub fn is_divisible(&self) -> bool {
         match self {
             Format::TextLines => true,

@@ -55,7 +55,7 @@ impl Table {
         }
     }
 
-    /// Whether somebody may look at the outermost column `name`, or at what is in it.
+    /// Returns whether somebody may look at the outermost column `name`, or at what is in it.
     #[cfg(any(feature = "arrow", test))]
     pub(crate) fn is_looked_at(&self, name: &str) -> bool {
         let within = |path: &String| path.starts_with(name);

@@ -90,7 +90,7 @@ impl ImageFunction {
         }
     }
 
-    /// Whether it leaves out elements.
+    /// Returns whether it leaves out elements.
     pub(crate) fn may_skip(&self) -> bool {
         matches!(self, ImageFunction::Decode(decode) if decode.on_error == OnError::Skip)
     }

@@ -21,7 +21,7 @@ pub(crate) fn replaced(
     ElementSpec::new(input.structure().clone(), components).map_err(|error| error.to_string())
 }
 
-/// Whether `spec` may be one string or byte string.
+/// Returns whether `spec` may be one string or byte string.
 pub(crate) fn is_string(spec: &TensorSpec) -> bool {
     spec.accepts(Dtype::Bytes, &[]) || spec.accepts(Dtype::String, &[])
 }

@@ -96,7 +96,7 @@ impl Scan {
         self.bytes.extend([0; PADDING]);
     }
 
-    /// Whether a marker ends it.
+    /// Returns whether a marker ends it.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -163,7 +163,7 @@ impl<'b> Bits<'b> {
         (end - self.at as i64) * 8 + i64::from(self.count)
     }
 
-    /// Whether more was taken than there is.
+    /// Returns whether more was taken than there is.
     #[inline(always)]
     pub(super) fn is_overdrawn(&self) -> bool {
         self.left() < 0

@@ -56,8 +56,9 @@ fn number(text: &str) -> Option<u64> {
 }
 
 impl Graph {
-    /// Whether the files that the source `node` lists may be read in parts: their paths go straight to a reader that can, and
-    /// nothing on the way or within a function that reads one file sees how many files, or how many records of a file, there are.
+    /// Returns whether the files that the source `node` lists may be read in parts: their paths go straight to
+    /// a reader that can, and nothing on the way or within a function that reads one file sees how many files,
+    /// or how many records of a file, there are.
     pub fn reads_parts(&self, node: usize) -> bool {
         let Some(consumer) = self.consumer(node) else {
             return false;
@@ -111,7 +112,7 @@ impl Graph {
     }
 }
 
-/// Whether `op` makes of each element one or none, without looking at others.
+/// Returns whether `op` makes of each element one or none, without looking at others.
 fn is_by_the_record(op: &Op) -> bool {
     op.is::<Map>() || op.is::<Filter>() || op.is::<Prefetch>() || op.options().is_some()
 }

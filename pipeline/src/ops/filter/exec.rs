@@ -105,7 +105,8 @@ impl Iterate for Filter {
     }
 }
 
-/// Whether `test`, which the operation `op` asks, holds for `item`; `None` when it failed and the element is to be left out.
+/// Returns whether `test`, which the operation `op` asks, holds for `item`; `None` when it failed and the
+/// element is to be left out.
 pub(crate) fn holds(op: &str, test: &Test, item: &Item, faults: &Faults) -> Result<Option<bool>, ExecError> {
     let answer = faults.tried(|_| match test {
         Test::Registered(name, call) => guarded(name, || {

@@ -110,7 +110,7 @@ impl ParallelInterleave {
         }
     }
 
-    /// Whether one more dataset may be opened: the next one to come has a head start.
+    /// Returns whether one more dataset may be opened: the next one to come has a head start.
     fn wants_input(&self) -> bool {
         // A cycle has at most 4096 slots.
         let most = self.cycle.length as usize + 1;
@@ -152,7 +152,7 @@ impl ParallelInterleave {
         }
     }
 
-    /// How many datasets are read by threads.
+    /// Returns how many datasets are read by threads.
     fn busy(&self) -> usize {
         let readers = self.turns.open().chain(&self.waiting);
         readers.filter(|reader| reader.has_thread).count()

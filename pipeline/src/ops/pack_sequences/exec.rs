@@ -121,7 +121,7 @@ impl PackSequences {
         Ok(Pending { item, next: 0 })
     }
 
-    /// How many tokens the pending sequence has, with its separator.
+    /// Returns how many tokens the pending sequence has, with its separator.
     fn length(&self, pending: &Pending) -> usize {
         let tokens = pending
             .item

@@ -77,7 +77,8 @@ pub(crate) fn ragged_spec(batch: RaggedBatch, input: &ElementSpec) -> Result<Ele
     ElementSpec::new(structure, components).map_err(|error| error.to_string())
 }
 
-/// How many dimensions of a batch of such tensors are ragged: all up to the last unknown one; 0 = none is.
+/// Returns how many dimensions of a batch of such tensors are ragged: all up to the last unknown one; 0 = none
+/// is.
 pub(crate) fn ragged_rank(component: &TensorSpec) -> Result<u8, String> {
     let dims = component
         .dims()

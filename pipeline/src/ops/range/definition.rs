@@ -32,7 +32,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// How many values there are.
+    /// Returns how many values there are.
     pub fn len(&self) -> u64 {
         let (low, high) = if self.step >= 0 {
             (self.start, self.stop)
@@ -45,7 +45,7 @@ impl Range {
         high.abs_diff(low).div_ceil(self.step.unsigned_abs())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -72,7 +72,7 @@ pub(crate) fn with_example(mut op: Op, pattern: &str) -> Op {
     op
 }
 
-/// Whether the body of a function reads the shards of an index.
+/// Returns whether the body of a function reads the shards of an index.
 pub(crate) fn is_of_shards(graph: &Graph) -> bool {
     let reads = |op: &Op| matches!(op.of(), Some(Read(Format::Mds(_))));
     graph.nodes().iter().any(|node| reads(&node.op))

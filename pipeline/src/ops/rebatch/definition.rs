@@ -43,7 +43,7 @@ impl Rebatch {
         first.filter(|first| self.sizes.iter().all(|size| size == first))
     }
 
-    /// How many batches so many rows make.
+    /// Returns how many batches so many rows make.
     fn batches(&self, rows: u64) -> u64 {
         // At most 4096 sizes of 2^24.
         let round: u64 = self.sizes.iter().sum();

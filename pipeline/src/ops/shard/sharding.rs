@@ -110,8 +110,8 @@ impl Graph {
         rewrite.finish()
     }
 
-    /// Whether it has a [`crate::graph::Dataset::shard_hint`], in a function or outside, and so can be read under the policy
-    /// `hint` only.
+    /// Returns whether it has a [`crate::graph::Dataset::shard_hint`], in a function or outside, and so can be
+    /// read under the policy `hint` only.
     pub fn has_shard_hint(&self) -> bool {
         let mut ops = self.nodes().iter().map(|node| &node.op);
         ops.any(|op| is_hint(op) || op.graphs().iter().any(|(graph, _)| graph.has_shard_hint()))
@@ -225,7 +225,7 @@ impl<'g> Rewrite<'g> {
         Ok(self.push(op, copied))
     }
 
-    /// Whether a shard stands at the node or below it.
+    /// Returns whether a shard stands at the node or below it.
     fn divides(&self, index: usize) -> bool {
         let Node { op, inputs } = &self.graph.nodes()[index];
         let is_shard = self.cuts.contains(&index) || (self.fills_hints && is_hint(op));

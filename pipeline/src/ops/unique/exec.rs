@@ -52,7 +52,7 @@ impl Unique {
         }
     }
 
-    /// Whether `key` is new. It is remembered then.
+    /// Returns whether `key` is new. It is remembered then.
     fn remember(&mut self, key: Vec<u8>) -> Result<bool, ExecError> {
         if self.seen.contains(&*key) {
             return Ok(false);

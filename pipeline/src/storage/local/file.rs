@@ -75,7 +75,7 @@ impl LocalFile {
         self.is_regular.then_some(&*self.file)
     }
 
-    /// Whether its bytes are read by their position, and not as they come.
+    /// Returns whether its bytes are read by their position, and not as they come.
     pub(in crate::storage) fn has_positions(&self) -> bool {
         self.is_regular
     }

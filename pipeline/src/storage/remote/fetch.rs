@@ -195,7 +195,7 @@ impl Version {
         }
     }
 
-    /// Whether it tells changed bytes from others.
+    /// Returns whether it tells changed bytes from others.
     pub(super) fn is_marked(&self) -> bool {
         self.e_tag.is_some() || self.modified_ms != 0
     }

@@ -219,7 +219,8 @@ impl Stores {
     }
 }
 
-/// Whether a client could not be made because the machine has no certificates of authorities, which only the text of a cause says.
+/// Returns whether a client could not be made because the machine has no certificates of authorities, which
+/// only the text of a cause says.
 fn lacks_certificates(error: &object_store::Error) -> bool {
     let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
     causes.any(|cause| cause.to_string().contains("No CA certificates"))

@@ -51,7 +51,7 @@ impl Census {
         }
     }
 
-    /// How many in all.
+    /// Returns how many in all.
     pub(super) fn total(&self) -> u64 {
         self.total
     }

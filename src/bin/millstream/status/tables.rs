@@ -104,7 +104,7 @@ fn job(job: &JobStatus) -> [String; 4] {
     [job.id.to_string(), job.name.clone(), dataset, policy]
 }
 
-/// How many readers are linked with a worker, by transport.
+/// Returns how many readers are linked with a worker, by transport.
 fn links(links: LinkCounts) -> String {
     let ways = [
         (links.memory, "memory"),

@@ -52,7 +52,7 @@ impl View {
         self.rounds_from(round) && self.start <= Some(round)
     }
 
-    /// Whether it takes part in this round or a later one.
+    /// Returns whether it takes part in this round or a later one.
     fn rounds_from(&self, round: u64) -> bool {
         let begun = |start| round.saturating_sub(start);
         self.start

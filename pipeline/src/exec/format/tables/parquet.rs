@@ -133,7 +133,7 @@ impl Chunks {
         Chunks { file, gzip }
     }
 
-    /// Whether what begins at `start` is under gzip.
+    /// Returns whether what begins at `start` is under gzip.
     fn is_gzip(&self, start: u64) -> bool {
         let behind = self.gzip.partition_point(|place| place.start <= start);
         behind > 0 && self.gzip[behind - 1].contains(&start)

@@ -35,7 +35,7 @@ pub(crate) trait Table {
     /// What its columns are.
     fn schema(&self) -> Arc<Schema>;
 
-    /// Whether it is certain, without reading it, that nothing in this column is null.
+    /// Returns whether it is certain, without reading it, that nothing in this column is null.
     fn has_no_nulls(&self, column: usize) -> bool;
 
     /// The batches of what is wanted.
@@ -313,7 +313,7 @@ fn columns(schema: &Schema, names: &[String]) -> Result<Vec<(String, Shape)>, St
     Ok(columns)
 }
 
-/// Whether everything that `found` describes is described by `declared`.
+/// Returns whether everything that `found` describes is described by `declared`.
 fn is_within(found: &ElementSpec, declared: &ElementSpec) -> bool {
     let mut pairs = found.components().iter().zip(declared.components());
     found.structure() == declared.structure()

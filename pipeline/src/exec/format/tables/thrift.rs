@@ -127,7 +127,7 @@ impl Skim<'_> {
         Some(Some(head & 0xf))
     }
 
-    /// How many items a list has, and their type.
+    /// Returns how many items a list has, and their type.
     fn list(&mut self) -> Option<(u64, u8)> {
         let head = self.byte()?;
         let count = match head >> 4 {

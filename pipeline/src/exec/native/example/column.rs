@@ -226,7 +226,7 @@ impl<'b> Column<'b> {
     }
 }
 
-/// How many values there are, as the dimensions of a vector.
+/// Returns how many values there are, as the dimensions of a vector.
 fn total(lengths: &[u64]) -> Dims {
     Dims::from_slice(&[lengths.iter().sum()])
 }

@@ -61,7 +61,7 @@ fn message(number: u64, content: Content<'_>, wanted: u64) -> Result<Option<&[u8
     }
 }
 
-/// Whether a `Feature` holds a list at all; one that does not counts as missing.
+/// Returns whether a `Feature` holds a list at all; one that does not counts as missing.
 pub(crate) fn is_set(feature: &[u8]) -> Result<bool, &'static str> {
     let mut fields = Fields::of(feature);
     while let Some((number, _)) = fields.next()? {
