@@ -1,6 +1,6 @@
-//! How a reader reaches a worker: by the best transport there is, falling back to the network.
+//! The connector of readers to workers: by the best transport there is, falling back to the network.
 //!
-//! Connects; what is best is decided by `transport_choice`. Refuses to know tasks and credits.
+//! Connects; `transport_choice` decides what is best. Does not know tasks and credits.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -22,8 +22,8 @@ use tokio::sync::Semaphore;
 use crate::local::LocalWorkers;
 use crate::transport_choice::{Choice, ReaderPlace, WhyNotBetter, choose};
 
-/// How long the first attempt to reach a worker may take. Each that fails lets the next take twice as long, up to four times: an
-/// overloaded worker is slow, and an attempt that is cut short makes it slower.
+/// The time that the first attempt to reach a worker may take. Each failure lets the next take twice as long,
+/// up to four times: an overloaded worker is slow, and an attempt that is cut short makes it slower.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Attempts whose deadlines grow.
@@ -64,7 +64,7 @@ impl AutoConnector {
         }
     }
 
-    /// The same, that shares no memory with workers in other processes of this host.
+    /// Returns this connector, which then shares no memory with workers in other processes of this host.
     #[must_use]
     pub fn without_shared_memory(self) -> Self {
         Self {

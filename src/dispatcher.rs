@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::planner::GraphPlanner;
 
-/// How long a stopping dispatcher may take.
+/// The time that a stopping dispatcher may take.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
 /// The priority that the dispatcher's thread asks for, as `nice` counts: the highest.
@@ -33,7 +33,7 @@ pub enum DispatcherError {
     /// Its work directory cannot be used.
     #[error(transparent)]
     WorkDir(#[from] WorkDirError),
-    /// What it is allowed to read cannot be.
+    /// The list of files that it may read is not valid.
     #[error("{0}")]
     Access(String),
     /// Its audit log cannot be opened.
@@ -112,7 +112,7 @@ impl Dispatcher {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the dispatcher.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }

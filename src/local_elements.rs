@@ -36,32 +36,32 @@ const PACK_TIME_MAX: Duration = Duration::from_millis(2);
 /// Bytes of memory that is used again; beyond them packs lie on the heap.
 const POOL_BYTES: usize = 256 << 20;
 
-/// How long the end of the thread is waited for; it may be within a file system's call.
+/// The time for which the end of the thread is waited for; it may be within a call of the file system.
 const END_GRACE: Duration = Duration::from_secs(2);
 
 /// Yields the elements of one pass over a dataset. Dropping it ends the execution.
 #[derive(Debug)]
 pub struct LocalElements {
     packs: Option<Receiver<Result<Ready, ExecError>>>,
-    /// Where elements are asked for one by one, if nothing may be computed before.
+    /// The requests for single elements, if nothing may be computed before.
     asks: Option<SyncSender<()>>,
     /// Whether one was asked for that has not come.
     is_asked: bool,
     at_hand: VecDeque<Element>,
-    /// What ended it: an error, or the end.
+    /// The end of the execution, or its error.
     ended: Option<Result<(), ExecError>>,
     cancel: Cancel,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread has ready.
+/// The elements that the thread has ready.
 #[derive(Debug)]
 struct Ready {
     pack: Pack,
     layout: Arc<Layout>,
 }
 
-/// What to execute, and how.
+/// The graph to execute, and the settings of the execution.
 #[derive(Debug, Clone)]
 pub struct LocalRun {
     /// The dataset.
@@ -76,7 +76,7 @@ pub struct LocalRun {
     pub task_id: u64,
     /// Whether each element is computed only while the caller waits for it, so that both never run at once.
     pub on_demand: bool,
-    /// What memory caches have kept of earlier executions, and keep for later ones.
+    /// The content of memory caches, from earlier executions and for later ones.
     pub caches: Option<Caches>,
 }
 
@@ -170,7 +170,7 @@ impl LocalElements {
         Ok(())
     }
 
-    /// How the thread ended, which says nothing more.
+    /// Returns the end of the thread, which says nothing more.
     fn outcome(&mut self) -> Result<(), ExecError> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(_)) => Err(internal(

@@ -55,12 +55,12 @@ impl LocalReader {
         })
     }
 
-    /// What each stage cost so far, and which of them holds the others up.
+    /// Returns the cost of each stage so far, and the stage that holds the others up.
     pub fn stats(&self) -> Option<Stats> {
         self.executor.stats()
     }
 
-    /// What failed so far without ending the pipeline.
+    /// Returns the failures so far that did not end the pipeline.
     pub fn failures(&self) -> Failures {
         self.executor.failures()
     }
@@ -70,7 +70,7 @@ impl LocalReader {
         self.executor.explain()
     }
 
-    /// What it yields.
+    /// Returns the specification of its elements.
     pub fn spec(&self) -> &ElementSpec {
         self.executor.spec()
     }

@@ -10,12 +10,12 @@ use millstream_element::ElementSpec;
 pub struct DatasetMetadata {
     /// Its id.
     pub id: DatasetId,
-    /// What its elements are.
+    /// The specification of its elements.
     pub spec: ElementSpec,
-    /// How many elements it has when one task reads all of it.
+    /// The number of its elements when one task reads all of it.
     pub cardinality: Cardinality,
-    /// How its elements travel over a network, as its [`Options`](millstream_pipeline::graph::Options) say; `None`: as each worker
-    /// is set.
+    /// The compression of its elements on a network, as its [`Options`](millstream_pipeline::graph::Options)
+    /// say; `None` for each worker's own setting.
     pub compression: Option<Compression>,
 }
 

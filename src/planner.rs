@@ -1,4 +1,4 @@
-//! What the dispatcher learns of a dataset: the pipeline's analysis, in the control plane's words.
+//! The facts that the dispatcher learns of a dataset: the pipeline's analysis, in the control plane's words.
 //!
 //! The two planes do not know each other; this file translates. Owns no state.
 
@@ -28,7 +28,7 @@ impl GraphPlanner {
         Self::with_storage(functions, Storage::default())
     }
 
-    /// The same, which lists files of this storage.
+    /// Makes a planner that lists files of this storage.
     pub fn with_storage(functions: Arc<Functions>, storage: Storage) -> Self {
         Self { functions, storage }
     }

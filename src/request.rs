@@ -7,18 +7,18 @@ use millstream_control::{Abandoned, DatasetId, JobParameters, Policy, TargetWork
 pub struct ReadRequest {
     /// A registered dataset.
     pub dataset: DatasetId,
-    /// How it is dealt out to the workers.
+    /// The way in which the dataset is dealt out to the workers.
     pub policy: Policy,
     /// Readers of one name share a job; `None` makes one of its own.
     pub job_name: Option<String>,
-    /// Which workers are read from.
+    /// The workers that readers take elements from.
     pub target_workers: TargetWorkers,
-    /// How many readers advance in step; `None`: each at its own pace.
+    /// The number of readers that advance in step; `None`: each at its own pace.
     pub num_consumers: Option<u32>,
     /// Whether trainers share what the workers keep of it.
     pub cross_trainer_cache: bool,
-    /// What becomes of a pass that all its readers have left before its end. `None`: it ends at once where the job has no name, since
-    /// nobody else knows of it; else it waits.
+    /// The fate of a pass that all its readers have left before its end. `None`: it ends at once where the job
+    /// has no name, since no other process knows of it; else it waits.
     pub abandoned: Option<Abandoned>,
     /// Whether the readers take elements in the order of their splits. The dispatcher then deals splits out so that no worker has an
     /// earlier one after a later one (C5.9).
@@ -76,7 +76,7 @@ impl ReadRequest {
         self
     }
 
-    /// The same as the dispatcher is asked.
+    /// Returns the parameters of the job, for the dispatcher.
     pub(crate) fn parameters(&self) -> JobParameters {
         JobParameters {
             target_workers: self.target_workers,

@@ -7,10 +7,10 @@ use millstream_dataplane::worker::Server;
 use millstream_link::Endpoint;
 use tokio::task::JoinSet;
 
-/// How long a client may take from its handshake to its first stream.
+/// The time that a client may take from its handshake to its first stream.
 const FIRST_STREAM_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How often clients that lost their link and stay away are looked for.
+/// The time between two searches for clients that lost their link and stay away.
 const FORGET_EVERY: Duration = Duration::from_secs(5);
 
 /// Serves until the endpoint is closed. Sessions end with the future.

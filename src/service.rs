@@ -24,10 +24,10 @@ use crate::local::LocalWorkers;
 use crate::metadata::DatasetMetadata;
 use crate::request::ReadRequest;
 
-/// How long [`Service::close`] waits for the dispatcher.
+/// The time for which [`Service::close`] waits for the dispatcher.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// How a trainer talks to a service.
+/// The settings of a trainer's connection to a service.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceConfig {
     /// The network's limits and habits.
@@ -88,7 +88,7 @@ pub enum ServiceError {
     /// The system gives no thread, or a part of this process panicked.
     #[error(transparent)]
     Lane(#[from] LaneError),
-    /// Whoever asked does not want to know any more.
+    /// The caller gave up.
     #[error("it was given up")]
     GivenUp,
 }
@@ -195,7 +195,7 @@ impl Service {
         self.ask(async move { Ok(client.register_dataset(id, definition).await?) })
     }
 
-    /// What is known of a dataset.
+    /// Returns the facts of a dataset.
     ///
     /// # Errors
     /// There is none of this id.
@@ -221,7 +221,7 @@ impl Service {
         self.connector.local()
     }
 
-    /// How the dispatcher says that trainers and workers are placed.
+    /// Returns the way in which trainers and workers are placed, as the dispatcher says.
     pub fn deployment_mode(&self) -> DeploymentMode {
         self.client.deployment_mode()
     }

@@ -24,7 +24,7 @@ use crate::service::{GiveUp, Service, ServiceConfig, ServiceError};
 /// The name in errors.
 const OP: &str = "service";
 
-/// Where to read, and what: the parameters of the node.
+/// The service and the dataset to read: the parameters of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 struct Parameters {
@@ -57,12 +57,12 @@ struct Parameters {
     dispatcher_timeout_ms: Option<u64>,
 }
 
-/// Where a process is told what its readers say while they read. By default it goes to the log.
+/// The receivers of the messages of a process' readers. By default messages go to the log.
 #[derive(Clone, Default)]
 pub struct Hooks {
     /// Takes notices: see [`ReaderConfig::on_notice`].
     pub on_notice: Option<OnNotice>,
-    /// How patient its connections are with dispatchers, and where they say that they wait.
+    /// The patience of its connections with dispatchers, and the receiver of messages about waits.
     pub session: SessionConfig,
 }
 
@@ -131,8 +131,9 @@ pub(crate) fn is_shared(reader: &ServiceReader) -> bool {
     })
 }
 
-/// What opens such a node: for [`Functions::with_service`](millstream_pipeline::exec::Functions::with_service). Each
-/// execution has a connection and, without a name, a job of its own.
+/// Returns the function that opens such a node, for
+/// [`Functions::with_service`](millstream_pipeline::exec::Functions::with_service). Each execution has a
+/// connection and, without a name, a job of its own.
 pub fn opener(
     key: LoadedKey,
     local: LocalWorkers,
@@ -144,8 +145,8 @@ pub fn opener(
     }
 }
 
-/// What a reader yields, for a registered flat_map function that reads another dataset of a service for each element. It
-/// ends when `cancel` is raised.
+/// Makes a source of a reader's elements, for a registered flat_map function that reads another dataset of a
+/// service for each element. The source ends when `cancel` is raised.
 pub fn source(reader: Reader, cancel: &Cancel) -> Box<dyn Source> {
     Box::new(Elements::new(reader, false, cancel))
 }

@@ -1,7 +1,7 @@
-//! Which transport reaches a worker best, and why not a better one: in memory, else through shared memory, else over the
-//! network.
+//! The choice of the transport that reaches a worker best: in memory, else through shared memory, else over
+//! the network.
 //!
-//! Pure: is told where both are and what was tried. Refuses to connect.
+//! Pure: the caller tells where both are and what was tried. Does not connect.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -9,21 +9,22 @@ use std::fmt;
 use millstream_client::WorkerPlace;
 use millstream_control::Whereabouts;
 
-/// What a reader is and wants.
+/// The place and the wishes of a reader.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReaderPlace {
-    /// Where it is.
+    /// The host and process of the reader.
     pub(crate) whereabouts: Whereabouts,
     /// Whether it may share memory with workers of its host.
     pub(crate) shares_memory: bool,
 }
 
-/// How to reach a worker.
+/// The way to reach a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice<'a, L> {
-    /// It is in this process: this one.
+    /// The worker is in this process: this one.
     Memory(L),
-    /// It listens at this local socket. If that fails, over the network, since [`WhyNotBetter::Failed`].
+    /// The worker listens at this local socket. If that fails, the network is used, with
+    /// [`WhyNotBetter::Failed`].
     SharedMemory(&'a str),
     /// Over the network.
     Network(WhyNotBetter),
@@ -42,7 +43,7 @@ pub(crate) enum WhyNotBetter {
     SwitchedOff,
     /// The worker listens at no local socket.
     NotOffered,
-    /// It was tried.
+    /// The better transport was tried, and failed.
     Failed(String),
 }
 

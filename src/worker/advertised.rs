@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millstream_link::HostPort;
 
-/// How long the resolver may take for the dispatcher's name.
+/// The time that the resolver may take for the dispatcher's name.
 const RESOLVE_DEADLINE: Duration = Duration::from_secs(5);
 /// An address for documentation (RFC 5737), which no machine has: the way to it is the default route.
 const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);

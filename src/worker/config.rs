@@ -1,4 +1,4 @@
-//! What a worker is told, with defaults and their reasons.
+//! The settings of a worker, with defaults and their reasons.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::local::LocalWorkers;
 pub struct WorkerConfig {
     /// The dispatcher, as `host:port`.
     pub dispatcher: String,
-    /// Where elements are served; by default 127.0.0.1 and any free port.
+    /// The address to serve elements at; by default 127.0.0.1 and any free port.
     pub bind: Option<SocketAddr>,
     /// The address that readers are told, in which `%port%` stands for the bound port. By default it is the bound address, or
     /// this machine's address on the way to the dispatcher where an unspecified one such as 0.0.0.0 is bound.
@@ -31,7 +31,7 @@ pub struct WorkerConfig {
     pub threads: Option<usize>,
     /// Functions and sources that datasets may name.
     pub functions: Arc<Functions>,
-    /// Where files are, and what is kept of those elsewhere; by default nothing is.
+    /// The storage of files, with its cache; by default there is no cache.
     pub storage: Storage,
     /// The data plane's limits and habits.
     pub server: ServerConfig,
@@ -66,7 +66,8 @@ pub struct WorkerConfig {
     /// Where the socket is that readers of this host come in by, for readers in containers that share this directory but no network
     /// namespace; by default it has a name without a file. A directory of mode 0700 of this user, made if it is missing.
     pub shm_dir: Option<PathBuf>,
-    /// Where readers in this process look for workers: those with the same one are in one process with it.
+    /// The workers among which readers in this process look. Workers and readers with the same value are in
+    /// one process.
     pub local: LocalWorkers,
 }
 
@@ -101,7 +102,7 @@ impl WorkerConfig {
         }
     }
 
-    /// What the buffers of all tasks' pipelines may hold.
+    /// Returns the memory that the buffers of all tasks' pipelines may hold.
     pub(super) fn buffers_bytes(&self) -> usize {
         self.buffers_bytes.unwrap_or(self.pool_bytes.saturating_mul(2))
     }

@@ -1,6 +1,6 @@
-//! How a worker leaves in good order: it announces it, waits for its tasks, and gives up at a deadline.
+//! The graceful shutdown of a worker: it announces it, waits for its tasks, and gives up at a deadline.
 //!
-//! Refuses to know the tasks: whoever follows the dispatcher says when they are over.
+//! This file does not know the tasks: the code that follows the dispatcher says when they are over.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use millstream_control::Error;
 use millstream_control::agent::Agent;
 use tokio::time::Instant;
 
-/// What happens to a worker that is being drained.
+/// The next step of a worker that drains.
 #[derive(Debug)]
 pub(super) enum Step {
     /// The dispatcher knows: nothing further comes, and the feeds have ended.
@@ -55,7 +55,7 @@ impl Drain {
         begun.is_some_and(|begun| begun.announcing.is_none())
     }
 
-    /// What happens next; waits for ever before it has begun. Cancel-safe.
+    /// Returns the next step; waits for ever before draining has begun. Cancel-safe.
     pub(super) async fn step(&mut self) -> Step {
         let Some(begun) = &mut self.begun else {
             return pending().await;

@@ -1,4 +1,4 @@
-//! How fast a task goes and what holds it up: noted by its thread, and looked at once a second to tell the dispatcher.
+//! The pace and the bottleneck of a task: noted by its thread, and read once a second to tell the dispatcher.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,15 +8,15 @@ use millstream_dataplane::transport::LinkReport;
 use millstream_pipeline::exec::Stats;
 use parking_lot::Mutex;
 
-/// How often a task's thread says what holds it up.
+/// The time between two notes of a task's bottleneck.
 const BOTTLENECK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a task's thread has done. One thread writes.
+/// The work of a task's thread so far. One thread writes.
 #[derive(Debug, Default)]
 pub(super) struct TaskMeter {
     elements: AtomicU64,
     busy_ns: AtomicU64,
-    /// What held it up when it last said so.
+    /// The bottleneck, from the latest note.
     bottleneck: Mutex<Option<String>>,
 }
 
@@ -40,19 +40,20 @@ impl BottleneckClock {
 }
 
 impl TaskMeter {
-    /// What its stages cost by now, and so what holds it up.
+    /// Notes the cost of its stages by now, and so its bottleneck.
     pub(super) fn note_stats(&self, stats: Option<&Stats>) {
         if let Some(stats) = stats {
             *self.bottleneck.lock() = Some(stats.bottleneck_name().to_owned());
         }
     }
 
-    /// What held it up when it last said so.
+    /// Returns the bottleneck, from the latest note.
     pub(super) fn bottleneck(&self) -> Option<String> {
         self.bottleneck.lock().clone()
     }
 
-    /// So many elements more took so long to compute, without the time that the task waited for its readers.
+    /// Notes further elements, and the time that they took to compute, without the time that the task waited
+    /// for its readers.
     pub(super) fn note(&self, elements: usize, busy: Duration) {
         let add = |sum: &AtomicU64, more: u64| {
             sum.store(

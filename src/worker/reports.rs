@@ -1,5 +1,5 @@
-//! What the dispatcher is told of tasks that ended, each in a future of its own: a dispatcher that does not answer keeps
-//! nothing else of the worker waiting, and hears of every end once it does.
+//! The reports to the dispatcher of tasks that ended, each in a future of its own: a dispatcher that does not
+//! answer keeps nothing else of the worker waiting, and hears of every end once it does.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::task::Outcome;
 
-/// How often a task that ended looks whether its elements have left.
+/// The time between two looks of an ended task whether its elements have left.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
 /// The pause before what was not heard is said again, which doubles from the first to the second.
@@ -24,7 +24,7 @@ pub(super) struct Reports {
     server: Server,
     under_way: JoinSet<TaskId>,
     aborts: BTreeMap<TaskId, AbortHandle>,
-    /// What is said of the splits of clients.
+    /// The reports of clients' splits.
     missed: JoinSet<()>,
 }
 

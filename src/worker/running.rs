@@ -40,12 +40,13 @@ use crate::serve::serve;
 use crate::serve_shared;
 use crate::worker::error::WorkerError;
 
-/// How long the end of the tasks, and then of the lane, is waited for; a user's function may be stuck for ever.
+/// The time for which the end of the tasks, and then of the lane, is waited for; a user's function may be
+/// stuck for ever.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// How often the dispatcher is told how fast the tasks go: with each sign of life at their default.
+/// The time between two reports of the tasks' pace: that of heartbeats at their default.
 const PACE_EVERY: Duration = Duration::from_secs(1);
-/// How often a worker whose service was shut down looks whether its readers have gone.
+/// The time between two looks of a worker whose service was shut down whether its readers have gone.
 const QUIET_LOOK: Duration = Duration::from_millis(20);
 
 /// Ends of tasks that wait until the worker looks.
@@ -74,7 +75,7 @@ struct Lanes {
     data: Lane,
 }
 
-/// What follows the dispatcher.
+/// The part of a worker that follows the dispatcher.
 struct Follower {
     agent: Rc<Agent>,
     events: AgentEvents,
@@ -94,7 +95,7 @@ struct Follower {
     leaving: Leaving,
 }
 
-/// How the worker leaves.
+/// The limits of leaving.
 struct Leaving {
     drain_deadline: Duration,
     quiet_period: Duration,
@@ -211,7 +212,7 @@ impl Worker {
         &self.address
     }
 
-    /// Where it listens.
+    /// Returns the address of the worker's socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }

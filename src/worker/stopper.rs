@@ -1,18 +1,18 @@
-//! What is wanted of a worker: that it serves, that it leaves in good order, or that it ends.
+//! The wishes for a worker: to serve, to shut down gracefully, or to end.
 //!
 //! Wishes only grow, so they may be repeated and come from anywhere.
 
 use tokio::sync::watch;
 
-/// What is wanted of a worker. Each is more than the one before.
+/// A wish for a worker. Each is more than the one before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wish {
-    /// That it serves.
+    /// The worker is to serve.
     #[default]
     Serve,
-    /// That it brings what it has begun to its end, and leaves.
+    /// The worker is to bring what it has begun to its end, and leave.
     Drain,
-    /// That it says goodbye and ends.
+    /// The worker is to say goodbye and end.
     Stop,
 }
 

@@ -31,7 +31,7 @@ const RUN_ELEMENTS_MAX: usize = 64;
 /// A run that took longer than this is followed by a run of one element: slow elements leave one by one.
 const RUN_TIME_MAX: Duration = Duration::from_micros(200);
 
-/// What a task runs with.
+/// The parts that a task runs with.
 pub(super) struct TaskRun {
     pub(super) definition: TaskDef,
     pub(super) server: Server,
@@ -39,23 +39,23 @@ pub(super) struct TaskRun {
     pub(super) functions: Arc<Functions>,
     pub(super) storage: Storage,
     pub(super) pool: Arc<Pool>,
-    /// What the buffers of all tasks may hold.
+    /// The memory that the buffers of all tasks may hold.
     pub(super) budget: SharedBudget,
     pub(super) feed: Option<TaskFeed>,
-    /// Where no reader is waited for: takes note of the splits that have been produced (D8.5).
+    /// The books of produced splits, where no reader is waited for (D8.5).
     pub(super) produced: Option<ProducedSplits>,
     pub(super) cancel: Cancel,
     pub(super) meter: Arc<TaskMeter>,
 }
 
-/// How a task ended.
+/// The end of a task.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// Its last element is written.
     Exhausted,
-    /// It cannot go on; the text is for its user.
+    /// The task cannot continue; the text is for its user.
     Failed(String),
-    /// It was stopped.
+    /// The task was stopped.
     Stopped,
 }
 
@@ -138,7 +138,8 @@ fn served_as(definition: &TaskDef) -> millstream_dataplane::TaskId {
     millstream_dataplane::TaskId(definition.task.0)
 }
 
-/// How its elements are divided among clients. The dispatcher admits no job with both, nor without a consumer.
+/// Returns the way in which its elements are divided among clients. The dispatcher admits no job with both,
+/// nor without a consumer.
 fn mode_of(definition: &TaskDef) -> TaskMode {
     match definition.num_consumers.and_then(NonZeroU32::new) {
         Some(consumers) => TaskMode::Coordinated { consumers },
@@ -286,7 +287,7 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
     }
 }
 
-/// Who is to blame, in the data plane's words.
+/// Returns the party to blame, in the data plane's words.
 fn blame(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Caller => "caller",

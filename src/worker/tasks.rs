@@ -13,7 +13,7 @@ use super::pace::{TaskGauge, TaskMeter};
 pub(super) struct Tasks {
     server: Server,
     running: BTreeMap<TaskId, Running>,
-    /// Those of them that failed: nobody waits for anything of them.
+    /// The failed tasks among them, which have nothing left to wait for.
     failed: BTreeSet<TaskId>,
     /// Tasks that wait until others are stopped, in the order in which they came.
     waiting: VecDeque<TaskDef>,
@@ -75,7 +75,7 @@ impl Tasks {
         all.filter_map(|(task, running)| Some((*task, running.gauge.pace(&running.meter)?)))
     }
 
-    /// What holds each up, of those that have said so.
+    /// Returns the bottleneck of each task that has said it.
     pub(super) fn bottlenecks(&self) -> impl Iterator<Item = (TaskId, String)> + '_ {
         let all = self.running.iter();
         all.filter_map(|(task, running)| Some((*task, running.meter.bottleneck()?)))

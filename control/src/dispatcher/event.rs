@@ -128,7 +128,7 @@ pub enum Request {
         /// The host and process of the reader.
         whereabouts: Whereabouts,
     },
-    /// Sends a client's snapshot on the push stream.
+    /// Asks for a client's snapshot on the push stream.
     Attach {
         /// The client of the reader.
         client: ClientId,
@@ -196,7 +196,7 @@ pub enum Request {
         /// The name of the process that asks.
         by: String,
     },
-    /// Registers a worker, or come back as the same incarnation.
+    /// Registers a worker, or returns as the same incarnation.
     RegisterWorker(WorkerRegistration),
     /// Says goodbye.
     LeaveWorker,

@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
 }
 
-/// Who may come in.
+/// The key of the command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct KeyFlag {
     /// The file with the cluster key or a role key. Without it, the variable MILLSTREAM_KEY names the file or is the key itself; without both, the
@@ -64,7 +64,7 @@ pub(crate) struct KeyFlag {
     pub(crate) key: Option<String>,
 }
 
-/// Who this process is, and whom it refuses.
+/// The identity of this process, and the list of certificates and keys that it refuses.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct IdentityFlags {
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub(crate) struct IdentityFlags {
     pub(crate) revoked: Option<PathBuf>,
 }
 
-/// Which files datasets may name.
+/// The files that datasets may name.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AccessFlag {
     /// Reads files below this folder, or with URLs that begin like this (`s3://bucket/train/`, `https://host/`), and no others; repeat for
@@ -87,7 +87,7 @@ pub(crate) struct AccessFlag {
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::DISPATCHER)]
 pub(crate) struct DispatcherArgs {
-    /// Where to listen. Beyond loopback only with an explicit --key.
+    /// The address to listen at. Beyond loopback only with an explicit --key.
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "IP:PORT")]
     pub(crate) bind: SocketAddr,
     #[command(flatten)]
@@ -106,8 +106,8 @@ pub(crate) struct DispatcherArgs {
     /// HOST:%port% is one worker on that host, whatever its port.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,...")]
     pub(crate) worker_addresses: Vec<String>,
-    /// How trainers and workers are placed: colocated, remote or hybrid. Where they are colocated, static sharding has each
-    /// program read the shares of its own workers.
+    /// The way in which trainers and workers are placed: colocated, remote or hybrid. Where they are
+    /// colocated, static sharding has each program read the shares of its own workers.
     #[arg(
         long,
         default_value = "unspecified",
@@ -129,11 +129,11 @@ pub(crate) struct DispatcherArgs {
     pub(crate) until_stdin_closes: bool,
 }
 
-/// How long a dispatcher keeps what nobody uses.
+/// The lifetimes of unused records.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Lifetimes")]
 pub(crate) struct Lifetimes {
-    /// How often is looked for what nobody uses.
+    /// The time between two searches for unused records.
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) job_gc_check_interval_s: Duration,
     /// Iterations that nobody reads, and jobs without any, are collected after this; `never`, or -1, keeps them.
@@ -178,7 +178,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     seconds.ok_or_else(|| format!("`{text}` is no time: write seconds, 0 or more"))
 }
 
-/// What packs are compressed with on the network.
+/// The compression of packs on the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompressionFlag {
     /// Nothing.
@@ -195,7 +195,7 @@ pub(crate) struct WorkerArgs {
     /// The dispatcher to work for.
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
-    /// Where to serve elements; port 0 takes a free one. Beyond loopback only with an explicit --key.
+    /// The address to serve elements at; port 0 takes a free one. Beyond loopback only with an explicit --key.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "IP:PORT")]
     pub(crate) bind: SocketAddr,
     /// The address that trainers reach this worker at. By default it is the bound one, or this machine's address on
@@ -274,7 +274,7 @@ pub(crate) struct WorkerArgs {
     pub(crate) until_stdin_closes: bool,
 }
 
-/// How to deal a dataset out.
+/// The sharding policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sharding {
     /// Every worker yields the whole dataset.
@@ -288,7 +288,7 @@ pub(crate) enum Sharding {
     /// By files where the dataset has some, else by elements.
     #[value(name = "file_or_data", alias = "file-or-data")]
     FileOrData,
-    /// Where the dataset says; where it says nothing, every worker yields all of it.
+    /// Divided where the dataset says; where it says nothing, every worker yields all of it.
     Hint,
 }
 
@@ -314,7 +314,7 @@ pub(crate) struct ReadArgs {
     /// `dynamic`.
     #[arg(long, value_name = "ELEMENTS", requires = "range")]
     pub(crate) split_size: Option<u64>,
-    /// How the dataset is dealt out to the workers.
+    /// The way in which the dataset is dealt out to the workers.
     #[arg(long, visible_alias = "policy", value_enum, default_value_t = Sharding::Dynamic)]
     pub(crate) sharding: Sharding,
     /// Passes over the dataset.
@@ -330,11 +330,13 @@ pub(crate) struct ReadArgs {
     /// Readers that give the same name share one reading, first come, first served.
     #[arg(long, value_name = "NAME")]
     pub(crate) job_name: Option<String>,
-    /// So many readers advance in step: in each step all of them take an element of the same group of one worker. The dataset
-    /// is repeated without end; each reader says which one it is, and stops after so many steps.
+    /// The number of readers that advance in step: in each step all of them take an element of the same group
+    /// of one worker. The dataset is repeated without end; each reader says which one it is, and stops after
+    /// so many steps.
     #[arg(long, value_name = "COUNT", requires_all = ["consumer", "steps", "job_name"])]
     pub(crate) num_consumers: Option<u32>,
-    /// Which of them this is, from 0. Each reads an epoch once: started again it needs a new --job-name.
+    /// The number of this reader among them, from 0. Each reads an epoch once: started again it needs a new
+    /// --job-name.
     #[arg(long, value_name = "NUMBER", requires = "num_consumers")]
     pub(crate) consumer: Option<u32>,
     /// Elements of an epoch, in batches as they come; what is behind them is not read.

@@ -8,10 +8,10 @@ use millstream::{Service, ServiceConfig};
 use crate::args::IdentityFlags;
 use crate::key;
 
-/// How long a dispatcher is waited for.
+/// The time for which the command waits for a dispatcher.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How it is connected with.
+/// Returns the settings of its connection.
 pub(crate) fn config() -> ServiceConfig {
     let session = SessionConfig {
         connect_deadline: CONNECT_DEADLINE,

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How often a waiting command looks whether what it waits with is still there.
+/// The time between two looks of a waiting command whether the other process is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long work that was told to end may take to say goodbye.
+/// The time for which work that was told to end may say goodbye.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether it has.
+/// The time between two looks whether it has ended.
 const FAREWELL_LOOK: Duration = Duration::from_millis(5);
 
 /// Hears of reasons to end. From its making on, SIGINT and SIGTERM no longer kill the process.
@@ -29,7 +29,7 @@ pub(crate) struct Ending {
 pub(crate) enum Reason {
     /// Somebody pressed Ctrl-C (SIGINT), or closed standard input: now.
     Interrupted,
-    /// It is to leave (SIGTERM): in good order, where that takes time.
+    /// The command is to shut down gracefully (SIGTERM).
     Terminated,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum NotDone {
 }
 
 impl NotDone {
-    /// What is said of it.
+    /// Returns the message of the reason.
     pub(crate) fn text(self) -> String {
         match self {
             Self::Interrupted => "interrupted".to_owned(),

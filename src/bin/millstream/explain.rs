@@ -48,7 +48,7 @@ fn text(drawing: &Drawing, dot: bool) -> String {
     text.trim_end().to_owned()
 }
 
-/// What is to be explained.
+/// Returns the graph to explain.
 fn graph(args: &ExplainArgs) -> Result<Graph, String> {
     if let Some(id) = &args.dataset {
         let id = DatasetId::new(id).map_err(|error| format!("--dataset {id}: {error}"))?;

@@ -1,8 +1,8 @@
-//! What `--help` says of each command below its flags: examples, what is printed, and what to do next.
+//! The text that `--help` shows below the flags of each command: examples, output, and next steps.
 //!
 //! Paragraphs are single lines: the terminal's width breaks them.
 
-/// Of `millstream dispatcher`.
+/// The text for `millstream dispatcher`.
 pub(crate) const DISPATCHER: &str = "\
 Prints `dispatcher listening on ADDRESS` once it serves. Ctrl-C or SIGTERM ends it with a farewell.
 
@@ -25,7 +25,7 @@ Examples:
   millstream dispatcher --job-gc-timeout-s 3600 --gc-dynamic-sharding-jobs
       Iterations are given up when nobody read them for an hour.";
 
-/// Of `millstream worker`.
+/// The text for `millstream worker`.
 pub(crate) const WORKER: &str = "\
 Prints `worker serving on ADDRESS for dispatcher HOST:PORT` once it is registered.
 
@@ -42,7 +42,7 @@ Examples:
   millstream worker --dispatcher head:5050 --key worker.key --bind 0.0.0.0:0
   millstream worker --isolation strict --allow-path /data";
 
-/// Of `millstream read`.
+/// The text for `millstream read`.
 pub(crate) const READ: &str = "\
 Prints a line for each epoch: elements, bytes and rates, the share of the time that was spent waiting, what is the \
 bottleneck (trainer, workers, network or dispatcher; none where nothing was read), and a digest. The digest depends on the rows alone, not on their order, the \
@@ -70,7 +70,7 @@ Examples:
   millstream read --range 1000000 --job-name search --steps 100 --trainer-id a
       Run again with --trainer-id b it gets what the workers have kept of the same.";
 
-/// Of `millstream explain`.
+/// The text for `millstream explain`.
 pub(crate) const EXPLAIN: &str = "\
 Prints the operations of a dataset, each above what it reads; the bodies of functions and all inputs but the last of several stand to \
 the right. With --run-s, beside each:
@@ -89,7 +89,7 @@ Examples:
   millstream explain --dataset 1000 --dispatcher 127.0.0.1:5050
       A dataset that is registered with a service; status prints their ids.";
 
-/// Of `millstream status`.
+/// The text for `millstream status`.
 pub(crate) const STATUS: &str = "\
 Prints a table for each kind of thing there is, and how many workers would keep the readers busy:
   WORKER     STATE: alive or draining (about to leave), and when it was last
@@ -116,7 +116,7 @@ Examples:
       files. To scale workers by: millstream_workers_wanted.
   millstream status --dispatcher head:5050 --key read.key";
 
-/// Of `millstream shutdown`.
+/// The text for `millstream shutdown`.
 pub(crate) const SHUTDOWN: &str = "\
 Tells the dispatcher, its workers and everybody who reads that the service ends, and returns when the dispatcher is gone. \
 Readers get an error that says who has ended it, or the end of their data if they have all of it. Workers and the dispatcher \
@@ -130,7 +130,7 @@ Examples:
   millstream shutdown
   millstream shutdown --dispatcher head:5050 --key submit.key";
 
-/// Of `millstream key`.
+/// The text for `millstream key`.
 pub(crate) const KEY: &str = "\
 Prints a key to standard output, or writes it to a file of mode 0600 with --out. The cluster key may do everything, so give each machine only what it needs: the key of \
 its role, in a file that its user alone can read, named by --key or MILLSTREAM_KEY there.
@@ -161,7 +161,7 @@ Refuse a certificate or a key at once:
     millstream-public-1:...       the holders of a key in every role,
   where `millstream key --key leaked.key --public` prints the key's line.";
 
-/// Of `millstream demo`.
+/// The text for `millstream demo`.
 pub(crate) const DEMO: &str = "\
 Starts a dispatcher and workers as processes of its own, with a key of their own, on free ports of this machine, and ends \
 them. Prints a line for each epoch and, at the end, that every picture was seen exactly once in each of them; it fails, \

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ReadArgs) -> Result<(), String> {
     outcome.map_err(NotDone::text)?
 }
 
-/// What is read, and which of its components the digest is of.
+/// The dataset to read, and the component whose digest is shown.
 #[derive(Debug)]
 struct Source {
     dataset: Dataset,

@@ -1,4 +1,4 @@
-//! How workers were read, for people. Refuses to know what was read.
+//! The transports by which workers were read, for people. Does not know what was read.
 
 use std::collections::BTreeMap;
 

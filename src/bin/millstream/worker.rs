@@ -112,7 +112,7 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
     Ok(config)
 }
 
-/// Where files are, with the cache that was asked for.
+/// Returns the storage of files, with the cache that was asked for.
 fn storage(args: &WorkerArgs) -> Result<Storage, String> {
     let cache = args.cache_dir.clone().map(|directory| CacheConfig {
         directory,

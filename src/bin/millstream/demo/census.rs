@@ -1,4 +1,4 @@
-//! Which pictures there are, read from the tars without the pipeline under test, and which were seen.
+//! The census of pictures: those in the tars, read without the pipeline under test, and those that were seen.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use crate::pictures::PICTURE_FIELD;
 /// Keys that a verdict names at most, of each kind.
 const NAMED_MAX: usize = 20;
 
-/// How often each key is there.
+/// The number of times that each key is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Census {
     counts: BTreeMap<String, u64>,
@@ -56,7 +56,7 @@ impl Census {
         self.total
     }
 
-    /// What of `expected` is missing here and what is here too often, in words; `None` when they are the same.
+    /// Returns the keys that are missing or too often here, in words; `None` when both are the same.
     pub(super) fn complaint(&self, expected: &Census) -> Option<String> {
         let short = |of: &Census, than: &Census| -> Vec<String> {
             let count = |key| of.counts.get(key).copied().unwrap_or(0);

@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use millstream::link::ClusterKey;
 
-/// How long a process may take until it serves.
+/// The time that a process may take until it serves.
 const READY_DEADLINE: Duration = Duration::from_secs(20);
 
-/// How long a process that was asked to end may take.
+/// The time that a process may take to end when it is asked to.
 const END_GRACE: Duration = Duration::from_secs(3);
 
-/// How often the end of a process is looked for.
+/// The time between two looks whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The processes. Dropping it ends and reaps all of them.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// Where the dispatcher listens.
+    /// The address of the dispatcher.
     pub(super) dispatcher: String,
     /// The workers' process ids.
     pub(super) worker_pids: Vec<u32>,

@@ -6,10 +6,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::console::bytes_text;
 
-/// What the bar shows.
+/// The template of the bar.
 const TEMPLATE: &str = "{bar:30} {pos}/{len} pictures  {msg}";
 
-/// What was read so far, over all epochs.
+/// The progress of reading, over all epochs.
 #[derive(Debug)]
 pub(super) struct Progress {
     bar: ProgressBar,

@@ -94,7 +94,7 @@ fn tars(data: &Path) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// Who reads the pictures and counts them.
+/// The reader of the pictures, which counts them.
 #[derive(Debug)]
 struct Viewer {
     brake: Brake,
@@ -105,7 +105,7 @@ struct Viewer {
     expected: Census,
 }
 
-/// What is wrong with what was seen, one sentence each.
+/// The faults of what was seen, one sentence each.
 type Complaints = Vec<String>;
 
 impl Viewer {

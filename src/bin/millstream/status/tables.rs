@@ -29,7 +29,7 @@ pub(super) fn lines(dispatcher: &str, status: &Status) -> Vec<String> {
     lines
 }
 
-/// What was refused since the dispatcher started, if anything was.
+/// Returns the refusals since the dispatcher started, if there were any.
 fn refused(refusals: &Refusals) -> Option<String> {
     let counts = [
         ("handshakes for which there was no room", refusals.handshakes_busy),
