@@ -18,21 +18,21 @@ use crate::{array, npy};
 /// Components of at most so many bytes are copied: that costs no more than a view, and frees the memory at once.
 const COPY_BYTES_MAX: usize = 1024;
 
-/// What leaves become.
+/// The objects that leaves become.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// Arrays and scalars of numpy.
     Numpy,
-    /// What a framework makes of tensors of DLPack; strings stay Python's.
+    /// The tensors that a framework makes through DLPack; strings stay Python's.
     Dlpack(Taker),
 }
 
-/// What makes a framework's tensors.
+/// The functions that make a framework's tensors.
 #[derive(Debug)]
 pub(crate) struct Taker {
-    /// Of a capsule.
+    /// The function that takes a capsule.
     take: Py<PyAny>,
-    /// Of the tensor itself.
+    /// The functions that take the tensor itself.
     exchange: Option<Exchange>,
     is_versioned: bool,
     /// Whether vectors of text are lists, and no arrays of objects.
@@ -62,10 +62,10 @@ impl Output {
     }
 }
 
-/// How elements of one spec are put together.
+/// The way in which elements of one spec are put together.
 #[derive(Debug)]
 pub(crate) struct Assembly {
-    /// Which spec: elements of one task share it.
+    /// The layout of the spec, which elements of one task share.
     layout: Arc<Layout>,
     root: Node,
 }

@@ -110,7 +110,7 @@ fn prepared_flat(params: &Params, input: &ElementSpec) -> Result<PreparedFlatMap
     Ok(PreparedFlatMap { output, call })
 }
 
-/// What iterables yield, as a source that is read whole.
+/// The elements of iterables, as a source that is read whole.
 #[derive(Debug)]
 struct Iterables;
 

@@ -64,7 +64,7 @@ struct Managed {
     tensor: Tensor,
 }
 
-/// What a tensor was before there were versions.
+/// The tensor of the time before there were versions.
 #[repr(C)]
 struct Unversioned {
     tensor: Tensor,
@@ -76,11 +76,11 @@ struct Unversioned {
 #[repr(C)]
 struct TableHead {
     version: Version,
-    /// The same in an older version, or null.
+    /// The table of an older version, or null.
     older: *const TableHead,
 }
 
-/// What follows in version 1, up to the one that is needed.
+/// The fields that follow in version 1, up to the one that is needed.
 #[repr(C)]
 struct Table {
     head: TableHead,
@@ -122,10 +122,10 @@ impl Exchange {
     }
 }
 
-/// How memory is aligned, as elements' own.
+/// The alignment of memory, which is that of elements.
 const ALIGN: usize = 64;
 
-/// Where a tensor's items are.
+/// The memory of a tensor's items.
 #[expect(dead_code, reason = "held, not read")]
 enum Memory {
     /// In a forked child it is left alone.

@@ -26,7 +26,7 @@ use crate::wait::LOOK_EVERY;
 /// Elements that are left out between two looks for signals.
 const SKIPPED_UNHEARD: u64 = 4096;
 
-/// Where elements come from.
+/// The source of elements.
 #[derive(Debug)]
 pub(crate) enum Supply {
     /// The workers of a service.
@@ -43,7 +43,7 @@ enum Stopper {
     Local(Cancel),
     /// Nothing is open yet.
     Unopened,
-    /// It was closed before anything was open.
+    /// The iterator was closed before anything was open.
     Closed,
 }
 
@@ -252,7 +252,7 @@ impl Elements {
         Ok(elements)
     }
 
-    /// What elements are: specs, nested as elements.
+    /// Returns the specs of elements, nested as elements.
     #[getter]
     fn element_spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &lock(py, self.state.get("iterator")?)?.dataset {
@@ -406,7 +406,7 @@ impl Elements {
         }
     }
 
-    /// What was measured so far.
+    /// Returns the measurements so far.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         lock(py, self.state.get("iterator")?)?.stats(py)
     }

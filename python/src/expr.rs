@@ -135,7 +135,7 @@ impl Expr {
         Expr(self.0.clone().clip(low.0.clone(), high.0.clone()))
     }
 
-    /// What `x[…]` takes: integers and slices, one an axis.
+    /// Applies `x[…]` with integers and slices, one an axis.
     fn index(&self, places: Vec<Bound<'_, PyAny>>) -> PyResult<Expr> {
         let spans: PyResult<Vec<Span>> = places.iter().map(span).collect();
         Ok(Expr(self.0.clone().slice(spans?)))

@@ -14,7 +14,7 @@ pub(crate) fn raise(name: &str, message: impl ToString) -> PyErr {
     raise_with(name, &message.to_string(), &[])
 }
 
-/// The same with attributes.
+/// Raises an exception with attributes.
 fn raise_with(name: &str, message: &str, attributes: &[(&str, &str)]) -> PyErr {
     Python::attach(|py| {
         let made = || -> PyResult<Bound<'_, PyAny>> {
@@ -49,7 +49,7 @@ fn class_of(code: Code) -> &'static str {
     }
 }
 
-/// Where there are no threads it is the system that has none.
+/// Returns the class of an error of lanes. Where there are no threads, the system is to blame.
 fn class_of_lane(error: &LaneError) -> &'static str {
     match error {
         LaneError::Start { .. } => "ResourceExhaustedError",
@@ -57,7 +57,7 @@ fn class_of_lane(error: &LaneError) -> &'static str {
     }
 }
 
-/// What a service answers.
+/// Returns the exception for an error of a service.
 pub(crate) fn service(error: ServiceError) -> PyErr {
     service_of(&error)
 }

@@ -38,7 +38,7 @@ pub(crate) struct Here<T> {
 }
 
 impl<T> Here<T> {
-    /// Of this process.
+    /// Makes a value of this process.
     pub(crate) fn new(value: T) -> Here<T> {
         Here {
             value: ManuallyDrop::new(value),

@@ -15,18 +15,18 @@ use super::interpreter::Interpreter;
 use super::params::{Limits, NAME};
 use super::wire::Input;
 
-/// How long executors that nobody asks stay: over the end of an epoch, since importing takes seconds.
+/// The time for which idle executors stay: over the end of an epoch, since importing takes seconds.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// How long an executor may take for what nobody wants any more: within that it is kept, since to start another takes as long as
-/// imports do.
+/// The time that an executor may take for a call that nobody wants any more. Within it the executor is kept,
+/// since to start another takes as long as imports do.
 const PARTING: Duration = Duration::from_millis(500);
 
-/// What a crew runs.
+/// The work of a pool of executors.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) interpreter: Interpreter,
-    /// What elements are and what is done with them, in JSON, for the executors.
+    /// The description of elements and of the work with them, in JSON, for the executors.
     pub(super) described: String,
     pub(super) code: Vec<u8>,
     pub(super) limits: Limits,
@@ -47,7 +47,7 @@ struct State {
     idle: Vec<Executor>,
     /// The numbers that were given to executors, idle or at work.
     indices: BTreeSet<u32>,
-    /// Those that are not idle.
+    /// The number of executors that are not idle.
     at_work: usize,
     /// When the latest one was done.
     idle_since: Option<Instant>,
@@ -64,7 +64,7 @@ pub(super) struct Hired {
 }
 
 impl Crew {
-    /// Nobody yet.
+    /// Makes a pool without executors.
     pub(super) fn new(mut job: Job) -> Crew {
         if job.limits.memory_bytes == 0 {
             job.limits.memory_bytes = machine_bytes() / 2;

@@ -1,4 +1,5 @@
-//! What a process and those that it has started use, by what the system says in /proc. Refuses to know whose they are and what they may.
+//! The processes and the memory of a process and its descendants, by /proc. Does not know whose they are and
+//! what they may use.
 
 use std::fs;
 
@@ -6,12 +7,12 @@ use std::fs;
 /// stopped while the machine still answers.
 pub(super) const PROCESSES_MAX: usize = 256;
 
-/// What a process and its descendants use.
+/// The processes and the memory of a process and its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Usage {
     /// Bytes in memory that each has for itself, together.
     pub(super) private_bytes: u64,
-    /// How many there are; counted up to one more than [`PROCESSES_MAX`].
+    /// The number of processes, counted up to one more than [`PROCESSES_MAX`].
     pub(super) processes: usize,
 }
 

@@ -1,12 +1,12 @@
-//! What an executor is told beside the code: what is done with it, what elements and results are, and how many there are of its kind. JSON;
-//! `millstream/_executor.py` reads it. Refuses to know who tells it.
+//! The description that an executor gets beside the code: the work, the form of elements and results, and the
+//! number of executors of its kind. JSON; `millstream/_executor.py` reads it. Does not know how it is sent.
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use serde_json::{Value as Json, json};
 
 use super::params::Limits;
 
-/// What a crew does.
+/// The kind of work.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind<'s> {
     /// Makes an element of each that it is given.
@@ -17,7 +17,7 @@ pub(super) enum Kind<'s> {
     Iterable,
 }
 
-/// What an executor of code of this kind is told, which yields elements of `output`.
+/// Returns the description for an executor of code of this kind, which yields elements of `output`.
 pub(super) fn described(kind: Kind<'_>, output: &ElementSpec, limits: &Limits) -> String {
     let (input, makes) = match kind {
         Kind::Function(input) => (Some(input), "element"),

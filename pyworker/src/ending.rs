@@ -17,35 +17,35 @@ pub(super) enum Ending {
     Exhausted,
     /// The executor is gone, and with it what it worked on.
     Gone(Gone),
-    /// Nobody waits any more.
+    /// The caller does not wait any more.
     Cancelled,
 }
 
-/// How an executor came to its end.
+/// The end of an executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// It exited by itself.
+    /// The executor exited by itself.
     Exited(i32),
     /// A signal ended it.
     Killed(i32),
-    /// It took too long, and was ended.
+    /// The executor took too long, and was ended.
     Deadline(Duration),
-    /// It took too much memory, and was ended.
+    /// The executor took too much memory, and was ended.
     Memory { bytes: u64, limit_bytes: u64 },
-    /// It started more processes than code may, and was ended with them.
+    /// The executor started more processes than code may, and was ended with them.
     Processes(usize),
     /// Its result is larger than an element may be.
     TooLarge { bytes: u64, limit_bytes: u64 },
     /// The system gives no memory to share with it.
     NoSharedMemory { bytes: u64, why: String },
-    /// It said what is no answer.
+    /// The executor sent bytes that are no answer.
     Garbled(String),
-    /// Nobody knows: the process that watches over it is gone as well.
+    /// The end is unknown, because the supervisor of the executor is gone as well.
     Unknown,
 }
 
 impl Gone {
-    /// Of what `waitpid` says: the status of an exit, or less than 0 for a signal.
+    /// Returns the end that a status of `waitpid` means: the code of an exit, or less than 0 for a signal.
     pub(super) fn of_status(status: i32) -> Gone {
         if status < 0 {
             Gone::Killed(-status)
@@ -60,7 +60,7 @@ impl Gone {
         matches!(self, Gone::Killed(_) | Gone::Unknown)
     }
 
-    /// As the failure of the user's function, after so many attempts.
+    /// Returns the failure of the user's function, after so many attempts.
     pub(super) fn failure(&self, attempts: u32) -> ExecError {
         let message = match attempts {
             0 | 1 => self.to_string(),
@@ -69,8 +69,8 @@ impl Gone {
         ExecError::new(self.kind(), NAME, message)
     }
 
-    /// As the failure of an iterable of which so many elements were delivered: where it was went with its process, so it cannot
-    /// be begun again without repeating or losing elements.
+    /// Returns the failure of an iterable of which so many elements were delivered. Its position went with its
+    /// process, so it cannot be begun again without repeating or losing elements.
     pub(super) fn failure_after(&self, delivered: u64) -> ExecError {
         let message = format!(
             "{self}; its iterable had yielded {delivered} elements, which are not repeated, and the rest of it is lost"
@@ -159,7 +159,7 @@ impl fmt::Display for Signal {
     }
 }
 
-/// What the code raised, as the failure of the user's function.
+/// Returns the failure of the user's function for an exception of the code.
 pub(super) fn raised(said: String, traceback: String) -> ExecError {
     ExecError::new(ErrorKind::UserFunction, NAME, said).with_traceback(traceback)
 }

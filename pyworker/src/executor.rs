@@ -17,11 +17,12 @@ use super::region::{Lease, REGION_BYTES_MAX, Regions};
 use super::socket::Socket;
 use super::wire::{self, Answer, Input, RegionName};
 
-/// How often whoever waits looks at the clock, at what the process has in memory, and whether it is still wanted.
+/// The time between two looks of a waiting thread at the clock, at the memory of the process, and whether the
+/// call is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Requests after which the memory of a process is looked at even if none took long.
 const LOOK_AFTER_REQUESTS: u64 = 64;
-/// How long loading the code may take, whatever its calls may.
+/// The time that loading the code may take, whatever the limit of its calls.
 const LOADING: Duration = Duration::from_secs(120);
 
 /// An executor. Dropped, its process is ended and reaped.
@@ -38,7 +39,7 @@ pub(super) struct Executor {
     /// One for each call that is not answered, empty where nothing was expected to need one.
     asked: VecDeque<Option<Lease>>,
     datagram: Vec<u8>,
-    /// What the latest result took in a region.
+    /// The bytes that the latest result took in a region.
     expected_bytes: u64,
     /// Calls with an element.
     calls: u64,
@@ -260,7 +261,7 @@ impl Executor {
         }
     }
 
-    /// What its process, with those that it has started, has too much of.
+    /// Returns the resource of which its process, with its descendants, has too much.
     fn beyond(&self, limits: &Limits) -> Option<Gone> {
         let limit_bytes = limits.memory_bytes;
         // A process that is gone has none.

@@ -56,13 +56,13 @@ struct Iterating {
 enum Stage {
     /// The element that it is made of, while nothing of it is delivered.
     Ahead(Value),
-    /// Whoever iterates.
+    /// The executor that iterates.
     Within(Hired),
     Over,
 }
 
 impl Iterating {
-    /// What is answered first, and who goes on.
+    /// Begins an element. Returns its first answer, and the executor that continues.
     fn begin(&self, value: &Value) -> Result<(Hired, Result<Option<Value>, ExecError>), ExecError> {
         let site = Site {
             draw: self.draw,
@@ -72,7 +72,7 @@ impl Iterating {
         self.crew.ask(value, AHEAD - 1, &site)
     }
 
-    /// What is answered next.
+    /// Returns the next answer.
     fn go_on(&self, mut hired: Hired) -> Result<(Hired, Result<Option<Value>, ExecError>), ExecError> {
         let (executor, limits) = (hired.executor()?, &self.crew.job.limits);
         let asked = executor.ask_ahead(AHEAD, limits);

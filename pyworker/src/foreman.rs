@@ -18,13 +18,13 @@ use super::interpreter::Interpreter;
 use super::params::NAME;
 use super::socket::Socket;
 
-/// How long imports may take.
+/// The time that imports may take.
 const IMPORTS: Duration = Duration::from_secs(120);
-/// How long it may take to answer, which it does at once unless the machine is overwhelmed.
+/// The time that the supervisor may take to answer. It answers at once unless the machine is overwhelmed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often whoever waits for imports looks whether they are still wanted.
+/// The time between two looks of a thread that waits for imports whether they are still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long it may take to end its executors and itself.
+/// The time that the supervisor may take to end its executors and itself.
 const GRACE: Duration = Duration::from_secs(3);
 /// Between looks whether it has.
 const GRACE_STEP: Duration = Duration::from_millis(2);
@@ -49,10 +49,10 @@ const DONE: u8 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChildId(u32);
 
-/// How an executor is ended.
+/// The urgency with which an executor is ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Urgency {
-    /// It is ending by itself; killed if it does not.
+    /// The executor is ending by itself, and is killed if it does not.
     Soon = 0,
     /// Killed.
     AtOnce = 1,
@@ -324,7 +324,7 @@ fn keep(mut child: Child, until: &Receiver<()>, tick: impl Fn()) {
     let _ = child.wait();
 }
 
-/// What it is told, in memory that it can read.
+/// Returns the description and the code in memory that the supervisor can read.
 fn handed_over(described: &str, code: &[u8]) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create("millstream-code", MemfdFlags::CLOEXEC)?;
     let mut file = std::fs::File::from(fd);

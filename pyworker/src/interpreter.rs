@@ -1,4 +1,4 @@
-//! Which Python runs users' code. Refuses to know what it runs.
+//! The interpreter that runs users' code. Does not know the code.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use super::isolation::Isolation;
 
 /// The variable that names the interpreter.
 const VARIABLE: &str = "MILLSTREAM_PYTHON";
-/// What is looked for on the `PATH` where none is named.
+/// The command that is looked for on the `PATH` where none is named.
 const DEFAULT: &str = "python3";
-/// What environments of Python call theirs.
+/// The names that environments of Python give their interpreter.
 const IN_ENVIRONMENTS: [&str; 2] = ["python3", "python"];
 
 /// An interpreter, in which the package `millstream` must be installed.
@@ -18,14 +18,14 @@ const IN_ENVIRONMENTS: [&str; 2] = ["python3", "python"];
 pub struct Interpreter {
     /// The program: a path, or a name that is looked for on the `PATH`.
     pub program: PathBuf,
-    /// Where it looks for modules first; nothing = what its environment says.
+    /// The folders in which it looks for modules first; `None` for those of its environment.
     pub search_path: Option<String>,
-    /// What it is, such as `("cpython", "3.11")`, where that is known: then code of another one is refused when its dataset is
-    /// registered.
+    /// The implementation and version, such as `("cpython", "3.11")`, where they are known. Code of another
+    /// one is then refused when its dataset is registered.
     pub version: Option<(String, String)>,
     /// The variables of this process's environment that users' code sees.
     pub environment: ExecutorEnvironment,
-    /// How far users' code is kept from what this process may do.
+    /// The isolation of users' code from the rights of this process.
     pub isolation: Isolation,
 }
 
@@ -42,12 +42,13 @@ impl Interpreter {
         }
     }
 
-    /// What `MILLSTREAM_PYTHON` names, else `python3` on the `PATH`. It is started when there is code to run, and not before.
+    /// Returns the interpreter that `MILLSTREAM_PYTHON` names, else `python3` on the `PATH`. It is started
+    /// when there is code to run, and not before.
     pub fn from_environment() -> Interpreter {
         Interpreter::named().unwrap_or_else(|| Interpreter::new(DEFAULT))
     }
 
-    /// What `MILLSTREAM_PYTHON` names, if it names one.
+    /// Returns the interpreter that `MILLSTREAM_PYTHON` names, if it names one.
     pub fn named() -> Option<Interpreter> {
         let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
         named.map(Interpreter::new)

@@ -1,4 +1,5 @@
-//! How far users' code is kept from what its worker may do. Refuses to know how the kernel does it: `isolation.py` does.
+//! The isolation of users' code from the rights of its worker. Does not know how the kernel does it:
+//! `isolation.py` does.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -13,7 +14,7 @@ const VARIABLE: &str = "MILLSTREAM_ISOLATION";
 /// The variable that names what confined code may read, separated by colons.
 const READABLE_VARIABLE: &str = "MILLSTREAM_ISOLATION_READ";
 
-/// How far users' code is kept from what its worker may do.
+/// The isolation of users' code from the rights of its worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// Code has limits of time, memory and processes, and may do what the worker's user may. This is the default.
@@ -21,7 +22,7 @@ pub enum Isolation {
     Limits,
     /// Code also reads only Python, its libraries and these folders or files, writes only to a folder of its own, and opens no connection.
     Strict {
-        /// What it may read.
+        /// The paths that the code may read.
         readable: Vec<PathBuf>,
     },
 }

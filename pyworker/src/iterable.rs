@@ -18,7 +18,7 @@ use super::params::{Header, Limits, NAME, PythonParams};
 /// Elements that an executor is asked for before the first of them is taken: one it works on while another is on its way.
 pub(super) const AHEAD: usize = 2;
 
-/// What iterables yield, as a source that is read whole.
+/// The elements of iterables, as a source that is read whole.
 #[derive(Debug)]
 pub(super) struct Iterables {
     interpreter: Interpreter,
@@ -27,7 +27,7 @@ pub(super) struct Iterables {
 
 /// One pass.
 struct Iterating {
-    /// Whose turn is first; without those that are exhausted.
+    /// The executors in the order of their turns, without those that are exhausted.
     turns: VecDeque<Hired>,
     limits: Limits,
     cancel: Cancel,

@@ -17,16 +17,17 @@ const LENGTH_BYTES: usize = 4;
 /// Processes that read one iterable at once.
 const PROCESSES_MAX: u32 = 256;
 
-/// What a function or an iterable yields, and its code.
+/// The code of a function or an iterable, and the elements that it yields.
 #[derive(Debug, Clone)]
 pub struct PythonParams {
-    /// What it yields.
+    /// The specification of its elements.
     pub output: ElementSpec,
     /// A line of JSON and what was pickled.
     pub code: Vec<u8>,
 }
 
-/// What limits a call of Python's code. What the header of the code does not say is as in [`Limits::default`].
+/// The limits of a call of Python's code. Limits that the header of the code does not name are those of
+/// [`Limits::default`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -36,7 +37,7 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// Calls after which a process is replaced by a fresh one; 0 = never.
     pub recycle_after: u64,
-    /// How often one element is begun at most, if its process is killed or crashes.
+    /// The number of times that one element is begun at most, if its process is killed or crashes.
     pub attempts: u32,
     /// Processes that read one iterable together, and what `get_worker_info` says; 0 = one an iterable, one a thread of the
     /// worker for functions.
@@ -62,7 +63,7 @@ impl Limits {
     }
 }
 
-/// Who packed the code, and what it needs.
+/// The program that packed the code, and the needs of the code.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Header {
@@ -81,7 +82,7 @@ impl Header {
 }
 
 impl PythonParams {
-    /// As a definition carries them.
+    /// Returns the parameters as a definition carries them.
     pub fn to_params(&self) -> Params {
         let spec = self.output.to_bytes();
         // A spec has a few kilobytes at most.
@@ -91,10 +92,11 @@ impl PythonParams {
         Params::from_bytes(bytes)
     }
 
-    /// Of a definition.
+    /// Reads the parameters of a definition.
     ///
     /// # Errors
-    /// What is wrong with them.
+    ///
+    /// The message names the fault.
     pub fn from_params(params: &Params) -> Result<PythonParams, String> {
         let short = || "its parameters are cut short".to_owned();
         let (length, rest) = params

@@ -41,7 +41,7 @@ struct Books {
     /// Handed out, and their bytes.
     out: usize,
     out_bytes: usize,
-    /// What the executor may unmap.
+    /// The regions that the executor may unmap.
     retired: Vec<u32>,
 }
 
@@ -97,7 +97,7 @@ impl Regions {
         Ok((lease, fd))
     }
 
-    /// Those that the executor may unmap; each is told once.
+    /// Takes the regions that the executor may unmap; each is told once.
     pub(super) fn retired(&self) -> Vec<u32> {
         std::mem::take(&mut self.shared.lock().retired)
     }

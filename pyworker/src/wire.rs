@@ -19,14 +19,14 @@ const REGION: u8 = 2;
 const NEXT: u8 = 3;
 const IN_REGION: u8 = 1;
 
-/// What an executor answers.
+/// An answer of an executor.
 #[derive(Debug)]
 pub(super) enum Answer<'d> {
-    /// It has loaded the code.
+    /// The executor has loaded the code.
     Ready,
     /// The tensors of the result, with the data that came along.
     Result(Vec<Described>, &'d [u8]),
-    /// The same, whose data lie in the region.
+    /// The result of a call, whose data lie in the region.
     ResultInRegion(Vec<Described>),
     /// The result has so many bytes, for which it has no region.
     Need(u64),
@@ -153,7 +153,7 @@ fn data(tensor: &Tensor) -> Bytes {
     lengths.into()
 }
 
-/// Where data of these sizes lie in a region, and where they end.
+/// Returns the places of data of these sizes in a region, and their end.
 fn places(sizes: impl Iterator<Item = u64>) -> (Vec<(u64, u64)>, u64) {
     let mut end = 0u64;
     let places = sizes.map(|size| {
@@ -216,7 +216,7 @@ fn described(rest: &mut Rest<'_>) -> Result<Described, String> {
     })
 }
 
-/// Where the data of these tensors lie in the region.
+/// Returns the places of these tensors' data in the region.
 pub(super) fn region_places(described: &[Described]) -> Vec<(u64, u64)> {
     places(described.iter().map(|tensor| tensor.bytes)).0
 }
@@ -273,7 +273,7 @@ fn made(described: &Described, data: Bytes) -> Result<Tensor, String> {
     Tensor::strings(*dtype, dims, items.collect::<Result<_, String>>()?)
 }
 
-/// What is left to read.
+/// The bytes that are left to read.
 struct Rest<'d>(&'d [u8]);
 
 impl<'d> Rest<'d> {

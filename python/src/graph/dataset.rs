@@ -21,12 +21,12 @@ use crate::{failure, key, spec};
 #[pyclass(frozen, from_py_object, module = "millstream._millstream")]
 pub(crate) struct Graph {
     dataset: Dataset,
-    /// What the argument is, of what is built within a function.
+    /// The spec of the argument, in a dataset that is built within a function.
     argument: Option<Arc<ElementSpec>>,
     spec: Arc<ElementSpec>,
     /// Unknown within a function.
     cardinality: Cardinality,
-    /// What its memory caches hold, which is shared with all that is made of it; absent where it has none.
+    /// The content of its memory caches, which all datasets made of it share; `None` where it has no cache.
     caches: Option<Caches>,
 }
 
@@ -109,7 +109,7 @@ impl From<&Graph> for Dataset {
 
 #[pymethods]
 impl Graph {
-    /// What elements are, as plain tuples.
+    /// Returns the spec of elements, as plain tuples.
     #[getter]
     fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         spec::to_python(py, &self.spec)

@@ -96,7 +96,8 @@ impl Graph {
         self.step(|dataset| dataset.map_nested(structure, exprs.into_iter().map(|expr| expr.0)))
     }
 
-    /// What a body makes of each element and a state: a dict of `state` and `element`, to a pair of both.
+    /// Applies a body to each element and a state: it takes a dict of `state` and `element`, and returns a
+    /// pair of both.
     fn scan(
         &self,
         described: &Bound<'_, PyAny>,
@@ -113,7 +114,7 @@ impl Graph {
         self.with_body(&argument, body, |dataset, build| dataset.scan(state, build))
     }
 
-    /// What code of Python makes of each element, which is of `output`.
+    /// Applies code of Python to each element; the result is of `output`.
     fn map_python(&self, output: &Bound<'_, PyAny>, code_bytes: &[u8]) -> PyResult<Graph> {
         let output = spec::from_python(output)?;
         let params = code::params(&output, code_bytes);
@@ -127,7 +128,8 @@ impl Graph {
         self.step(|dataset| dataset.flat_map_declared(python::NAME, params, output))
     }
 
-    /// What an iterable of Python yields, which is of `output`. `count`: -1 without end, -2 unknown.
+    /// Makes a source of an iterable of Python, whose elements are of `output`. `count`: -1 without end, -2
+    /// unknown.
     #[staticmethod]
     fn iterable(output: &Bound<'_, PyAny>, code_bytes: &[u8], count: i64) -> PyResult<Graph> {
         let output = spec::from_python(output)?;

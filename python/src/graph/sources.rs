@@ -1,4 +1,4 @@
-//! Where elements come from, and datasets of several.
+//! The sources of elements, and datasets of several.
 
 use millstream::pipeline::graph::Dataset;
 use pyo3::prelude::*;

@@ -86,7 +86,7 @@ impl Graph {
         self.step(|dataset| dataset.on_error(ErrorPolicy { retries, skips }))
     }
 
-    /// How elements travel over a network: `none`, `lz4` or `auto`.
+    /// Sets the compression of elements on a network: `none`, `lz4` or `auto`.
     fn travel(&self, compression: &str) -> PyResult<Graph> {
         let compression = match compression {
             "none" => Travel::Plain,
@@ -100,7 +100,7 @@ impl Graph {
         })
     }
 
-    /// How it is executed; what is `None` stays as it was.
+    /// Sets the options of execution; options that are `None` stay as they were.
     #[pyo3(signature = (*, deterministic=None, private_threads=None, max_intra_op=None, autotune=None, cpu_budget=None,
         ram_budget=None, external_state=None))]
     #[expect(clippy::too_many_arguments, reason = "each is an option with a name")]
