@@ -1,12 +1,12 @@
-//! How many elements a dataset has, and how operations change that.
+//! The number of elements of a dataset, and the effect of operations on it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
 
-/// How many elements a dataset has.
+/// The number of elements of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cardinality {
-    /// It never ends.
+    /// The dataset never ends.
     Infinite,
     /// The graph does not tell.
     Unknown,
@@ -51,7 +51,7 @@ pub(crate) fn added(one: Cardinality, other: Cardinality) -> Cardinality {
     }
 }
 
-/// What is left when any number of elements may be dropped or added.
+/// Returns the cardinality when any number of elements may be dropped or added.
 pub(crate) fn thinned(input: Cardinality) -> Cardinality {
     match input {
         Cardinality::Finite(0) => Cardinality::Finite(0),

@@ -38,10 +38,10 @@ struct NodeRecord {
     /// Its functions: encoded graphs.
     #[n(3)]
     functions: Vec<ByteVec>,
-    /// How its calls are spread, where it makes calls.
+    /// The schedule of its calls, where it makes calls.
     #[n(4)]
     schedule: Option<Schedule>,
-    /// How its datasets take turns, where they do.
+    /// The cycle of its datasets, where they take turns.
     #[n(5)]
     cycle: Option<Cycle>,
 }
@@ -172,12 +172,12 @@ impl<'b> Encoded<'b> {
         &self.record.params
     }
 
-    /// How its calls are spread.
+    /// Returns the schedule of its calls.
     pub(crate) fn schedule(&self) -> Schedule {
         self.record.schedule.unwrap_or_default()
     }
 
-    /// How its datasets take turns.
+    /// Returns the cycle of its datasets.
     pub(crate) fn cycle(&self) -> Result<Cycle, GraphError> {
         self.record.cycle.ok_or_else(|| self.malformed("has no cycle"))
     }

@@ -52,7 +52,7 @@ impl ConstantTensor {
 }
 
 impl Constant {
-    /// These tensors, which `spec` describes.
+    /// Makes a constant of these tensors, which `spec` describes.
     pub fn new(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Constant {
         let spec = SpecField(spec);
         Constant { spec, tensors }

@@ -1,4 +1,4 @@
-//! How many elements every operation of a graph yields, as far as the graph alone tells.
+//! The number of elements that every operation of a graph yields, as far as the graph alone tells.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;

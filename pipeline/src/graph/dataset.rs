@@ -6,7 +6,7 @@ use super::schedule::Schedule;
 use super::tree::Op;
 use super::tree::{Graph, Node};
 
-/// As many threads as seem right: see [`Dataset::parallel`].
+/// The number of threads that the executor chooses: see [`Dataset::parallel`].
 pub const AUTO: u32 = 0;
 
 /// Pixels an image may have unless [`Dataset::decode_image_with`] says otherwise: 64 million, 192 MB decoded.

@@ -85,7 +85,8 @@ impl Graph {
         self.execution.is_fed
     }
 
-    /// What its options say of threads, of what is chosen by measurement, and of what cannot be saved: of each the last that say it.
+    /// Returns the options about threads, about values that are chosen by measurement, and about state that
+    /// cannot be saved: the last of each that say it.
     pub(crate) fn settings(&self) -> (Threading, Autotune, ExternalState) {
         let threading = self.options().find_map(|options| options.threading);
         let autotune = self.options().find_map(|options| options.autotune);
@@ -97,7 +98,7 @@ impl Graph {
         )
     }
 
-    /// What its options say of changes before it is executed: the last of them that say anything.
+    /// Returns the options about changes before execution: the last that say anything.
     pub(crate) fn rewrites(&self) -> Option<Rewrites> {
         self.options().find_map(|options| options.rewrites)
     }
@@ -116,7 +117,8 @@ impl Graph {
         }
     }
 
-    /// What its options say of the order of elements: the last of them, in the order of the nodes, that say anything.
+    /// Returns the option about the order of elements: the last, in the order of the nodes, that says
+    /// anything.
     pub(crate) fn deterministic(&self) -> Option<bool> {
         self.options().find_map(|options| options.deterministic)
     }
@@ -156,12 +158,13 @@ impl Graph {
         Graph::function(nodes)?.to_bytes()
     }
 
-    /// How its options have elements travel over a network: the last of them that say it.
+    /// Returns the compression of its elements on a network, as its last option about it says.
     pub fn travel(&self) -> Option<Travel> {
         self.options().find_map(|options| options.compression)
     }
 
-    /// The same where nothing surrounds it: by default elements keep their order.
+    /// Returns whether elements keep their order where no option of a surrounding graph says otherwise; the
+    /// default is that they do.
     pub(crate) fn is_deterministic(&self) -> bool {
         self.deterministic().unwrap_or(true)
     }
@@ -193,7 +196,7 @@ impl Graph {
         self.split_size
     }
 
-    /// How a source of so many positions is dealt out.
+    /// Returns the units in which a source of so many positions is dealt out.
     pub fn units(&self, positions: u64) -> Units {
         match self.split_size {
             Some(unit) => Units::sized(positions, unit),

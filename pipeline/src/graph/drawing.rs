@@ -24,18 +24,18 @@ struct Drawn {
     path: Vec<usize>,
     label: String,
     cells: Vec<String>,
-    /// What is drawn left of it.
+    /// The lines that are drawn left of it.
     margin: String,
-    /// Who reads it: its index, and how.
+    /// The index of the operation that reads it, and the way in which it does.
     user: Option<(usize, Edge)>,
 }
 
-/// How one operation belongs to another.
+/// The relation of one operation to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Edge {
-    /// It is read.
+    /// The operation is read.
     Input,
-    /// It is the output of a function.
+    /// The operation is the output of a function.
     Body(&'static str),
 }
 
@@ -72,7 +72,8 @@ impl Graph {
 }
 
 impl Drawing {
-    /// Where the operations stand, in the order of the drawing: the nodes of those whose bodies they are in, and their own.
+    /// Returns the places of the operations, in the order of the drawing: the nodes of those whose bodies they
+    /// are in, and their own.
     pub fn paths(&self) -> impl Iterator<Item = &[usize]> {
         self.stages.iter().map(|stage| &stage.path[..])
     }

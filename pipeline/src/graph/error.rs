@@ -1,4 +1,5 @@
-//! What can be wrong with a definition. The blame is the caller's throughout: whoever wrote or sent the graph.
+//! The errors of definitions. The caller is to blame for all of them: the program that wrote or sent the
+//! graph.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use thiserror::Error;
@@ -12,9 +13,9 @@ pub enum GraphError {
     /// A limit is exceeded.
     #[error("the dataset graph exceeds its limit on {what}, which is {limit}")]
     TooLarge {
-        /// What there is too much of.
+        /// The name of the thing of which there is too much.
         what: &'static str,
-        /// How much there may be.
+        /// The limit.
         limit: usize,
     },
     /// An operation this version does not have.
@@ -41,7 +42,7 @@ pub enum GraphError {
         super::units::SPLIT_SIZE_MAX
     )]
     SplitSize {
-        /// What was asked for.
+        /// The number of positions that was asked for.
         positions: u64,
     },
     /// The bytes are not the encoding of a graph.
@@ -67,7 +68,7 @@ pub enum AnalysisError {
     Mismatch {
         /// The operation or function.
         op: String,
-        /// What it wants and what it is given.
+        /// The form that it wants, and the form that it gets.
         reason: String,
     },
     /// The structure or the shapes exceed what an element may be.
@@ -75,7 +76,7 @@ pub enum AnalysisError {
     Spec {
         /// The operation or function.
         op: String,
-        /// Which limit.
+        /// The limit that is exceeded.
         reason: String,
     },
 }

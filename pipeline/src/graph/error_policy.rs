@@ -1,9 +1,9 @@
-//! What becomes of an element that an operation fails at.
+//! The treatment of an element that an operation fails at.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 
-/// How often an element is tried again at most.
+/// The largest number of times that an element is tried again.
 pub const RETRIES_MAX: u32 = 100;
 
 /// What becomes of an element that a function or an operation fails at: it is tried again so often, and then it ends the
@@ -34,7 +34,7 @@ impl ErrorPolicy {
         retries: 0,
         skips: false,
     };
-    /// What fails is left out.
+    /// Leaves failing elements out.
     pub const SKIP: ErrorPolicy = ErrorPolicy {
         retries: 0,
         skips: true,
@@ -48,7 +48,7 @@ impl ErrorPolicy {
         }
     }
 
-    /// The same, but what still fails is left out.
+    /// Returns this policy, which then leaves out elements that still fail.
     #[must_use]
     pub const fn then_skip(self) -> ErrorPolicy {
         ErrorPolicy { skips: true, ..self }

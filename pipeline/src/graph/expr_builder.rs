@@ -18,7 +18,7 @@ impl Dataset {
         self.with_components([(name, expr)])
     }
 
-    /// As [`Dataset::with_component`], several at once: all are computed of the element as it was.
+    /// Adds several components, as [`Dataset::with_component`]: all are computed of the element as it was.
     pub fn with_components<N: Into<String>, E: Into<Expr>>(
         self,
         exprs: impl IntoIterator<Item = (N, E)>,
@@ -121,7 +121,7 @@ impl Dataset {
 
     /// Puts components one behind the other along `axis`, as the component `name`.
     ///
-    /// As `tf.concat`: shapes that differ in another axis are an error.
+    /// Works as `tf.concat`: shapes that differ in another axis are an error.
     pub fn concat<'a>(
         self,
         name: impl Into<String>,
@@ -133,7 +133,7 @@ impl Dataset {
 
     /// Reads decimal text in a component as floats, white space around it aside.
     ///
-    /// As `tf.strings.to_number`. Text that is no number is an error of its element.
+    /// Works as `tf.strings.to_number`. Text that is no number is an error of its element.
     pub fn parse_float(self, component: impl Into<String>, dtype: Dtype) -> Dataset {
         self.changed(component, |of| of.to_number(dtype))
     }
@@ -141,7 +141,7 @@ impl Dataset {
     /// Parses the serialised `tf.train.Example` in `component`, or the vector of them, into its features. An element that is
     /// nothing else becomes a dict of them; in a dict they take the place of the component.
     ///
-    /// As `tf.io.parse_example` and `parse_single_example`. A feature that is missing and has no default, of another type, or of
+    /// Works as `tf.io.parse_example` and `parse_single_example`. A feature that is missing and has no default, of another type, or of
     /// another length than declared, is an error of its element.
     pub fn parse_example(
         self,
@@ -157,7 +157,7 @@ impl Dataset {
     /// Parses the serialised `tf.train.SequenceExample` in `component` into the features of its context and its feature
     /// lists, as [`Dataset::parse_example`] does. Each list has a row for every one of its features.
     ///
-    /// As `tf.io.parse_single_sequence_example`.
+    /// Works as `tf.io.parse_single_sequence_example`.
     pub fn parse_sequence_example(
         self,
         component: impl Into<String>,
@@ -194,7 +194,7 @@ impl Dataset {
 
     /// Cuts the strings in `component`, a vector, into ragged parts: between `separator`s, or words between white space.
     ///
-    /// As `tf.strings.split`.
+    /// Works as `tf.strings.split`.
     pub fn split_ragged(self, component: impl Into<String>, separator: Option<&str>) -> Dataset {
         self.native(SplitRagged {
             component: component.into(),

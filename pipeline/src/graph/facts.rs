@@ -11,12 +11,12 @@ use super::spec::node_specs;
 use super::split::{self, SourceFacts};
 use super::tree::Graph;
 
-/// What the analysis finds.
+/// The facts that the analysis finds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
-    /// What the dataset yields.
+    /// The spec of the dataset's elements.
     pub spec: ElementSpec,
-    /// How many elements it has when one task reads all of it.
+    /// The number of its elements when one task reads all of it.
     pub cardinality: Cardinality,
     /// Whether its sources can be dealt out in splits; else the reason why not.
     pub splittable: Result<(), String>,

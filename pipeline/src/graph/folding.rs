@@ -12,7 +12,8 @@ use super::spec::{node_specs, widened};
 use super::tree::Given;
 use super::tree::Graph;
 
-/// How often the shapes of a state are made wider until they describe what a function makes of it: a dimension at a time.
+/// The number of times that the shapes of a state are made wider, a dimension at a time, until they describe
+/// the results of a function.
 const WIDENED_MAX: usize = 64;
 
 /// A state and the function that changes it.
@@ -100,7 +101,7 @@ impl Folding {
     }
 }
 
-/// What describes both a state and the next.
+/// Returns the spec that describes both a state and the next.
 fn wider(given: &Given<'_>, state: &ElementSpec, next: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
     let pairs = state.components().iter().zip(next.components());
     let alike = pairs.clone().all(|(one, other)| one.dtype() == other.dtype());

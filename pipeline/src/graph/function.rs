@@ -7,7 +7,7 @@ use super::image::ImageFunction;
 use super::native::Native;
 use super::params::{Params, SpecField};
 
-/// What a `map` applies to every element.
+/// The function that a `map` applies to every element.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Function {
     /// A Rust function registered by name.
@@ -44,10 +44,10 @@ pub struct RegisteredMap {
     /// The registered name.
     #[n(0)]
     pub name: String,
-    /// What the function receives beside the element.
+    /// The parameters of the function beside the element.
     #[n(1)]
     pub params: Params,
-    /// What it yields, where declared; else the registry is asked.
+    /// The spec of its results, where declared; else the registry is asked.
     #[n(2)]
     pub output: Option<SpecField>,
 }

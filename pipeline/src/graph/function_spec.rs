@@ -1,4 +1,4 @@
-//! What the functions of operations yield, and the rules for it.
+//! The specs of the results of operations' functions, and the rules for them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec};
@@ -8,7 +8,7 @@ use super::registry::Registry;
 use super::spec::node_specs;
 use super::tree::Graph;
 
-/// What `reduce` makes of windows of elements of `input`.
+/// Returns the spec of `reduce`'s results for windows of elements of `input`.
 pub(crate) fn reduced_spec(
     op: &str,
     reduce: &Graph,

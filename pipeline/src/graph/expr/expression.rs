@@ -25,10 +25,10 @@ pub struct Expr {
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct ExprNode {
-    /// What is computed.
+    /// The operation.
     #[n(0)]
     pub op: ExprOp,
-    /// What it is computed of: indices of earlier operations.
+    /// The operands: indices of earlier operations.
     #[n(1)]
     pub args: Vec<u32>,
 }
@@ -122,7 +122,7 @@ impl Expr {
     }
 }
 
-/// Where `node` is among `nodes`, behind which it is put if it is not.
+/// Returns the place of `node` among `nodes`, after which it is put if it is not there.
 fn place_of(nodes: &mut Vec<ExprNode>, node: ExprNode) -> u32 {
     let place = nodes.iter().position(|known| *known == node).unwrap_or_else(|| {
         nodes.push(node);

@@ -169,7 +169,7 @@ impl Expr {
         self.binary(Binary::Ge, other)
     }
 
-    /// Of truths: items of `yes` where they hold, else of `no`, as `tf.where`.
+    /// Chooses by truths: items of `yes` where they hold, else of `no`, as `tf.where`.
     #[must_use]
     pub fn if_else(self, yes: impl Into<Expr>, no: impl Into<Expr>) -> Expr {
         Expr::of(ExprOp::Where, [self, yes.into(), no.into()])

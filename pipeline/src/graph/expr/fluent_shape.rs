@@ -42,7 +42,7 @@ impl Expr {
         Expr::of(ExprOp::Shaping(Shaping::Gather(axis)), [self, indices.into()])
     }
 
-    /// The same items in other dimensions, of which one may be -1: as much as fits.
+    /// Arranges the same items in other dimensions, of which one may be -1: as much as fits.
     #[must_use]
     pub fn reshape(self, dims: impl IntoIterator<Item = i64>) -> Expr {
         let dims = dims.into_iter().collect();
@@ -76,7 +76,7 @@ impl Expr {
         self.shaped(Shaping::BroadcastTo(dims))
     }
 
-    /// With so many items of `value` before and behind each axis, as `tf.pad` with a constant.
+    /// Adds so many items of `value` before and after each axis, as `tf.pad` with a constant.
     #[must_use]
     pub fn pad(self, pads: impl IntoIterator<Item = (u64, u64)>, value: impl Into<Expr>) -> Expr {
         let pads = pads.into_iter().collect();

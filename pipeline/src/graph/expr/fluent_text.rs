@@ -57,13 +57,14 @@ impl Expr {
         self.text(Text::Matches(pattern.into(), false))
     }
 
-    /// With every match of `pattern` replaced. In `rewrite`, `$1` and `${name}` are what groups matched, `$$` is a dollar sign.
+    /// Replaces every match of `pattern`. In `rewrite`, `$1` and `${name}` stand for matched groups, and `$$`
+    /// for a dollar sign.
     #[must_use]
     pub fn regex_replace(self, pattern: impl Into<String>, rewrite: impl Into<String>) -> Expr {
         self.text(Text::Replace(pattern.into(), rewrite.into(), true))
     }
 
-    /// With the first match of `pattern` replaced, else as [`Expr::regex_replace`].
+    /// Replaces the first match of `pattern`, else as [`Expr::regex_replace`].
     #[must_use]
     pub fn regex_replace_first(self, pattern: impl Into<String>, rewrite: impl Into<String>) -> Expr {
         self.text(Text::Replace(pattern.into(), rewrite.into(), false))
@@ -79,7 +80,7 @@ impl Expr {
         }))
     }
 
-    /// As [`Expr::split`], cut `cuts_max` times at most, from the left.
+    /// Splits as [`Expr::split`], with at most `cuts_max` cuts, from the left.
     #[must_use]
     pub fn split_at_most(self, separator: Option<&str>, cuts_max: u64) -> Expr {
         self.text(Text::Split(Split {

@@ -29,7 +29,7 @@ pub(crate) fn wants(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// The same shape with another dtype.
+/// Returns the spec of the same shape with another dtype.
 pub(crate) fn with_dtype(spec: &TensorSpec, dtype: Dtype) -> TensorSpec {
     tensor(dtype, spec.dims().map(<[Option<u64>]>::to_vec))
 }

@@ -44,7 +44,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// What it is.
+    /// Returns the spec of the literal.
     pub(crate) fn spec(&self) -> TensorSpec {
         TensorSpec::fixed(self.dtype.0, &self.dims)
     }
@@ -65,7 +65,7 @@ impl Tensor {
 }
 
 impl Literal {
-    /// What is wrong with it by itself.
+    /// Checks the literal by itself.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Literal::Tensor(tensor) => tensor.constant().map(|_| ()),

@@ -1,4 +1,4 @@
-//! What expressions are made of: numbers, shapes and reductions. Text has a file of its own.
+//! The operations of expressions: numbers, shapes and reductions. Text has a file of its own.
 //!
 //! Numbers of variants and fields are their identity on the wire and are never reused.
 
@@ -21,10 +21,10 @@ pub enum ExprOp {
     /// A constant.
     #[n(1)]
     Literal(#[n(0)] Literal),
-    /// Of each item.
+    /// An operation on each item.
     #[n(2)]
     Unary(#[n(0)] Unary),
-    /// Of the items of two tensors, side by side.
+    /// An operation on the items of two tensors, side by side.
     #[n(3)]
     Binary(#[n(0)] Binary),
     /// Items of the second operand where the first is true, else of the third.
@@ -42,7 +42,7 @@ pub enum ExprOp {
     /// Fewer dimensions.
     #[n(8)]
     Reduce(#[n(0)] Reduce),
-    /// Of strings.
+    /// An operation on strings.
     #[n(9)]
     Text(#[n(0)] Text),
 }
@@ -111,7 +111,7 @@ pub enum Binary {
     /// The quotient, rounded down. An integer divided by 0 is an error.
     #[n(4)]
     FloorDiv,
-    /// What floor division leaves, of the sign of the divisor. An integer divided by 0 is an error.
+    /// The remainder of floor division, with the sign of the divisor. An integer divided by 0 is an error.
     #[n(5)]
     Mod,
     /// The power. Integers take no negative exponents.
@@ -156,7 +156,7 @@ pub enum Binary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Cast {
-    /// What items become.
+    /// The dtype that items become.
     #[n(0)]
     pub dtype: DtypeField,
     /// Whether integers that do not fit become the nearest that does, rather than wrap around.
@@ -197,10 +197,10 @@ pub enum Shaping {
     /// The axes in this order, or in the reverse one.
     #[n(9)]
     Transpose(#[n(0)] Vec<u64>),
-    /// So many items of the second operand before and behind each axis.
+    /// Padding with so many items of the second operand before and after each axis.
     #[n(10)]
     Pad(#[n(0)] Vec<(u64, u64)>),
-    /// As many items of the second operand behind an axis as make it so long.
+    /// Padding with items of the second operand after an axis, up to a length.
     #[n(11)]
     PadTo(#[n(0)] PadTo),
     /// 1 at the index, 0 elsewhere, along a new last axis. An index outside gives zeros alone.
@@ -221,7 +221,7 @@ pub struct PadTo {
     /// Along which axis.
     #[n(0)]
     pub axis: i64,
-    /// How long it becomes.
+    /// The length that it becomes.
     #[n(1)]
     pub length: u64,
     /// Whether what is longer is cut; else it is an error.
@@ -233,7 +233,7 @@ pub struct PadTo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct OneHot {
-    /// How many classes there are.
+    /// The number of classes.
     #[n(0)]
     pub depth: u64,
     /// The dtype of the result.
@@ -245,7 +245,7 @@ pub struct OneHot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct DecodeRaw {
-    /// What the bytes are.
+    /// The dtype of the bytes.
     #[n(0)]
     pub dtype: DtypeField,
     /// Whether the most significant byte of an item comes first.
@@ -253,7 +253,7 @@ pub struct DecodeRaw {
     pub big_endian: bool,
 }
 
-/// What is taken along one axis. Negative places count from the end, as NumPy's do.
+/// The part that is taken along one axis. Negative places count from the end, as NumPy's do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum Span {
     /// From one place up to, without, another, each `step`-th. Places outside are moved to the ends.
@@ -278,7 +278,7 @@ pub enum Span {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Reduce {
-    /// What is computed.
+    /// The kind of reduction.
     #[n(0)]
     pub kind: Reduction,
     /// Along which axes; empty = all.
@@ -289,7 +289,7 @@ pub struct Reduce {
     pub keep_dims: bool,
 }
 
-/// What items are reduced to.
+/// The result of a reduction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Reduction {
@@ -343,7 +343,7 @@ impl ExprOp {
         }
     }
 
-    /// What parameters cannot be like.
+    /// Checks the parameters.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             ExprOp::Literal(literal) => literal.check(),

@@ -1,4 +1,4 @@
-//! What operations on shapes yield.
+//! The specs of operations on shapes.
 
 use millstream_element::{Dtype, TensorSpec};
 

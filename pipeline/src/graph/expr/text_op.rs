@@ -14,7 +14,7 @@ const VOCABULARY_MAX: usize = 1 << 24;
 /// Operands that are joined.
 const OPERANDS_MAX: usize = 256;
 
-/// What is made of strings.
+/// An operation on strings.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum Text {
     /// Lower case: of strings all letters, of byte strings those of ASCII.
@@ -26,7 +26,7 @@ pub enum Text {
     /// Without the white space at both ends.
     #[n(2)]
     Strip,
-    /// How long it is, `i64`.
+    /// The length, `i64`.
     #[n(3)]
     Length(#[n(0)] TextUnit),
     /// A part of it.
@@ -35,7 +35,7 @@ pub enum Text {
     /// Whether a pattern matches: all of it (true), or anything in it.
     #[n(5)]
     Matches(#[n(0)] String, #[n(1)] bool),
-    /// What a pattern matches is replaced: every match (true), or the first.
+    /// Replacement of a pattern's matches: every match (true), or the first.
     #[n(6)]
     Replace(#[n(0)] String, #[n(1)] String, #[n(2)] bool),
     /// A scalar is cut into a vector.
@@ -61,7 +61,7 @@ pub enum Text {
     ToText,
 }
 
-/// What lengths and places of text count.
+/// The unit of lengths and places of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum TextUnit {
@@ -78,13 +78,13 @@ pub enum TextUnit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Substr {
-    /// Where it begins; negative = from the end.
+    /// The place where it begins; negative = from the end.
     #[n(0)]
     pub start: i64,
-    /// How long it is at most.
+    /// The largest length.
     #[n(1)]
     pub length: u64,
-    /// What both count.
+    /// The unit of both.
     #[n(2)]
     pub unit: TextUnit,
 }
@@ -93,7 +93,7 @@ pub struct Substr {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Split {
-    /// What stands between the parts; absent = white space of any length, also at the ends.
+    /// The text between the parts; absent = white space of any length, also at the ends.
     #[n(0)]
     pub separator: Option<String>,
     /// Cuts at most, from the left; absent = all.

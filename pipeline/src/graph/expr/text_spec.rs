@@ -1,4 +1,4 @@
-//! What operations on strings yield.
+//! The specs of operations on strings.
 
 use millstream_element::{Dtype, TensorSpec};
 

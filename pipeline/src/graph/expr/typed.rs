@@ -1,4 +1,4 @@
-//! What expressions yield: dtypes and shapes, and the dtypes of the plain numbers in them.
+//! The types of expressions: dtypes and shapes, and the dtypes of the plain numbers in them.
 
 use millstream_element::{Dtype, ElementSpec, MAX_RANK, TensorSpec};
 
@@ -17,7 +17,7 @@ use super::text_spec::text_spec;
 pub(crate) struct Typed {
     /// The operations in the order of their evaluation. No constant among them is a plain number.
     pub(crate) nodes: Vec<TypedNode>,
-    /// Which of them is the result of each expression.
+    /// The index of the result of each expression.
     pub(crate) results: Vec<usize>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct TypedNode {
     pub(crate) spec: TensorSpec,
 }
 
-/// What an operation of the expression became.
+/// The form that an operation of the expression has after typing.
 #[derive(Debug, Clone)]
 enum Meaning {
     /// A number that has no dtype yet.
@@ -72,7 +72,7 @@ pub(crate) fn typed<'e>(
 }
 
 impl Typed {
-    /// What the expression number `index` yields.
+    /// Returns the spec of the expression number `index`.
     pub(crate) fn spec(&self, index: usize) -> &TensorSpec {
         &self.nodes[self.results[index]].spec
     }
@@ -186,7 +186,7 @@ impl Typed {
     }
 }
 
-/// Which operands must be of one dtype.
+/// Returns the operands that must be of one dtype.
 fn alike(op: &ExprOp) -> std::ops::Range<usize> {
     use super::op::Shaping;
     match op {
@@ -206,7 +206,7 @@ fn alike(op: &ExprOp) -> std::ops::Range<usize> {
     }
 }
 
-/// What integers become that are divided.
+/// Returns the dtype of the quotient of integers.
 fn quotient_dtype(dtype: Dtype) -> Option<Dtype> {
     match dtype {
         Dtype::I8 | Dtype::I16 | Dtype::U8 | Dtype::U16 => Some(Dtype::F32),

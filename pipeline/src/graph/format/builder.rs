@@ -20,7 +20,7 @@ impl Dataset {
     /// The samples of the WebDataset shards whose paths this dataset yields: a dict of `fields` as bytes and
     /// `__key__`.
     ///
-    /// As the package `webdataset` groups files. A sample without one of the fields, and a broken shard, are errors with their
+    /// Groups files as the package `webdataset` does. A sample without one of the fields, and a broken shard, are errors with their
     /// file and place, or left out: see [`OnError`].
     pub fn webdataset<'a>(self, fields: impl IntoIterator<Item = &'a str>, on_error: OnError) -> Dataset {
         let fields = fields.into_iter().map(str::to_owned).collect();
@@ -30,7 +30,7 @@ impl Dataset {
     /// The lines of the UTF-8 text files whose paths this dataset yields, as string scalars without their `\n` or
     /// `\r\n`.
     ///
-    /// As `tf.data.TextLineDataset`. A line of more than 64 MiB, or that is no UTF-8, is an error with its file and place.
+    /// Works as `tf.data.TextLineDataset`. A line of more than 64 MiB, or that is no UTF-8, is an error with its file and place.
     pub fn text_lines(self) -> Dataset {
         self.then(Read(Format::TextLines))
     }
@@ -38,7 +38,7 @@ impl Dataset {
     /// The records of the TFRecord files whose paths this dataset yields, as byte strings. Their checksums are checked:
     /// a file that is cut off or corrupt is an error which names it and the place.
     ///
-    /// As `tf.data.TFRecordDataset`.
+    /// Works as `tf.data.TFRecordDataset`.
     pub fn tfrecord(self, compression: Compression) -> Dataset {
         self.then(Read(Format::TfRecord(TfRecord { compression })))
     }
@@ -46,14 +46,14 @@ impl Dataset {
     /// The records, all of one length, of the files whose paths this dataset yields, as byte strings. A file that does
     /// not hold a whole number of them is an error.
     ///
-    /// As `tf.data.FixedLengthRecordDataset`; lengths are in bytes, none of them beyond a record's limit.
+    /// Works as `tf.data.FixedLengthRecordDataset`; lengths are in bytes, none of them beyond a record's limit.
     pub fn fixed_length_records(self, layout: FixedLength) -> Dataset {
         self.then(Read(Format::FixedLength(layout)))
     }
 
     /// The rows of the CSV files whose paths this dataset yields: a dict of scalars, one for each of the columns.
     ///
-    /// As `tf.data.experimental.CsvDataset`. Rows of another number of fields, and values of another type, are errors with their
+    /// Works as `tf.data.experimental.CsvDataset`. Rows of another number of fields, and values of another type, are errors with their
     /// file and place, or left out.
     pub fn csv(self, csv: Csv) -> Dataset {
         self.then(Read(Format::Csv(csv)))
@@ -69,7 +69,7 @@ impl Dataset {
 
     /// The rows of the `.npy` files whose paths this dataset yields, or their arrays: one tensor.
     ///
-    /// As `from_tensor_slices(np.load(path))`, which is one tensor a row. Files of another type or shape than declared, and
+    /// Works as `from_tensor_slices(np.load(path))`, which is one tensor a row. Files of another type or shape than declared, and
     /// pickled objects, are errors.
     pub fn npy(self, numpy: Numpy) -> Dataset {
         self.reading(Format::Npy(numpy))
@@ -78,7 +78,7 @@ impl Dataset {
     /// The rows of the arrays in the `.npz` files whose paths this dataset yields, or all arrays of a file at once: a dict
     /// of tensors by the arrays' names.
     ///
-    /// As `np.load`. Arrays of different numbers of rows are an error of their file, unless they are read whole.
+    /// Works as `np.load`. Arrays of different numbers of rows are an error of their file, unless they are read whole.
     pub fn npz(self, numpy: Numpy) -> Dataset {
         self.reading(Format::Npz(numpy))
     }
@@ -102,7 +102,7 @@ impl Dataset {
     /// The rows of a query of the SQLite databases whose paths this dataset yields: a dict of scalars, one for each of the
     /// columns.
     ///
-    /// As `tf.data.experimental.SqlDataset`. A query that is none, or that would change something, is refused; a value of another
+    /// Works as `tf.data.experimental.SqlDataset`. A query that is none, or that would change something, is refused; a value of another
     /// type is an error of its row, or left out.
     pub fn sqlite(self, sqlite: Sqlite) -> Dataset {
         self.then(Read(Format::Sqlite(sqlite)))
@@ -113,7 +113,7 @@ impl Dataset {
     /// Of paths that match a pattern which ends in `index.json`, which lists shards, the shards are read, whose sizes and checksums
     /// (`xxh64`) it says; a shard with a checksum is read once more for that.
     ///
-    /// As `streaming.StreamingDataset` reads them. Samples that are broken, or not what the columns say, are errors with their
+    /// Reads shards as `streaming.StreamingDataset` does. Samples that are broken, or not what the columns say, are errors with their
     /// file and place, or left out.
     pub fn mds(self, mds: Mds) -> Dataset {
         self.of_indexes().reading(Format::Mds(mds))
@@ -121,7 +121,7 @@ impl Dataset {
 
     /// The files in the folders below `folder.root`, sorted by path: a dict of `image`, `label` and `path`.
     ///
-    /// As `torchvision.datasets.ImageFolder` and `keras.utils.image_dataset_from_directory`: bytes that are not decoded, an
+    /// Works as `torchvision.datasets.ImageFolder` and `keras.utils.image_dataset_from_directory`: bytes that are not decoded, an
     /// `i64`, a string.
     pub fn image_folder(folder: ImageFolder) -> Dataset {
         Dataset::files(folder.pattern()).then(Read(Format::ImageFolder(folder)))

@@ -1,4 +1,4 @@
-//! What is in files that say themselves what is in them: which of their columns are wanted, and what those are.
+//! The columns of files that describe themselves: those that are wanted, and their types.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -7,15 +7,15 @@ use minicbor::{Decode, Encode};
 use crate::graph::check::{check_name, check_names};
 use crate::graph::params::SpecField;
 
-/// Which columns of a file become components, and what they are.
+/// The columns of a file that become components, and their types.
 #[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Columns {
     /// The columns wanted, in this order; none named = all, as the file orders them.
     #[n(0)]
     pub names: Vec<String>,
-    /// What an element is. Absent, it is read from the first file that [`Columns::example`] matches, by whoever analyses
-    /// the dataset and can read the format: a dispatcher or a worker.
+    /// The spec of an element. Absent, a dispatcher or a worker reads it from the first file that
+    /// [`Columns::example`] matches, when it analyses the dataset and can read the format.
     #[n(1)]
     pub declared: Option<SpecField>,
     /// A glob pattern of files that are like all others; the builder puts that of the `files` below here.
@@ -29,7 +29,7 @@ impl Columns {
         Columns::default()
     }
 
-    /// These columns, as a file says.
+    /// Names the columns, whose types the files tell.
     pub fn named<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Columns {
         Columns {
             names: names.into_iter().map(Into::into).collect(),

@@ -18,13 +18,13 @@ pub const CSV_FIELDS_MAX: u32 = 1 << 16;
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Csv {
-    /// What becomes of the fields of a row, in this order.
+    /// The components that the fields of a row become, in this order.
     #[n(0)]
     pub columns: Vec<CsvColumn>,
     /// Whether the first row of each file names the columns, which are then found by their names.
     #[n(1)]
     pub header: bool,
-    /// What stands between fields: one byte, of ASCII.
+    /// The byte between fields, of ASCII.
     #[n(2)]
     pub delimiter: u8,
     /// Whether a field may be in quotes; else a quote is text.
@@ -33,10 +33,10 @@ pub struct Csv {
     /// A text that stands for a missing value, as an empty field does.
     #[n(4)]
     pub missing: Option<String>,
-    /// How the files are compressed.
+    /// The compression of the files.
     #[n(5)]
     pub compression: Compression,
-    /// What becomes of rows that cannot be read.
+    /// The treatment of rows that cannot be read.
     #[n(6)]
     pub on_error: OnError,
 }
@@ -48,14 +48,14 @@ pub struct CsvColumn {
     /// The component's name, and the column's where the files have a header.
     #[n(0)]
     pub name: String,
-    /// What the field is read as.
+    /// The dtype that the field is read as.
     #[n(1)]
     pub dtype: DtypeField,
     /// The text that is read where the value is missing; without one that is an error.
     #[n(2)]
     pub default: Option<String>,
-    /// Which field it is, from 0 on, whatever a header says. Without it, and without a header, fields are the columns in
-    /// their order.
+    /// The number of the field, from 0 on, whatever a header says. Without it, and without a header, fields
+    /// are the columns in their order.
     #[n(3)]
     pub index: Option<u32>,
 }
@@ -101,7 +101,7 @@ impl Csv {
         }
     }
 
-    /// As [`Csv::new`], of files whose first row names the columns.
+    /// Describes files whose first row names the columns.
     pub fn with_header(columns: impl IntoIterator<Item = CsvColumn>) -> Csv {
         Csv {
             header: true,

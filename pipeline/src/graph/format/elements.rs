@@ -9,7 +9,7 @@ use crate::graph::params::SpecField;
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Elements {
-    /// What was written; a file of anything else is an error.
+    /// The spec of the written elements; a file of other elements is an error.
     #[n(0)]
     pub spec: SpecField,
 }

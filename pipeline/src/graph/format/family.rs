@@ -20,7 +20,8 @@ use super::sqlite::Sqlite;
 use super::tables::Table;
 use super::webdataset::WebDataset;
 
-/// What is read from the files whose paths come in. Each file is read from its start to its end, one after the other.
+/// The format of the files whose paths come in. Each file is read from its start to its end, one after the
+/// other.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Format {
     /// The lines of text files.
@@ -114,7 +115,7 @@ impl Format {
         }
     }
 
-    /// What becomes of what cannot be read.
+    /// Returns the treatment of records that cannot be read.
     pub fn on_error(&self) -> OnError {
         match self {
             Format::TextLines | Format::TfRecord(_) | Format::FixedLength(_) | Format::Elements(_) => {
@@ -153,7 +154,7 @@ impl Format {
         }
     }
 
-    /// What a path leads to, in messages.
+    /// Returns the name of the files in messages.
     pub(crate) fn what(&self) -> &'static str {
         match self {
             Format::TextLines => "a text file",
@@ -188,7 +189,7 @@ impl Format {
         }
     }
 
-    /// What the files yield that `input`'s elements are the paths of.
+    /// Returns the spec of the elements in files whose paths are `input`'s elements.
     pub(crate) fn spec(
         &self,
         registry: &dyn Registry,
@@ -228,7 +229,7 @@ impl Format {
         })
     }
 
-    /// Which columns are wanted, of files that say themselves what is in them.
+    /// Returns the wanted columns, of files that describe themselves.
     pub fn columns(&self) -> Option<&Columns> {
         match self {
             Format::Npy(numpy) | Format::Npz(numpy) => Some(&numpy.columns),
@@ -246,7 +247,7 @@ impl Format {
         }
     }
 
-    /// The same, to be filled in.
+    /// Returns the wanted columns, to be filled in.
     pub(crate) fn columns_mut(&mut self) -> Option<&mut Columns> {
         if let Format::Npy(numpy) | Format::Npz(numpy) = self {
             Some(&mut numpy.columns)

@@ -24,7 +24,7 @@ pub struct ImageFolder {
     /// over.
     #[n(2)]
     pub extensions: Vec<String>,
-    /// What becomes of files that cannot be read.
+    /// The treatment of files that cannot be read.
     #[n(3)]
     pub on_error: OnError,
 }

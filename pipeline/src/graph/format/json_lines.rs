@@ -14,13 +14,13 @@ use super::records::Compression;
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct JsonLines {
-    /// What becomes of the values of a document, in this order.
+    /// The components that the values of a document become, in this order.
     #[n(0)]
     pub fields: Vec<JsonColumn>,
-    /// How the files are compressed.
+    /// The compression of the files.
     #[n(1)]
     pub compression: Compression,
-    /// What becomes of lines that cannot be read.
+    /// The treatment of lines that cannot be read.
     #[n(2)]
     pub on_error: OnError,
 }
@@ -32,11 +32,11 @@ pub struct JsonColumn {
     /// The component's name.
     #[n(0)]
     pub name: String,
-    /// Where the value is: keys of objects and indices of arrays, from the outermost in.
+    /// The place of the value: keys of objects and indices of arrays, from the outermost in.
     #[n(1)]
     pub path: Vec<String>,
-    /// What the value is: the spec of one tensor, of known rank. Arrays in arrays are tensors: all of one length where a
-    /// dimension is one.
+    /// The type of the value: the spec of one tensor, of known rank. Arrays in arrays are tensors: all of one
+    /// length where a dimension is one.
     #[n(2)]
     pub tensor: SpecField,
     /// The JSON text that is read where the value is missing or null; without one that is an error.
@@ -70,7 +70,7 @@ impl JsonColumn {
         self
     }
 
-    /// What the value is; a field that was checked has one tensor.
+    /// Returns the type of the value; a field that was checked has one tensor.
     pub(crate) fn tensor(&self) -> Option<&TensorSpec> {
         self.tensor.0.components().first()
     }

@@ -7,7 +7,7 @@ use crate::graph::on_error::OnError;
 
 use super::columns::Columns;
 
-/// What the index of a directory of shards is called.
+/// The name of the index of a directory of shards.
 pub(crate) const INDEX: &str = "index.json";
 
 /// Parameters of `mds`, whose files are shards, plain or compressed with zstd, each of which says what its columns are.
@@ -17,10 +17,11 @@ pub(crate) const INDEX: &str = "index.json";
 #[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Mds {
-    /// Which columns are wanted, and what an element is.
+    /// The wanted columns, and the spec of an element.
     #[n(0)]
     pub columns: Columns,
-    /// What becomes of what cannot be read: of a broken sample that sample, of a broken shard what is left of it.
+    /// The treatment of records that cannot be read: of a broken sample that sample, of a broken shard the
+    /// rest of it.
     #[n(1)]
     pub on_error: OnError,
 }

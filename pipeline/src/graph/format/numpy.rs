@@ -15,10 +15,10 @@ pub struct Numpy {
     /// same for all arrays of an archive.
     #[n(0)]
     pub whole: bool,
-    /// Which arrays of an archive are wanted, and what an element is. Of `npy` no array has a name.
+    /// The wanted arrays of an archive, and the spec of an element. In `npy` no array has a name.
     #[n(1)]
     pub columns: Columns,
-    /// What becomes of files that cannot be read.
+    /// The treatment of files that cannot be read.
     #[n(2)]
     pub on_error: OnError,
 }

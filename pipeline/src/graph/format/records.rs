@@ -1,4 +1,4 @@
-//! How the record files are laid out that an operation reads, as parameters of it.
+//! The layout of record files, as parameters of the operation that reads them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -6,11 +6,11 @@ use minicbor::{Decode, Encode};
 /// Bytes of one record, which is held in memory as a whole: what a tar shard's file may have.
 pub const RECORD_BYTES_MAX: u64 = 1 << 30;
 
-/// How a whole file is compressed.
+/// The compression of a whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Compression {
-    /// It is not.
+    /// The file is not compressed.
     #[default]
     #[n(0)]
     None,
@@ -26,7 +26,7 @@ pub enum Compression {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct TfRecord {
-    /// How the files are compressed.
+    /// The compression of the files.
     #[n(0)]
     pub compression: Compression,
 }
@@ -35,7 +35,7 @@ pub struct TfRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct FixedLength {
-    /// Of every record, at least 1.
+    /// The bytes of every record, at least 1.
     #[n(0)]
     pub record_bytes: u64,
     /// In front of the first record.
@@ -44,13 +44,13 @@ pub struct FixedLength {
     /// Behind the last record.
     #[n(2)]
     pub footer_bytes: u64,
-    /// How the files are compressed.
+    /// The compression of the files.
     #[n(3)]
     pub compression: Compression,
 }
 
 impl FixedLength {
-    /// What no file can be like.
+    /// Checks the layout.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.record_bytes == 0 {
             return Err("reads records of no bytes".to_owned());

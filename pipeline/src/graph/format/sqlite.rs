@@ -21,10 +21,10 @@ pub struct Sqlite {
     /// One statement that yields rows and changes nothing.
     #[n(0)]
     pub query: String,
-    /// What the columns of the result become, in this order, which is the query's.
+    /// The components that the columns of the result become, in the order of the query.
     #[n(1)]
     pub columns: Vec<SqlColumn>,
-    /// What becomes of rows that cannot be read.
+    /// The treatment of rows that cannot be read.
     #[n(2)]
     pub on_error: OnError,
 }
@@ -36,7 +36,8 @@ pub struct SqlColumn {
     /// The component's name.
     #[n(0)]
     pub name: String,
-    /// What the column's values are read as: an integer type, `f32`, `f64`, `bool`, `string` or `bytes`.
+    /// The dtype that the column's values are read as: an integer type, `f32`, `f64`, `bool`, `string` or
+    /// `bytes`.
     #[n(1)]
     pub dtype: DtypeField,
     /// Whether a null is read as what is nothing of its type: 0, false, an empty text; else it is an error.

@@ -22,14 +22,15 @@ pub struct Table {
     /// element of a file may have fewer.
     #[n(0)]
     pub rows: Option<u64>,
-    /// Which columns are wanted, the outermost ones, and what an element is.
+    /// The wanted columns, the outermost ones, and the spec of an element.
     #[n(1)]
     pub columns: Columns,
     /// Whether a null is read as what is nothing of its type: 0, false, an empty text, a list without items; else it is an
     /// error.
     #[n(2)]
     pub nulls_as_default: bool,
-    /// What becomes of what cannot be read: of a row with a null that row, of a broken file what is left of it.
+    /// The treatment of records that cannot be read: of a row with a null that row, of a broken file the rest
+    /// of it.
     #[n(3)]
     pub on_error: OnError,
     /// The components that whoever reads it looks at, as a rewrite finds out before the dataset is executed; `None` = all. It does

@@ -17,7 +17,7 @@ pub struct WebDataset {
     /// The extensions that become components, in this order; `__key__` is added after them.
     #[n(0)]
     pub fields: Vec<String>,
-    /// What becomes of broken shards and incomplete samples.
+    /// The treatment of broken shards and incomplete samples.
     #[n(1)]
     pub on_error: OnError,
 }

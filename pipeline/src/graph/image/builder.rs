@@ -12,7 +12,7 @@ use super::{
 impl Dataset {
     /// Decodes the JPEG, PNG or WebP image in `component` into `u8[height, width, 3]`; a broken one is an error.
     ///
-    /// As `tf.io.decode_image`.
+    /// Works as `tf.io.decode_image`.
     pub fn decode_image(self, component: impl Into<String>) -> Dataset {
         self.decode_image_with(DecodeImage::new(component))
     }
@@ -24,7 +24,7 @@ impl Dataset {
 
     /// Resizes the image, bilinear with antialiasing.
     ///
-    /// As `tf.image.resize`: `u8` or `f32` with 1 to 4 channels, to the same type and `height` x `width`.
+    /// Works as `tf.image.resize`: `u8` or `f32` with 1 to 4 channels, to the same type and `height` x `width`.
     pub fn resize(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
         self.resize_with(Resize::new(component, height, width))
     }
@@ -37,7 +37,7 @@ impl Dataset {
     /// The area of `height` x `width` pixels below row `top` and right of column `left`. An image that does not reach that
     /// far is an error.
     ///
-    /// As `tf.image.crop_to_bounding_box`.
+    /// Works as `tf.image.crop_to_bounding_box`.
     pub fn crop(self, component: impl Into<String>, top: u32, left: u32, height: u32, width: u32) -> Dataset {
         self.image(ImageFunction::Crop(Crop {
             component: component.into(),
@@ -50,7 +50,7 @@ impl Dataset {
 
     /// So much of both sides, around the centre.
     ///
-    /// As `tf.image.central_crop`. A fraction outside of 0 to 1 is refused.
+    /// Works as `tf.image.central_crop`. A fraction outside of 0 to 1 is refused.
     pub fn central_crop(self, component: impl Into<String>, fraction: f64) -> Dataset {
         self.image(ImageFunction::CentralCrop(CentralCrop {
             component: component.into(),
@@ -60,7 +60,7 @@ impl Dataset {
 
     /// `height` x `width` pixels around the centre. A smaller image is an error.
     ///
-    /// As torchvision's `CenterCrop`, which pads.
+    /// Works as torchvision's `CenterCrop`, which pads.
     pub fn center_crop(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
         self.image(ImageFunction::CenterCrop(CenterCrop {
             component: component.into(),
@@ -71,7 +71,7 @@ impl Dataset {
 
     /// `height` x `width` pixels at a random place. A smaller image is an error.
     ///
-    /// As `tf.image.random_crop`, of the first two dimensions.
+    /// Works as `tf.image.random_crop`, of the first two dimensions.
     pub fn random_crop(
         self,
         component: impl Into<String>,
@@ -90,7 +90,7 @@ impl Dataset {
     /// Crops a random area of the image in `component`, of 8 % to 100 % of it and an aspect ratio of 3:4 to
     /// 4:3, and resizes it.
     ///
-    /// As torchvision's `RandomResizedCrop`.
+    /// Works as torchvision's `RandomResizedCrop`.
     pub fn random_resized_crop(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
         self.random_resized_crop_with(RandomResizedCrop::new(component, height, width))
     }
@@ -102,21 +102,21 @@ impl Dataset {
 
     /// Mirrors every image: the first column becomes the last.
     ///
-    /// As `tf.image.flip_left_right`.
+    /// Works as `tf.image.flip_left_right`.
     pub fn flip_left_right(self, component: impl Into<String>) -> Dataset {
         self.flip_with(flip(component, FlipAxis::LeftRight))
     }
 
     /// Turns every image upside down: the first row becomes the last.
     ///
-    /// As `tf.image.flip_up_down`.
+    /// Works as `tf.image.flip_up_down`.
     pub fn flip_up_down(self, component: impl Into<String>) -> Dataset {
         self.flip_with(flip(component, FlipAxis::UpDown))
     }
 
     /// Mirrors every other image, by chance.
     ///
-    /// As `tf.image.random_flip_left_right`.
+    /// Works as `tf.image.random_flip_left_right`.
     pub fn random_flip_left_right(self, component: impl Into<String>, seed: Option<u64>) -> Dataset {
         self.flip_with(Flip {
             probability: Some(0.5),
@@ -127,7 +127,7 @@ impl Dataset {
 
     /// Turns every other image upside down, by chance.
     ///
-    /// As `tf.image.random_flip_up_down`.
+    /// Works as `tf.image.random_flip_up_down`.
     pub fn random_flip_up_down(self, component: impl Into<String>, seed: Option<u64>) -> Dataset {
         self.flip_with(Flip {
             probability: Some(0.5),
@@ -143,14 +143,14 @@ impl Dataset {
 
     /// Changes the colours by chance.
     ///
-    /// As torchvision's `ColorJitter`: `u8` with 3 channels; factors that cannot be are refused.
+    /// Works as torchvision's `ColorJitter`: `u8` with 3 channels; factors that cannot be are refused.
     pub fn color_jitter(self, jitter: ColorJitter) -> Dataset {
         self.image(ImageFunction::ColorJitter(jitter))
     }
 
     /// `(value / 255 - mean) / std` as `f32`: one mean and deviation a channel, or one for all.
     ///
-    /// As torchvision's `ToTensor` and `Normalize`, channels last. Means and deviations of another number than channels are an
+    /// Works as torchvision's `ToTensor` and `Normalize`, channels last. Means and deviations of another number than channels are an
     /// error; deviations of 0 are refused.
     pub fn normalize(
         self,
@@ -173,7 +173,7 @@ impl Dataset {
 
     /// Takes the colours out of an RGB image: 1 channel, or 3 equal ones.
     ///
-    /// As `tf.image.rgb_to_grayscale`. Other channels than 3 are an error.
+    /// Works as `tf.image.rgb_to_grayscale`. Other channels than 3 are an error.
     pub fn rgb_to_grayscale(self, component: impl Into<String>, channels: u8) -> Dataset {
         self.image(ImageFunction::Grayscale(Grayscale {
             component: component.into(),
@@ -183,7 +183,7 @@ impl Dataset {
 
     /// Puts the channels of an image first, as torch wants them.
     ///
-    /// As `tf.transpose` with 2, 0, 1; of three dimensions, or it is refused.
+    /// Works as `tf.transpose` with 2, 0, 1; of three dimensions, or it is refused.
     pub fn hwc_to_chw(self, component: impl Into<String>) -> Dataset {
         self.image(ImageFunction::HwcToChw(HwcToChw {
             component: component.into(),

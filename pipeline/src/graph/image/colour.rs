@@ -37,7 +37,7 @@ pub struct Normalize {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// What values are multiplied by first.
+    /// The factor that values are multiplied by first.
     #[n(1)]
     pub scale: f32,
     /// Subtracted, one a channel or one for all.

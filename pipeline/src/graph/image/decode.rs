@@ -17,7 +17,7 @@ pub struct DecodeImage {
     /// Images of more pixels than this are refused before their memory is allocated.
     #[n(1)]
     pub pixels_max: u64,
-    /// What becomes of an element whose image cannot be decoded.
+    /// The treatment of an element whose image cannot be decoded.
     #[n(2)]
     pub on_error: OnError,
     /// Channels of the result: 1 = grey, 3 = RGB, 4 = RGBA, 0 = as many as the image has. Absent = 3. What an

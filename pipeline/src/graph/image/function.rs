@@ -17,7 +17,7 @@ pub enum ImageFunction {
     Resize(Resize),
     /// A fixed area of a picture.
     Crop(Crop),
-    /// The same share of both sides, around the centre.
+    /// A crop of the same share of both sides, around the centre.
     CentralCrop(CentralCrop),
     /// An area of a fixed size, around the centre.
     CenterCrop(CenterCrop),

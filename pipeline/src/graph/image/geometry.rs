@@ -3,7 +3,7 @@
 
 use minicbor::{Decode, Encode};
 
-/// How pixels are made of others, as in `tf.image.ResizeMethod`.
+/// The method that makes pixels of others, as in `tf.image.ResizeMethod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum ResizeMethod {
@@ -38,7 +38,7 @@ pub struct Resize {
     /// Columns of the result, in pixels.
     #[n(2)]
     pub width: u32,
-    /// How pixels are made; absent = [`ResizeMethod::Bilinear`].
+    /// The method; absent = [`ResizeMethod::Bilinear`].
     #[n(3)]
     pub method: Option<ResizeMethod>,
     /// Whether the filter widens when a picture shrinks, so that every pixel has its part in the result; absent = it
@@ -144,7 +144,7 @@ pub struct RandomResizedCrop {
     /// The seed; without one every task draws its own.
     #[n(7)]
     pub seed: Option<u64>,
-    /// How pixels are made; absent = [`ResizeMethod::Bilinear`].
+    /// The method; absent = [`ResizeMethod::Bilinear`].
     #[n(8)]
     pub method: Option<ResizeMethod>,
     /// As [`Resize::antialias`].
@@ -152,7 +152,7 @@ pub struct RandomResizedCrop {
     pub antialias: Option<bool>,
 }
 
-/// What changes places in a mirror.
+/// The axis of a mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum FlipAxis {
@@ -171,10 +171,10 @@ pub struct Flip {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// What changes places.
+    /// The axis.
     #[n(1)]
     pub axis: FlipAxis,
-    /// How likely it is; absent = certain.
+    /// The probability; absent = certain.
     #[n(2)]
     pub probability: Option<f64>,
     /// The seed; without one every task draws its own.
@@ -196,7 +196,7 @@ impl Resize {
 }
 
 impl RandomResizedCrop {
-    /// Of 8 % to 100 % of a picture, with an aspect ratio of 3:4 to 4:3, to `height` x `width`.
+    /// Crops 8 % to 100 % of a picture, with an aspect ratio of 3:4 to 4:3, to `height` x `width`.
     pub fn new(component: impl Into<String>, height: u32, width: u32) -> RandomResizedCrop {
         RandomResizedCrop {
             component: component.into(),

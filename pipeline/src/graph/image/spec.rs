@@ -1,5 +1,5 @@
-//! What picture functions yield, given what they are given. Channels that are not known beforehand are checked with
-//! every element.
+//! The specs of picture functions' results. Channels that are not known beforehand are checked with every
+//! element.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
@@ -24,7 +24,7 @@ impl ImageFunction {
         replaced(self.op_name(), input, self.component(), self.wants(), yields)
     }
 
-    /// What it wants, in words.
+    /// Returns the wanted form, in words.
     fn wants(&self) -> &'static str {
         match self {
             ImageFunction::Decode(_) => "a byte string",
@@ -45,7 +45,7 @@ impl ImageFunction {
         }
     }
 
-    /// What becomes of `spec`; `None` when it is not what is wanted.
+    /// Returns the spec of the result for `spec`; `None` when it is not the wanted form.
     fn yields(&self, spec: &TensorSpec) -> Option<TensorSpec> {
         if let ImageFunction::Decode(decode) = self {
             let encoded = spec.accepts(Dtype::Bytes, &[]) || spec.accepts(Dtype::String, &[]);
@@ -118,7 +118,7 @@ fn channels_of(normalize: &Normalize) -> u64 {
 }
 
 impl Shape {
-    /// What `spec` says of a picture; `None` when it cannot be one.
+    /// Reads the shape of a picture from `spec`; `None` when it cannot be one.
     fn of(spec: &TensorSpec) -> Option<Shape> {
         spec.dtype().item_bytes()?;
         let (height, width, channels) = match spec.dims() {

@@ -12,18 +12,19 @@ use crate::graph::params::SpecField;
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Compute {
-    /// What becomes of the results.
+    /// The treatment of the results.
     #[n(0)]
     pub outputs: Outputs,
-    /// What is computed.
+    /// The expressions.
     #[n(1)]
     pub exprs: Vec<Named>,
-    /// How results are nested, of [`Outputs::Nested`] alone: a leaf each, in order. Of its tensors nothing is looked at.
+    /// The nesting of results, for [`Outputs::Nested`] alone: a leaf each, in order. Only its structure
+    /// counts.
     #[n(2)]
     pub nested: Option<SpecField>,
 }
 
-/// What becomes of the results of expressions.
+/// The treatment of the results of expressions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Outputs {

@@ -43,7 +43,7 @@ impl Dataset {
     /// States that there are so many elements: an end before them, or an element behind them, is an error. Of one task's
     /// share of a dataset nothing can be said, so that splits and shards are not held against it.
     ///
-    /// As `tf.data.experimental.assert_cardinality`.
+    /// Works as `tf.data.experimental.assert_cardinality`.
     pub fn assert_cardinality(self, count: u64) -> Dataset {
         let count = Some(count);
         self.then(AssertCardinality { count })

@@ -153,7 +153,7 @@ impl Dataset {
     /// A batch is yielded as soon as its bucket has as many elements as the bucket's batches; at the end, what is left in
     /// each bucket, the shortest first.
     ///
-    /// As `tf.data.Dataset.bucket_by_sequence_length`. Boundaries that do not rise, and as many batch sizes as do not fit them,
+    /// Works as `tf.data.Dataset.bucket_by_sequence_length`. Boundaries that do not rise, and as many batch sizes as do not fit them,
     /// are refused.
     pub fn bucket_by_sequence_length(
         self,

@@ -99,7 +99,7 @@ impl Dataset {
     ///
     /// Of a dataset dealt out in splits each task keeps what it was dealt in its first pass.
     ///
-    /// As `tf.data.Dataset.cache()`.
+    /// Works as `tf.data.Dataset.cache()`.
     pub fn cache(self) -> Dataset {
         self.cache_within(CACHE_BYTES_DEFAULT)
     }
@@ -117,7 +117,7 @@ impl Dataset {
     /// execution writes at a time, and another that is to write too is refused. Such a dataset is not dealt out in splits;
     /// divided below, each share has a directory of its own.
     ///
-    /// As `tf.data.Dataset.cache(filename)`.
+    /// Works as `tf.data.Dataset.cache(filename)`.
     pub fn cache_in(self, path: impl Into<String>) -> Dataset {
         let (path, bytes_max) = (Some(path.into()), 0);
         self.then(Cache { path, bytes_max })

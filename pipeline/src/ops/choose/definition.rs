@@ -121,7 +121,7 @@ impl Dataset {
     /// Once a dataset that has ended is chosen, the whole ends if `stop_on_empty`; else that choice is passed over.
     /// Where splits are dealt out, those are of `datasets`: every task reads all of `choices`.
     ///
-    /// As `tf.data.Dataset.choose_from_datasets`. An index that no dataset has is an error.
+    /// Works as `tf.data.Dataset.choose_from_datasets`. An index that no dataset has is an error.
     pub fn choose(
         choices: Dataset,
         datasets: impl IntoIterator<Item = Dataset>,

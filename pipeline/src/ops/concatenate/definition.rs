@@ -48,7 +48,7 @@ impl Dataset {
     /// The elements of this dataset and then those of `other`, which yields the same structure and dtypes. Dimensions may
     /// differ, and are unknown of the whole where they do.
     ///
-    /// As `tf.data.Dataset.concatenate`; what does not fit is refused when the dataset is analysed.
+    /// Works as `tf.data.Dataset.concatenate`; what does not fit is refused when the dataset is analysed.
     pub fn concatenate(self, other: Dataset) -> Dataset {
         let is_joined = self.nodes.last().is_some_and(|node| node.op.is::<Concatenate>());
         if !is_joined {

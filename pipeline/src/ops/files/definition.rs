@@ -74,7 +74,7 @@ impl Operation for Files {
 impl Dataset {
     /// The paths that `pattern` matches, sorted, as string scalars.
     ///
-    /// As `tf.data.Dataset.list_files` without its shuffling. A pattern that matches nothing, or more than 2^20 files, is an
+    /// Works as `tf.data.Dataset.list_files` without its shuffling. A pattern that matches nothing, or more than 2^20 files, is an
     /// error when they are listed.
     pub fn files(pattern: impl Into<String>) -> Dataset {
         Dataset::source(Files {
@@ -89,7 +89,7 @@ impl Dataset {
     /// seed, each worker's own without. Where a dispatcher deals the files out, the order is drawn once an
     /// iteration, and a `repeat` within the dataset keeps it.
     ///
-    /// As `tf.data.Dataset.list_files`.
+    /// Works as `tf.data.Dataset.list_files`.
     pub fn files_shuffled(pattern: impl Into<String>, seed: Option<u64>) -> Dataset {
         Dataset::source(Files {
             pattern: pattern.into(),

@@ -56,14 +56,14 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 impl Dataset {
     /// Keeps the elements for which the registered predicate `name` holds.
     ///
-    /// As `tf.data.Dataset.filter`.
+    /// Works as `tf.data.Dataset.filter`.
     pub fn filter(self, name: impl Into<String>, params: Params) -> Dataset {
         self.then(Filter(Predicate::registered(name, params)))
     }
 
     /// Keeps the elements for which `expr`, a `bool` scalar, holds.
     ///
-    /// As `tf.data.Dataset.filter`.
+    /// Works as `tf.data.Dataset.filter`.
     pub fn filter_expr(self, expr: impl Into<Expr>) -> Dataset {
         self.then(Filter(Predicate::Expr(expr.into())))
     }

@@ -129,7 +129,7 @@ impl Dataset {
     /// `key` is handed an element and is a chain of maps that ends in an `i64`. `reduce` is handed the dataset of the
     /// window. At most 2^24 elements are held.
     ///
-    /// As `tf.data.Dataset.group_by_window`. What is held beyond the pipeline's byte budget is an error.
+    /// Works as `tf.data.Dataset.group_by_window`. What is held beyond the pipeline's byte budget is an error.
     pub fn group_by_window(
         self,
         key: impl FnOnce(Dataset) -> Dataset,

@@ -50,7 +50,7 @@ impl Dataset {
     /// Not ignored is what is no fault of one element: a resource that runs out, a source that cannot go on, a task that is
     /// cancelled.
     ///
-    /// As `tf.data.Dataset.ignore_errors`.
+    /// Works as `tf.data.Dataset.ignore_errors`.
     pub fn ignore_errors(self, log_warning: bool) -> Dataset {
         self.then(IgnoreErrors { log_warning })
     }

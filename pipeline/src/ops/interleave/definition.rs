@@ -98,7 +98,7 @@ impl Dataset {
     /// next. Where one has ended, the next element's takes its place. The order is always the same
     /// unless [`Dataset::unordered`] follows. With `length` 1 this is [`Dataset::flat_map`].
     ///
-    /// As `tf.data.Dataset.interleave`. Lengths and blocks of 0, and lengths beyond 4096, are refused.
+    /// Works as `tf.data.Dataset.interleave`. Lengths and blocks of 0, and lengths beyond 4096, are refused.
     pub fn interleave(self, length: u64, block: u64, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         self.expanded(body, |function| {
             Op::new(Interleave {

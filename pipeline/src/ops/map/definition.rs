@@ -141,7 +141,7 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 impl Dataset {
     /// Applies the registered function `name` to every element.
     ///
-    /// As `tf.data.Dataset.map`. What it returns as an error, or panics with, is the failure of that element, with its position.
+    /// Works as `tf.data.Dataset.map`. What it returns as an error, or panics with, is the failure of that element, with its position.
     pub fn map(self, name: impl Into<String>, params: Params) -> Dataset {
         self.function(Function::Registered(RegisteredMap {
             name: name.into(),
@@ -162,7 +162,7 @@ impl Dataset {
 
     /// Reads the decimal text in `component` as an `i64`.
     ///
-    /// As `tf.strings.to_number`. Text that is no number is an error of its element.
+    /// Works as `tf.strings.to_number`. Text that is no number is an error of its element.
     pub fn parse_int(self, component: impl Into<String>) -> Dataset {
         self.native(ParseInt {
             component: component.into(),

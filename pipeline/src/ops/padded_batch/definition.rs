@@ -115,7 +115,7 @@ impl Dataset {
     /// `size` consecutive elements stacked along a new leading dimension. Tensors with unknown dimensions are padded with
     /// zeros, strings with empty ones, to the longest in the batch.
     ///
-    /// As `tf.data.Dataset.padded_batch`. Elements of another rank are an error of that batch.
+    /// Works as `tf.data.Dataset.padded_batch`. Elements of another rank are an error of that batch.
     pub fn padded_batch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.padded_batch_with(PaddedBatch {
             size,

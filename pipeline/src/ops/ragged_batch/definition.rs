@@ -114,7 +114,7 @@ impl Dataset {
     /// `size` consecutive elements as one: tensors whose shape is known are stacked along a new leading dimension, others
     /// become ragged tensors with `i64` row splits. The dimensions up to the last unknown one are ragged.
     ///
-    /// As `tf.data.Dataset.ragged_batch`.
+    /// Works as `tf.data.Dataset.ragged_batch`.
     pub fn ragged_batch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.then(RaggedBatch { size, drop_remainder })
     }

@@ -71,7 +71,7 @@ impl Dataset {
     /// pass, the same on every worker with a seed, each worker's own without. Where splits are dealt out, each position
     /// is drawn by one worker.
     ///
-    /// As `tf.data.Dataset.random`; other numbers.
+    /// Works as `tf.data.Dataset.random`; other numbers.
     pub fn random(seed: Option<u64>) -> Dataset {
         Dataset::source(Random { seed, fixed: false })
     }

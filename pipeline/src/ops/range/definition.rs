@@ -93,7 +93,7 @@ impl Operation for Range {
 impl Dataset {
     /// The integers `start, start + step, …` up to but without `stop`, as `i64` scalars.
     ///
-    /// As `tf.data.Dataset.range`. A step of 0 is refused.
+    /// Works as `tf.data.Dataset.range`. A step of 0 is refused.
     pub fn range(start: i64, stop: i64, step: i64) -> Dataset {
         Dataset::source(Range { start, stop, step })
     }

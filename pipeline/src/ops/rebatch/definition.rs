@@ -115,7 +115,7 @@ impl Dataset {
     /// The rows of this dataset's elements, batches, cut anew into batches of `size` rows. As `unbatch` and `batch`, without
     /// taking elements apart row by row: what lies within one batch is not copied.
     ///
-    /// As `tf.data.Dataset.rebatch`. Rows of two shapes that would meet in a batch are an error of that batch; a size of 0 is
+    /// Works as `tf.data.Dataset.rebatch`. Rows of two shapes that would meet in a batch are an error of that batch; a size of 0 is
     /// refused.
     pub fn rebatch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.rebatch_sizes([size], drop_remainder)
@@ -123,7 +123,7 @@ impl Dataset {
 
     /// As [`Dataset::rebatch`], with batches of these sizes by turns.
     ///
-    /// As `tf.data.experimental`'s rebatching by sizes.
+    /// Works as `tf.data.experimental`'s rebatching by sizes.
     pub fn rebatch_sizes(self, sizes: impl IntoIterator<Item = u64>, drop_remainder: bool) -> Dataset {
         let sizes = sizes.into_iter().collect();
         self.then(Rebatch {

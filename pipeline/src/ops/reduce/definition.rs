@@ -83,7 +83,7 @@ impl Dataset {
     /// structure and dtypes. Where splits are dealt out each task reduces its own, to an element each.
     /// `Executor::into_only` runs such a dataset.
     ///
-    /// As `tf.data.Dataset.reduce`.
+    /// Works as `tf.data.Dataset.reduce`.
     pub fn reduce(self, initial: Constant, function: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         match body(function) {
             Ok(function) => self.then(Reducing(Folding { initial, function })),

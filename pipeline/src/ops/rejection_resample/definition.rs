@@ -147,7 +147,7 @@ impl Dataset {
     /// frequent classes are in this dataset; without it they are counted as elements come, and the first ones are drawn by a
     /// guess. An element is yielded at most once.
     ///
-    /// As `tf.data.Dataset.rejection_resample`. A class that `target` does not have is an error of its element.
+    /// Works as `tf.data.Dataset.rejection_resample`. A class that `target` does not have is an error of its element.
     pub fn rejection_resample(
         self,
         class: impl FnOnce(Dataset) -> Dataset,

@@ -52,7 +52,7 @@ impl Operation for Repeat {
 impl Dataset {
     /// The dataset `count` times over, without end for `None`.
     ///
-    /// As `tf.data.Dataset.repeat`. Without end over nothing, it ends.
+    /// Works as `tf.data.Dataset.repeat`. Without end over nothing, it ends.
     pub fn repeat(self, count: Option<u64>) -> Dataset {
         self.then(Repeat { count })
     }

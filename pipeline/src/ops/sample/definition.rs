@@ -109,7 +109,7 @@ impl Dataset {
     /// Once a dataset that has ended is drawn, the whole ends if `stop_on_empty`; else the others go on until all have
     /// ended. They yield the same structure and dtypes, as for [`Dataset::concatenate`].
     ///
-    /// As `tf.data.Dataset.sample_from_datasets`. Weights that are negative or all 0 are refused.
+    /// Works as `tf.data.Dataset.sample_from_datasets`. Weights that are negative or all 0 are refused.
     pub fn sample(
         datasets: impl IntoIterator<Item = (f64, Dataset)>,
         seed: Option<u64>,

@@ -90,7 +90,7 @@ impl Dataset {
     /// next state, of the same structure and dtypes, and the element that is yielded. Where splits are dealt out or the
     /// dataset is divided below, each task has a state of its own. The state is saved with the executor's.
     ///
-    /// As `tf.data.Dataset.scan`. A function whose state is of another structure or dtype is refused when the dataset is
+    /// Works as `tf.data.Dataset.scan`. A function whose state is of another structure or dtype is refused when the dataset is
     /// analysed.
     pub fn scan(self, initial: Constant, function: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         match body(function) {

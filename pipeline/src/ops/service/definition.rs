@@ -68,7 +68,7 @@ impl Dataset {
     /// What a service yields. `reader.params` are for the reader's factory, which whoever executes the graph
     /// provides.
     ///
-    /// As `tf.data.experimental.service.from_dataset_id`.
+    /// Works as `tf.data.experimental.service.from_dataset_id`.
     pub fn from_service(reader: ServiceReader) -> Dataset {
         Dataset::source(reader)
     }

@@ -75,7 +75,7 @@ impl Dataset {
     /// Shard `index` of `count`: the elements whose number, from 0 on in every pass, leaves the rest `index` when divided
     /// by `count`.
     ///
-    /// As `tf.data.Dataset.shard`. A count of 0, and an index that is not below it, are refused.
+    /// Works as `tf.data.Dataset.shard`. A count of 0, and an index that is not below it, are refused.
     pub fn shard(self, count: u64, index: u64) -> Dataset {
         self.then(Shard {
             count: Some(count),

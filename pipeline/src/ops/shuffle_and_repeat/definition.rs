@@ -59,7 +59,7 @@ impl Dataset {
     /// elements in the same order as of [`Dataset::shuffle`] and [`Dataset::repeat`], but the buffer takes in the next pass
     /// while this one is drawn to its end. Passes do not mix.
     ///
-    /// As `tf.data.experimental.shuffle_and_repeat`.
+    /// Works as `tf.data.experimental.shuffle_and_repeat`.
     pub fn shuffle_and_repeat(self, buffer: u64, count: Option<u64>, seed: Option<u64>) -> Dataset {
         self.then(ShuffleAndRepeat { buffer, count, seed })
     }

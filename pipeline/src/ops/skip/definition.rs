@@ -52,7 +52,7 @@ impl Operation for Skip {
 impl Dataset {
     /// All but the first `count` elements.
     ///
-    /// As `tf.data.Dataset.skip`. Where splits are dealt out, of each task.
+    /// Works as `tf.data.Dataset.skip`. Where splits are dealt out, of each task.
     pub fn skip(self, count: u64) -> Dataset {
         self.then(Skip { count })
     }

@@ -214,7 +214,7 @@ impl Dataset {
     /// not part of a definition: remove the directory when it changes what it yields. Sharing is as of
     /// [`Dataset::cache_in`].
     ///
-    /// As `tf.data.Dataset.snapshot`.
+    /// Works as `tf.data.Dataset.snapshot`.
     pub fn snapshot(self, path: impl Into<String>, packing: Packing) -> Dataset {
         self.then(Snapshot {
             path: path.into(),
@@ -258,7 +258,7 @@ impl Dataset {
     /// The elements of `spec` that were saved in the directory `path`, in the order in which they were saved. Shards are dealt
     /// out in splits as files are.
     ///
-    /// As `tf.data.Dataset.load`.
+    /// Works as `tf.data.Dataset.load`.
     pub fn load(path: &str, spec: ElementSpec) -> Dataset {
         Dataset::files(format!("{}/*.elements", escaped(path)))
             .interleave(SHARDS, 1, |shard| shard.elements(spec))

@@ -55,7 +55,7 @@ impl Operation for Take {
 impl Dataset {
     /// The first `count` elements.
     ///
-    /// As `tf.data.Dataset.take`. Where splits are dealt out, of each task.
+    /// Works as `tf.data.Dataset.take`. Where splits are dealt out, of each task.
     pub fn take(self, count: u64) -> Dataset {
         self.then(Take { count })
     }

@@ -56,14 +56,14 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 impl Dataset {
     /// The elements before the first one for which the registered predicate `name` does not hold.
     ///
-    /// As `tf.data.Dataset.take_while`.
+    /// Works as `tf.data.Dataset.take_while`.
     pub fn take_while(self, name: impl Into<String>, params: Params) -> Dataset {
         self.then(TakeWhile(Predicate::registered(name, params)))
     }
 
     /// The elements before the first one for which `expr`, a `bool` scalar, does not hold.
     ///
-    /// As `tf.data.Dataset.take_while`.
+    /// Works as `tf.data.Dataset.take_while`.
     pub fn take_while_expr(self, expr: impl Into<Expr>) -> Dataset {
         self.then(TakeWhile(Predicate::Expr(expr.into())))
     }

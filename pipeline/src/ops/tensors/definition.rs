@@ -59,7 +59,7 @@ impl Operation for Tensors {
 impl Dataset {
     /// One element: these tensors, which `spec` describes. So a sparse or ragged tensor becomes part of a dataset.
     ///
-    /// As `tf.data.Dataset.from_tensors`. Bytes that `spec` does not describe are refused.
+    /// Works as `tf.data.Dataset.from_tensors`. Bytes that `spec` does not describe are refused.
     pub fn tensors(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {
         Dataset::source(Tensors {
             constant: Constant {

@@ -78,7 +78,7 @@ impl Dataset {
     /// Where splits are dealt out, each task pairs those it was given: only one worker pairs elements of the same
     /// position.
     ///
-    /// As `tf.data.Dataset.zip`.
+    /// Works as `tf.data.Dataset.zip`.
     pub fn zip(datasets: impl IntoIterator<Item = Dataset>) -> Dataset {
         Dataset::joined(Zip { names: None }, datasets)
     }
