@@ -13,7 +13,7 @@ pub enum PlanError {
     Files {
         /// The glob pattern.
         pattern: String,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// The graph cannot be analysed.

@@ -1,4 +1,5 @@
-//! Which files a source of files has: those that its pattern matches, or the shards that the indexes list which it matches.
+//! The files of a source of files: those that its pattern matches, or the shards in the indexes that it
+//! matches.
 
 use crate::graph::Files;
 use crate::storage::{FILES_MAX, Listed, Storage};

@@ -1,5 +1,5 @@
-//! What an iteration fixes before it starts, so that every worker sees the same: how many splits each source
-//! has, and which files there are. Listing files is the only I/O here, done once per iteration.
+//! The plan of an iteration, made before it starts, so that every worker sees the same: the number of splits
+//! of each source, and the list of files. Listing files is the only I/O here, done once per iteration.
 
 mod error;
 mod listing;

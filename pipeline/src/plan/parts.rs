@@ -1,4 +1,5 @@
-//! How many parts files are dealt out in: enough that there can be more workers than files, each worth the trouble.
+//! The number of parts in which files are dealt out: enough that there can be more workers than files, each
+//! worth the trouble.
 
 use crate::graph::FilePart;
 use crate::storage::{FILES_MAX, Listed};

@@ -10,19 +10,19 @@ use super::error::PlanError;
 use super::listing::listed;
 use super::parts::parts;
 
-/// How the sources of a graph are dealt out in one iteration.
+/// The plan by which the sources of a graph are dealt out in one iteration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SplitPlan {
     /// One per source, depth first.
     pub sources: Vec<SourcePlan>,
 }
 
-/// How one source is dealt out.
+/// The plan by which one source is dealt out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourcePlan {
-    /// So many splits, known by their index.
+    /// A number of splits that are known by their index.
     Counted {
-        /// How many; 0 for a source that is read whole by every task.
+        /// The number of splits; 0 for a source that is read whole by every task.
         splits: u64,
     },
     /// One split an item, whose payload it is: a file's path, or a [`FilePart`](crate::graph::FilePart) of one.
@@ -32,7 +32,7 @@ pub enum SourcePlan {
     },
 }
 
-/// What decides the order in which an iteration deals out shuffled files.
+/// The values that decide the order in which an iteration deals out shuffled files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileOrder {
     /// Decides the order of files without a seed: a number of the iteration's own, so that no two are alike.

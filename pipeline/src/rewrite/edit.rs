@@ -1,17 +1,17 @@
-//! What a rule wants of the operation it looked at.
+//! The change that a rule wants of the operation it looked at.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::tree::Op;
 
-/// What a rule wants of the operation it looked at.
+/// The change that a rule wants of the operation it looked at.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Edit {
-    /// Whoever reads it reads what it reads.
+    /// Removes the operation: its reader reads its input.
     Remove,
-    /// It takes the place of the operation that it reads as well.
+    /// Replaces the operation and the one that it reads by one.
     Merge(Op),
     /// This takes the place of the operation that it reads.
     Below(Op),
-    /// It and the operation that it reads change places.
+    /// Swaps the operation with the one that it reads.
     Swap,
 }

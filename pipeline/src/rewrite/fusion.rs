@@ -1,4 +1,4 @@
-//! Which operations are executed together.
+//! The operations that are executed together.
 //!
 //! Owns the rule for neighbouring maps, and for a batch that computes its rows in place. Refuses to know how either is executed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -34,7 +34,7 @@ impl Graph {
             && self.user(node).is_some_and(|user| user.op.is::<Batch>())
     }
 
-    /// What reads `node`, of which there is one at most.
+    /// Returns the reader of `node`, of which there is one at most.
     fn user(&self, node: usize) -> Option<&Node> {
         let reads = |user: &&Node| user.inputs.contains(&(node as u32));
         self.nodes()[node + 1..].iter().find(reads)

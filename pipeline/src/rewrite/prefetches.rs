@@ -1,4 +1,4 @@
-//! Of two buffers one behind the other the larger is enough: a thread that fills a buffer from another one waits for the
+//! Removes the smaller of two adjacent buffers: a thread that fills a buffer from another one waits for the
 //! same.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -16,7 +16,7 @@ use crate::graph::tree::{Given, Operation};
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct AssertCardinality {
-    /// How many elements there are; absent = there is no end.
+    /// The number of elements; absent = there is no end.
     #[n(0)]
     pub count: Option<u64>,
 }

@@ -29,7 +29,7 @@ pub struct Buckets {
     /// Elements of a batch, at least 1: one for each bucket, so one more than boundaries.
     #[n(1)]
     pub batch_sizes: Vec<u64>,
-    /// How elements of one batch are made equally long.
+    /// The padding that makes elements of one batch equally long.
     #[n(2)]
     pub padding: Padding,
     /// Whether last batches of fewer elements are dropped.
@@ -43,7 +43,7 @@ impl Buckets {
         self.boundaries.partition_point(|boundary| *boundary <= length)
     }
 
-    /// What no buckets can be like.
+    /// Checks the buckets.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.boundaries.is_empty() || !self.boundaries.is_sorted_by(|one, next| one < next) {
             return Err("has boundaries that do not ascend, or none".to_owned());
@@ -67,7 +67,7 @@ impl Buckets {
     }
 }
 
-/// How elements of one batch are made equally long.
+/// The padding that makes elements of one batch equally long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Padding {
@@ -137,7 +137,7 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     }))
 }
 
-/// What `bucket_by_sequence_length` makes of elements of `input`.
+/// Returns the spec of `bucket_by_sequence_length` over elements of `input`.
 pub(crate) fn bucket_spec(buckets: &Buckets, input: &ElementSpec) -> Result<ElementSpec, String> {
     let first = buckets.batch_sizes.first().copied();
     let one_size = first.filter(|first| buckets.batch_sizes.iter().all(|size| size == first));

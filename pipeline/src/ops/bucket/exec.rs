@@ -61,12 +61,12 @@ const OP: &str = "bucket_by_sequence_length";
 
 pub(crate) struct Bucket {
     buckets: Buckets,
-    /// What pads the batches of each bucket; none where they are not padded.
+    /// The padding of the batches of each bucket; none where they are not padded.
     paddings: Vec<Padding>,
     length: Chain,
     input: Input,
     cancel: Cancel,
-    /// How often it was restarted.
+    /// The number of restarts.
     pass: u64,
     groups: Groups,
     faults: Faults,

@@ -104,7 +104,7 @@ impl Dataset {
         self.cache_within(CACHE_BYTES_DEFAULT)
     }
 
-    /// As [`Dataset::cache`], of at most so many bytes.
+    /// Keeps at most so many bytes; else as [`Dataset::cache`].
     pub fn cache_within(self, bytes_max: u64) -> Dataset {
         let path = None;
         self.then(Cache { path, bytes_max })

@@ -87,7 +87,7 @@ fn in_files(_: &str, _: &Opening<'_>, _: Input, _: &Shared) -> Result<Input, Exe
 
 pub(crate) struct Cache {
     bytes_max: u64,
-    /// Where a whole pass is kept beyond this execution.
+    /// The place where a whole pass is kept beyond this execution.
     place: Option<CachePlace>,
     input: Input,
     shared: Shared,

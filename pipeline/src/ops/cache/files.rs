@@ -24,7 +24,7 @@ pub(crate) struct FileCache {
 }
 
 enum Mode {
-    /// Nobody has asked in this pass.
+    /// No element was asked for in this pass.
     Unopened,
     Reading(Reading),
     Writing(Sink),

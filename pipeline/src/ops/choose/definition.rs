@@ -105,7 +105,7 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     }))
 }
 
-/// What the choices of `choose` are, if they are no `i64` scalars.
+/// Returns the spec of the choices of `choose`, unless they are `i64` scalars.
 fn choice_spec(choices: &Graph, registry: &dyn Registry) -> Result<Option<ElementSpec>, AnalysisError> {
     let found = node_specs(choices, registry, None)?.pop();
     Ok(found.filter(|spec| match spec.components() {

@@ -78,7 +78,7 @@ pub(crate) fn of_input(position: u64, input: usize) -> u64 {
     }
 }
 
-/// What is known of the further passes of what yields the elements of any of `inputs`.
+/// Returns the facts about further passes of an operation that yields the elements of any of `inputs`.
 pub(crate) fn further_of_any(inputs: &[Input]) -> Further {
     let mut known = Further::Nothing;
     for input in inputs {

@@ -36,10 +36,10 @@ pub struct RegisteredFlatMap {
     /// The registered name.
     #[n(0)]
     pub name: String,
-    /// What the function receives beside the element.
+    /// The parameters of the function beside the element.
     #[n(1)]
     pub params: Params,
-    /// What its datasets yield, where declared; else the registry is asked.
+    /// The spec of its datasets' elements, where declared; else the registry is asked.
     #[n(2)]
     pub output: Option<SpecField>,
 }
@@ -159,8 +159,8 @@ impl Dataset {
         }))
     }
 
-    /// As [`Dataset::flat_map_registered`], stating what the datasets yield, for whoever does not have the
-    /// function registered.
+    /// Declares the spec of the datasets' elements, for a program that does not have the function registered;
+    /// else as [`Dataset::flat_map_registered`].
     pub fn flat_map_declared(self, name: impl Into<String>, params: Params, output: ElementSpec) -> Dataset {
         self.then(FlatMap::Registered(RegisteredFlatMap {
             name: name.into(),

@@ -95,7 +95,7 @@ pub(crate) struct FlatMap {
     body: Body,
     input: Input,
     cancel: Cancel,
-    /// How often it was restarted: a body draws anew in every pass.
+    /// The number of restarts: a body draws again in every pass.
     pass: u64,
     current: Option<Opened>,
 }

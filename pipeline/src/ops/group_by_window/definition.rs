@@ -23,18 +23,18 @@ use crate::ops::argument::body;
 pub struct Grouping {
     /// Makes an `i64` of an element: maps over its argument.
     pub key: Graph,
-    /// How many elements of one key are reduced together.
+    /// The number of elements of one key that are reduced together.
     pub size: WindowSize,
     /// The dataset of a window, which is the argument.
     pub reduce: Graph,
 }
 
-/// How many elements a window has, at least 1.
+/// The number of elements of a window, at least 1.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WindowSize {
-    /// As many for every key.
+    /// The same number for every key.
     Fixed(u64),
-    /// What maps make of the key, an `i64`.
+    /// The number that maps make of the key, an `i64`.
     ByKey(Graph),
 }
 

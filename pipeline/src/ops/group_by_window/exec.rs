@@ -77,7 +77,7 @@ pub(crate) struct GroupByWindow {
     reduce: Body,
     input: Input,
     cancel: Cancel,
-    /// How often it was restarted: a body draws anew in every pass.
+    /// The number of restarts: a body draws again in every pass.
     pass: u64,
     groups: Groups,
     faults: Faults,
@@ -86,7 +86,7 @@ pub(crate) struct GroupByWindow {
     input_ended: bool,
 }
 
-/// How many elements a window has.
+/// The number of elements of a window.
 pub(crate) enum WindowSize {
     Fixed(u64),
     ByKey(Chain),
@@ -135,7 +135,7 @@ impl GroupByWindow {
 }
 
 impl WindowSize {
-    /// Of windows of `key`.
+    /// Returns the size of windows of `key`.
     fn of(&self, key: i64, pass: u64, faults: &Faults) -> Result<u64, ExecError> {
         let chain = match self {
             WindowSize::Fixed(size) => return Ok(*size),

@@ -22,7 +22,7 @@ use crate::ops::flat_map::{FlatMap, RegisteredFlatMap};
 pub struct Interleave {
     /// Makes a dataset of each element.
     pub function: FlatMap,
-    /// How the datasets take turns.
+    /// The cycle in which the datasets take turns.
     pub cycle: Cycle,
 }
 

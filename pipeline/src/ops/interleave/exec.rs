@@ -65,7 +65,7 @@ pub(crate) struct Interleave {
     body: Body,
     input: Input,
     cancel: Cancel,
-    /// How often it was restarted: a body draws anew in every pass.
+    /// The number of restarts: a body draws again in every pass.
     pass: u64,
     turns: Turns<Opened>,
 }

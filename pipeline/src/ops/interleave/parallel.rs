@@ -35,18 +35,18 @@ pub(crate) struct ParallelInterleave {
     body: Arc<Body>,
     cycle: Cycle,
     ordered: bool,
-    /// How many datasets are read ahead at once; the others are read when it is their turn.
+    /// The number of datasets that are read ahead at once; the others are read when it is their turn.
     threads: usize,
-    /// Where that is chosen.
+    /// The choice of that number.
     chosen: Option<Chosen>,
-    /// How many there could be when that was last looked at.
+    /// The number of threads that there could be at the last look.
     threads_before: usize,
-    /// What the next elements of the datasets are expected to hold.
+    /// The expected bytes of the next elements of the datasets.
     expected: Expected,
     input: ReadAhead,
     input_end: Option<Result<(), ExecError>>,
     shared: Shared,
-    /// How often it was restarted: a body draws anew in every pass.
+    /// The number of restarts: a body draws again in every pass.
     pass: u64,
     turns: Turns<Reader>,
     /// Datasets for which there is no slot yet, in the order of the input.
@@ -298,7 +298,7 @@ impl ParallelInterleave {
     }
 }
 
-/// What became of a turn.
+/// The result of a turn.
 enum Step {
     /// An element.
     Item(Item),
@@ -311,7 +311,7 @@ enum Step {
 }
 
 impl Reader {
-    /// What there is; without a thread, whatever comes next.
+    /// Returns the ready element; without a thread, computes the next one.
     fn poll(&mut self) -> Result<Polled, ExecError> {
         if self.has_thread {
             self.elements.poll()

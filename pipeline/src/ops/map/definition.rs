@@ -25,7 +25,7 @@ use crate::graph::tree::{Given, Op, Operation};
 pub struct Map {
     /// The function that is called with every element.
     pub function: Function,
-    /// How the calls are spread over threads.
+    /// The schedule of the calls over threads.
     pub schedule: Schedule,
 }
 
@@ -150,7 +150,8 @@ impl Dataset {
         }))
     }
 
-    /// As [`Dataset::map`], stating what the function yields, for whoever does not have it registered.
+    /// Declares the spec of the function's results, for a program that does not have it registered; else as
+    /// [`Dataset::map`].
     pub fn map_declared(self, name: impl Into<String>, params: Params, output: ElementSpec) -> Dataset {
         let output = Some(SpecField(output));
         self.function(Function::Registered(RegisteredMap {

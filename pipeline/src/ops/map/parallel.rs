@@ -46,7 +46,7 @@ pub(crate) struct ParallelMap {
     /// Whether its elements are rows of batches, which compute what is left to be done.
     is_batched: bool,
     parallel: usize,
-    /// Where the number of calls is chosen, up to `parallel`.
+    /// The choice of the number of calls, up to `parallel`.
     knob: Option<Arc<Knob>>,
     pass: u64,
     done: Sender<(u64, Finished)>,
@@ -58,7 +58,7 @@ pub(crate) struct ParallelMap {
     places: VecDeque<Option<Finished>>,
     /// Calls whose outcome has not arrived.
     under_way: usize,
-    /// What the next results are expected to hold: a picture is a hundred times its file.
+    /// The expected bytes of the next results: a picture is a hundred times its file.
     expected: Expected,
 }
 

@@ -23,10 +23,10 @@ pub struct PackSequences {
     /// Tokens of a row, at least 1.
     #[n(1)]
     pub length: u64,
-    /// What stands behind every sequence and counts as its last token, such as the end of a text.
+    /// The token that follows every sequence and counts as its last one, such as the end of a text.
     #[n(2)]
     pub separator: Option<i64>,
-    /// What fills a row that is not full.
+    /// The token that fills a row that is not full.
     #[n(3)]
     pub padding: i64,
     /// When a sequence goes on in the next row.
@@ -63,7 +63,7 @@ impl PackSequences {
         }
     }
 
-    /// What the rows are, made of elements of `input`.
+    /// Returns the spec of the rows for elements of `input`.
     fn rows_of(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
         let tokens = &input.components()[column_of(&self.component, input)?];
         let dtype = tokens.dtype();

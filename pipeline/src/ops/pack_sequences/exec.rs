@@ -62,10 +62,10 @@ struct Row {
     tokens: Vec<u8>,
     segments: Vec<u8>,
     positions: Vec<u8>,
-    /// How many sequences are in it.
+    /// The number of sequences in it.
     sequences: i32,
     marks: Marks,
-    /// Of its first token.
+    /// The position of its first token.
     position: u64,
 }
 

@@ -30,8 +30,7 @@ pub struct PaddedBatch {
     /// batch. Empty = the shapes that the elements have, unknown dimensions padded.
     #[n(2)]
     pub shapes: Vec<Vec<Option<u64>>>,
-    /// What each component is padded with, one a component: the little-endian bytes of an item. Empty = zeros and empty
-    /// strings.
+    /// The padding of each component: the little-endian bytes of an item. Empty = zeros and empty strings.
     #[n(3)]
     #[serde(deserialize_with = "byte_vectors")]
     pub values: Vec<ByteVec>,
@@ -68,7 +67,7 @@ impl Operation for PaddedBatch {
     }
 }
 
-/// What `padded_batch` makes of elements of `input`.
+/// Returns the spec of `padded_batch` over elements of `input`.
 pub(crate) fn padded_spec(batch: &PaddedBatch, input: &ElementSpec) -> Result<ElementSpec, String> {
     let shapes = padded_shapes(batch, input)?;
     for (index, value) in batch.values.iter().enumerate() {

@@ -42,9 +42,9 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 
 pub(crate) struct Prefetch {
     ahead: ReadAhead,
-    /// Where its size is chosen.
+    /// The choice of its size.
     buffer: Option<Buffer>,
-    /// What the last element held.
+    /// The bytes of the last element.
     element_bytes: usize,
     shared: Shared,
 }

@@ -52,7 +52,7 @@ impl Operation for RaggedBatch {
     }
 }
 
-/// What `ragged_batch` makes of elements of `input`.
+/// Returns the spec of `ragged_batch` over elements of `input`.
 pub(crate) fn ragged_spec(batch: RaggedBatch, input: &ElementSpec) -> Result<ElementSpec, String> {
     let size = batch.drop_remainder.then_some(batch.size);
     // Refuses composites, and ranks that are too high.

@@ -36,7 +36,7 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 const OP: &str = "ragged_batch";
 
 pub(crate) struct RaggedBatch {
-    /// How many dimensions of each component are ragged.
+    /// The number of ragged dimensions of each component.
     ranks: Vec<u8>,
     rows: Rows,
 }

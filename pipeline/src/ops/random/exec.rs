@@ -36,7 +36,7 @@ const BOUND: u64 = 1 << 32;
 
 pub(crate) struct Random {
     seeds: Seeds,
-    /// How often it was restarted.
+    /// The number of restarts.
     pass: u64,
     cursor: Cursor,
 }

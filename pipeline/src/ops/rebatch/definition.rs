@@ -121,7 +121,7 @@ impl Dataset {
         self.rebatch_sizes([size], drop_remainder)
     }
 
-    /// As [`Dataset::rebatch`], with batches of these sizes by turns.
+    /// Makes batches of these sizes by turns; else as [`Dataset::rebatch`].
     ///
     /// Works as `tf.data.experimental`'s rebatching by sizes.
     pub fn rebatch_sizes(self, sizes: impl IntoIterator<Item = u64>, drop_remainder: bool) -> Dataset {

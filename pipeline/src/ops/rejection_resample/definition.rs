@@ -24,7 +24,7 @@ const CLASSES_MAX: usize = 1 << 16;
 pub struct Resampling {
     /// The class of an element: maps that end in an `i64`.
     pub class: Graph,
-    /// How frequent classes are to be.
+    /// The wanted frequencies of classes.
     pub params: RejectionResample,
 }
 
@@ -32,10 +32,10 @@ pub struct Resampling {
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct RejectionResample {
-    /// How frequent each class is to be, in relation to the others: at least 0, and one of them above.
+    /// The wanted frequency of each class, in relation to the others: at least 0, and one of them above.
     #[n(0)]
     pub target: Vec<f64>,
-    /// How frequent each class is in the input; absent = counted as elements come.
+    /// The frequency of each class in the input; absent = counted as elements come.
     #[n(1)]
     pub initial: Option<Vec<f64>>,
     /// The seed; without one every task draws its own.

@@ -64,7 +64,7 @@ impl Prepared for WithResampling {
 
 /// Elements of each class that count as seen before the first, as upstream: a guess that the first ones do not overturn.
 const SEEN_BEFORE: u64 = 10;
-/// How finely a draw decides.
+/// The number of values that a draw can have.
 const DRAWS: u64 = 1 << 53;
 
 pub(crate) struct RejectionResample {

@@ -16,7 +16,7 @@ use crate::graph::tree::{Given, Operation};
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
-    /// How many passes; absent = without end.
+    /// The number of passes; absent = without end.
     #[n(0)]
     pub count: Option<u64>,
 }

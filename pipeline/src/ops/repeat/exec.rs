@@ -84,7 +84,7 @@ impl Repeat {
         }
     }
 
-    /// Which pass it is, from 0 on.
+    /// Returns the number of the pass, from 0 on.
     pub(crate) fn pass(&self) -> u64 {
         self.pass
     }

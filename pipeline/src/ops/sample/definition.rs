@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// How often each input is drawn, in relation to the others: finite and above 0, one an input.
+    /// The weight of each input, in relation to the others: finite and above 0, one an input.
     #[n(0)]
     pub weights: Vec<f64>,
     /// The seed; without one every task draws its own.

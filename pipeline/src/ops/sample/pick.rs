@@ -10,7 +10,7 @@ use crate::exec::value::Tensor;
 
 use crate::ops::concatenate::exec::{further_of_any, of_input};
 
-/// What says from which input the next element comes.
+/// The choice of the input from which the next element comes.
 pub(crate) trait Picks: Send {
     /// The operation, as its state and its errors name it.
     const OP: &'static str;
@@ -34,7 +34,7 @@ pub(crate) trait Picks: Send {
 pub(crate) struct Pick<P> {
     picks: P,
     inputs: Vec<Input>,
-    /// Which inputs have ended in this pass.
+    /// The inputs that have ended in this pass.
     ended: Vec<bool>,
     stop_on_empty: bool,
     over: bool,
@@ -186,7 +186,7 @@ impl Picks for Draws {
 /// The picks of `choose`: the elements of a dataset of numbers.
 pub(crate) struct Choices {
     numbers: Input,
-    /// How many inputs there are to choose from.
+    /// The number of inputs to choose from.
     inputs: usize,
     /// The operation.
     node: u32,

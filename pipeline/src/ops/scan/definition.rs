@@ -84,7 +84,7 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 }
 
 impl Dataset {
-    /// What `function` makes of each element and a state, which begins as `initial` in every pass.
+    /// Applies `function` to each element and a state, which begins as `initial` in every pass.
     ///
     /// `function` is handed a dict of `state` and `element` and is a chain of maps that ends in a tuple, or dict, of two: the
     /// next state, of the same structure and dtypes, and the element that is yielded. Where splits are dealt out or the

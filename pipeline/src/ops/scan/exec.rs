@@ -119,8 +119,8 @@ impl Iterate for Scan {
     }
 }
 
-/// What `chain` makes of `state` and `item`, settled; its first components are the next state. `None` when a function left
-/// the element out.
+/// Applies `chain` to `state` and `item`, and settles the result; its first components are the next state.
+/// `None` when a function left the element out.
 pub(crate) fn step(
     op: &str,
     chain: &Chain,

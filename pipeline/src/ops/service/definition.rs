@@ -21,13 +21,13 @@ use std::ops::RangeInclusive;
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct ServiceReader {
-    /// What the reader's factory receives.
+    /// The parameters of the reader's factory.
     #[n(0)]
     pub params: Params,
-    /// What the service yields.
+    /// The spec of the service's elements.
     #[n(1)]
     pub spec: SpecField,
-    /// How many elements: absent = unknown.
+    /// The number of elements; absent = unknown.
     #[n(2)]
     pub count: Option<u64>,
     /// Whether it never ends.
@@ -65,8 +65,8 @@ impl Operation for ServiceReader {
 }
 
 impl Dataset {
-    /// What a service yields. `reader.params` are for the reader's factory, which whoever executes the graph
-    /// provides.
+    /// Makes a dataset of a service's elements. `reader.params` are for the reader's factory, which the
+    /// program that executes the graph provides.
     ///
     /// Works as `tf.data.experimental.service.from_dataset_id`.
     pub fn from_service(reader: ServiceReader) -> Dataset {

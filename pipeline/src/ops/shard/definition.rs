@@ -15,11 +15,11 @@ use crate::graph::tree::{Given, Operation};
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Shard {
-    /// How many shards there are, at least 1; absent = a hint: whoever runs the dataset on several workers puts their
-    /// number and the worker's here.
+    /// The number of shards, at least 1; absent = a hint, into which a program that runs the dataset on
+    /// several workers puts their number and the worker's.
     #[n(0)]
     pub count: Option<u64>,
-    /// Which of them is kept, from 0.
+    /// The number of the shard that is kept, from 0.
     #[n(1)]
     pub index: u64,
     /// Whether a shard that has elements demands that every other one has some, and fails otherwise.

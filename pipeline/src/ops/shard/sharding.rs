@@ -21,7 +21,7 @@ use crate::ops::shuffle::Shuffle;
 
 use super::definition::Shard;
 
-/// Where a dataset is divided.
+/// The place at which a dataset is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShardBy {
     /// In front of what reads the files: each worker has files of its own.
@@ -30,16 +30,16 @@ pub enum ShardBy {
     Elements,
     /// By files, and by elements where a source is no file.
     FilesOrElements,
-    /// Where the dataset says, by [`crate::graph::Dataset::shard_hint`]; where it says nothing every worker has all of it.
+    /// The place of [`crate::graph::Dataset::shard_hint`]; without one every worker has all of the dataset.
     Hint,
 }
 
-/// Which share of a dataset.
+/// The share of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// How many shares there are.
+    /// The number of shares.
     pub count: u64,
-    /// Which of them it is, from 0.
+    /// The number of this share, from 0.
     pub index: u64,
     /// The seed of what is drawn below the shard and has none: a number that all workers of an iteration know.
     pub seed: u64,
@@ -48,12 +48,12 @@ pub struct Share {
 /// Why a dataset cannot be divided.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ShardingError {
-    /// Whoever numbered the workers is to blame.
+    /// The number of the share is wrong, by a fault of the program that numbered the workers.
     #[error("there is no worker {index} of {count}: workers are numbered from 0")]
     NoSuchShare {
         /// The number.
         index: u64,
-        /// How many there are.
+        /// The number of shares.
         count: u64,
     },
     /// Its source is no file.
@@ -65,7 +65,7 @@ pub enum ShardingError {
         /// The source.
         source_name: String,
     },
-    /// What it reads comes in another order on every worker.
+    /// The elements of a source come in another order on every worker.
     #[error(
         "the dataset cannot be divided: its source {source_name:?} yields its elements to every worker in another order"
     )]
@@ -73,7 +73,7 @@ pub enum ShardingError {
         /// The source.
         source_name: String,
     },
-    /// With the shards it is larger than a graph may be.
+    /// The graph with the shards is larger than a graph may be.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

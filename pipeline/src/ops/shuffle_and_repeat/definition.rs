@@ -20,7 +20,7 @@ pub struct ShuffleAndRepeat {
     /// Elements held to draw from, at least 1.
     #[n(0)]
     pub buffer: u64,
-    /// How many passes; absent = without end.
+    /// The number of passes; absent = without end.
     #[n(1)]
     pub count: Option<u64>,
     /// The seed; without one every task draws its own.

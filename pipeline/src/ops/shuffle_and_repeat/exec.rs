@@ -52,7 +52,7 @@ pub(crate) struct ShuffleAndRepeat {
     seeds: Seeds,
     /// Passes made before the latest restart.
     before: u64,
-    /// What is held of each pass, the oldest first.
+    /// The elements that are held of each pass, the oldest first.
     passes: VecDeque<Pass>,
     /// Elements of all of them.
     held: usize,
@@ -61,7 +61,7 @@ pub(crate) struct ShuffleAndRepeat {
     input_ended: bool,
 }
 
-/// What is held of one pass.
+/// The elements that are held of one pass.
 struct Pass {
     number: u64,
     /// Elements drawn of it.

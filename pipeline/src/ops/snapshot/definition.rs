@@ -30,7 +30,7 @@ pub(crate) const SHARDS: u64 = 8;
 pub struct Snapshot {
     /// The directory that snapshots are kept in, each in one named after what it is of.
     pub path: String,
-    /// How elements are packed.
+    /// The packing of elements.
     pub packing: Packing,
     /// Makes the number of an element's shard, an `i64` from 0 on: maps over an element. Absent = by turns.
     pub shard: Option<Graph>,
@@ -52,7 +52,7 @@ struct SnapshotRecord {
     has_reader: bool,
 }
 
-/// How elements in files are packed, some of them together.
+/// The packing of elements in files, some of them together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Packing {
@@ -172,7 +172,7 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     }))
 }
 
-/// What the reader of a snapshot is given: the path of a shard.
+/// Returns the spec of the input of a snapshot's reader: the path of a shard.
 pub(crate) fn path_spec() -> Result<ElementSpec, AnalysisError> {
     ElementSpec::single(TensorSpec::scalar(Dtype::String)).map_err(|error| mismatch(error.to_string()))
 }

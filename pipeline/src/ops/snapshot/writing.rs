@@ -22,7 +22,8 @@ pub(crate) struct Snapshot {
     keeping: Keeping,
     /// The shard of an element; absent = by turns.
     shard: Option<Chain>,
-    /// Of that function: an element without a shard can be tried again, but not be left out of one reading alone.
+    /// The faults of that function. An element without a shard can be tried again, but cannot be left out of
+    /// one reading alone.
     faults: Faults,
     reader: Body,
     input: Input,
@@ -35,7 +36,7 @@ pub(crate) struct Snapshot {
 }
 
 enum Mode {
-    /// Nobody has asked in this pass.
+    /// No element was asked for in this pass.
     Unopened,
     Reading(Box<Opened>),
     Writing(Sink),
@@ -87,7 +88,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// What the reader makes of the shards.
+    /// Opens the dataset that the reader makes of the shards.
     fn reading(&self, shards: &[PathBuf]) -> Result<Mode, ExecError> {
         let mut paths = Vec::new();
         for (index, shard) in shards.iter().enumerate() {

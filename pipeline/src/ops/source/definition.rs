@@ -27,7 +27,7 @@ pub struct RegisteredSource {
     /// The registered name.
     #[n(0)]
     pub name: String,
-    /// What its factory receives.
+    /// The parameters of its factory.
     #[n(1)]
     pub params: Params,
     /// The signature, where it was declared or resolved; else the registry is asked.
@@ -39,10 +39,10 @@ pub struct RegisteredSource {
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct SourceDeclaration {
-    /// What it yields.
+    /// The spec of its elements.
     #[n(0)]
     pub spec: SpecField,
-    /// How many elements: absent = unknown.
+    /// The number of elements; absent = unknown.
     #[n(1)]
     pub count: Option<u64>,
     /// Whether it never ends.

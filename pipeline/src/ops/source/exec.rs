@@ -67,7 +67,7 @@ pub(crate) struct Registered {
     open: Option<Box<dyn Source>>,
     /// Whether a range is being read, whether or not the source is open.
     has_range: bool,
-    /// Where the range begins.
+    /// The beginning of the range.
     start: u64,
     /// The position of the next element.
     position: u64,
@@ -160,7 +160,7 @@ impl Registered {
         }))
     }
 
-    /// The same, tried again as often as the dataset says.
+    /// Returns the next element, tried again as often as the dataset says.
     fn tried(&mut self) -> Result<Option<Item>, ExecError> {
         if !self.faults.retries() {
             return self.step();

@@ -13,7 +13,7 @@ use crate::graph::tree::Operation;
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Statistics {
-    /// What is measured is found under this name; operations of one name are measured together.
+    /// The name of the measurements; operations of one name are measured together.
     #[n(0)]
     pub name: String,
 }

@@ -15,7 +15,7 @@ use crate::graph::tree::{Given, Operation};
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Take {
-    /// How many elements.
+    /// The number of elements.
     #[n(0)]
     pub count: u64,
 }

@@ -30,13 +30,13 @@ fn prepare(_: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
     })
 }
 
-/// What a key costs beside its bytes: its pointer, its length and its place in the table.
+/// The bytes of a key beside its own: its pointer, its length and its place in the table.
 const KEY_BYTES: usize = 48;
 
 pub(crate) struct Unique {
     input: Input,
     shared: Shared,
-    /// What identifies each element that has come in this pass.
+    /// The keys of the elements that have come in this pass.
     seen: HashSet<Box<[u8]>>,
     /// Counts the keys.
     kept: Kept,
@@ -114,7 +114,7 @@ impl Iterate for Unique {
     }
 }
 
-/// What no two different settled elements of one structure share.
+/// Returns a key that no two different settled elements of one structure share.
 fn key(value: &Value) -> Vec<u8> {
     let mut key = Vec::new();
     for tensor in value {

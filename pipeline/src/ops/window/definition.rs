@@ -41,7 +41,7 @@ impl Window {
         (self.size - 1).saturating_mul(self.stride).saturating_add(1)
     }
 
-    /// What no window can be like.
+    /// Checks the window.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.size == 0 || self.shift == 0 || self.stride == 0 {
             return Err("has a size, shift or stride of 0; the least is 1".to_owned());
@@ -61,7 +61,7 @@ impl Window {
 pub struct Windows {
     /// Makes a dataset of each window.
     pub reduce: Graph,
-    /// Which elements a window has.
+    /// The elements that a window has.
     pub window: Window,
 }
 

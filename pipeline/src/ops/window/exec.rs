@@ -64,7 +64,7 @@ pub(crate) struct Window {
     reduce: Body,
     input: Input,
     cancel: Cancel,
-    /// How often it was restarted: a body draws anew in every pass.
+    /// The number of restarts: a body draws again in every pass.
     pass: u64,
     /// Elements from the beginning of the next window on: at most as many as a window spans.
     buffer: VecDeque<Item>,

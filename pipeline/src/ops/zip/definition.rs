@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Zip {
-    /// What each input is called in the dict that an element is; absent = elements are tuples.
+    /// The name of each input in the dict that an element is; absent = elements are tuples.
     #[n(0)]
     pub names: Option<Vec<String>>,
 }
@@ -83,7 +83,7 @@ impl Dataset {
         Dataset::joined(Zip { names: None }, datasets)
     }
 
-    /// As [`Dataset::zip`], but the elements are dicts in which each dataset's element has its name.
+    /// Makes dicts in which each dataset's element has its name; else as [`Dataset::zip`].
     pub fn zip_named<'a>(datasets: impl IntoIterator<Item = (&'a str, Dataset)>) -> Dataset {
         let (names, datasets): (Vec<String>, Vec<Dataset>) = datasets
             .into_iter()

@@ -27,7 +27,7 @@ fn prepare(_: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 
 pub(crate) struct Zip {
     inputs: Vec<Input>,
-    /// Which of them keep what they yield for later passes.
+    /// The inputs that keep their elements for later passes.
     keeps: Vec<bool>,
     /// Whether an input has ended in this pass; the others may have more.
     ended: bool,
